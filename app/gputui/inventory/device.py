@@ -1,0 +1,67 @@
+"""A device: one accelerator that a program can be given, a GPU or a MIG instance of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from gputui.inventory.process import Process
+
+FaultKind = Literal["lost", "reset", "error"]
+"""lost: fallen off the bus (NVML 15); reset: needs a reset (NVML 16); error: anything else."""
+
+FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a device, or one fact of it, could not be read. `since` is seconds since the epoch."""
+
+    kind: FaultKind
+    message: str
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """What is known of one device at one moment. None is "not known", never 0.
+
+    index               NVML's, which is PCI bus order; of a MIG instance: its place within its parent
+    uuid                "GPU-…" or "MIG-…"; "" where the device was lost before it could be read
+    parent              the UUID of the GPU that a MIG instance is a part of
+    pci_bus_id          NVML's 8-digit form, "00000000:57:00.0"
+    mig                 whether the GPU is divided into MIG instances (it then runs nothing as a whole)
+    memory_*            bytes; `memory_used` without what the driver reserves for itself, where NVML tells
+    utilization         percent of the driver's last sampling period in which a kernel ran (NVML)
+    memory_utilization  percent of that period in which device memory was read or written
+    temperature         °C;  power, power_limit: W;  sm_clock: MHz
+    compute_capability  "9.0"
+    numa_node           of the host, -1 never: None where the platform has none
+    processes           None where the driver cannot list them (WSL2), () where there are none
+    """
+
+    index: int
+    uuid: str
+    name: str | None = None
+    vendor: str = "nvidia"
+    pci_bus_id: str | None = None
+    parent: str | None = None
+    mig: bool | None = None
+    memory_total: int | None = None
+    memory_used: int | None = None
+    memory_free: int | None = None
+    utilization: int | None = None
+    memory_utilization: int | None = None
+    temperature: int | None = None
+    power: float | None = None
+    power_limit: float | None = None
+    sm_clock: int | None = None
+    compute_capability: str | None = None
+    numa_node: int | None = None
+    processes: tuple[Process, ...] | None = None
+    fault: Fault | None = None
+
+    @property
+    def key(self) -> str:
+        """What tells this device from every other of its box, also when its UUID could not be read."""
+        return self.uuid or f"index {self.index}"

@@ -1,0 +1,90 @@
+"""A snapshot as JSON, schema 1: what `ls --json` prints and `record` writes.
+
+The way in (`reading.py`) is strict, for a recording may come from a stranger. Bytes, percent, °C, W, MHz,
+ISO 8601; unknown is null. Beside the keys of the contract a device has `mig` and a process has `note`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from gputui.inventory.device import Device, Fault
+from gputui.inventory.process import Process
+from gputui.inventory.snapshot import Snapshot
+
+SCHEMA = 1
+
+DEVICE_FACTS: tuple[str, ...] = (
+    "index",
+    "uuid",
+    "name",
+    "vendor",
+    "pci_bus_id",
+    "parent",
+    "mig",
+    "memory_total",
+    "memory_used",
+    "memory_free",
+    "utilization",
+    "memory_utilization",
+    "temperature",
+    "power",
+    "power_limit",
+    "sm_clock",
+    "compute_capability",
+    "numa_node",
+)
+"""The keys of a device whose JSON value is the attribute's value, in the order in which they are written."""
+
+
+def to_document(snapshot: Snapshot, verdicts: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """The snapshot as JSON-ready values; `verdicts` gives (state, reason) by `Device.key`."""
+    return {
+        "schema": SCHEMA,
+        "host": snapshot.host.name,
+        "time": iso(snapshot.time),
+        "driver": snapshot.host.driver,
+        "cuda": snapshot.host.cuda,
+        "devices": [_device(device, verdicts[device.key]) for device in snapshot.devices],
+        "links": [list(row) for row in snapshot.links],
+        "errors": [
+            *({"device": None, "kind": "error", "message": text, "since": None} for text in snapshot.errors),
+            *(_fault(place, d.fault) for place, d in enumerate(snapshot.devices) if d.fault),
+        ],
+    }
+
+
+def iso(moment: float) -> str:
+    """Seconds since the epoch as ISO 8601 in UTC, with milliseconds."""
+    return datetime.fromtimestamp(moment, timezone.utc).isoformat(timespec="milliseconds")
+
+
+def _device(device: Device, verdict: tuple[str, str]) -> dict[str, Any]:
+    facts: dict[str, Any] = {name: getattr(device, name) for name in DEVICE_FACTS}
+    facts["uuid"] = device.uuid or None
+    facts["verdict"] = {"state": verdict[0], "reason": verdict[1]}
+    facts["processes"] = None if device.processes is None else [_process(p) for p in device.processes]
+    return facts
+
+
+def _process(process: Process) -> dict[str, Any]:
+    return {
+        "pid": process.pid,
+        "user": process.user,
+        "kind": process.kind,
+        "memory": process.memory,
+        "command": process.command,
+        "started": None if process.started is None else iso(process.started),
+        "note": process.note,
+    }
+
+
+def _fault(place: int, fault: Fault) -> dict[str, Any]:
+    return {
+        "device": place,
+        "kind": fault.kind,
+        "message": fault.message,
+        "since": None if fault.since is None else iso(fault.since),
+    }

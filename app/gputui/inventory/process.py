@@ -1,0 +1,36 @@
+"""A process that uses a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Kind = Literal["compute", "graphics", "compute+graphics", "mps"]
+"""NVML's three process lists; a process in both the first and the second is `compute+graphics`."""
+
+KINDS: tuple[str, ...] = get_args(Kind)
+
+ANOTHER_NAMESPACE = "another namespace"
+"""Note of a process whose pid means nothing here: NVML reports the host's pids inside a container."""
+
+OWNER_UNKNOWN = "owner unknown"
+"""Note of a process that exists but whose owner may not be read (hidepid): somebody's, so occupied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process on one device, as NVML and the operating system tell.
+
+    `memory` is bytes of device memory, None where the driver does not say (Windows' WDDM, WSL2).
+    `command` is the whole command line, untrusted text of somebody else.
+    `started` is seconds since the epoch.
+    `note` says why `user` and `command` are missing; None when they are known.
+    """
+
+    pid: int
+    kind: Kind
+    user: str | None = None
+    memory: int | None = None
+    command: str | None = None
+    started: float | None = None
+    note: str | None = None

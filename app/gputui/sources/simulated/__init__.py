@@ -1,0 +1,1 @@
+"""Simulated boxes: for `--demo`, for tests, for screenshots. Each box is described once, in `boxes.py`."""

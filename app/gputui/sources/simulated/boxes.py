@@ -1,0 +1,403 @@
+"""The named boxes of `--demo` and of the tests. To add one: describe it here, and it is in `BOXES`.
+
+Users and commands are invented; sizes, clocks, limits and links are those of the real products.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gputui.sources.simulated.spec import Box, Gpu, Mig, Task, bridged, rows, sockets, uniform
+
+DEFAULT = "shared"
+
+_NO_NUMA = frozenset({"numa_node"})
+
+_H100 = Gpu(
+    name="NVIDIA H100 80GB HBM3",
+    memory=81559,
+    bus="",
+    capability="9.0",
+    power_limit=700,
+    clock=1980,
+    idle_power=68,
+)
+_V100 = Gpu(
+    name="Tesla V100-SXM2-32GB",
+    memory=32768,
+    bus="",
+    capability="7.0",
+    power_limit=300,
+    clock=1530,
+    idle_power=43,
+)
+_3090 = Gpu(
+    name="NVIDIA GeForce RTX 3090",
+    memory=24576,
+    bus="",
+    capability="8.6",
+    power_limit=350,
+    clock=1695,
+    idle_power=24,
+    unsupported=_NO_NUMA,
+)
+_4090 = Gpu(
+    name="NVIDIA GeForce RTX 4090",
+    memory=24564,
+    bus="",
+    capability="8.9",
+    power_limit=450,
+    clock=2520,
+    idle_power=18,
+)
+_A100 = Gpu(
+    name="NVIDIA A100-SXM4-80GB",
+    memory=81920,
+    bus="",
+    capability="8.0",
+    power_limit=400,
+    clock=1410,
+    idle_power=52,
+)
+
+_HGX_BUSES = ("1B", "43", "52", "61", "9D", "C3", "D1", "DF")
+
+
+def _gpus(model: Gpu, buses: tuple[str, ...], per_node: int) -> tuple[Gpu, ...]:
+    return tuple(
+        replace(
+            model, bus=f"{bus}:00.0", numa=None if "numa_node" in model.unsupported else place // per_node
+        )
+        for place, bus in enumerate(buses)
+    )
+
+
+def _train(
+    devices: str, user: str, command: str, pid: int, memory: int, load: int = 96, age: float = 11_000
+) -> Task:
+    return Task(
+        devices=tuple(devices.split()), user=user, command=command, pid=pid, memory=memory, load=load, age=age
+    )
+
+
+DGX_H100 = Box(
+    name="dgx-h100",
+    about="8× H100 behind NVSwitches, nobody on it but one job that comes and goes",
+    host="dgx-1",
+    driver="550.54.15",
+    cuda="12.4",
+    gpus=_gpus(_H100, _HGX_BUSES, 4),
+    links=uniform(8, "NV18"),
+    switched=True,
+    tasks=(
+        Task(
+            devices=("6", "7"),
+            user="mira",
+            command="python finetune.py --config lora.yaml",
+            pid=20114,
+            memory=41_200,
+            load=88,
+            starts=6,
+            ends=50,
+            every=75,
+        ),
+    ),
+)
+
+DGX_1 = Box(
+    name="dgx-1",
+    about="8× V100 in a hybrid cube mesh: pairs with two links, with one, and with none",
+    host="volta",
+    driver="470.57.02",
+    cuda="11.4",
+    gpus=_gpus(_V100, ("06", "07", "0A", "0B", "85", "86", "89", "8A"), 4),
+    links=rows(
+        """
+        X    NV1  NV2  NV1  SYS  SYS  SYS  NV2
+        NV1  X    NV1  NV2  SYS  SYS  NV2  SYS
+        NV2  NV1  X    NV2  SYS  NV1  SYS  SYS
+        NV1  NV2  NV2  X    NV1  SYS  SYS  SYS
+        SYS  SYS  SYS  NV1  X    NV2  NV2  NV1
+        SYS  SYS  NV1  SYS  NV2  X    NV1  NV2
+        SYS  NV2  SYS  SYS  NV2  NV1  X    NV1
+        NV2  SYS  SYS  SYS  NV1  NV2  NV1  X
+        """
+    ),
+    tasks=(_train("0 3", "olek", "python -m pretrain.main --seed 3", 4411, 27_400),),
+)
+
+RTX_3090 = Box(
+    name="rtx3090",
+    about="4× RTX 3090, bridged in pairs",
+    host="attic",
+    driver="535.183.01",
+    cuda="12.2",
+    gpus=_gpus(_3090, ("01", "21", "41", "61"), 4),
+    links=bridged(sockets((4,), "PHB", "PHB"), "NV4", (0, 1), (2, 3)),
+    tasks=(
+        Task(
+            devices=("0",),
+            user="sam",
+            command="/usr/lib/xorg/Xorg vt2",
+            pid=1702,
+            memory=312,
+            load=2,
+            swing=2,
+            age=90_000,
+            kind="graphics",
+        ),
+    ),
+)
+
+RTX_4090 = Box(
+    name="rtx4090",
+    about="8× RTX 4090 on two sockets, no NVLink",
+    host="render-8",
+    driver="560.35.03",
+    cuda="12.6",
+    gpus=_gpus(_4090, ("01", "24", "41", "61", "81", "A1", "C1", "E1"), 4),
+    links=sockets((4, 4), "NODE", "SYS"),
+    tasks=(_train("1 2", "jun", "accelerate launch sft.py --bf16", 90331, 21_800, load=99),),
+)
+
+_SLICES = (Mig("3g.40gb", 40_192), Mig("2g.20gb", 19_968), Mig("1g.10gb", 9_728), Mig("1g.10gb", 9_728))
+
+A100_MIG = Box(
+    name="a100-mig",
+    about="2× A100, the first divided into four MIG instances",
+    host="slices",
+    driver="535.129.03",
+    cuda="12.2",
+    gpus=(
+        replace(_A100, bus="07:00.0", numa=0, mig=_SLICES),
+        replace(_A100, bus="0F:00.0", numa=0),
+    ),
+    links=uniform(2, "NV12"),
+    switched=True,
+    tasks=(
+        _train("0:0", "ines", "python eval.py --model ckpt/7b", 7012, 31_000),
+        Task(
+            devices=("0:2",),
+            user="bo",
+            command="jupyter-kernel",
+            pid=7440,
+            memory=2_300,
+            load=0,
+            starts=5,
+            ends=25,
+            every=40,
+        ),
+    ),
+)
+
+GB10 = Box(
+    name="gb10",
+    about="a GB10: GPU and CPU share one memory, which NVML does not report",
+    host="spark",
+    driver="580.95.05",
+    cuda="13.0",
+    gpus=(
+        Gpu(
+            name="NVIDIA GB10",
+            memory=0,
+            bus="0F:01.0",
+            capability="12.1",
+            power_limit=None,
+            clock=2418,
+            idle_power=4,
+            unsupported=frozenset(
+                {
+                    "memory_total",
+                    "memory_used",
+                    "memory_free",
+                    "power_limit",
+                    "numa_node",
+                    "memory_utilization",
+                }
+            ),
+        ),
+    ),
+    links=uniform(1, "X"),
+    tasks=(
+        Task(
+            devices=("0",),
+            user="ada",
+            command="python chat.py",
+            pid=3120,
+            memory=None,
+            load=64,
+            starts=8,
+            ends=30,
+            every=45,
+        ),
+    ),
+)
+
+MIXED = Box(
+    name="mixed",
+    about="a workstation with a slow old card first in bus order and a fast one second",
+    host="bench",
+    driver="570.86.16",
+    cuda="12.8",
+    gpus=(
+        Gpu(
+            name="NVIDIA GeForce GTX 1080",
+            memory=8192,
+            bus="01:00.0",
+            capability="6.1",
+            power_limit=180,
+            clock=1733,
+            idle_power=9,
+            reserve=0,
+            unsupported=_NO_NUMA,
+        ),
+        replace(_4090, bus="41:00.0", unsupported=_NO_NUMA),
+    ),
+    links=uniform(2, "PHB"),
+    tasks=(
+        Task(
+            devices=("0",),
+            user="lee",
+            command="/usr/bin/gnome-shell",
+            pid=2290,
+            memory=420,
+            load=4,
+            swing=3,
+            age=40_000,
+            kind="graphics",
+        ),
+    ),
+)
+
+SHARED = Box(
+    name="shared",
+    about="a busy shared box: five users on 8× H100",
+    host="dgx-3",
+    driver="550.54.15",
+    cuda="12.4",
+    gpus=_gpus(_H100, _HGX_BUSES, 4),
+    links=uniform(8, "NV18"),
+    switched=True,
+    tasks=(
+        _train("0", "mira", "python train.py --model 7b --lr 3e-4", 31007, 67_700, age=10_900),
+        _train("1", "olek", "python -m sweep.run --trial 41", 31988, 20_100, load=58, age=2_280),
+        Task(
+            devices=("2",),
+            user="jun",
+            command="python notebook-kernel.py",
+            pid=29_001,
+            memory=22_938,
+            load=0,
+            swing=0,
+            hidden=True,
+        ),
+        _train("3", "ines", "torchrun --nproc-per-node=1 dpo.py", 30110, 74_200, load=99, age=86_000),
+        Task(
+            devices=("6",),
+            user="bo",
+            command="python serve.py --model 13b --port 8000",
+            pid=28_412,
+            memory=38_800,
+            load=0,
+            swing=0,
+            age=26_000,
+        ),
+        Task(
+            devices=("7",),
+            user="olek",
+            command="python -m sweep.run --trial 42",
+            pid=32_440,
+            memory=20_100,
+            load=61,
+            starts=7,
+            ends=40,
+            every=60,
+        ),
+    ),
+)
+
+LOST = Box(
+    name="lost",
+    about="8× RTX 4090 of which one falls off the bus while you watch, and one needs a reset",
+    host="render-2",
+    driver="550.90.07",
+    cuda="12.4",
+    gpus=tuple(
+        replace(gpu, fails_after={3: 2.0, 6: 0.0}.get(place), fault="reset" if place == 6 else "lost")
+        for place, gpu in enumerate(RTX_4090.gpus)
+    ),
+    links=RTX_4090.links,
+    tasks=(_train("0 1", "jun", "python train.py", 5120, 18_300),),
+)
+
+LAPTOP = Box(
+    name="laptop",
+    about="one laptop GPU",
+    host="lap",
+    driver="555.58.02",
+    cuda="12.5",
+    gpus=(
+        Gpu(
+            name="NVIDIA GeForce RTX 4070 Laptop GPU",
+            memory=8188,
+            bus="01:00.0",
+            capability="8.9",
+            power_limit=None,
+            clock=2175,
+            idle_power=3,
+            reserve=0,
+            unsupported=frozenset({"power_limit", "numa_node"}),
+        ),
+    ),
+    links=uniform(1, "X"),
+    tasks=(
+        Task(
+            devices=("0",),
+            user="kim",
+            command="/usr/lib/xorg/Xorg",
+            pid=1211,
+            memory=96,
+            load=1,
+            swing=1,
+            kind="graphics",
+        ),
+    ),
+)
+
+DGX_2 = Box(
+    name="dgx-2",
+    about="16× V100 behind NVSwitches",
+    host="dgx-2",
+    driver="535.161.08",
+    cuda="12.2",
+    gpus=_gpus(
+        _V100,
+        ("34", "36", "39", "3B", "57", "59", "5C", "5E", "B7", "B9", "BC", "BE", "E0", "E2", "E5", "E7"),
+        8,
+    ),
+    links=uniform(16, "NV6"),
+    switched=True,
+    tasks=(
+        _train("0 1 2 3", "mira", "torchrun --standalone --nproc-per-node=4 pretrain.py", 61001, 30_100),
+        _train("9", "bo", "python probe.py", 61990, 4_800, load=21, age=400),
+        _train(
+            "12 13", "ines", "deepspeed --include localhost:12,13 rm.py", 62550, 28_000, load=91, age=50_000
+        ),
+    ),
+)
+
+IDLE = Box(
+    name="idle",
+    about="2× RTX 3090 with nobody on them and nothing else",
+    host="quiet",
+    driver="535.183.01",
+    cuda="12.2",
+    gpus=RTX_3090.gpus[:2],
+    links=bridged(uniform(2, "PHB"), "NV4", (0, 1)),
+)
+
+BOXES: dict[str, Box] = {
+    box.name: box
+    for box in (SHARED, DGX_H100, DGX_1, DGX_2, RTX_3090, RTX_4090, A100_MIG, GB10, MIXED, LOST, LAPTOP, IDLE)
+}
+"""Every named box, the default first."""

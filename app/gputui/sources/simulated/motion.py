@@ -1,0 +1,173 @@
+"""How a simulated box moves: a pure function from a box and a moment to a snapshot.
+
+All chance comes from the box's name, the device and the second, so that the same moment always looks the
+same, on every machine, and may be asked for in any order.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from gputui.inventory.device import Device, Fault
+from gputui.inventory.link import LinkMatrix
+from gputui.inventory.process import Process
+from gputui.inventory.snapshot import Host, Snapshot
+from gputui.sources.simulated.spec import MIB, Box, Gpu, Task
+
+MESSAGES = {"lost": "GPU is lost", "reset": "GPU requires a reset", "error": "Unknown Error"}
+"""NVML's own words (nvmlErrorString) for the faults that a simulated GPU can have."""
+
+_WARM_UP = 4.0
+"""Seconds for which a task that has just started shows 0 %: real ones load their data first."""
+_FILL = 10.0
+"""Seconds that it takes to fill its memory."""
+
+
+def at(box: Box, elapsed: float, opened: float) -> Snapshot:
+    """The box `elapsed` seconds after it was opened, at `opened` seconds since the epoch."""
+    devices: list[Device] = []
+    for index, gpu in enumerate(box.gpus):
+        devices.extend(_devices(box, index, gpu, elapsed, opened))
+    return Snapshot(
+        host=Host(box.host, box.driver, box.cuda),
+        time=opened + elapsed,
+        devices=tuple(devices),
+        links=links(box),
+    )
+
+
+def links(box: Box) -> LinkMatrix:
+    """The box's matrix over all its devices; between MIG instances there is none to be known."""
+    places: list[int | None] = []
+    for index, gpu in enumerate(box.gpus):
+        places.extend([index, *(None for _ in gpu.mig)])
+    return tuple(
+        tuple(
+            "X" if row == column else box.links[i][j] if i is not None and j is not None else None
+            for column, j in enumerate(places)
+        )
+        for row, i in enumerate(places)
+    )
+
+
+def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> list[Device]:
+    label = str(index)
+    identity = Device(
+        index=index,
+        uuid=box.uuid(label),
+        name=gpu.name,
+        pci_bus_id=f"00000000:{gpu.bus}",
+        mig=bool(gpu.mig),
+        power_limit=gpu.power_limit,
+        compute_capability=gpu.capability,
+        numa_node=gpu.numa,
+        memory_total=None if "memory_total" in gpu.unsupported else gpu.memory * MIB,
+    )
+    if gpu.fails_after is not None and elapsed >= gpu.fails_after:
+        # A GPU that is lost keeps the facts that were read before; its instances are gone with it.
+        message = MESSAGES[gpu.fault]
+        return [_with(identity, fault=Fault(gpu.fault, message, opened + gpu.fails_after))]
+    whole = _load(box, identity, gpu, label, elapsed, opened, gpu.memory)
+    if not gpu.mig:
+        return [whole]
+    parts = []
+    for place, mig in enumerate(gpu.mig):
+        part = Device(
+            index=place,
+            uuid=box.uuid(f"{index}:{place}"),
+            name=f"{gpu.name} MIG {mig.profile}",
+            pci_bus_id=identity.pci_bus_id,
+            parent=identity.uuid,
+            memory_total=mig.memory * MIB,
+            compute_capability=gpu.capability,
+            numa_node=gpu.numa,
+        )
+        # The driver has no utilization, temperature, power or clock of an instance.
+        parts.append(_load(box, part, gpu, f"{index}:{place}", elapsed, opened, mig.memory, instance=True))
+    used = sum(part.memory_used or 0 for part in parts)
+    parent = _with(
+        whole,
+        memory_used=used,
+        memory_free=gpu.memory * MIB - used,
+        utilization=None,
+        memory_utilization=None,
+        processes=(),
+    )
+    return [parent, *parts]
+
+
+def _load(
+    box: Box,
+    device: Device,
+    gpu: Gpu,
+    label: str,
+    elapsed: float,
+    opened: float,
+    memory: int,
+    instance: bool = False,
+) -> Device:
+    processes, used, load = [], gpu.reserve if not instance else 0, 0.0
+    for task in box.tasks:
+        started = _started(task, elapsed)
+        if label not in task.devices or started is None:
+            continue
+        running = elapsed - started
+        share = None if task.memory is None else int(task.memory * min(1.0, 0.2 + running / _FILL))
+        used += share or 0
+        if running >= _WARM_UP:
+            load += task.load + _noise(box, label, elapsed, task.pid) * task.swing
+        if not task.hidden:
+            processes.append(
+                Process(
+                    pid=task.pid + task.devices.index(label),
+                    kind=task.kind,
+                    user=task.user,
+                    memory=None if share is None else share * MIB,
+                    command=task.command,
+                    started=opened + started,
+                )
+            )
+    busy = round(min(100.0, max(0.0, load)))
+    used = min(used, memory)
+    facts: dict[str, object] = {
+        "memory_used": used * MIB,
+        "memory_free": (memory - used) * MIB,
+        "processes": tuple(processes),
+    }
+    if not instance:
+        limit = gpu.power_limit or 60.0
+        facts |= {
+            "utilization": busy,
+            "memory_utilization": round(busy * 0.45),
+            "temperature": round(30 + busy * 0.38 + _noise(box, label, elapsed, 1)),
+            "power": round(gpu.idle_power + (limit * 0.88 - gpu.idle_power) * busy / 100, 3),
+            "sm_clock": gpu.clock if busy else 345,
+        }
+    for name in gpu.unsupported & facts.keys():
+        facts[name] = None
+    return _with(device, **facts)
+
+
+def _started(task: Task, elapsed: float) -> float | None:
+    """When the task that runs now started, in seconds after opening; None when it does not run now."""
+    if task.starts == float("-inf"):
+        return -task.age if elapsed < task.ends else None
+    moment = elapsed if task.every is None else elapsed % task.every
+    if not task.starts <= moment < task.ends:
+        return None
+    return elapsed - (moment - task.starts)
+
+
+def _noise(box: Box, label: str, elapsed: float, salt: int) -> float:
+    """Chance between -1 and 1 that changes smoothly from second to second."""
+    second, part = int(elapsed // 1), elapsed % 1
+
+    def point(moment: int) -> float:
+        return random.Random(f"{box.name} {label} {salt} {moment}").uniform(-1, 1)
+
+    return point(second) * (1 - part) + point(second + 1) * part
+
+
+def _with(device: Device, **facts: object) -> Device:
+    return replace(device, **facts)  # type: ignore[arg-type]

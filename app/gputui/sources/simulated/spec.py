@@ -1,0 +1,122 @@
+"""How a simulated box is described: its GPUs, its links, and the tasks that come and go on it.
+
+The same description feeds `SimulatedSource` and the simulated libnvidia-ml of the tests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gputui.inventory.device import FaultKind
+from gputui.inventory.link import SELF, LinkMatrix
+from gputui.inventory.process import Kind
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Mig:
+    """A MIG instance: its profile ("1g.10gb") and memory in MiB."""
+
+    profile: str
+    memory: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A GPU as it stands idle. Memory in MiB, power in W, clock in MHz.
+
+    reserve       MiB in use with nobody on it (a desktop, the driver)
+    unsupported   the attributes of `Device` that this GPU's driver answers with "not supported"
+    fails_after   seconds after the box was opened at which `fault` strikes; None: never
+    """
+
+    name: str
+    memory: int
+    bus: str
+    capability: str
+    power_limit: float | None
+    clock: int
+    numa: int | None = None
+    idle_power: float = 20.0
+    reserve: int = 0
+    mig: tuple[Mig, ...] = ()
+    unsupported: frozenset[str] = frozenset()
+    fault: FaultKind = "lost"
+    fails_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A program on some devices (labels: "3", or "0:1" for a MIG instance).
+
+    memory   MiB on each device; None where the driver does not tell
+    load     mean percent of utilization that it causes; `swing` is how far it moves around that
+    age      seconds it has been running when the box is opened
+    starts, ends, every   seconds after opening between which it lives; repeated every so many seconds
+    hidden   the operating system does not show the process: its memory is held by nobody to be seen
+    """
+
+    devices: tuple[str, ...]
+    user: str
+    command: str
+    pid: int
+    memory: int | None
+    load: int
+    swing: int = 6
+    age: float = 3600.0
+    kind: Kind = "compute"
+    starts: float = float("-inf")
+    ends: float = float("inf")
+    every: float | None = None
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """A named box. `switched`: its NVLinks all go to NVSwitches, not from GPU to GPU."""
+
+    name: str
+    about: str
+    host: str
+    driver: str
+    cuda: str
+    gpus: tuple[Gpu, ...]
+    links: LinkMatrix
+    tasks: tuple[Task, ...] = ()
+    switched: bool = False
+
+    def uuid(self, label: str) -> str:
+        """The UUID of a device of this box, always the same one."""
+        digits = hashlib.sha256(f"{self.name} {label}".encode()).hexdigest()
+        groups = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32])
+        return ("MIG-" if ":" in label else "GPU-") + "-".join(groups)
+
+
+def uniform(count: int, word: str) -> LinkMatrix:
+    """Every pair joined in the same way."""
+    return sockets((count,), inside=word, across=word)
+
+
+def sockets(sizes: Iterable[int], inside: str, across: str) -> LinkMatrix:
+    """Consecutive groups of `sizes` devices, joined `inside` a group and `across` groups."""
+    group = [place for place, size in enumerate(sizes) for _ in range(size)]
+    return tuple(
+        tuple(SELF if i == j else inside if a == b else across for j, b in enumerate(group))
+        for i, a in enumerate(group)
+    )
+
+
+def bridged(links: LinkMatrix, word: str, *pairs: tuple[int, int]) -> LinkMatrix:
+    """The same box with NVLink bridges over some pairs."""
+    cells = [list(row) for row in links]
+    for i, j in pairs:
+        cells[i][j] = cells[j][i] = word
+    return tuple(tuple(row) for row in cells)
+
+
+def rows(text: str) -> LinkMatrix:
+    """A matrix as `nvidia-smi topo -m` prints its device cells: one row a line."""
+    return tuple(tuple(line.split()) for line in text.strip().splitlines())
