@@ -15,8 +15,8 @@ from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.simulated.spec import MIB, Box, Gpu, Task
 
-MESSAGES = {"lost": "GPU is lost", "reset": "GPU requires a reset", "error": "Unknown Error"}
-"""NVML's own words (nvmlErrorString) for the faults that a simulated GPU can have."""
+MESSAGES = {"lost": "GPU is lost", "reset": "GPU requires restart", "error": "Unknown Error"}
+"""The words of nvidia-ml-py for the faults that a simulated GPU can have."""
 
 _WARM_UP = 4.0
 """Seconds for which a task that has just started shows 0 %: real ones load their data first."""

@@ -1,0 +1,55 @@
+"""From what a person names to devices: `--gpus 2,0`, `--gpus GPU-4890,MIG-5bfc`, `--gpus none`."""
+
+from __future__ import annotations
+
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+
+NONE = "none"
+
+
+class NamingError(ValueError):
+    """An entry that names no device, or several, or one twice: a wrong call. The message is one line."""
+
+
+def named(text: str, snapshot: Snapshot) -> tuple[Device, ...]:
+    """The devices that `text` names, in its order; () for "none". Raises NamingError.
+
+    An entry is an NVML index, a UUID, or the beginning of one UUID.
+    """
+    if text.strip() == NONE:
+        return ()
+    devices: list[Device] = []
+    for entry in (part.strip() for part in text.split(",")):
+        device = _one(entry, text, snapshot)
+        if device in devices:
+            raise NamingError(f"--gpus {text}: {entry} names {_called(device, snapshot)} a second time")
+        devices.append(device)
+    return tuple(devices)
+
+
+def _one(entry: str, text: str, snapshot: Snapshot) -> Device:
+    if not entry:
+        raise NamingError(f"--gpus {text!r} has an empty entry; CPU only is --gpus none")
+    if entry.isascii() and entry.isdigit():
+        found = [d for d in snapshot.devices if d.parent is None and d.index == int(entry)]
+    elif entry.startswith(("GPU-", "MIG-")):
+        found = [d for d in snapshot.devices if d.uuid.startswith(entry)]
+    else:
+        raise NamingError(f"--gpus {text}: {entry!r} is neither an index nor a UUID (GPU-…, MIG-…)")
+    if not found:
+        there = ", ".join(snapshot.label(d) for d in snapshot.devices) or "no devices"
+        raise NamingError(f"--gpus {text}: there is no device {entry!r}; this box has {there}")
+    if len(found) > 1:
+        uuids = ", ".join(d.uuid for d in found)
+        raise NamingError(f"--gpus {text}: {entry!r} is the beginning of {len(found)} UUIDs: {uuids}")
+    if found[0].mig:
+        uuids = ", ".join(d.uuid for d in snapshot.instances(found[0])) or "none"
+        raise NamingError(
+            f"--gpus {text}: GPU {found[0].index} is divided into MIG instances; name one of {uuids}"
+        )
+    return found[0]
+
+
+def _called(device: Device, snapshot: Snapshot) -> str:
+    return f"GPU {snapshot.label(device)}"

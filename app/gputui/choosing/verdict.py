@@ -1,0 +1,131 @@
+"""The verdict on a device: can I have it, and if not, why not. Pure; judged by what one reading can tell.
+
+Unknown is never free. A process settles it before any number does: a job that has just started shows 0 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from gputui.inventory.device import Device, Fault
+from gputui.inventory.process import Process
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.wording import GIB, MIB, duration, printable, program, size
+
+State = Literal["free", "busy", "held", "claimed", "unknown", "lost"]
+STATES: tuple[str, ...] = get_args(State)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`reason` is for a sentence or JSON; `brief` for the last column of a row, beside the state's glyph."""
+
+    state: State
+    reason: str
+    brief: str
+
+    @property
+    def free(self) -> bool:
+        return self.state == "free"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What still counts as nobody's. Memory in bytes, utilization in percent.
+
+    The second pair is for a device on which programs only draw: a desktop's few hundred MiB and a moving
+    window do not make a workstation's only GPU busy.
+    """
+
+    memory: int = 512 * MIB
+    utilization: int = 10
+    desktop_memory: int = GIB
+    desktop_utilization: int = 30
+
+
+DEFAULT_RULES = Rules()
+
+
+def verdicts(snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> dict[str, Verdict]:
+    """The verdict on every device of the snapshot, by `Device.key`."""
+    return {
+        device.key: judge(device, snapshot.time, rules, instances=len(snapshot.instances(device)))
+        for device in snapshot.devices
+    }
+
+
+def judge(device: Device, now: float, rules: Rules = DEFAULT_RULES, instances: int = 0) -> Verdict:
+    """The verdict on one device; `now` (seconds since the epoch) is for "since when"."""
+    if device.fault:
+        return _faulted(device.fault)
+    if device.mig:
+        what = f"divided into {instances} MIG instances" if instances else "MIG is on, with no instance"
+        return Verdict("busy", f"{what}: only an instance can be given", f"split in {instances}")
+    if device.processes is None:
+        return _unknown("its processes cannot be listed", "no process list")
+    computing = [process for process in device.processes if process.kind != "graphics"]
+    if computing:
+        return _busy(computing, now)
+    if device.memory_used is None or device.memory_free is None:
+        return _unknown("the driver does not report its memory", "no memory")
+    if device.utilization is None and device.parent is None:
+        return _unknown("the driver does not report its utilization", "no load")
+    return _by_load(device, device.processes, device.memory_used, now, rules)
+
+
+def _by_load(device: Device, drawing: Sequence[Process], used: int, now: float, rules: Rules) -> Verdict:
+    load = device.utilization or 0
+    if drawing:
+        if used > rules.desktop_memory or load > rules.desktop_utilization:
+            return _busy(drawing, now)
+        return Verdict("free", f"only a desktop is on it, {size(used)}", "free, desktop")
+    if load > rules.utilization:
+        return Verdict("busy", f"{load} % busy, by no process that can be seen", f"busy {load} %, unseen")
+    if used > rules.memory:
+        reason = f"{size(used)} in use by no process that can be seen"
+        return Verdict("held", reason, f"held {size(used)}, no process")
+    return Verdict("free", "no process, no load", "free")
+
+
+def _faulted(fault: Fault) -> Verdict:
+    since = f" {_clock(fault.since)}" if fault.since is not None else ""
+    if fault.kind == "lost":
+        return Verdict(
+            "lost", f"{fault.message}: fallen off the bus{since and ' at' + since}", f"lost{since}"
+        )
+    if fault.kind == "reset":
+        return Verdict("lost", f"{fault.message} (nvidia-smi --gpu-reset)", f"needs reset{since}")
+    return _unknown(fault.message, "driver error")
+
+
+def _unknown(reason: str, brief: str) -> Verdict:
+    return Verdict("unknown", reason, f"unknown, {brief}")
+
+
+def _busy(processes: Sequence[Process], now: float) -> Verdict:
+    # The one that takes the most is the one to talk about; of equals the one that was there first.
+    main = max(processes, key=lambda p: (p.memory or 0, -(p.started or now)))
+    more = len(processes) - 1
+    age = f" {duration(now - main.started)}" if main.started is not None else ""
+    if main.user is None:
+        who = main.note or "owner unknown"
+        reason, brief = f"pid {main.pid} ({who}){age and ' for' + age}", f"pid {main.pid}, {who}"
+    else:
+        user, what = printable(main.user), program(main.command or "?")
+        reason = f"{user} runs {what} (pid {main.pid}){age and ' for' + age}"
+        brief = f"{user} {what}{age}"
+    if main.memory is not None:
+        reason += f", {size(main.memory)}"
+    if more:
+        reason += f", and {more} more process{'es' if more > 1 else ''}"
+        brief += f" +{more}"
+    return Verdict("busy", reason, brief)
+
+
+def _clock(moment: float) -> str:
+    """Local time of day: a colleague is asked about "14:01:40", not about an offset."""
+    import time
+
+    return time.strftime("%H:%M:%S", time.localtime(moment))

@@ -1,0 +1,114 @@
+"""`gputui ls`: the box as a table, or as JSON."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+
+from gputui.choosing.verdict import State, Verdict, verdicts
+from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.wording import GIB, printable, short_name
+from gputui.sources.source import Want
+
+GLYPHS: dict[State, str] = {
+    "free": "○",
+    "busy": "●",
+    "held": "◐",
+    "claimed": "◆",
+    "unknown": "?",
+    "lost": "✕",
+}
+_COLOURS: dict[State, int] = {"free": 32, "busy": 31, "held": 33, "claimed": 35, "unknown": 90, "lost": 31}
+
+
+def parser() -> Parser:
+    made = Parser("ls", "The box as a table, or as JSON (schema 1).")
+    made.add_argument("--json", action="store_true", help="JSON instead of the table")
+    add_source_options(made)
+    return made
+
+
+def main(words: Sequence[str], command: Sequence[str] | None) -> int:
+    args = parser().parse_args(words)
+    if command is not None:
+        raise WrongCallError("ls starts nothing; a command is for `gputui run`")
+    with opened(args) as source:
+        snapshot = source.read(Want.ALL)
+    judged = verdicts(snapshot)
+    if args.json:
+        print(document_text(snapshot, judged))
+    else:
+        sys.stdout.write(table(snapshot, judged, *_terminal()))
+    return DONE
+
+
+def document_text(snapshot: Snapshot, judged: dict[str, Verdict]) -> str:
+    """The snapshot as one line of JSON."""
+    import json
+
+    from gputui.inventory.document import to_document
+
+    # ASCII only: a lone surrogate of somebody's command line must not break the output.
+    return json.dumps(to_document(snapshot, {key: (v.state, v.reason) for key, v in judged.items()}))
+
+
+def _terminal() -> tuple[int | None, bool]:
+    """The width to keep to (None: no limit) and whether to colour: both only on a terminal."""
+    if not sys.stdout.isatty():
+        return None, False
+    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+    return shutil.get_terminal_size().columns, not plain
+
+
+def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, colour: bool) -> str:
+    """The table as text, a line a device, each ended by a newline."""
+    names = {d.key: short_name(d.name or "?") for d in snapshot.devices}
+    wide = max([4, *map(len, names.values())])
+    lines = [heading(snapshot), f"  {'#':>3}  {'NAME':<{wide}}  UTIL  {'MEMORY':>12}   °C     W  STATE"]
+    for device in snapshot.devices:
+        verdict = judged[device.key]
+        row = f"  {snapshot.label(device):>3}  {names[device.key]:<{wide}}  {_cells(device)}  "
+        state = f"{GLYPHS[verdict.state]} {verdict.state:<7} {printable(verdict.reason)}"
+        line = row + state
+        if width is not None:
+            line = line[:width]
+        if colour:
+            head, glyph, tail = line.partition(GLYPHS[verdict.state])
+            line = f"{head}\x1b[{_COLOURS[verdict.state]}m{glyph}\x1b[0m{tail}"
+        lines.append(line)
+    lines += [f"  {printable(error)}" for error in snapshot.errors]
+    if not snapshot.devices:
+        lines.append("  no devices")
+    return "\n".join(lines) + "\n"
+
+
+def heading(snapshot: Snapshot) -> str:
+    """ "dgx-3  8× H100 80GB HBM3  driver 550.54.15  CUDA 12.4"."""
+    host = snapshot.host
+    counted: dict[str, int] = {}
+    for device in snapshot.devices:
+        if device.parent is None:
+            name = short_name(device.name or "unknown GPU")
+            counted[name] = counted.get(name, 0) + 1
+    parts = [
+        printable(host.name or "?"),
+        " + ".join(f"{count}× {name}" for name, count in counted.items()) or "no devices",
+        f"driver {printable(host.driver)}" if host.driver else "",
+        f"CUDA {printable(host.cuda)}" if host.cuda else "",
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def _cells(device: Device) -> str:
+    util = "–" if device.utilization is None else f"{device.utilization}%"
+    if device.memory_used is None or device.memory_total is None:
+        memory = "–"
+    else:
+        memory = f"{device.memory_used / GIB:.1f}/{device.memory_total / GIB:.1f}G"
+    heat = "–" if device.temperature is None else str(device.temperature)
+    power = "–" if device.power is None else f"{device.power:.0f}"
+    return f"{util:>4}  {memory:>12}  {heat:>3}  {power:>4}"

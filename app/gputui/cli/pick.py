@@ -1,0 +1,51 @@
+"""`gputui pick`: the best free devices, in order, on one line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputui.cli.choice import add_choice_options, choose, memory, percent
+from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options
+from gputui.launching.launch import Launch
+from gputui.launching.visibility import identifiers, variables
+from gputui.sources.source import Want
+
+
+def parser() -> Parser:
+    made = Parser(
+        "pick",
+        "The best free devices, in order, on one line. On a shortage: nothing on stdout, the reason on\n"
+        "stderr, status 4.",
+        epilog="env $(gputui pick -n 2 --format env) python train.py",
+    )
+    add_choice_options(made, exclusive=False)
+    made.add_argument("--min-free", type=memory, metavar="SIZE", help="at least so much free memory (20G)")
+    made.add_argument("--max-util", type=percent, metavar="PCT", help="at most so much utilization")
+    made.add_argument("--format", choices=("ids", "env", "json"), default="ids", help="ids is the default")
+    add_source_options(made)
+    return made
+
+
+def main(words: Sequence[str], command: Sequence[str] | None) -> int:
+    args = parser().parse_args(words)
+    if command is not None:
+        raise WrongCallError("pick starts nothing; a command is for `gputui run`")
+    want = Want.LOAD | Want.PROCESSES | Want.NAMES if args.format == "json" else Want.VERDICT
+    devices = choose(args, want=want).devices
+    if args.format == "ids":
+        print(identifiers(devices, args.ids))
+    elif args.format == "env":
+        print(Launch((), variables(devices, args.ids)).line)
+    else:
+        import json
+
+        facts = ("index", "uuid", "name", "pci_bus_id", "parent", "memory_total", "memory_free")
+        print(
+            json.dumps(
+                {
+                    "devices": [{fact: getattr(device, fact) for fact in facts} for device in devices],
+                    "environment": dict(variables(devices, args.ids)),
+                }
+            )
+        )
+    return DONE

@@ -1,0 +1,85 @@
+"""`gputui record`: a snapshot in a file, for a bug report, a test, or `--from`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gputui.choosing.verdict import verdicts
+from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, say
+from gputui.cli.ls import document_text
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.source import Want
+
+
+def parser() -> Parser:
+    made = Parser("record", "Write a snapshot of the box to FILE (- for stdout); --from FILE replays it.")
+    made.add_argument("file", metavar="FILE", help="where to write it")
+    made.add_argument(
+        "--anonymous", action="store_true", help="without host name, user names and command lines"
+    )
+    add_source_options(made)
+    return made
+
+
+def main(words: Sequence[str], command: Sequence[str] | None) -> int:
+    args = parser().parse_args(words)
+    if command is not None:
+        raise WrongCallError("record starts nothing; a command is for `gputui run`")
+    with opened(args) as source:
+        snapshot = source.read(Want.ALL)
+    named = sum(
+        p.user is not None or p.command is not None for d in snapshot.devices for p in d.processes or ()
+    )
+    if args.anonymous:
+        snapshot = _anonymous(snapshot)
+    elif named:
+        say(
+            f"the recording has the user names and command lines of {named} processes;"
+            " --anonymous leaves them out"
+        )
+    text = document_text(snapshot, verdicts(snapshot)) + "\n"
+    if args.file == "-":
+        sys.stdout.write(text)
+        return DONE
+    try:
+        _write(Path(args.file), text)
+    except OSError as error:
+        raise WrongCallError(f"cannot write {args.file!r}: {error.strerror}") from None
+    return DONE
+
+
+def _anonymous(snapshot: Snapshot) -> Snapshot:
+    return replace(
+        snapshot,
+        host=replace(snapshot.host, name=None),
+        devices=tuple(
+            replace(d, processes=tuple(replace(p, user=None, command=None) for p in d.processes))
+            if d.processes
+            else d
+            for d in snapshot.devices
+        ),
+    )
+
+
+def _write(file: Path, text: str) -> None:
+    """The whole text or nothing: a reader never sees half a recording."""
+    if file.exists() and not file.is_file():
+        # A pipe or a device (/dev/stdout) cannot be replaced, and need not be.
+        file.write_text(text)
+        return
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "w") as stream:
+            stream.write(text)
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(name).chmod(0o666 & ~umask)
+        Path(name).replace(file)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise

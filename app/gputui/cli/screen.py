@@ -1,0 +1,87 @@
+"""`gputui` without a subcommand: the screen. With a command after `--`, it is on the launch line already."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from gputui import __version__
+from gputui.choosing.verdict import verdicts
+from gputui.cli.common import DONE, WRONG_CALL, Parser, add_source_options, make_source, say
+from gputui.cli.main import SUBCOMMANDS
+from gputui.launching.start import StartError, replace_process
+from gputui.sources.source import Source, Want
+
+
+def parser() -> Parser:
+    listed = "\n".join(f"  {name:<11} {about}" for name, about in SUBCOMMANDS.items())
+    made = Parser(
+        "",
+        "See which GPUs are free, choose and order them, and start on exactly those.",
+        epilog=f"subcommands (each has its own --help):\n{listed}\n\n"
+        "exit status: 0 done, 2 wrong call, 3 no source, 4 not enough devices, else the command's own",
+    )
+    made.usage = (
+        "gputui [--demo [BOX] | --from FILE] [--interval S] [-- COMMAND…]\n       gputui SUBCOMMAND …"
+    )
+    made.add_argument("--version", action="version", version=f"gputui {__version__}")
+    made.add_argument(
+        "--interval", type=_seconds, default=1.0, metavar="S", help="seconds between readings (default 1)"
+    )
+    add_source_options(made)
+    return made
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0.1 to 3600")
+    return seconds
+
+
+def main(words: Sequence[str], command: Sequence[str] | None) -> int:
+    args = parser().parse_args(words)
+    source = make_source(args.demo, args.recording)
+    reason = _no_screen()
+    if reason:
+        return _table_instead(source, reason, command)
+    from gputui.tui.session import run_screen
+
+    outcome = run_screen(source, tuple(command or ()), interval=args.interval, environ=dict(os.environ))
+    if outcome.text:
+        print(outcome.text)
+    if outcome.launch is None:
+        return outcome.status
+    try:
+        replace_process(outcome.launch, os.environ)
+    except StartError as error:
+        say(str(error))
+        return error.status
+
+
+def _no_screen() -> str | None:
+    """Why there can be no screen here, None when there can."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return "no terminal here: this is `gputui ls`"
+    if os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
+        return "TERM=dumb cannot show a screen: this is `gputui ls`"
+    return None
+
+
+def _table_instead(source: Source, reason: str, command: Sequence[str] | None) -> int:
+    from gputui.cli.ls import table
+
+    source.open()
+    snapshot = source.read(Want.ALL)
+    source.close()
+    sys.stdout.write(table(snapshot, verdicts(snapshot), None, colour=False))
+    if command is None:
+        say(reason)
+        return DONE
+    say(f"{reason}; nothing was started (without a screen: gputui run -n N -- COMMAND)")
+    return WRONG_CALL

@@ -1,0 +1,64 @@
+"""How sizes, times and names are written for people, and how foreign text is made harmless for a screen."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+GIB = 1024**3
+MIB = 1024**2
+
+_PREFIXES = ("NVIDIA GeForce ", "NVIDIA ", "Tesla ")
+
+
+def size(amount: int) -> str:
+    """Bytes as GiB with one decimal, "22.4G": the unit of every memory on our screens."""
+    return f"{amount / GIB:.1f}G"
+
+
+def duration(seconds: float) -> str:
+    """A span in at most two units: "40s", "12m", "2h10m", "3d4h"."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    minutes, hours, days = whole // 60 % 60, whole // 3600 % 24, whole // 86400
+    if whole < 3600:
+        return f"{minutes}m"
+    if not days:
+        return f"{hours}h{minutes:02}m" if minutes else f"{hours}h"
+    return f"{days}d{hours}h" if hours and days < 10 else f"{days}d"
+
+
+@lru_cache(maxsize=512)
+def short_name(name: str) -> str:
+    """A device's name without its maker: "NVIDIA GeForce RTX 3090" is "RTX 3090", an instance its profile."""
+    name = printable(name)
+    if " MIG " in name:
+        return "MIG " + name.split(" MIG ", 1)[1]
+    for prefix in _PREFIXES:
+        if name.startswith(prefix):
+            return name[len(prefix) :]
+    return name
+
+
+def short_bus_id(bus_id: str) -> str:
+    """ "00000000:57:00.0" is "57:00.0"; another PCI domain is kept: "0002:57:00.0"."""
+    domain, _, rest = bus_id.partition(":")
+    return rest if not domain.strip("0") else f"{domain[-4:]}:{rest}"
+
+
+@lru_cache(maxsize=2048)
+def printable(text: str) -> str:
+    """Foreign text with everything that moves a cursor, hides or reorders characters shown as "·".
+
+    Escape sequences, newlines, bidirectional marks and lone surrogates of other people's process names
+    must not reach a terminal. Spaces of any kind become one plain space.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c.isspace() else "·" for c in text)
+
+
+def program(command: str) -> str:
+    """The program of a command line for a narrow column: "/usr/bin/python3 -m x" is "python3"."""
+    words = printable(command).split()
+    return words[0].rsplit("/", 1)[-1] if words else "?"

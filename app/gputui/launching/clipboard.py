@@ -1,0 +1,84 @@
+"""Putting text on the clipboard of the person at the keyboard, and saying truthfully what was done.
+
+Over SSH a local tool would reach the wrong machine: tmux, else OSC 52. Here: the desktop's own tool, then
+tmux, then OSC 52. tmux's default `set-clipboard external` drops OSC 52 of the programs inside it, but passes
+on `load-buffer -w` (seen with tmux 3.3a).
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+
+_PATIENCE = 2.0
+"""Seconds that a tool may take; xclip on a dead X server never answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What was done. `sure`: a program took the text; else a terminal was asked, which does not answer."""
+
+    message: str
+    sure: bool
+
+
+def osc52(text: str) -> str:
+    """The escape sequence that asks a terminal to put `text` on its clipboard."""
+    return f"\x1b]52;c;{base64.b64encode(text.encode(errors='surrogateescape')).decode()}\x07"
+
+
+def copy(text: str, environ: Mapping[str, str], write: Callable[[str], None] | None = None) -> Copied:
+    """Copy `text`; `write` sends an escape sequence to the terminal (default: through /dev/tty)."""
+    for name, argv in tools(environ):
+        if _fed(argv, text, environ):
+            if name == "tmux":
+                return Copied("sent to the clipboard through tmux, and in its paste buffer", True)
+            return Copied(f"copied to the clipboard with {name}", True)
+    try:
+        (write or _to_terminal)(osc52(text))
+    except OSError as error:
+        return Copied(f"not copied: no clipboard tool, and no terminal to ask ({error.strerror})", False)
+    return Copied("sent to the terminal's clipboard (OSC 52: it does not say whether it took it)", False)
+
+
+def tools(environ: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
+    """The tools to try in order, as (name, argv), for this environment."""
+    remote = "SSH_TTY" in environ or "SSH_CONNECTION" in environ
+    if not remote:
+        for name, argv, needs in (
+            ("pbcopy", ["pbcopy"], None),
+            ("wl-copy", ["wl-copy"], "WAYLAND_DISPLAY"),
+            ("xclip", ["xclip", "-selection", "clipboard"], "DISPLAY"),
+            ("xsel", ["xsel", "--clipboard", "--input"], "DISPLAY"),
+        ):
+            if (needs is None or environ.get(needs)) and which(name, path=environ.get("PATH")):
+                yield name, argv
+    if environ.get("TMUX") and which("tmux", path=environ.get("PATH")):
+        yield "tmux", ["tmux", "load-buffer", "-w", "-"]
+
+
+def _fed(argv: list[str], text: str, environ: Mapping[str, str]) -> bool:
+    try:
+        # xclip and wl-copy stay behind to serve the text: they must not hold our output open.
+        done = subprocess.run(
+            argv,
+            input=text.encode(errors="surrogateescape"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_PATIENCE,
+            env=dict(environ),
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _to_terminal(sequence: str) -> None:
+    with Path(os.ctermid()).open("w") as terminal:
+        terminal.write(sequence)

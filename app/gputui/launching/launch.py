@@ -1,0 +1,57 @@
+"""The launch: argv, environment changes, directory. One object that is shown, copied, exported, executed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gputui.launching.quoting import Quoting, quote, quote_program
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What will run. `changes` are (name, value) in the order shown; a value of None unsets the variable.
+
+    `warnings` are sentences about what the user gave or the launcher does; they change nothing.
+    """
+
+    argv: tuple[str, ...]
+    changes: tuple[tuple[str, str | None], ...] = ()
+    directory: str | None = None
+    warnings: tuple[str, ...] = ()
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """`base` with the changes made; `base` itself stays as it is."""
+        environment = dict(base)
+        for name, value in self.changes:
+            if value is None:
+                environment.pop(name, None)
+            else:
+                environment[name] = value
+        return environment
+
+    @property
+    def line(self) -> str:
+        """The launch as one line for bash or zsh that can be shown, pasted and run.
+
+        Characters that a screen could not show as they are, are written as `$'\\n'`.
+        """
+        return self.render(quote)
+
+    def render(self, form: Quoting = quote) -> str:
+        """The line with another way of quoting a word (`quoting.posix` for a plain sh)."""
+        unset = [name for name, value in self.changes if value is None]
+        words = [
+            *(["env", *(word for name in unset for word in ("-u", name))] if unset else []),
+            *(f"{name}={form(value)}" for name, value in self.changes if value is not None),
+            *self._command(form, after_env=bool(unset)),
+        ]
+        line = " ".join(words)
+        return f"cd -- {form(self.directory)} && {line}" if self.directory else line
+
+    def _command(self, form: Quoting, after_env: bool) -> list[str]:
+        if not self.argv:
+            return []
+        # `env` takes a program's name with "=" in it for an assignment whatever the quotes.
+        program = form(self.argv[0]) if after_env else quote_program(self.argv[0], form)
+        return [program, *(form(word) for word in self.argv[1:])]

@@ -1,0 +1,44 @@
+"""Writing a word so that a shell reads exactly that word, and a person can see what it is."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+
+Quoting = Callable[[str], str]
+
+_NAMES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+
+
+def quote(word: str) -> str:
+    """For bash and zsh. Invisible characters (newlines, bidirectional marks, stray bytes) become `$'\\x…'`.
+
+    They are written byte by byte, so that the line means the same in every locale.
+    """
+    if word.isprintable():
+        return posix(word)
+    return "$'" + "".join(_escaped(c) for c in word) + "'"
+
+
+def posix(word: str) -> str:
+    """For any POSIX shell: single quotes, everything inside as it is."""
+    # An unquoted "=ls" is the path of ls in zsh.
+    return f"'{word}'" if word.startswith("=") and "'" not in word else shlex.quote(word)
+
+
+def quote_program(word: str, form: Quoting) -> str:
+    """The first word of a command: one that reads like `NAME=…` must not become an assignment."""
+    quoted = form(word)
+    if quoted == word and _ASSIGNMENT.match(word):
+        return f"'{word}'"
+    return quoted
+
+
+def _escaped(character: str) -> str:
+    if character in _NAMES:
+        return _NAMES[character]
+    if character.isprintable():
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in character.encode(errors="surrogateescape"))

@@ -1,0 +1,40 @@
+"""Starting a launch: this very process becomes the command. Same pid, its own exit status, no parent left."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from typing import NoReturn
+
+from gputui.launching.launch import Launch
+
+
+class StartError(Exception):
+    """The command could not be started; `status` is what a shell would end with (126 or 127)."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def replace_process(launch: Launch, environ: Mapping[str, str]) -> NoReturn:
+    """Become `launch`, with `environ` changed as it says. Raises StartError when that cannot be."""
+    environment = launch.environment(environ)
+    if launch.directory is not None:
+        try:
+            os.chdir(launch.directory)
+        except OSError as error:
+            raise StartError(f"cannot go to {launch.directory!r}: {error.strerror}", 126) from None
+    # Python ignores these two, and what is ignored stays ignored in the command: `… | head` would differ.
+    for name in ("SIGPIPE", "SIGXFSZ"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    program = launch.argv[0]
+    try:
+        os.execvpe(program, list(launch.argv), environment)
+    except FileNotFoundError:
+        raise StartError(f"there is no program {program!r}", 127) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise StartError(f"cannot start {program!r}: {reason}", 126) from None

@@ -1,0 +1,85 @@
+"""Which devices a program sees: the variables that make it so, and those that were there already.
+
+Rules of CUDA_VISIBLE_DEVICES: CUDA C++ Programming Guide, "CUDA Environment Variables"; its odd values as
+torch's own parser reads them (torch/cuda/__init__.py, `_parse_visible_devices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+
+Ids = Literal["index", "uuid"]
+
+VISIBLE, ORDER, BY_BUS = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
+
+
+def identifiers(devices: Sequence[Device], ids: Ids = "index") -> str:
+    """The devices as CUDA_VISIBLE_DEVICES names them: no spaces, no mixed forms, MIG always by UUID."""
+    if ids == "uuid" or any(device.parent for device in devices):
+        return ",".join(device.uuid for device in devices)
+    return ",".join(str(device.index) for device in devices)
+
+
+def variables(devices: Sequence[Device], ids: Ids = "index") -> tuple[tuple[str, str | None], ...]:
+    """The environment changes that make exactly `devices` visible, in this order; none means CPU only."""
+    text = identifiers(devices, ids)
+    if text and text[0].isdigit():
+        # CUDA counts the fastest first unless told to count as NVML does.
+        return ((ORDER, BY_BUS), (VISIBLE, text))
+    return ((VISIBLE, text),)
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """A CUDA_VISIBLE_DEVICES that was set when gputui started (Slurm, a container, a shell): our limits.
+
+    `keys` are the devices it names, in its order; `warning` says what in it is not what it seems.
+    """
+
+    text: str
+    keys: tuple[str, ...]
+    warning: str | None = None
+
+
+def inherited(environ: Mapping[str, str], snapshot: Snapshot) -> Inherited | None:
+    """What the environment gives us already; None when the variable is not set, and all is ours."""
+    text = environ.get(VISIBLE)
+    if text is None:
+        return None
+    keys: list[str] = []
+    warning = None
+    entries = [entry.strip() for entry in text.split(",")] if text.strip() else []
+    for entry in entries:
+        found = _device(entry, snapshot)
+        if found is None:
+            # The first entry that names nothing ends the list, for CUDA too.
+            warning = f"{VISIBLE}={text}: {entry!r} names no device of this box; CUDA stops there"
+            break
+        if found.key in keys:
+            warning = f"{VISIBLE}={text}: {entry!r} is there twice; CUDA then sees no device"
+            keys = []
+            break
+        keys.append(found.key)
+    by_index = bool(entries) and entries[0].isdigit()
+    names = {device.name for device in snapshot.devices if device.parent is None}
+    if not warning and by_index and environ.get(ORDER) != BY_BUS and len(names) > 1:
+        warning = (
+            f"{VISIBLE}={text} counts the fastest device first, as {ORDER} is not {BY_BUS};"
+            " it is read here in bus order"
+        )
+    return Inherited(text, tuple(keys), warning)
+
+
+def _device(entry: str, snapshot: Snapshot) -> Device | None:
+    if entry.isascii() and entry.isdigit():
+        found = [d for d in snapshot.devices if d.parent is None and d.index == int(entry)]
+    elif entry.startswith(("GPU-", "MIG-")):
+        found = [d for d in snapshot.devices if d.uuid.startswith(entry)]
+    else:
+        found = []
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,38 @@
+"""Between a line that a person types and the words of a command. No shell: nothing is expanded."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_SHELL_WORDS = frozenset(("|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1", "|&"))
+
+
+class WordsError(ValueError):
+    """The line cannot be split: a quote is not closed. The message is for the person who types."""
+
+
+def split(line: str) -> tuple[str, ...]:
+    """The words of a line, with a shell's quotes and nothing else of it. Raises WordsError."""
+    try:
+        return tuple(shlex.split(line))
+    except ValueError as error:
+        raise WordsError(f"{str(error).lower()} in the command") from None
+
+
+def assignments(words: Sequence[str]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """The `NAME=value` words before the command, and the command: ((("A", "1"),), ("python", "x.py"))."""
+    found: list[tuple[str, str]] = []
+    for place, word in enumerate(words):
+        match = _ASSIGNMENT.fullmatch(word)
+        if match is None:
+            return tuple(found), tuple(words[place:])
+        found.append((match[1], match[2]))
+    return tuple(found), ()
+
+
+def shell_syntax(words: Sequence[str]) -> str | None:
+    """A word that would mean something to a shell and here is a plain argument, None when there is none."""
+    return next((word for word in words if word in _SHELL_WORDS), None)

@@ -1,0 +1,360 @@
+"""One NVIDIA GPU, with its MIG instances, read through NVML's functions (which `nvml.py` passes in).
+
+Facts that never change are read once; what a device does not support becomes None and is not asked again;
+one device's trouble stays on that device and is tried again later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gputui.inventory.device import Device, Fault, FaultKind
+from gputui.inventory.process import Kind, Process
+from gputui.sources.nvml_links import UNREADABLE_BUS_ID, NvLinks
+from gputui.sources.source import Want
+
+# nvmlReturn_t, nvml.h.
+NOT_SUPPORTED, FUNCTION_NOT_FOUND, GPU_IS_LOST, RESET_REQUIRED = 3, 13, 15, 16
+
+_MOST_PID = 2**22
+"""Linux's PID_MAX_LIMIT: a pid above it comes from a driver whose struct has other fields (gpustat #161)."""
+
+_LONGEST_WAIT = 60.0
+"""Seconds after which a lost device is tried again at the latest; the first time after one second."""
+
+_IDENTITY = (
+    "index",
+    "uuid",
+    "name",
+    "pci_bus_id",
+    "parent",
+    "mig",
+    "memory_total",
+    "power_limit",
+    "compute_capability",
+    "numa_node",
+)
+"""What stays true of a device that is lost."""
+
+
+class _GoneError(Exception):
+    """The device has answered that it is lost or must be reset."""
+
+    def __init__(self, kind: FaultKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass
+class _Retry:
+    """When a faulted device is tried again: after 1, 2, 4 … seconds."""
+
+    at: float
+    wait: float = 1.0
+
+
+class Gpu:
+    """One GPU with its MIG instances: its handle, what it does not support, and what was last read."""
+
+    def __init__(self, nvml: Any, index: int, clock: Callable[[], float]) -> None:
+        self.devices: tuple[Device, ...] = (Device(index=index, uuid=""),)
+        self.handle: Any = None
+        self._nvml, self._index, self._clock = nvml, index, clock
+        self._unsupported: set[str] = set()
+        self._trouble: str | None = None
+        self._retry: _Retry | None = None
+        self._named = False
+        self._instances: dict[str, Gpu] = {}
+
+    def refresh(self, want: Want) -> None:
+        """Read what is wanted into `devices`. Never raises for the device's own trouble."""
+        if self._retry and self._clock() < self._retry.at:
+            return
+        self._trouble = None
+        try:
+            device = self._read(self.devices[0], want)
+        except _GoneError as gone:
+            self._lose(Fault(gone.kind, str(gone), self._clock()))
+            return
+        self._retry = None
+        fault = None
+        if self._trouble:
+            before = self.devices[0].fault
+            fault = Fault("error", self._trouble, before.since if before else self._clock())
+        self.devices = (replace(device, fault=fault), *self._read_instances(device, want))
+
+    def ask(self, function: Any, *arguments: Any) -> Any:
+        """The answer, or None: not supported (never asked again), or failed (noted in `fault`)."""
+        name = function.__name__
+        if name in self._unsupported:
+            return None
+        try:
+            return function(*arguments)
+        except self._nvml.NVMLError as error:
+            code = error.value
+            if code in (NOT_SUPPORTED, FUNCTION_NOT_FOUND):
+                self._unsupported.add(name)
+            elif code in (GPU_IS_LOST, RESET_REQUIRED):
+                raise _GoneError("lost" if code == GPU_IS_LOST else "reset", str(error)) from None
+            else:
+                self._trouble = f"{name.removeprefix('nvmlDevice')}: {error}"
+            return None
+
+    def nvlinks(self) -> NvLinks | None:
+        """This GPU's NVLinks, None when it cannot be asked."""
+        device, nvml = self.devices[0], self._nvml
+        if self.handle is None or device.fault or device.parent or not device.pci_bus_id:
+            return None
+        fields = self.ask(
+            nvml.nvmlDeviceGetFieldValues,
+            self.handle,
+            [nvml.NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT, nvml.NVML_FI_DEV_NVLINK_LINK_COUNT],
+        )
+        switches, total = [
+            field.value.uiVal if field.nvmlReturn == 0 else None for field in fields or ()
+        ] or (None, None)
+        if switches:
+            # Every link of such a GPU ends at a switch; asking each would cost 3 calls a link.
+            return NvLinks(device.pci_bus_id, switches)
+        most = nvml.NVML_NVLINK_MAX_LINKS if total is None else total
+        remotes = [self._remote(link) for link in range(most)]
+        return NvLinks(device.pci_bus_id, None, tuple(end for up, end in remotes if up))
+
+    def _remote(self, link: int) -> tuple[bool, str | None]:
+        """Whether a link is up, and where it ends. Errors of one link say nothing of the device."""
+        nvml = self._nvml
+        try:
+            if not nvml.nvmlDeviceGetNvLinkState(self.handle, link):
+                return False, None
+        except nvml.NVMLError:
+            return False, None
+        try:
+            kind = nvml.nvmlDeviceGetNvLinkRemoteDeviceType(self.handle, link)
+            if kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+                return True, "switch"
+        except nvml.NVMLError:
+            # Drivers before R450 do not know the type; the bus id below still tells the peer.
+            kind = None
+        try:
+            bus_id = _bus_id(nvml.nvmlDeviceGetNvLinkRemotePciInfo(self.handle, link))
+        except nvml.NVMLError:
+            return True, None
+        return True, None if bus_id == UNREADABLE_BUS_ID else bus_id
+
+    def _lose(self, fault: Fault) -> None:
+        before, now = self.devices[0], self._clock()
+        if before.fault and before.fault.kind == fault.kind:
+            fault = replace(fault, since=before.fault.since)
+        wait = min(_LONGEST_WAIT, self._retry.wait * 2) if self._retry else 1.0
+        self._retry = _Retry(now + wait, wait)
+        self.handle, self._instances = None, {}
+        # Who it is stays true; what it did a moment ago does not.
+        self.devices = (
+            Device(
+                **{name: getattr(before, name) for name in _IDENTITY},
+                fault=fault,
+            ),
+        )
+
+    def _read(self, device: Device, want: Want) -> Device:
+        nvml = self._nvml
+        if self.handle is None:
+            self.handle = self.ask(nvml.nvmlDeviceGetHandleByIndex, self._index)
+            if self.handle is None:
+                return device
+        if not device.uuid:
+            device = replace(device, uuid=self.ask(nvml.nvmlDeviceGetUUID, self.handle) or "")
+        if Want.NAMES in want and not self._named:
+            device = replace(device, **self._names())
+            self._named = True
+        if Want.VERDICT in want:
+            return replace(device, **self._least(device))
+        facts: dict[str, Any] = {}
+        if Want.LOAD in want:
+            facts |= self._memory() | self._utilization()
+        if Want.SENSORS in want:
+            facts |= self._sensors()
+        if Want.PROCESSES in want:
+            # The processes of a divided GPU are those of its instances, and are listed there.
+            facts["processes"] = () if device.mig else self._processes()
+        return replace(device, **facts)
+
+    def _names(self) -> dict[str, Any]:
+        nvml, handle = self._nvml, self.handle
+        pci = self.ask(nvml.nvmlDeviceGetPciInfo, handle)
+        capability = self.ask(nvml.nvmlDeviceGetCudaComputeCapability, handle)
+        limit = self.ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+        return {
+            "name": self.ask(nvml.nvmlDeviceGetName, handle),
+            "pci_bus_id": _bus_id(pci) if pci is not None else None,
+            "compute_capability": "{}.{}".format(*capability) if capability else None,
+            "power_limit": limit / 1000 if limit is not None else None,
+            "numa_node": self._numa_node(),
+            "mig": self._divided(),
+        }
+
+    def _divided(self) -> bool:
+        mode = self.ask(self._nvml.nvmlDeviceGetMigMode, self.handle)
+        return bool(mode and mode[0])
+
+    def _numa_node(self) -> int | None:
+        """The one host NUMA node whose memory is near; None for none, or several (GH200)."""
+        words = self.ask(
+            self._nvml.nvmlDeviceGetMemoryAffinity, self.handle, 4, self._nvml.NVML_AFFINITY_SCOPE_NODE
+        )
+        bits = sum(word << (64 * place) for place, word in enumerate(words or ()))
+        return bits.bit_length() - 1 if bits and not bits & (bits - 1) else None
+
+    def _memory(self) -> dict[str, Any]:
+        nvml = self._nvml
+        # The first form counts what the driver keeps for itself as used: 0.5 GiB of an idle H100.
+        memory = self._ask_memory_v2() or self.ask(nvml.nvmlDeviceGetMemoryInfo, self.handle)
+        if memory is None:
+            return {"memory_total": None, "memory_used": None, "memory_free": None}
+        return {"memory_total": memory.total, "memory_used": memory.used, "memory_free": memory.free}
+
+    def _ask_memory_v2(self) -> Any:
+        nvml = self._nvml
+        if "memory v2" in self._unsupported:
+            return None
+        try:
+            return nvml.nvmlDeviceGetMemoryInfo(self.handle, version=nvml.nvmlMemory_v2)
+        except nvml.NVMLError as error:
+            # Only "there is no such form" is remembered; for the rest the first form tells what is wrong.
+            if error.value in (NOT_SUPPORTED, FUNCTION_NOT_FOUND, nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH):
+                self._unsupported.add("memory v2")
+            return None
+
+    def _utilization(self) -> dict[str, Any]:
+        rates = self.ask(self._nvml.nvmlDeviceGetUtilizationRates, self.handle)
+        return {
+            "utilization": rates.gpu if rates is not None else None,
+            "memory_utilization": rates.memory if rates is not None else None,
+        }
+
+    def _sensors(self) -> dict[str, Any]:
+        nvml, handle = self._nvml, self.handle
+        power = self.ask(nvml.nvmlDeviceGetPowerUsage, handle)
+        return {
+            "temperature": self.ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+            "power": power / 1000 if power is not None else None,
+            "sm_clock": self.ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
+        }
+
+    def _list(self, which: str) -> list[Any] | None:
+        nvml = self._nvml
+        for version in ("_v3", "_v2"):
+            found: list[Any] | None = self.ask(
+                getattr(nvml, f"nvmlDeviceGet{which}RunningProcesses{version}"), self.handle
+            )
+            if found is not None:
+                return found
+        return None
+
+    def _processes(self) -> tuple[Process, ...] | None:
+        """The three lists as one, without doubling; None when compute processes cannot be listed."""
+        compute = self._list("Compute")
+        if compute is None:
+            return None
+        return self._merged(
+            (("compute", compute), ("graphics", self._list("Graphics")), ("mps", self._list("MPSCompute")))
+        )
+
+    def _merged(self, lists: Iterable[tuple[Kind, list[Any] | None]]) -> tuple[Process, ...] | None:
+        found: dict[int, Process] = {}
+        for kind, entries in lists:
+            for entry in entries or ():
+                if not 0 < entry.pid <= _MOST_PID:
+                    self._trouble = f"the driver lists an impossible process id, {entry.pid}"
+                    return None
+                before = found.get(entry.pid)
+                if before and kind == "graphics":
+                    kind_now: Kind = "compute+graphics"
+                else:
+                    kind_now = kind
+                sizes = [
+                    size
+                    for size in (entry.usedGpuMemory, before.memory if before else None)
+                    if size is not None
+                ]
+                found[entry.pid] = Process(entry.pid, kind_now, memory=max(sizes, default=None))
+        return tuple(found.values())
+
+    def _least(self, device: Device) -> dict[str, Any]:
+        """What decides whether the device is free, in the fewest calls: a process settles it at once.
+
+        A device with no compute process is also asked for MPS clients and utilization, and for programs
+        that draw unless it is plainly empty: those take memory, and a verdict allows them some.
+        """
+        facts = self._memory()
+        compute = None if device.mig else self._list("Compute")
+        if compute:
+            return facts | {"processes": self._merged((("compute", compute),))}
+        facts |= self._utilization()
+        if facts["utilization"] is None:
+            facts["mig"] = self._divided()
+        if compute is None:
+            return facts
+        lists: list[tuple[Kind, list[Any] | None]] = [("mps", self._list("MPSCompute"))]
+        if not _plainly_empty(facts):
+            lists.insert(0, ("graphics", self._list("Graphics")))
+        return facts | {"processes": self._merged(lists)}
+
+    def _read_instances(self, device: Device, want: Want) -> list[Device]:
+        """The MIG instances as they are now: they come and go while the box runs."""
+        if not device.mig or self.handle is None:
+            return []
+        nvml = self._nvml
+        present: dict[str, Gpu] = {}
+        for place in range(self.ask(nvml.nvmlDeviceGetMaxMigDeviceCount, self.handle) or 0):
+            try:
+                handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(self.handle, place)
+                uuid = nvml.nvmlDeviceGetUUID(handle)
+            except nvml.NVMLError:
+                # A place with no instance in it answers NOT_FOUND.
+                continue
+            instance = self._instances.get(uuid) or self._instance(uuid, place, device)
+            instance.handle = handle
+            instance.refresh(want)
+            present[uuid] = instance
+        self._instances = present
+        return [instance.devices[0] for instance in present.values()]
+
+    def _instance(self, uuid: str, place: int, parent: Device) -> Gpu:
+        instance = Gpu(self._nvml, place, self._clock)
+        name = self._nvml.nvmlDeviceGetName
+        # The driver has none of these of an instance, and some drivers answer with the parent's.
+        instance._unsupported |= {
+            "nvmlDeviceGetUtilizationRates",
+            "nvmlDeviceGetTemperature",
+            "nvmlDeviceGetPowerUsage",
+            "nvmlDeviceGetClockInfo",
+            "nvmlDeviceGetMigMode",
+        }
+        instance._named = True
+        handle = self._nvml.nvmlDeviceGetMigDeviceHandleByIndex(self.handle, place)
+        instance.devices = (
+            Device(
+                index=place,
+                uuid=uuid,
+                name=instance.ask(name, handle),
+                pci_bus_id=parent.pci_bus_id,
+                parent=parent.uuid,
+                compute_capability=parent.compute_capability,
+                numa_node=parent.numa_node,
+            ),
+        )
+        return instance
+
+
+def _bus_id(pci: Any) -> str:
+    """NVML's 8-digit form, in upper case: some drivers give the 4-digit one in `busIdLegacy` only."""
+    return f"{pci.domain:08X}:{pci.bus:02X}:{pci.device:02X}.0"
+
+
+def _plainly_empty(facts: dict[str, Any]) -> bool:
+    """Whether nothing can be running: every context takes more than 64 MiB, CUDA's or a desktop's."""
+    used, load = facts["memory_used"], facts["utilization"]
+    return used is not None and used < 64 * 2**20 and not load

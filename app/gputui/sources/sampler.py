@@ -1,0 +1,135 @@
+"""The thread that reads a source for a screen, so that no call, however long, delays a key or the exit.
+
+A daemon thread: a call that hangs in the kernel for ever (btop #1612, gpud #117) must not hold the process
+back. The last good snapshot stays; how old it is, is `Sampler.age`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.source import NoSourceError, Source, Want
+
+PROCESSES_EVERY = 2
+"""Seconds between two readings of the process lists, the costly part (up to 4.5 ms a call)."""
+SENSORS_EVERY = 5
+UNFOCUSED_EVERY = 10.0
+"""Seconds between two readings while nobody is looking."""
+
+Listener = Callable[["Snapshot | Exception"], None]
+
+
+class Sampler:
+    """Reads `source` every `interval` seconds and hands each snapshot to `listen`, on its own thread.
+
+    A NoSourceError is handed over in its place and reading goes on; any other exception is a defect: it is
+    handed over too, for the listener to raise, and reading ends.
+    """
+
+    def __init__(self, source: Source, listen: Listener, interval: float = 1.0) -> None:
+        self._source, self._listen, self._interval = source, listen, interval
+        self._wake = threading.Condition()
+        self._asked = 0
+        self._stopped = False
+        self._focused = True
+        self._thread = threading.Thread(target=self._run, name="gputui sampler", daemon=True)
+        self._due: dict[Want, float] = {}
+        self._last_good: float | None = None
+        self._linked = False
+
+    def start(self) -> None:
+        """Begin reading at once."""
+        self._thread.start()
+
+    def ask(self) -> None:
+        """Read everything that a verdict needs now, without waiting for the next turn."""
+        with self._wake:
+            self._asked += 1
+            self._wake.notify()
+
+    def focus(self, focused: bool) -> None:
+        """Whether somebody is looking: else read every ten seconds, and let a sleeping laptop GPU sleep."""
+        with self._wake:
+            self._focused = focused
+            self._wake.notify()
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the last good reading came back; None before the first."""
+        return None if self._last_good is None else time.monotonic() - self._last_good
+
+    def stop(self, patience: float = 0.3) -> bool:
+        """Stop reading and close the source. False when a call still hangs after `patience` seconds.
+
+        Then the source is left open, on purpose: closing NVML under a running call crashes (nvitop #222).
+        """
+        with self._wake:
+            self._stopped = True
+            self._wake.notify()
+        if self._thread.is_alive():
+            self._thread.join(patience)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped:
+                self._turn()
+        except Exception as error:  # noqa: BLE001 - a defect: the listener raises it where it is seen
+            self._tell(error)
+        self._source.close()
+
+    def _turn(self) -> None:
+        with self._wake:
+            asked, self._asked = self._asked > 0, 0
+        first = self._last_good is None
+        try:
+            want = self._wanted(asked)
+            snapshot = self._source.read(want)
+        except NoSourceError as error:
+            self._tell(error)
+            self._rest()
+            return
+        self._last_good = time.monotonic()
+        self._linked = self._linked or Want.LINKS in want
+        self._tell(snapshot)
+        if not first:
+            if not self._focused and _may_sleep(snapshot):
+                # An open NVML keeps a laptop's GPU awake (nvtop #267); the next reading opens it again.
+                self._source.close()
+                self._linked = False
+            self._rest()
+
+    def _rest(self) -> None:
+        with self._wake:
+            before, began = self._focused, time.monotonic()
+            while not (self._stopped or self._asked or (self._focused and not before)):
+                before = self._focused
+                pace = self._interval if before else max(self._interval, UNFOCUSED_EVERY)
+                if not self._wake.wait(max(0.0, began + pace - time.monotonic())):
+                    return
+
+    def _wanted(self, asked: bool) -> Want:
+        now = time.monotonic()
+        want = Want.LOAD | Want.NAMES
+        for part, every in ((Want.PROCESSES, PROCESSES_EVERY), (Want.SENSORS, SENSORS_EVERY)):
+            # A little early is on time: turns do not come to the millisecond.
+            if now >= self._due.get(part, 0.0) - 0.2 or (asked and part is Want.PROCESSES):
+                want |= part
+                self._due[part] = now + every
+        if self._last_good is not None and not self._linked:
+            # Links take the longest (1.3 s on 8×B200) and never change: once, after the first picture.
+            want |= Want.LINKS
+        return want
+
+    def _tell(self, news: Snapshot | Exception) -> None:
+        if not self._stopped:
+            self._listen(news)
+
+
+def _may_sleep(snapshot: Snapshot) -> bool:
+    """Whether every GPU of the box is a laptop's, which its driver powers off when nobody holds it."""
+    names = [device.name or "" for device in snapshot.devices]
+    return bool(names) and all("Laptop" in name or "Max-Q" in name for name in names)
