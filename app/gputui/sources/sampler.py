@@ -61,6 +61,11 @@ class Sampler:
         """Seconds since the last good reading came back; None before the first."""
         return None if self._last_good is None else time.monotonic() - self._last_good
 
+    @property
+    def pace(self) -> float:
+        """Seconds between two readings, as things are."""
+        return self._interval if self._focused else max(self._interval, UNFOCUSED_EVERY)
+
     def stop(self, patience: float = 0.3) -> bool:
         """Stop reading and close the source. False when a call still hangs after `patience` seconds.
 
@@ -107,8 +112,7 @@ class Sampler:
             before, began = self._focused, time.monotonic()
             while not (self._stopped or self._asked or (self._focused and not before)):
                 before = self._focused
-                pace = self._interval if before else max(self._interval, UNFOCUSED_EVERY)
-                if not self._wake.wait(max(0.0, began + pace - time.monotonic())):
+                if not self._wake.wait(max(0.0, began + self.pace - time.monotonic())):
                     return
 
     def _wanted(self, asked: bool) -> Want:

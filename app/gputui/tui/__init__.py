@@ -1,0 +1,1 @@
+"""The screen. Only this package knows Textual."""

@@ -1,0 +1,140 @@
+"""The one table of actions: keys, palette, help and the key line all come from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something a person can do on the main screen.
+
+    keys     Textual's key names, separated by commas; the first is the one that is shown
+    shown    how the key is written for people
+    hint     a word for the key line; "" leaves it out there
+    title    for the palette and the help; `about` says more
+    call     the method of the main screen, `action_<call>`
+    """
+
+    id: str
+    keys: str
+    shown: str
+    hint: str
+    title: str
+    about: str
+    call: str
+
+
+ACTIONS: tuple[Action, ...] = (
+    Action(
+        "select",
+        "space",
+        "space/0-9",
+        "select",
+        "Choose the device under the cursor",
+        "or take it out again; a digit chooses the GPU of that number; a click does, too",
+        "select",
+    ),
+    Action(
+        "launch",
+        "enter",
+        "⏎",
+        "run",
+        "Run the command",
+        "reads the chosen devices again, leaves the screen and becomes the command",
+        "launch",
+    ),
+    Action(
+        "copy",
+        "y",
+        "y",
+        "copy",
+        "Copy the launch line",
+        "to the clipboard, also through SSH and tmux",
+        "copy",
+    ),
+    Action(
+        "best",
+        "b",
+        "b",
+        "best",
+        "Add the best free device",
+        "the one that `gputui pick` would take next",
+        "best",
+    ),
+    Action("edit", "e", "e", "edit", "Edit the command", "in place, with a shell's quotes", "edit"),
+    Action(
+        "launcher",
+        "l",
+        "l",
+        "launcher",
+        "Change the launcher",
+        "python, torchrun: how the command is started",
+        "launcher",
+    ),
+    Action(
+        "later",
+        "J,shift+down",
+        "J/K",
+        "reorder",
+        "Move the chosen device later",
+        "cuda:0 becomes cuda:1; shift+down does the same",
+        "reorder(1)",
+    ),
+    Action(
+        "earlier",
+        "K,shift+up",
+        "K",
+        "",
+        "Move the chosen device earlier",
+        "cuda:1 becomes cuda:0; shift+up does the same",
+        "reorder(-1)",
+    ),
+    Action("down", "down,j", "↓ j", "", "Cursor down", "", "cursor(1)"),
+    Action("up", "up,k", "↑ k", "", "Cursor up", "", "cursor(-1)"),
+    Action("first", "home,g", "g", "", "Cursor to the first device", "", "cursor(-1000)"),
+    Action("last", "end,G", "G", "", "Cursor to the last device", "", "cursor(1000)"),
+    Action("clear", "x", "x", "", "Choose nothing", "take every device out", "clear"),
+    Action(
+        "cpu",
+        "c",
+        "c",
+        "",
+        "CPU only",
+        "run with CUDA_VISIBLE_DEVICES= so that the command sees no GPU",
+        "cpu",
+    ),
+    Action(
+        "ids",
+        "u",
+        "u",
+        "",
+        "Name devices by UUID",
+        "or by index again; UUIDs stay true when the numbering changes",
+        "ids",
+    ),
+    Action(
+        "processes", "p", "p", "processes", "Show the processes", "who runs what on which device", "processes"
+    ),
+    Action(
+        "theme", "T", "T", "", "Change the theme", "dark, light, ansi (your terminal's own colours)", "theme"
+    ),
+    Action("help", "question_mark,f1", "?", "help", "Show all keys", "and what the signs mean", "help"),
+    Action("palette", "ctrl+p", "ctrl+p", "", "Search the actions", "", "palette"),
+    Action("stop", "ctrl+z", "ctrl+z", "", "Back to the shell", "`fg` comes back", "stop"),
+    Action("quit", "q", "q", "", "Leave", "nothing is started", "quit"),
+)
+
+BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
+KEY_LINE: tuple[str, ...] = (
+    "select",
+    "later",
+    "best",
+    "launcher",
+    "launch",
+    "copy",
+    "edit",
+    "processes",
+    "help",
+)
+"""The actions of the key line, in its order."""

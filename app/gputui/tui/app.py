@@ -1,0 +1,122 @@
+"""The Textual application: signals, themes, the road from the sampler to the screen, and the way out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterable, Mapping
+
+from textual.app import App, SystemCommand
+from textual.screen import Screen
+
+from gputui.launching.compose import Plan
+from gputui.sources.sampler import Sampler
+from gputui.tui.actions import ACTIONS
+from gputui.tui.board import Board
+from gputui.tui.messages import Read
+from gputui.tui.screens.main import MainScreen
+from gputui.tui.session import Mailbox, Outcome, Reading
+from gputui.tui.theme import DARK, THEMES, default_theme
+
+_TERMINAL_CHECK = 2.0
+"""Seconds between two looks whether the terminal is still there: a dead one makes Textual spin (PR #6690)."""
+
+
+class GputuiApp(App[Outcome]):
+    """One main screen over one sampler."""
+
+    TITLE = "gputui"
+    ENABLE_COMMAND_PALETTE = True
+    # Textual reads the styles of every screen but the first from the screen itself.
+    CSS_PATH = ["screens/lines.tcss", "screens/main.tcss"]
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        mailbox: Mailbox,
+        plan: Plan,
+        environ: Mapping[str, str],
+        label: str = "",
+        theme: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.sampler = sampler
+        self._mailbox = mailbox
+        self._environ = environ
+        self._first = Board(environ=environ, plan=plan, label=label)
+        for each in THEMES:
+            self.register_theme(each)
+        self.theme = theme or default_theme(environ)
+
+    def get_default_screen(self) -> MainScreen:
+        return MainScreen(self._first, self._environ)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return DARK.variables
+
+    def on_mount(self) -> None:
+        self._mailbox.forward = self._forward
+        if self._mailbox.latest is not None:
+            self._forward(self._mailbox.latest)
+        loop = asyncio.get_running_loop()
+        for name in ("SIGTERM", "SIGHUP", "SIGINT"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                # An add_signal_handler that the platform does not have (Windows) leaves the default.
+                with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                    loop.add_signal_handler(number, self._leave, 128 + number)
+        self.set_interval(_TERMINAL_CHECK, self._check_terminal)
+
+    def _forward(self, reading: Reading) -> None:
+        """Hand a reading to the main screen; called on any thread."""
+        if self.is_running and self.screen_stack:
+            self.screen_stack[0].post_message(Read(reading))
+
+    def _leave(self, status: int) -> None:
+        self.exit(Outcome(status=status), return_code=status)
+
+    def _check_terminal(self) -> None:
+        if self.is_headless:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            if os.isatty(sys.__stdin__.fileno() if sys.__stdin__ else 0):
+                return
+        # Nothing can be painted or restored on a terminal that is gone.
+        self.sampler.stop(patience=0.0)
+        os._exit(128 + signal.SIGHUP)
+
+    def on_app_focus(self) -> None:
+        self.sampler.focus(True)
+
+    def on_app_blur(self) -> None:
+        self.sampler.focus(False)
+
+    def action_help_quit(self) -> None:
+        """Ctrl-C: leave, as it would end any program in a shell."""
+        self._leave(130)
+
+    def action_next_theme(self) -> None:
+        """The next of our themes; the palette's own list has more."""
+        names = [each.name for each in THEMES]
+        place = names.index(self.theme) if self.theme in names else -1
+        self.theme = names[(place + 1) % len(names)]
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        main = self.screen_stack[0]
+        for action in ACTIONS:
+            if action.id in ("palette", "up", "down"):
+                continue
+            yield SystemCommand(
+                action.title,
+                f"{action.shown}   {action.about}",
+                lambda call=action.call: main.call_later(main.run_action, call),
+            )
+        for each in THEMES:
+            yield SystemCommand(
+                f"Theme: {each.name}",
+                "change how it looks",
+                lambda name=each.name: setattr(self, "theme", name),
+            )

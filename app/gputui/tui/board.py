@@ -1,0 +1,190 @@
+"""Everything the main screen shows, as one immutable value. Pure: each key press makes a new board."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from gputui.choosing.pick import Wish, pick
+from gputui.choosing.selection import Selection
+from gputui.choosing.verdict import Verdict, verdicts
+from gputui.choosing.watch import Watch
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+from gputui.launching.compose import Plan, compose
+from gputui.launching.launch import Launch
+from gputui.launching.launchers import LAUNCHERS, launcher_for
+from gputui.launching.visibility import Inherited, inherited
+
+
+@dataclass(frozen=True)
+class Board:
+    """The box, the selection and the plan at one moment.
+
+    `chosen_as` has the verdict on each chosen device at the moment it was chosen; `cursor` is a device key;
+    `environ` is what the command will inherit, read only; `label` names a box that is not this machine.
+    """
+
+    environ: Mapping[str, str]
+    plan: Plan = field(default_factory=Plan)
+    label: str = ""
+    snapshot: Snapshot | None = None
+    problem: str | None = None
+    watch: Watch = field(default_factory=Watch)
+    selection: Selection = field(default_factory=Selection)
+    chosen_as: Mapping[str, Verdict] = field(default_factory=dict)
+    cursor: str | None = None
+
+    @cached_property
+    def verdicts(self) -> dict[str, Verdict]:
+        """The verdict on every device, by key."""
+        return verdicts(self.snapshot) if self.snapshot else {}
+
+    @cached_property
+    def limits(self) -> Inherited | None:
+        """The CUDA_VISIBLE_DEVICES that we were started with, None where all is ours."""
+        return inherited(self.environ, self.snapshot) if self.snapshot else None
+
+    @cached_property
+    def rows(self) -> tuple[Device, ...]:
+        """The devices as they are listed: the chosen ones first, in their order, then the rest."""
+        if self.snapshot is None:
+            return ()
+        return (*self.chosen, *(d for d in self.snapshot.devices if d.key not in self.selection))
+
+    @cached_property
+    def chosen(self) -> tuple[Device, ...]:
+        """The chosen devices in their order."""
+        if self.snapshot is None:
+            return ()
+        return tuple(self.snapshot.by_key[key] for key in self.selection)
+
+    @cached_property
+    def launch(self) -> Launch:
+        """What Enter would start and `y` copies. Without a decision on devices: the command as it stands."""
+        if not self.selection.decided:
+            return Launch(self.plan.command, tuple(self.plan.additions), self.plan.directory)
+        return compose(self.chosen, self.plan, self.environ)
+
+    @property
+    def launcher(self) -> str:
+        """The name of the launcher that is in force."""
+        return launcher_for(self.plan.launcher, self.plan.command).name
+
+    @property
+    def current(self) -> Device | None:
+        """The device under the cursor."""
+        if self.snapshot is None or self.cursor is None:
+            return None
+        return self.snapshot.by_key.get(self.cursor)
+
+    def seen(self, snapshot: Snapshot) -> Board:
+        """The board with a new snapshot; what is not there any more is not chosen any more."""
+        selection = self.selection.prune(device.key for device in snapshot.devices)
+        board = Board(
+            environ=self.environ,
+            plan=self.plan,
+            label=self.label,
+            snapshot=snapshot,
+            selection=selection,
+            chosen_as={key: v for key, v in self.chosen_as.items() if key in selection},
+            cursor=self.cursor,
+        )
+        watch = self.watch.after(board.verdicts, snapshot.time)
+        if board.current is None and snapshot.devices:
+            return replace(board, watch=watch, cursor=board.rows[0].key)
+        return replace(board, watch=watch)
+
+    def troubled(self, problem: str) -> Board:
+        """The board when there is nothing to read; a box that was seen before stays."""
+        return replace(self, problem=problem)
+
+    def refusal(self, device: Device) -> str | None:
+        """Why the device cannot be chosen at all, None when it can."""
+        verdict = self.verdicts[device.key]
+        name = f"GPU {self.snapshot.label(device)}" if self.snapshot else device.key
+        if device.mig:
+            return f"{name} is divided into MIG instances: choose one of them"
+        if verdict.state == "lost" or not device.uuid:
+            return f"{name} is lost"
+        if self.limits and device.key not in self.limits.keys:
+            return f"{name} is not in the CUDA_VISIBLE_DEVICES={self.limits.text} that you were given"
+        return None
+
+    def toggle(self, device: Device) -> tuple[Board, str | None]:
+        """The board with the device chosen, or not any more; and what there is to say about it.
+
+        A busy device may be chosen: that is a decision, and it is said.
+        """
+        if device.key in self.selection:
+            return self._select(self.selection.toggle(device.key)), None
+        refusal = self.refusal(device)
+        if refusal or self.snapshot is None:
+            return self, refusal
+        verdict = self.verdicts[device.key]
+        following = self._following(device)
+        board = replace(self._select(self.selection.toggle(device.key)), cursor=following)
+        if verdict.free:
+            return board, None
+        return board, f"GPU {self.snapshot.label(device)} is {verdict.state}: {verdict.reason}"
+
+    def numbered(self, index: int) -> Device | None:
+        """The GPU with this NVML index."""
+        devices = self.snapshot.devices if self.snapshot else ()
+        return next((d for d in devices if d.parent is None and d.index == index), None)
+
+    def move_cursor(self, by: int) -> Board:
+        """The cursor some rows further, stopping at the ends."""
+        rows = self.rows
+        if not rows:
+            return self
+        place = next((i for i, d in enumerate(rows) if d.key == self.cursor), 0)
+        return replace(self, cursor=rows[min(max(place + by, 0), len(rows) - 1)].key)
+
+    def reorder(self, by: int) -> Board:
+        """The chosen device under the cursor, earlier or later in the order."""
+        return self._select(self.selection.move(self.cursor or "", by))
+
+    def add_best(self) -> tuple[Board, str | None]:
+        """The board with the best free device that is not chosen yet: pressed n times, `pick -n n`."""
+        if self.snapshot is None:
+            return self, None
+        within = {d.key for d in self.snapshot.devices} - set(self.selection)
+        if self.limits:
+            within &= set(self.limits.keys)
+        # Beside others a MIG instance is of no use: a process can use one only.
+        wish = Wish(1 if not self.selection.keys else 2, within=within)
+        picked = pick(self.snapshot, self.verdicts, wish)
+        if not picked.devices:
+            return self, "no more free device" if self.selection.keys else "no device is free"
+        return self._select(self.selection.toggle(picked.devices[0].key)), None
+
+    def clear(self) -> Board:
+        """Nothing chosen."""
+        return self._select(self.selection.clear())
+
+    def cpu_only(self) -> Board:
+        """No device, on purpose; or undecided again."""
+        return self._select(self.selection.none())
+
+    def next_launcher(self) -> Board:
+        """The next launcher in the list."""
+        names = list(LAUNCHERS)
+        following = names[(names.index(self.launcher) + 1) % len(names)]
+        return replace(self, plan=replace(self.plan, launcher=following))
+
+    def other_ids(self) -> Board:
+        """Devices by UUID instead of by index, or back."""
+        ids = self.plan.ids
+        return replace(self, plan=replace(self.plan, ids="index" if ids == "uuid" else "uuid"))
+
+    def _select(self, selection: Selection) -> Board:
+        chosen_as = {key: self.chosen_as.get(key) or self.verdicts[key] for key in selection}
+        return replace(self, selection=selection, chosen_as=chosen_as)
+
+    def _following(self, device: Device) -> str:
+        """The device below, for the cursor to go on to when this one moves to the top."""
+        rows = self.rows
+        place = rows.index(device)
+        return rows[min(place + 1, len(rows) - 1)].key

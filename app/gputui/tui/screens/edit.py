@@ -1,0 +1,48 @@
+"""Editing the command, in a line of its own over the launch line."""
+
+from __future__ import annotations
+
+import shlex
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from gputui.launching.compose import Plan
+from gputui.launching.words import WordsError, split
+
+
+class EditScreen(ModalScreen[str | None]):
+    """The typed line, or None when it was left with Escape. A quote left open is said while typing."""
+
+    CSS_PATH = "edit.tcss"
+    BINDINGS = [("escape", "dismiss(None)", "Back")]
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        words = [*(f"{name}={shlex.quote(value)}" for name, value in plan.additions)]
+        self._line = " ".join([*words, *([shlex.join(plan.command)] if plan.command else [])])
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static("command (⏎ takes it, esc leaves it)", id="what", markup=False)
+            line = Input(self._line, placeholder="python train.py --lr 3e-4", select_on_focus=False)
+            line.cursor_blink = False
+            yield line
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        what = self.query_one("#what", Static)
+        try:
+            split(event.value)
+        except WordsError as error:
+            what.update(f"{error}")
+        else:
+            what.update("command (⏎ takes it, esc leaves it)")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        try:
+            split(event.value)
+        except WordsError:
+            return
+        self.dismiss(event.value)

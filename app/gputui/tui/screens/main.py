@@ -1,0 +1,320 @@
+"""The main screen: the box, the selection, and the launch line."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Container
+from textual.screen import Screen
+
+from gputui.choosing.changes import changes
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+from gputui.launching.clipboard import Copied, copy
+from gputui.launching.words import WordsError, assignments, shell_syntax, split
+from gputui.sources.sampler import Sampler
+from gputui.sources.source import NoSourceError
+from gputui.tui.actions import ACTIONS, BY_ID
+from gputui.tui.board import Board
+from gputui.tui.messages import Read
+from gputui.tui.session import Outcome
+from gputui.tui.views.chosen import chosen
+from gputui.tui.views.header import header
+from gputui.tui.views.launch import launch
+from gputui.tui.views.processes import processes
+from gputui.tui.widgets.device_table import DeviceTable
+from gputui.tui.widgets.key_line import KeyLine
+from gputui.tui.widgets.lines import Lines
+
+WIDE = 120
+"""From this width on processes stand beside the table; else below it, where there is room."""
+
+_PATIENCE = 2.0
+"""Seconds to wait for the chosen devices to be read again before a launch."""
+
+_STALE = 2.5
+"""Readings that are older than this many intervals are called stale."""
+
+
+class MainScreen(Screen[None]):
+    """Shows a `Board`; every key makes a new one."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
+    BINDINGS = [
+        *(
+            Binding(action.keys, action.call, action.title, id=action.id, tooltip=action.about, show=False)
+            for action in ACTIONS
+        ),
+        *(Binding(str(n), f"number({n})", show=False, id=f"number-{n}") for n in range(10)),
+    ]
+
+    def __init__(self, board: Board, environ: Mapping[str, str]) -> None:
+        super().__init__()
+        self.board = board
+        self._environ = environ
+        self._launching_since: float | None = None
+        self._cpu: float | None = None
+        self._plain: str | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Lines(id="header")
+        with Container(id="body"):
+            yield DeviceTable(id="table")
+            yield Lines(id="processes")
+        yield Lines(id="chosen")
+        yield Lines(id="launch")
+        yield KeyLine(id="keys")
+
+    def on_mount(self) -> None:
+        self.set_interval(1.0, self._tick)
+        self.call_after_refresh(self._draw)
+        if not self.board.label:
+            threading.Thread(target=_load_psutil, daemon=True).start()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.call_after_refresh(self._draw)
+
+    # What arrives
+
+    def on_read(self, message: Read) -> None:
+        """A reading of the box, good or bad."""
+        news = message.reading.news
+        if isinstance(news, NoSourceError):
+            self.set_board(self.board.troubled(str(news)))
+        elif isinstance(news, Snapshot):
+            self.set_board(self.board.seen(news))
+            if self._launching_since is not None and message.reading.at >= self._launching_since:
+                self._launch_if_unchanged()
+        else:
+            raise news
+
+    def on_device_table_clicked(self, message: DeviceTable.Clicked) -> None:
+        device = self.board.snapshot.by_key.get(message.key) if self.board.snapshot else None
+        if device is not None:
+            self._toggle(device, follow=False)
+
+    async def on_key_line_pressed(self, message: KeyLine.Pressed) -> None:
+        await self.run_action(BY_ID[message.action_id].call)
+
+    def set_board(self, board: Board) -> None:
+        """Show another board."""
+        if board is not self.board:
+            self.board = board
+            self._draw()
+
+    # What is painted
+
+    def _draw(self) -> None:
+        if not self.is_mounted or self.size.width <= 0:
+            return
+        board, width, height = self.board, self.size.width, self.size.height
+        self._draw_header()
+        launch_lines = launch(board, width, most=max(2, height - min(len(board.rows), 16) - 5))
+        for name, lines in (("#chosen", chosen(board, width)), ("#launch", launch_lines)):
+            widget = self.query_one(name, Lines)
+            if widget.styles.height is None or widget.styles.height.value != len(lines):
+                widget.styles.height = len(lines)
+            widget.show(lines)
+        table, side = self.query_one(DeviceTable), self.query_one("#processes", Lines)
+        room = height - 2 - 2 - len(launch_lines)
+        if self.has_class("-wide"):
+            table.styles.height = "100%"
+            side.display = True
+        else:
+            table.styles.height = min(len(board.rows) + 1, room) if board.rows else room
+            side.display = room - len(board.rows) - 1 >= 4 and bool(board.rows)
+        self.call_after_refresh(self._draw_body)
+
+    def _draw_body(self) -> None:
+        board = self.board
+        table, side = self.query_one(DeviceTable), self.query_one("#processes", Lines)
+        if board.rows:
+            table.draw(board)
+        else:
+            table.show([(("", ""),), ((self._nothing(), "dim"),)])
+        if side.display and side.size.width > 0:
+            side.show(processes(board, side.size.width))
+
+    def _nothing(self) -> str:
+        if self.board.problem:
+            return f" {self.board.problem}"
+        return " no devices in this box" if self.board.snapshot else " reading the box …"
+
+    def _draw_header(self) -> None:
+        sampler = self._sampler
+        age = sampler.age if sampler else None
+        late = age if age is not None and age > _STALE * (sampler.pace if sampler else 1.0) else None
+        self.query_one("#header", Lines).show(
+            [header(self.board, self.size.width, late, self._cpu, time.time())]
+        )
+
+    def _tick(self) -> None:
+        psutil = sys.modules.get("psutil")
+        if psutil is not None and not self.board.label and hasattr(psutil, "cpu_percent"):
+            self._cpu = psutil.cpu_percent(None)
+        self._draw_header()
+        waited = self._launching_since
+        if waited is not None and time.monotonic() - waited > _PATIENCE:
+            self._launching_since = None
+            self._ask_about(("the chosen devices could not be read again: the driver does not answer",))
+
+    @property
+    def _sampler(self) -> Sampler | None:
+        return getattr(self.app, "sampler", None)
+
+    def _say(self, text: str | None, severity: str = "information") -> None:
+        if text:
+            self.notify(text, severity=severity, markup=False, timeout=4)  # type: ignore[arg-type]
+
+    # What keys do
+
+    def _toggle(self, device: Device, follow: bool = True) -> None:
+        cursor = self.board.cursor
+        board, news = self.board.toggle(device)
+        self.set_board(board if follow else replace(board, cursor=cursor))
+        self._say(news, "warning")
+
+    def action_select(self) -> None:
+        if self.board.current is not None:
+            self._toggle(self.board.current)
+
+    def action_number(self, index: int) -> None:
+        device = self.board.numbered(index)
+        if device is None:
+            self._say(f"there is no GPU {index}", "warning")
+        else:
+            self._toggle(device, follow=False)
+
+    def action_cursor(self, by: int) -> None:
+        self.set_board(self.board.move_cursor(by))
+
+    def action_reorder(self, by: int) -> None:
+        if self.board.cursor not in self.board.selection:
+            self._say("put the cursor on a chosen device to move it")
+        self.set_board(self.board.reorder(by))
+
+    def action_best(self) -> None:
+        board, news = self.board.add_best()
+        self.set_board(board)
+        self._say(news, "warning")
+
+    def action_clear(self) -> None:
+        self.set_board(self.board.clear())
+
+    def action_cpu(self) -> None:
+        self.set_board(self.board.cpu_only())
+
+    def action_ids(self) -> None:
+        self.set_board(self.board.other_ids())
+
+    def action_launcher(self) -> None:
+        self.set_board(self.board.next_launcher())
+
+    def action_theme(self) -> None:
+        self.app.action_next_theme()  # type: ignore[attr-defined]
+
+    def action_palette(self) -> None:
+        self.app.action_command_palette()
+
+    def action_stop(self) -> None:
+        self.app.action_suspend_process()
+
+    def action_quit(self) -> None:
+        self.app.exit(Outcome(text=self._plain))
+
+    def action_help(self) -> None:
+        from gputui.tui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen())
+
+    def action_processes(self) -> None:
+        from gputui.tui.screens.processes import ProcessesScreen
+
+        self.app.push_screen(ProcessesScreen(lambda: self.board))
+
+    def action_edit(self) -> None:
+        from gputui.tui.screens.edit import EditScreen
+
+        self.app.push_screen(EditScreen(self.board.plan), self._edited)
+
+    def _edited(self, line: str | None) -> None:
+        if line is None:
+            return
+        try:
+            words = split(line)
+        except WordsError as error:
+            self._say(str(error), "error")
+            return
+        additions, command = assignments(words)
+        self.set_board(
+            replace(self.board, plan=replace(self.board.plan, command=command, additions=additions))
+        )
+        odd = shell_syntax(command)
+        if odd:
+            self._say(f"{odd} is a plain argument here: for a shell, bash -c '…'", "warning")
+
+    # Copying and launching
+
+    def action_copy(self) -> None:
+        if not self.board.selection.decided:
+            self._say("choose devices first (space, 0-9, b), or c for CPU only", "warning")
+            return
+        line = self.board.launch.line
+        driver = self.app._driver
+
+        def work() -> None:
+            done = copy(line, self._environ, driver.write if driver else None)
+            self.app.call_later(self._copied, line, done)
+
+        # A tool may take its time (xclip on a dead display): not on the thread that answers keys.
+        threading.Thread(target=work, daemon=True).start()
+
+    def _copied(self, line: str, done: Copied) -> None:
+        self._say(done.message, "information" if done.sure else "warning")
+        if not done.sure:
+            # Nobody can say whether the terminal took it: it is printed when the screen is gone.
+            self._plain = line
+
+    def action_launch(self) -> None:
+        if not self.board.plan.command:
+            self.action_edit()
+        elif not self.board.selection.decided:
+            self._say("choose devices first (space, 0-9, b), or c for CPU only", "warning")
+        elif self._launching_since is None and self._sampler is not None:
+            self._launching_since = time.monotonic()
+            self._sampler.ask()
+
+    def _launch_if_unchanged(self) -> None:
+        self._launching_since = None
+        board = self.board
+        if board.snapshot is None or not board.selection.decided:
+            self._say("the chosen devices are not there any more", "error")
+            return
+        news = changes(board.selection, board.chosen_as, board.snapshot, board.verdicts)
+        if news:
+            self._ask_about(news)
+        else:
+            self.app.exit(Outcome(launch=board.launch))
+
+    def _ask_about(self, news: tuple[str, ...]) -> None:
+        from gputui.tui.screens.changed import ChangedScreen
+
+        def answered(go: bool | None) -> None:
+            if go:
+                self.app.exit(Outcome(launch=self.board.launch))
+
+        self.app.push_screen(ChangedScreen(news), answered)
+
+
+def _load_psutil() -> None:
+    """Import psutil (20 ms) away from the thread that paints; its first figure is of no use anyway."""
+    import psutil
+
+    psutil.cpu_percent(None)

@@ -1,0 +1,45 @@
+"""The launch line: what Enter starts and `y` copies, wrapped, never abridged in the middle."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len, chop_cells
+
+from gputui.tui.board import Board
+from gputui.tui.views.text import Line, clip, title
+
+
+def launch(board: Board, width: int, most: int) -> list[Line]:
+    """A rule, the line in as many lines as it needs but at most `most`, and its warnings."""
+    name = f"launch: {board.launcher}" if board.plan.command else "launch"
+    lines = [title(name, width)]
+    if not board.plan.command:
+        shown = board.launch.line if board.selection.decided else ""
+        hint = "e types the command" if not shown else "…  e types the command"
+        lines.append(clip(((" $ ", "prompt"), (f"{shown} " if shown else "", ""), (hint, "dim")), width))
+        return lines
+    warnings = board.launch.warnings
+    style = "" if board.selection.decided else "dim"
+    wrapped = wrap(board.launch.line, width - 4)
+    room = max(1, most - len(warnings))
+    if len(wrapped) > room:
+        wrapped = [*wrapped[: room - 1], f"{wrapped[room - 1][: width - 20]} … (e shows all)"]
+    for place, text in enumerate(wrapped):
+        lines.append(clip(((" $ " if place == 0 else "   ", "prompt"), (text, style)), width))
+    lines += [clip((("   ! ", "warn"), (warning, "warn")), width) for warning in warnings]
+    return lines
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """`text` in pieces of at most `width` cells, broken at spaces where there are any, nothing lost."""
+    pieces: list[str] = []
+    line = ""
+    for word in text.replace("\n", " ").split(" "):
+        joined = f"{line} {word}" if line else word
+        if cell_len(joined) <= width:
+            line = joined
+            continue
+        if line:
+            pieces.append(line)
+        *full, line = chop_cells(word, max(1, width)) or [""]
+        pieces.extend(full)
+    return [*pieces, line]

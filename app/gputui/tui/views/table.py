@@ -1,0 +1,136 @@
+"""The device table: one row a device, the chosen ones on top in their order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputui.choosing.verdict import State
+from gputui.inventory.device import Device
+from gputui.inventory.wording import GIB, duration, printable, short_name
+from gputui.tui.board import Board
+from gputui.tui.views.text import Line, Span, bar, clip, fit
+
+GLYPHS: dict[State, str] = {
+    "free": "○",
+    "busy": "●",
+    "held": "◐",
+    "claimed": "◆",
+    "unknown": "?",
+    "lost": "✕",
+}
+UNKNOWN = "–"
+
+_LONG_ENOUGH = 60
+"""Seconds after which "free" says since when it has been seen so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The widths of one table, in cells. What is left goes to the state."""
+
+    label: int
+    name: int
+    util: int
+    memory: int
+    amount: int
+    gap: int
+
+    @classmethod
+    def of(cls, board: Board, width: int) -> Columns:
+        """The columns that fit into `width`: bars and gaps grow before names, names before the state."""
+        devices = board.snapshot.devices if board.snapshot else ()
+        label = max([2, *(len(board.snapshot.label(d)) for d in devices)]) if board.snapshot else 2
+        longest = max([4, *(len(short_name(d.name or "?")) for d in devices)])
+        amount = max([6, *(len(_amount(d)) for d in devices)])
+        roomy = width >= 100
+        return cls(
+            label=label,
+            name=min(longest, 20 if roomy else 9 if width < 90 else 12),
+            util=10 if roomy else 6,
+            memory=10 if roomy else 5,
+            amount=amount,
+            gap=2 if roomy else 1,
+        )
+
+
+def heading(columns: Columns, width: int) -> Line:
+    """The names of the columns."""
+    c, gap = columns, " " * columns.gap
+    text = (
+        f"      {fit('#', c.label, right=True)}{gap}{fit('NAME', c.name)}{gap}{fit('UTIL', c.util + 5)}{gap}"
+        f"{fit('MEMORY', c.memory + 1 + c.amount)}{gap} °C{gap}   W{gap} STATE"
+    )
+    return ((fit(text, width), "dim"),)
+
+
+def row(board: Board, device: Device, columns: Columns, width: int) -> Line:
+    """One device in exactly `width` cells. Equal boards give equal lines, so that unchanged rows stay."""
+    c, gap = columns, " " * columns.gap
+    verdict = board.verdicts[device.key]
+    mark = "on" if device.key == board.cursor else ""
+    rank = board.selection.rank(device.key)
+    given = not board.limits or device.key in board.limits.keys
+    tone = "" if given and verdict.state not in ("lost",) and not device.mig else "dim"
+    slot = "" if rank is None else f"[{rank + 1}]"
+    assert board.snapshot is not None
+    label = board.snapshot.label(device)
+    spans: list[Span] = [
+        ("▸" if mark else " ", "cursor"),
+        (fit(slot, 4, right=True) + " ", "slot"),
+        (fit(label, c.label, right=True) + gap, "strong" if rank is not None else tone),
+        (fit(short_name(device.name or "?"), c.name) + gap, tone),
+        *_load(device, columns, tone),
+        (gap, ""),
+        *_memory(device, columns, tone),
+        (f"{gap}{_or_dash(device.temperature):>3}", tone),
+        (f"{gap}{_or_dash(device.power):>4}{gap}", tone),
+    ]
+    state = f" {GLYPHS[verdict.state]} "
+    words = _state_words(board, device) if given else f"not given to you, {verdict.state}"
+    spans += [(state, verdict.state), (words, verdict.state if verdict.state != "busy" else tone)]
+    return _padded(clip(tuple(spans), width), width)
+
+
+def _load(device: Device, columns: Columns, tone: str) -> list[Span]:
+    if device.utilization is None:
+        # A bar of nothing would say 0 %.
+        return [(fit(UNKNOWN, columns.util + 5, right=True), "dim")]
+    full, empty = bar(device.utilization / 100, columns.util)
+    return [(full, "load"), (empty, "rest"), (f"{device.utilization:>4}%", tone)]
+
+
+def _memory(device: Device, columns: Columns, tone: str) -> list[Span]:
+    if device.memory_used is None or not device.memory_total:
+        return [(fit(UNKNOWN, columns.memory + 1 + columns.amount, right=True), "dim")]
+    full, empty = bar(device.memory_used / device.memory_total, columns.memory)
+    return [
+        (full, "memory"),
+        (empty, "rest"),
+        (" " + fit(_amount(device), columns.amount, right=True), tone),
+    ]
+
+
+def _amount(device: Device) -> str:
+    if device.memory_used is None or device.memory_total is None:
+        return UNKNOWN
+    return f"{device.memory_used / GIB:.1f}/{device.memory_total / GIB:.1f}G"
+
+
+def _state_words(board: Board, device: Device) -> str:
+    verdict = board.verdicts[device.key]
+    if verdict.state == "free" and board.snapshot is not None:
+        lasting = board.watch.lasting(device.key, board.snapshot.time) or 0
+        if lasting >= _LONG_ENOUGH:
+            return f"{verdict.brief} {duration(lasting)}"
+    return printable(verdict.brief)
+
+
+def _or_dash(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}"
+
+
+def _padded(line: Line, width: int) -> Line:
+    from gputui.tui.views.text import width_of
+
+    missing = width - width_of(line)
+    return (*line, (" " * missing, "")) if missing > 0 else line

@@ -1,0 +1,63 @@
+"""Lines of styled text, and cutting them to a width in terminal cells."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len, set_cell_size
+
+Span = tuple[str, str]
+"""Text, and the name of its style (`widgets/lines.py` lists them; "" is plain)."""
+
+Line = tuple[Span, ...]
+
+
+def width_of(line: Line) -> int:
+    """How many cells the line takes."""
+    return sum(cell_len(text) for text, _ in line)
+
+
+def fit(text: str, width: int, right: bool = False) -> str:
+    """`text` in exactly `width` cells: cut with an ellipsis, or padded with spaces."""
+    if width <= 0:
+        return ""
+    length = cell_len(text)
+    if length > width:
+        return set_cell_size(text, width - 1) + "…"
+    pad = " " * (width - length)
+    return pad + text if right else text + pad
+
+
+def clip(line: Line, width: int) -> Line:
+    """The line in at most `width` cells, cut with an ellipsis."""
+    if width_of(line) <= width:
+        return line
+    out: list[Span] = []
+    left = width
+    for text, style in line:
+        length = cell_len(text)
+        if length >= left:
+            out.append((fit(text + "…", left), style))
+            break
+        out.append((text, style))
+        left -= length
+    return tuple(out)
+
+
+def title(text: str, width: int, tail: str = "") -> Line:
+    """A section's rule: " ─ chosen ───────────"."""
+    head = f" ─ {text} "
+    end = f" {tail} ─" if tail else ""
+    rule = "─" * max(0, width - cell_len(head) - cell_len(end) - 1)
+    return clip(((" ─ ", "rule"), (text, "title"), (f" {rule}", "rule"), (end, "rule")), width)
+
+
+def bar(fraction: float | None, width: int) -> tuple[str, str]:
+    """A horizontal bar as (full part, empty part), to an eighth of a cell; unknown is all spaces."""
+    if fraction is None:
+        return "", " " * width
+    eighths = round(min(1.0, max(0.0, fraction)) * width * 8)
+    if fraction > 0:
+        # Something is never drawn as nothing.
+        eighths = max(1, eighths)
+    full, part = divmod(eighths, 8)
+    filled = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
+    return filled, "░" * (width - len(filled))

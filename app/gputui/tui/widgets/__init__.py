@@ -1,0 +1,1 @@
+"""Widgets: live surfaces are strips that repaint only the lines that changed."""

@@ -1,0 +1,45 @@
+"""The device table as a widget: scrolls so that the cursor is always to be seen, and is clicked."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.message import Message
+
+from gputui.tui.board import Board
+from gputui.tui.views.table import Columns, heading, row
+from gputui.tui.widgets.lines import Lines
+
+
+class DeviceTable(Lines):
+    """A heading and a row a device. Posts `Clicked` with the key of the device that was clicked."""
+
+    class Clicked(Message):
+        """A device was clicked."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self._keys: tuple[str, ...] = ()
+        self._top = 0
+
+    def draw(self, board: Board) -> None:
+        """Show the board's devices, as many as fit, those around the cursor."""
+        width, room = self.size.width, max(1, self.size.height - 1)
+        if width <= 0:
+            return
+        rows = board.rows
+        place = next((i for i, device in enumerate(rows) if device.key == board.cursor), 0)
+        self._top = min(max(self._top, place - room + 1), place, max(0, len(rows) - room))
+        shown = rows[self._top : self._top + room]
+        self._keys = tuple(device.key for device in shown)
+        columns = Columns.of(board, width)
+        lines = [heading(columns, width), *(row(board, device, columns, width) for device in shown)]
+        self.show(lines, lit=place - self._top + 1 if rows else None)
+
+    def on_click(self, event: events.Click) -> None:
+        place = event.y - 1
+        if 0 <= place < len(self._keys):
+            self.post_message(self.Clicked(self._keys[place]))

@@ -1,0 +1,34 @@
+"""The key line as a widget: each key can be clicked."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.message import Message
+
+from gputui.tui.actions import BY_ID, KEY_LINE
+from gputui.tui.views.keys import keys
+from gputui.tui.widgets.lines import Lines
+
+
+class KeyLine(Lines):
+    """The keys that matter, in one line. Posts `Pressed` with the id of the action that was clicked."""
+
+    class Pressed(Message):
+        """A key was clicked."""
+
+        def __init__(self, action_id: str) -> None:
+            super().__init__()
+            self.action_id = action_id
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self._places: list[tuple[int, int, str]] = []
+
+    def on_resize(self) -> None:
+        line, self._places = keys([BY_ID[each] for each in KEY_LINE], self.size.width)
+        self.show([line])
+
+    def on_click(self, event: events.Click) -> None:
+        for begin, end, action_id in self._places:
+            if begin <= event.x < end:
+                self.post_message(self.Pressed(action_id))

