@@ -64,14 +64,14 @@ def judge(device: Device, now: float, rules: Rules = DEFAULT_RULES, instances: i
         what = f"divided into {instances} MIG instances" if instances else "MIG is on, with no instance"
         return Verdict("busy", f"{what}: only an instance can be given", f"split in {instances}")
     if device.processes is None:
-        return _unknown("its processes cannot be listed", "no process list")
+        return _unknown("its processes cannot be listed", "processes")
     computing = [process for process in device.processes if process.kind != "graphics"]
     if computing:
         return _busy(computing, now)
     if device.memory_used is None or device.memory_free is None:
-        return _unknown("the driver does not report its memory", "no memory")
+        return _unknown("the driver does not report its memory", "memory")
     if device.utilization is None and device.parent is None:
-        return _unknown("the driver does not report its utilization", "no load")
+        return _unknown("the driver does not report its utilization", "load")
     return _by_load(device, device.processes, device.memory_used, now, rules)
 
 
@@ -97,11 +97,11 @@ def _faulted(fault: Fault) -> Verdict:
         )
     if fault.kind == "reset":
         return Verdict("lost", f"{fault.message} (nvidia-smi --gpu-reset)", f"needs reset{since}")
-    return _unknown(fault.message, "driver error")
+    return _unknown(fault.message, "state, driver error")
 
 
 def _unknown(reason: str, brief: str) -> Verdict:
-    return Verdict("unknown", reason, f"unknown, {brief}")
+    return Verdict("unknown", reason, f"unknown {brief}")
 
 
 def _busy(processes: Sequence[Process], now: float) -> Verdict:

@@ -1,4 +1,4 @@
-"""What a single snapshot cannot tell: since when a device has been in its state. Pure; a fold."""
+"""What one snapshot cannot tell: since when a device is in its state, how it was loaded before. Pure."""
 
 from __future__ import annotations
 
@@ -6,23 +6,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gputui.choosing.verdict import State, Verdict
+from gputui.inventory.snapshot import Snapshot
+
+LONGEST = 240
+"""How many utilizations are kept: four minutes at the usual pace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """By device key: its state, and since when (epoch seconds) it has been seen in that state."""
+    """A fold over snapshots, by device key.
+
+    `seen` has a device's state, and since when (epoch seconds) it has been seen in that state; `loads` its
+    last utilizations in percent, oldest first, at most `LONGEST`, None where it was not known.
+    """
 
     seen: Mapping[str, tuple[State, float]] = field(default_factory=dict)
+    loads: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
 
-    def after(self, verdicts: Mapping[str, Verdict], now: float) -> Watch:
-        """The watch with one more snapshot's verdicts."""
+    def after(self, snapshot: Snapshot, verdicts: Mapping[str, Verdict]) -> Watch:
+        """The watch with one more snapshot and its verdicts."""
         return Watch(
             {
                 key: before
                 if (before := self.seen.get(key)) and before[0] == verdict.state
-                else (verdict.state, now)
+                else (verdict.state, snapshot.time)
                 for key, verdict in verdicts.items()
-            }
+            },
+            {
+                device.key: (*self.loads.get(device.key, ())[1 - LONGEST :], device.utilization)
+                for device in snapshot.devices
+            },
         )
 
     def lasting(self, key: str, now: float) -> float | None:

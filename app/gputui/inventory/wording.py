@@ -30,10 +30,10 @@ def duration(seconds: float) -> str:
 
 @lru_cache(maxsize=512)
 def short_name(name: str) -> str:
-    """A device's name without its maker: "NVIDIA GeForce RTX 3090" is "RTX 3090", an instance its profile."""
+    """A device without its maker: "NVIDIA GeForce RTX 3090" is "RTX 3090", an instance "1g.10gb MIG"."""
     name = printable(name)
     if " MIG " in name:
-        return "MIG " + name.split(" MIG ", 1)[1]
+        return name.split(" MIG ", 1)[1] + " MIG"
     for prefix in _PREFIXES:
         if name.startswith(prefix):
             return name[len(prefix) :]

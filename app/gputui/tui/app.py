@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from textual.app import App, SystemCommand
 from textual.screen import Screen
 
+from gputui.inventory.snapshot import Snapshot
 from gputui.launching.compose import Plan
 from gputui.sources.sampler import Sampler
 from gputui.tui.actions import ACTIONS
@@ -52,7 +53,9 @@ class GputuiApp(App[Outcome]):
         self.theme = theme or default_theme(environ)
 
     def get_default_screen(self) -> MainScreen:
-        return MainScreen(self._first, self._environ)
+        first = self._mailbox.latest
+        board = self._first.seen(first.news) if first and isinstance(first.news, Snapshot) else self._first
+        return MainScreen(board, self._environ)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return DARK.variables

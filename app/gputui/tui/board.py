@@ -91,7 +91,7 @@ class Board:
             chosen_as={key: v for key, v in self.chosen_as.items() if key in selection},
             cursor=self.cursor,
         )
-        watch = self.watch.after(board.verdicts, snapshot.time)
+        watch = self.watch.after(snapshot, board.verdicts)
         if board.current is None and snapshot.devices:
             return replace(board, watch=watch, cursor=board.rows[0].key)
         return replace(board, watch=watch)

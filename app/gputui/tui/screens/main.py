@@ -12,7 +12,9 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container
+from textual.css.scalar import Scalar
 from textual.screen import Screen
+from textual.widget import Widget
 
 from gputui.choosing.changes import changes
 from gputui.inventory.device import Device
@@ -27,8 +29,10 @@ from gputui.tui.messages import Read
 from gputui.tui.session import Outcome
 from gputui.tui.views.chosen import chosen
 from gputui.tui.views.header import header
+from gputui.tui.views.history import history
 from gputui.tui.views.launch import launch
 from gputui.tui.views.processes import processes
+from gputui.tui.views.text import Line
 from gputui.tui.widgets.device_table import DeviceTable
 from gputui.tui.widgets.key_line import KeyLine
 from gputui.tui.widgets.lines import Lines
@@ -38,6 +42,9 @@ WIDE = 120
 
 _PATIENCE = 2.0
 """Seconds to wait for the chosen devices to be read again before a launch."""
+
+_WORTH_A_LIST = 4
+"""Lines below the table from which a list of processes is worth its heading."""
 
 _STALE = 2.5
 """Readings that are older than this many intervals are called stale."""
@@ -66,7 +73,9 @@ class MainScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield Lines(id="header")
         with Container(id="body"):
-            yield DeviceTable(id="table")
+            with Container(id="list"):
+                yield DeviceTable(id="table")
+                yield Lines(id="history")
             yield Lines(id="processes")
         yield Lines(id="chosen")
         yield Lines(id="launch")
@@ -74,12 +83,11 @@ class MainScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.set_interval(1.0, self._tick)
-        self.call_after_refresh(self._draw)
         if not self.board.label:
             threading.Thread(target=_load_psutil, daemon=True).start()
 
     def on_resize(self, event: events.Resize) -> None:
-        self.call_after_refresh(self._draw)
+        self._draw()
 
     # What arrives
 
@@ -112,48 +120,38 @@ class MainScreen(Screen[None]):
     # What is painted
 
     def _draw(self) -> None:
-        if not self.is_mounted or self.size.width <= 0:
+        width, height = self.size
+        if not self.is_mounted or not width:
             return
-        board, width, height = self.board, self.size.width, self.size.height
+        board = self.board
         self._draw_header()
         launch_lines = launch(board, width, most=max(2, height - min(len(board.rows), 16) - 5))
-        for name, lines in (("#chosen", chosen(board, width)), ("#launch", launch_lines)):
-            widget = self.query_one(name, Lines)
-            if widget.styles.height is None or widget.styles.height.value != len(lines):
-                widget.styles.height = len(lines)
-            widget.show(lines)
+        self._draw_fixed("#chosen", chosen(board, width))
+        self._draw_fixed("#launch", launch_lines)
         table, side = self.query_one(DeviceTable), self.query_one("#processes", Lines)
-        room = height - 2 - 2 - len(launch_lines)
-        if self.has_class("-wide"):
-            table.styles.height = "100%"
-            side.display = True
-        else:
-            table.styles.height = min(len(board.rows) + 1, room) if board.rows else room
-            side.display = room - len(board.rows) - 1 >= 4 and bool(board.rows)
-        self.call_after_refresh(self._draw_body)
+        room = height - 4 - len(launch_lines)
+        wide = width >= WIDE
+        rows = len(board.rows) + 1
+        _set_height(table, min(rows, room) if board.rows else room)
+        side.display = bool(board.rows) and (wide or room - rows >= _WORTH_A_LIST)
+        past = self.query_one("#history", Lines)
+        past.display = wide and room - rows >= _WORTH_A_LIST
+        past.draw(lambda width, height: [((" ", ""),), *history(board, width)])
+        table.draw_board(board)
+        side.draw(lambda width, height: processes(board, width))
 
-    def _draw_body(self) -> None:
-        board = self.board
-        table, side = self.query_one(DeviceTable), self.query_one("#processes", Lines)
-        if board.rows:
-            table.draw(board)
-        else:
-            table.show([(("", ""),), ((self._nothing(), "dim"),)])
-        if side.display and side.size.width > 0:
-            side.show(processes(board, side.size.width))
-
-    def _nothing(self) -> str:
-        if self.board.problem:
-            return f" {self.board.problem}"
-        return " no devices in this box" if self.board.snapshot else " reading the box …"
+    def _draw_fixed(self, name: str, lines: list[Line]) -> None:
+        """A section that is exactly as high as what it has to say."""
+        widget = self.query_one(name, Lines)
+        _set_height(widget, len(lines))
+        widget.draw(lambda width, height: lines)
 
     def _draw_header(self) -> None:
         sampler = self._sampler
         age = sampler.age if sampler else None
-        late = age if age is not None and age > _STALE * (sampler.pace if sampler else 1.0) else None
-        self.query_one("#header", Lines).show(
-            [header(self.board, self.size.width, late, self._cpu, time.time())]
-        )
+        late = age if sampler and age is not None and age > _STALE * sampler.pace else None
+        line = header(self.board, self.size.width, late, self._cpu, time.time())
+        self.query_one("#header", Lines).draw(lambda width, height: [line])
 
     def _tick(self) -> None:
         psutil = sys.modules.get("psutil")
@@ -318,3 +316,9 @@ def _load_psutil() -> None:
     import psutil
 
     psutil.cpu_percent(None)
+
+
+def _set_height(widget: Widget, height: int | str) -> None:
+    """Set a height if it is another one: each setting costs a layout."""
+    if widget.styles.height != Scalar.parse(str(height)):
+        widget.styles.height = height

@@ -9,6 +9,7 @@ from textual.screen import ModalScreen
 
 from gputui.tui.board import Board
 from gputui.tui.views.processes import processes
+from gputui.tui.views.text import Line
 from gputui.tui.widgets.lines import Lines
 
 
@@ -32,18 +33,18 @@ class ProcessesScreen(ModalScreen[None]):
 
     def on_mount(self) -> None:
         self.set_interval(1.0, self._draw)
-        self.call_after_refresh(self._draw)
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self._draw)
+        self._draw()
 
     def _draw(self) -> None:
         width, height = self.size
         rule, *rest = processes(self._board(), width)
         self._top = min(self._top, max(0, len(rest) - height + 2))
         shown = rest[self._top : self._top + height - 2]
-        filler = [(("", ""),)] * (height - 2 - len(shown))
-        self.query_one("#all", Lines).show([rule, *shown, *filler, ((" esc back   ↑↓ scroll", "dim"),)])
+        filler: list[Line] = [(("", ""),)] * (height - 2 - len(shown))
+        lines: list[Line] = [rule, *shown, *filler, ((" esc back   ↑↓ scroll", "dim"),)]
+        self.query_one("#all", Lines).draw(lambda width, height: lines)
 
     def action_scroll(self, by: int) -> None:
         self._top = max(0, self._top + by)

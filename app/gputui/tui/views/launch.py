@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from rich.cells import cell_len, chop_cells
-
 from gputui.tui.board import Board
-from gputui.tui.views.text import Line, clip, title
+from gputui.tui.views.text import Line, clip, title, wrap
 
 
 def launch(board: Board, width: int, most: int) -> list[Line]:
@@ -27,19 +25,3 @@ def launch(board: Board, width: int, most: int) -> list[Line]:
         lines.append(clip(((" $ " if place == 0 else "   ", "prompt"), (text, style)), width))
     lines += [clip((("   ! ", "warn"), (warning, "warn")), width) for warning in warnings]
     return lines
-
-
-def wrap(text: str, width: int) -> list[str]:
-    """`text` in pieces of at most `width` cells, broken at spaces where there are any, nothing lost."""
-    pieces: list[str] = []
-    line = ""
-    for word in text.replace("\n", " ").split(" "):
-        joined = f"{line} {word}" if line else word
-        if cell_len(joined) <= width:
-            line = joined
-            continue
-        if line:
-            pieces.append(line)
-        *full, line = chop_cells(word, max(1, width)) or [""]
-        pieces.extend(full)
-    return [*pieces, line]

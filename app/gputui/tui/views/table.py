@@ -8,7 +8,7 @@ from gputui.choosing.verdict import State
 from gputui.inventory.device import Device
 from gputui.inventory.wording import GIB, duration, printable, short_name
 from gputui.tui.board import Board
-from gputui.tui.views.text import Line, Span, bar, clip, fit
+from gputui.tui.views.text import Line, Span, bar, clip, fit, shorten, width_of, wrap
 
 GLYPHS: dict[State, str] = {
     "free": "○",
@@ -63,6 +63,17 @@ def heading(columns: Columns, width: int) -> Line:
     return ((fit(text, width), "dim"),)
 
 
+def nothing(board: Board, width: int) -> list[Line]:
+    """What stands in the place of the devices when there are none."""
+    if board.problem:
+        words = board.problem
+    elif board.snapshot is None:
+        words = "reading the box …"
+    else:
+        words = "no devices in this box"
+    return [((" ", ""),), *(((f"  {piece}", "dim"),) for piece in wrap(words, width - 4))]
+
+
 def row(board: Board, device: Device, columns: Columns, width: int) -> Line:
     """One device in exactly `width` cells. Equal boards give equal lines, so that unchanged rows stay."""
     c, gap = columns, " " * columns.gap
@@ -78,7 +89,7 @@ def row(board: Board, device: Device, columns: Columns, width: int) -> Line:
         ("▸" if mark else " ", "cursor"),
         (fit(slot, 4, right=True) + " ", "slot"),
         (fit(label, c.label, right=True) + gap, "strong" if rank is not None else tone),
-        (fit(short_name(device.name or "?"), c.name) + gap, tone),
+        (shorten(short_name(device.name or "?"), c.name) + gap, tone),
         *_load(device, columns, tone),
         (gap, ""),
         *_memory(device, columns, tone),
@@ -130,7 +141,5 @@ def _or_dash(value: float | None) -> str:
 
 
 def _padded(line: Line, width: int) -> Line:
-    from gputui.tui.views.text import width_of
-
     missing = width - width_of(line)
     return (*line, (" " * missing, "")) if missing > 0 else line

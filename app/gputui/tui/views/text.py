@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 
 Span = tuple[str, str]
 """Text, and the name of its style (`widgets/lines.py` lists them; "" is plain)."""
@@ -24,6 +24,18 @@ def fit(text: str, width: int, right: bool = False) -> str:
         return set_cell_size(text, width - 1) + "…"
     pad = " " * (width - length)
     return pad + text if right else text + pad
+
+
+def shorten(name: str, width: int) -> str:
+    """A product's name in exactly `width` cells, its last words left out rather than cut in the middle.
+
+    "H100 80GB HBM3" in nine cells is "H100 80GB", "V100-SXM2-32GB" is "V100-SXM2".
+    """
+    if cell_len(name) <= width:
+        return fit(name, width)
+    cut = set_cell_size(name, width + 1)
+    end = max(cut.rfind(" "), cut.rfind("-"))
+    return fit(cut[:end] if end > 1 else name, width)
 
 
 def clip(line: Line, width: int) -> Line:
@@ -61,3 +73,19 @@ def bar(fraction: float | None, width: int) -> tuple[str, str]:
     full, part = divmod(eighths, 8)
     filled = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
     return filled, "░" * (width - len(filled))
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """`text` in pieces of at most `width` cells, broken at spaces where there are any, nothing lost."""
+    pieces: list[str] = []
+    line = ""
+    for word in text.replace("\n", " ").split(" "):
+        joined = f"{line} {word}" if line else word
+        if cell_len(joined) <= width:
+            line = joined
+            continue
+        if line:
+            pieces.append(line)
+        *full, line = chop_cells(word, max(1, width)) or [""]
+        pieces.extend(full)
+    return [*pieces, line]

@@ -6,7 +6,8 @@ from textual import events
 from textual.message import Message
 
 from gputui.tui.board import Board
-from gputui.tui.views.table import Columns, heading, row
+from gputui.tui.views.table import Columns, heading, nothing, row
+from gputui.tui.views.text import Line
 from gputui.tui.widgets.lines import Lines
 
 
@@ -25,19 +26,22 @@ class DeviceTable(Lines):
         self._keys: tuple[str, ...] = ()
         self._top = 0
 
-    def draw(self, board: Board) -> None:
+    def draw_board(self, board: Board) -> None:
         """Show the board's devices, as many as fit, those around the cursor."""
-        width, room = self.size.width, max(1, self.size.height - 1)
-        if width <= 0:
-            return
-        rows = board.rows
+        self.draw(lambda width, height: self._rows(board, width, height))
+
+    def _rows(self, board: Board, width: int, height: int) -> list[Line]:
+        room, rows = max(1, height - 1), board.rows
+        if not rows:
+            self._keys, self.lit = (), None
+            return nothing(board, width)
         place = next((i for i, device in enumerate(rows) if device.key == board.cursor), 0)
         self._top = min(max(self._top, place - room + 1), place, max(0, len(rows) - room))
+        self.lit = place - self._top + 1
         shown = rows[self._top : self._top + room]
         self._keys = tuple(device.key for device in shown)
         columns = Columns.of(board, width)
-        lines = [heading(columns, width), *(row(board, device, columns, width) for device in shown)]
-        self.show(lines, lit=place - self._top + 1 if rows else None)
+        return [heading(columns, width), *(row(board, device, columns, width) for device in shown)]
 
     def on_click(self, event: events.Click) -> None:
         place = event.y - 1

@@ -7,6 +7,7 @@ from textual.message import Message
 
 from gputui.tui.actions import BY_ID, KEY_LINE
 from gputui.tui.views.keys import keys
+from gputui.tui.views.text import Line
 from gputui.tui.widgets.lines import Lines
 
 
@@ -23,10 +24,11 @@ class KeyLine(Lines):
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
         self._places: list[tuple[int, int, str]] = []
+        self.draw(self._line)
 
-    def on_resize(self) -> None:
-        line, self._places = keys([BY_ID[each] for each in KEY_LINE], self.size.width)
-        self.show([line])
+    def _line(self, width: int, height: int) -> list[Line]:
+        line, self._places = keys([BY_ID[each] for each in KEY_LINE], width)
+        return [line]
 
     def on_click(self, event: events.Click) -> None:
         for begin, end, action_id in self._places:

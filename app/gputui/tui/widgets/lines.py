@@ -6,7 +6,7 @@ every live part of the screen is made of.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.segment import Segment
 from rich.style import Style
@@ -40,8 +40,16 @@ STYLES = (
 """The names that a span's style can have; `lines.tcss` says how each looks."""
 
 
+Build = Callable[[int, int], Sequence[Line]]
+"""From a width and a height in cells to the lines to show."""
+
+
 class Lines(Widget):
-    """Lines of spans, shown from the top; `lit` marks lines to paint on the cursor's background."""
+    """Lines of spans, shown from the top; `lit` is the one to paint on the cursor's background.
+
+    `draw` gives it a builder, which is asked again whenever the size changes: what is painted first after a
+    layout is already right.
+    """
 
     COMPONENT_CLASSES = {f"lines--{name}" for name in (*STYLES, "lit")}
     ALLOW_SELECT = False
@@ -50,11 +58,23 @@ class Lines(Widget):
         super().__init__(id=id)
         self._shown: list[tuple[Line, bool]] = []
         self._looks: dict[tuple[str, bool], Style] = {}
+        self._build: Build | None = None
+        self.lit: int | None = None
 
-    def show(self, lines: Sequence[Line], lit: int | None = None) -> None:
+    def draw(self, build: Build) -> None:
+        """Show what `build` makes, now and after every change of size."""
+        self._build = build
+        if self.size:
+            self._show(build(self.size.width, self.size.height))
+
+    def on_resize(self) -> None:
+        if self._build is not None:
+            self.draw(self._build)
+
+    def _show(self, lines: Sequence[Line]) -> None:
         """Show these lines; only what differs from before is painted again."""
         before = self._shown
-        self._shown = [(line, place == lit) for place, line in enumerate(lines)]
+        self._shown = [(line, place == self.lit) for place, line in enumerate(lines)]
         if len(before) != len(self._shown):
             self.refresh()
             return
