@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gputui.launching.quoting import Quoting, quote, quote_program
+from gputui.launching.quoting import Quoting, assignment, quote, quote_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Launch:
         unset = [name for name, value in self.changes if value is None]
         words = [
             *(["env", *(word for name in unset for word in ("-u", name))] if unset else []),
-            *(f"{name}={form(value)}" for name, value in self.changes if value is not None),
+            *(assignment(name, value, form) for name, value in self.changes if value is not None),
             *self._command(form, after_env=bool(unset)),
         ]
         line = " ".join(words)

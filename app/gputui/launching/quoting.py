@@ -28,6 +28,11 @@ def posix(word: str) -> str:
     return f"'{word}'" if word.startswith("=") and "'" not in word else shlex.quote(word)
 
 
+def assignment(name: str, value: str, form: Quoting) -> str:
+    """`NAME=value`; an empty value is written as nothing, which `env $(gputui pick --format env)` needs."""
+    return f"{name}={form(value) if value else ''}"
+
+
 def quote_program(word: str, form: Quoting) -> str:
     """The first word of a command: one that reads like `NAME=…` must not become an assignment."""
     quoted = form(word)

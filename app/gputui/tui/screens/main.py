@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from textual import events
 from textual.app import ComposeResult
@@ -50,6 +50,14 @@ _STALE = 2.5
 """Readings that are older than this many intervals are called stale."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Launching:
+    """Enter was pressed: on which board, and when (`time.monotonic`)."""
+
+    board: Board
+    since: float
+
+
 class MainScreen(Screen[None]):
     """Shows a `Board`; every key makes a new one."""
 
@@ -66,7 +74,7 @@ class MainScreen(Screen[None]):
         super().__init__()
         self.board = board
         self._environ = environ
-        self._launching_since: float | None = None
+        self._launching: _Launching | None = None
         self._cpu: float | None = None
         self._plain: str | None = None
 
@@ -97,9 +105,14 @@ class MainScreen(Screen[None]):
         if isinstance(news, NoSourceError):
             self.set_board(self.board.troubled(str(news)))
         elif isinstance(news, Snapshot):
+            chosen_before = len(self.board.selection)
             self.set_board(self.board.seen(news))
-            if self._launching_since is not None and message.reading.at >= self._launching_since:
-                self._launch_if_unchanged()
+            launching = self._launching
+            if launching is not None and message.reading.at >= launching.since:
+                self._launching = None
+                self._launch_if_unchanged(launching.board)
+            elif len(self.board.selection) < chosen_before:
+                self._say("a chosen device is not there any more and is taken out", "error")
         else:
             raise news
 
@@ -158,9 +171,8 @@ class MainScreen(Screen[None]):
         if psutil is not None and not self.board.label and hasattr(psutil, "cpu_percent"):
             self._cpu = psutil.cpu_percent(None)
         self._draw_header()
-        waited = self._launching_since
-        if waited is not None and time.monotonic() - waited > _PATIENCE:
-            self._launching_since = None
+        if self._launching is not None and time.monotonic() - self._launching.since > _PATIENCE:
+            self._launching = None
             self._ask_about(("the chosen devices could not be read again: the driver does not answer",))
 
     @property
@@ -285,17 +297,17 @@ class MainScreen(Screen[None]):
             self.action_edit()
         elif not self.board.selection.decided:
             self._say("choose devices first (space, 0-9, b), or c for CPU only", "warning")
-        elif self._launching_since is None and self._sampler is not None:
-            self._launching_since = time.monotonic()
+        elif self._launching is None and self._sampler is not None:
+            self._launching = _Launching(self.board, time.monotonic())
             self._sampler.ask()
 
-    def _launch_if_unchanged(self) -> None:
-        self._launching_since = None
+    def _launch_if_unchanged(self, asked: Board) -> None:
+        """Launch what Enter was pressed on, unless the box is not what it was then."""
         board = self.board
         if board.snapshot is None or not board.selection.decided:
             self._say("the chosen devices are not there any more", "error")
             return
-        news = changes(board.selection, board.chosen_as, board.snapshot, board.verdicts)
+        news = changes(asked.selection, asked.chosen_as, board.snapshot, board.verdicts)
         if news:
             self._ask_about(news)
         else:

@@ -1,0 +1,52 @@
+"""The real program in real terminals, on the simulated libnvidia-ml."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from e2e.terminal import Terminal
+
+GPUTUI = (sys.executable, "-m", "gputui")
+
+Start = Callable[..., Terminal]
+
+
+@pytest.fixture
+def base_environment(tmp_path: Path) -> dict[str, str]:
+    """The environment of a person at a plain terminal: nothing of the test run's own in it."""
+    home = tmp_path / "home"
+    home.mkdir()
+    return {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(home),
+        "TERM": "xterm-256color",
+        "LANG": "C.UTF-8",
+        "SHELL": "/bin/bash",
+        "TZ": os.environ.get("TZ", "UTC"),
+    }
+
+
+@pytest.fixture
+def start(base_environment: dict[str, str]) -> Iterator[Start]:
+    """Start gputui with some words in a terminal; everything started is killed at the end of the test."""
+    started: list[Terminal] = []
+
+    def begin(
+        *words: str,
+        environment: Mapping[str, str] | None = None,
+        size: tuple[int, int] = (80, 24),
+        argv: Sequence[str] = GPUTUI,
+        cwd: Path | None = None,
+    ) -> Terminal:
+        terminal = Terminal([*argv, *words], environment or base_environment, size, cwd)
+        started.append(terminal)
+        return terminal
+
+    yield begin
+    for terminal in started:
+        terminal.close()

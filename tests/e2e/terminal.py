@@ -1,0 +1,118 @@
+"""A real terminal for a test: a pseudo-terminal (pexpect) with an emulator (pyte) behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pexpect
+import pyte
+
+PATIENCE = 20.0
+"""Seconds that a test waits for something to be seen, on a slow machine with all cores busy."""
+
+
+class Terminal:
+    """A program in a terminal of its own: what it shows, what it is sent, how it ends."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        size: tuple[int, int] = (80, 24),
+        cwd: Path | None = None,
+    ) -> None:
+        columns, lines = size
+        self.raw = b""
+        self._screen = pyte.Screen(columns, lines)
+        self._stream = pyte.ByteStream(self._screen)
+        self._child = pexpect.spawn(
+            argv[0],
+            list(argv[1:]),
+            env=dict(environment),
+            dimensions=(lines, columns),
+            timeout=PATIENCE,
+            cwd=str(cwd) if cwd else None,
+        )
+        self._child.delaybeforesend = None
+        self.pid = self._child.pid
+
+    @property
+    def lines(self) -> list[str]:
+        """What is on the screen, without trailing blanks."""
+        return [line.rstrip() for line in self._screen.display]
+
+    @property
+    def text(self) -> str:
+        """The screen as one text."""
+        return "\n".join(self.lines)
+
+    @property
+    def modes(self) -> list[object]:
+        """The terminal's settings, as stty would tell."""
+        return list(termios.tcgetattr(self._child.child_fd))
+
+    def send(self, keys: str) -> None:
+        """Type."""
+        self._child.send(keys)
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Make the terminal another size, as a person drags it."""
+        self._screen.resize(lines, columns)
+        self._child.setwinsize(lines, columns)
+
+    def signal(self, number: int) -> None:
+        """Send the program a signal."""
+        os.kill(self.pid, number)
+
+    def hang_up(self) -> None:
+        """Close the terminal under the program, as a lost connection does."""
+        os.close(self._child.child_fd)
+        self._child.child_fd = -1
+
+    def until(self, seen: str | Callable[[Terminal], object], patience: float = PATIENCE) -> Terminal:
+        """Wait until `seen` is on the screen or is true; fails with what the screen shows instead."""
+        deadline = time.monotonic() + patience
+        wanted = (lambda terminal: seen in terminal.text) if isinstance(seen, str) else seen
+        while not wanted(self):
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._read(min(left, 0.2)):
+                if wanted(self):
+                    return self
+                raise AssertionError(f"never seen: {seen}\n--- screen ---\n{self.text}\n---")
+        return self
+
+    def end(self, patience: float = PATIENCE) -> int:
+        """Wait for the program to end, reading all it still writes; its status, -n when signal n ended it."""
+        deadline = time.monotonic() + patience
+        while self._read(0.2):
+            assert time.monotonic() < deadline, f"it did not end:\n{self.text}"
+        self._child.wait()
+        if self._child.signalstatus is not None:
+            return -int(self._child.signalstatus)
+        return int(self._child.exitstatus or 0)
+
+    def close(self) -> None:
+        """Kill whatever is left."""
+        with contextlib.suppress(ProcessLookupError):
+            if self._child.isalive():
+                os.kill(self.pid, signal.SIGKILL)
+        if self._child.child_fd >= 0:
+            self._child.close(force=True)
+
+    def _read(self, patience: float) -> bool:
+        """Take in what the program wrote within `patience` seconds; False once it has closed its side."""
+        try:
+            data = self._child.read_nonblocking(65536, timeout=patience)
+        except pexpect.TIMEOUT:
+            return True
+        except pexpect.EOF:
+            return False
+        self.raw += data
+        self._stream.feed(data)
+        return True

@@ -1,0 +1,106 @@
+"""The application under a pilot, on a box that stands still or moves only when a test says so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from gputui.inventory.snapshot import Snapshot
+from gputui.launching.compose import Plan
+from gputui.sources.sampler import Sampler
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.motion import at
+from gputui.sources.source import Want
+from gputui.tui.app import GputuiApp
+from gputui.tui.screens.main import MainScreen
+from gputui.tui.session import Mailbox, Outcome
+from gputui.tui.widgets.lines import Lines
+
+OPENED = 1_700_000_000.0
+
+
+class StillSource:
+    """A source that shows what the test last put into `snapshot`, or raises it."""
+
+    label = "still"
+
+    def __init__(self, snapshot: Snapshot | Exception) -> None:
+        self.snapshot: Snapshot | Exception = snapshot
+        self.wanted: list[Want] = []
+
+    def open(self) -> None: ...
+
+    def read(self, want: Want = Want.ALL) -> Snapshot:
+        self.wanted.append(want)
+        if isinstance(self.snapshot, Exception):
+            raise self.snapshot
+        return self.snapshot
+
+    def close(self) -> None: ...
+
+
+def box_at(name: str, elapsed: float = 0.0) -> Snapshot:
+    """A demo box some seconds after it was opened."""
+    return at(BOXES[name], elapsed, OPENED)
+
+
+class Session:
+    """One running application, as a test sees it."""
+
+    def __init__(self, app: GputuiApp, pilot: Pilot[Outcome], source: StillSource) -> None:
+        self.app, self.pilot, self.source = app, pilot, source
+
+    @property
+    def main(self) -> MainScreen:
+        screen = self.app.screen_stack[0]
+        assert isinstance(screen, MainScreen)
+        return screen
+
+    def texts(self, widget: str) -> list[str]:
+        """The lines that a surface of the main screen shows, without trailing blanks."""
+        return [text.rstrip() for text in self.main.query_one(widget, Lines).texts]
+
+    @property
+    def chosen(self) -> list[str]:
+        """The labels of the chosen devices, in order."""
+        snapshot = self.main.board.snapshot
+        assert snapshot is not None
+        return [snapshot.label(device) for device in self.main.board.chosen]
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def until(self, seen: Callable[[], object], patience: float = 10.0) -> None:
+        """Let the application run until something is so."""
+        deadline = time.monotonic() + patience
+        while not seen():
+            assert time.monotonic() < deadline, f"never so; the table shows {self.texts('#table')}"
+            await self.pilot.pause(0.01)
+
+
+@asynccontextmanager
+async def session(
+    box: str | Snapshot | Exception = "shared",
+    command: tuple[str, ...] = ("python", "train.py"),
+    environ: Mapping[str, str] | None = None,
+    size: tuple[int, int] = (80, 24),
+    interval: float = 0.05,
+) -> AsyncIterator[Session]:
+    """The application on a still box, its first picture painted."""
+    source = StillSource(box_at(box) if isinstance(box, str) else box)
+    mailbox = Mailbox()
+    sampler = Sampler(source, mailbox.put, interval)
+    given = {"TERM": "xterm-256color", "PATH": "/nonexistent", "HOME": str(Path.home()), **(environ or {})}
+    app = GputuiApp(sampler, mailbox, Plan(command), given)
+    async with app.run_test(size=size) as pilot:
+        sampler.start()
+        running = Session(app, pilot, source)
+        await running.until(lambda: running.main.board.snapshot or running.main.board.problem)
+        await pilot.pause()
+        yield running
+    sampler.stop(patience=5.0)

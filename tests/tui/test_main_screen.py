@@ -1,0 +1,378 @@
+"""The main screen: what it shows and what each key does."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input
+
+from gputui.inventory.device import Fault
+from gputui.inventory.process import Process
+from gputui.inventory.snapshot import Snapshot
+from gputui.launching.visibility import ORDER, VISIBLE
+from gputui.sources.source import NoSourceError
+from gputui.tui.actions import ACTIONS
+from gputui.tui.screens.changed import ChangedScreen
+from gputui.tui.screens.edit import EditScreen
+from gputui.tui.screens.help import HelpScreen
+from gputui.tui.screens.processes import ProcessesScreen
+from tui.support import box_at, session
+
+
+def with_device(snapshot: Snapshot, index: int, **facts: object) -> Snapshot:
+    """The snapshot with one device changed."""
+    devices = tuple(
+        replace(d, **facts) if d.index == index and d.parent is None else d  # type: ignore[arg-type]
+        for d in snapshot.devices
+    )
+    return replace(snapshot, devices=devices)
+
+
+async def test_sixteen_devices_the_choice_and_the_launch_line_fit_in_80_by_24() -> None:
+    async with session("dgx-2") as s:
+        await s.press("4", "5")
+        table = s.texts("#table")
+        assert len(table) == 17
+        assert [line[6:8].strip() for line in table[1:]] == [
+            "4", "5", *(str(n) for n in range(16) if n not in (4, 5))
+        ]  # fmt: skip
+        assert s.texts("#launch")[-1].strip() != ""
+        assert "? help" in s.texts("#keys")[0]
+        assert s.main.query_one("#keys").region.bottom == 24
+
+
+async def test_digits_choose_devices_in_the_order_in_which_they_are_pressed() -> None:
+    async with session() as s:
+        await s.press("5", "4")
+        assert s.chosen == ["5", "4"]
+        assert f"{ORDER}=PCI_BUS_ID {VISIBLE}=5,4 python train.py" in " ".join(s.texts("#launch"))
+        assert "cuda:0 = GPU 5 (C3:00.0)  cuda:1 = GPU 4 (9D:00.0)" in s.texts("#chosen")[1]
+        assert "weakest link NV18" in s.texts("#chosen")[1]
+        assert s.texts("#table")[1].lstrip().startswith("[1]  5")
+
+
+async def test_a_digit_pressed_twice_takes_the_device_out_again() -> None:
+    async with session() as s:
+        await s.press("5", "4", "5")
+        assert s.chosen == ["4"]
+
+
+async def test_a_digit_without_a_gpu_says_so_and_chooses_nothing() -> None:
+    async with session() as s:
+        await s.press("9")
+        assert s.chosen == []
+        assert [n.message for n in s.app._notifications] == ["there is no GPU 9"]
+
+
+async def test_space_chooses_the_device_under_the_cursor_and_goes_on_to_the_next() -> None:
+    async with session() as s:
+        await s.press("down", "down", "down", "down", "space", "space")
+        assert s.chosen == ["4", "5"]
+
+
+async def test_the_cursor_stays_on_its_device_when_rows_move() -> None:
+    async with session() as s:
+        await s.press("down", "down")
+        assert s.main.board.current is not None
+        assert s.main.board.current.index == 2
+        await s.press("7", "5")
+        assert s.main.board.current.index == 2
+        assert s.texts("#table")[5].startswith("▸")
+
+
+async def test_a_chosen_device_moves_earlier_and_later() -> None:
+    async with session() as s:
+        await s.press("4", "5", "7", "home", "J")
+        assert s.chosen == ["5", "4", "7"]
+        await s.press("J")
+        assert s.chosen == ["5", "7", "4"]
+        await s.press("J")
+        assert s.chosen == ["5", "7", "4"]
+        await s.press("K", "K")
+        assert s.chosen == ["4", "5", "7"]
+
+
+async def test_b_takes_the_devices_that_pick_would_take() -> None:
+    async with session() as s:
+        await s.press("b", "b", "b")
+        assert s.chosen == ["4", "5", "7"]
+        await s.press("b")
+        assert s.chosen == ["4", "5", "7"]
+        assert "no more free device" in [n.message for n in s.app._notifications]
+
+
+async def test_a_busy_device_can_be_chosen_and_it_is_said() -> None:
+    async with session() as s:
+        await s.press("0")
+        assert s.chosen == ["0"]
+        assert "GPU 0 is busy: mira runs python" in next(iter(s.app._notifications)).message
+
+
+async def test_a_lost_device_and_a_divided_one_cannot_be_chosen() -> None:
+    async with session("lost") as s:
+        await s.press("6")
+        assert s.chosen == []
+    async with session("a100-mig") as s:
+        await s.press("0")
+        assert s.chosen == []
+        await s.press("down", "down", "space")
+        assert s.chosen == ["0:1"]
+        assert f"{VISIBLE}=MIG-" in " ".join(s.texts("#launch"))
+
+
+async def test_cpu_only_is_a_decision_of_its_own() -> None:
+    async with session() as s:
+        await s.press("c")
+        assert f"$ {VISIBLE}= python train.py" in s.texts("#launch")[1]
+        await s.press("c")
+        assert VISIBLE not in s.texts("#launch")[1]
+
+
+async def test_the_launcher_changes_and_the_line_with_it() -> None:
+    async with session() as s:
+        await s.press("4", "5", "l")
+        assert "launch: torchrun" in s.texts("#launch")[0]
+        assert "torchrun --standalone --nproc-per-node=2 train.py" in " ".join(
+            line.strip() for line in s.texts("#launch")
+        )
+        await s.press("l")
+        assert "launch: python" in s.texts("#launch")[0]
+
+
+async def test_devices_can_be_named_by_uuid() -> None:
+    async with session() as s:
+        await s.press("4", "u")
+        assert s.main.board.launch.environment({})[VISIBLE].startswith("GPU-")
+        assert ORDER not in s.main.board.launch.environment({})
+
+
+async def test_the_command_is_edited_in_place() -> None:
+    async with session() as s:
+        await s.press("4", "e")
+        assert isinstance(s.app.screen, EditScreen)
+        line = s.app.screen.query_one(Input)
+        assert line.value == "python train.py"
+        await s.press("space", *"-x", "enter")
+        assert s.main.board.plan.command == ("python", "train.py", "-x")
+        assert s.chosen == ["4"]
+
+
+async def test_variables_before_the_command_become_part_of_its_environment() -> None:
+    async with session() as s:
+        await s.press("4", "e", "home", *"A=1", "space", "enter")
+        assert s.main.board.launch.environment({})["A"] == "1"
+        assert s.main.board.launch.argv == ("python", "train.py")
+
+
+async def test_an_open_quote_keeps_the_editor_open_and_escape_changes_nothing() -> None:
+    async with session() as s:
+        await s.press("e", "apostrophe", "enter")
+        assert isinstance(s.app.screen, EditScreen)
+        await s.press("escape")
+        assert s.main.board.plan.command == ("python", "train.py")
+
+
+async def test_enter_without_a_command_asks_for_one() -> None:
+    async with session(command=()) as s:
+        await s.press("4", "enter")
+        assert isinstance(s.app.screen, EditScreen)
+
+
+async def test_enter_without_devices_says_how_to_choose_them() -> None:
+    async with session() as s:
+        await s.press("enter")
+        assert s.app.is_running
+        assert "choose devices first" in next(iter(s.app._notifications)).message
+
+
+async def test_enter_reads_again_and_ends_with_the_launch_that_is_shown() -> None:
+    async with session() as s:
+        await s.press("5", "4")
+        shown = s.main.board.launch
+        await s.press("enter")
+        await s.until(lambda: not s.app.is_running)
+        assert s.app.return_value is not None
+        assert s.app.return_value.launch == shown
+
+
+async def test_a_device_that_was_taken_meanwhile_is_asked_about() -> None:
+    async with session() as s:
+        await s.press("4")
+        taken = (Process(4711, "compute", user="eve", memory=2**30, command="python steal.py"),)
+        s.source.snapshot = with_device(box_at("shared"), 4, processes=taken)
+        await s.press("enter")
+        await s.until(lambda: isinstance(s.app.screen, ChangedScreen))
+        assert "GPU 4 is busy (was free): eve runs python" in str(s.app.screen._news)
+        await s.press("enter")
+        assert isinstance(s.app.screen, ChangedScreen), "a second Enter must start nothing unread"
+        await s.press("n")
+        assert s.app.is_running
+        await s.press("enter")
+        await s.until(lambda: isinstance(s.app.screen, ChangedScreen))
+        await s.press("y")
+        await s.until(lambda: not s.app.is_running)
+        assert s.app.return_value is not None
+        assert s.app.return_value.launch is not None
+
+
+async def test_a_device_that_was_busy_when_it_was_chosen_is_no_news() -> None:
+    async with session() as s:
+        await s.press("0", "enter")
+        await s.until(lambda: not s.app.is_running)
+        assert s.app.return_value is not None
+        assert s.app.return_value.launch is not None
+
+
+async def test_a_device_that_was_lost_meanwhile_is_asked_about() -> None:
+    async with session() as s:
+        await s.press("4")
+        s.source.snapshot = with_device(box_at("shared"), 4, fault=Fault("lost", "GPU is lost"))
+        await s.press("enter")
+        await s.until(lambda: isinstance(s.app.screen, ChangedScreen))
+        assert "GPU 4 is lost" in str(s.app.screen._news)
+
+
+async def test_a_vanished_device_is_not_chosen_any_more_and_nothing_starts_without_it() -> None:
+    async with session() as s:
+        await s.press("4", "5")
+        snapshot = box_at("shared")
+        keep = [place for place, d in enumerate(snapshot.devices) if d.index != 4]
+        s.source.snapshot = replace(
+            snapshot,
+            devices=tuple(snapshot.devices[i] for i in keep),
+            links=tuple(tuple(snapshot.links[i][j] for j in keep) for i in keep),
+        )
+        await s.press("enter")
+        await s.until(lambda: isinstance(s.app.screen, ChangedScreen))
+        assert "not there any more" in str(s.app.screen._news)
+
+
+async def test_inherited_devices_are_shown_and_chosen_inside_of() -> None:
+    async with session(environ={VISIBLE: "4,7", ORDER: "PCI_BUS_ID"}) as s:
+        assert f"inside {VISIBLE}=4,7" in s.texts("#chosen")[0]
+        assert "not given to you" in s.texts("#table")[6]
+        await s.press("5")
+        assert s.chosen == []
+        await s.press("b", "b", "b")
+        assert s.chosen == ["4", "7"]
+
+
+async def test_no_driver_is_told_on_the_screen_and_can_heal() -> None:
+    async with session(NoSourceError("the driver is not loaded; modprobe")) as s:
+        assert "the driver is not loaded; modprobe" in " ".join(s.texts("#table"))
+        s.source.snapshot = box_at("idle")
+        await s.until(lambda: "RTX 3090" in " ".join(s.texts("#table")))
+
+
+async def test_a_box_without_devices_says_so_and_can_run_on_the_cpu() -> None:
+    async with session(replace(box_at("idle"), devices=(), links=())) as s:
+        assert "no devices in this box" in " ".join(s.texts("#table"))
+        await s.press("b", "space", "0", "down", "J", "c", "enter")
+        await s.until(lambda: not s.app.is_running)
+        assert s.app.return_value is not None
+        assert s.app.return_value.launch is not None
+        assert s.app.return_value.launch.environment({}) == {VISIBLE: ""}
+
+
+@pytest.mark.parametrize(("key", "screen"), [("question_mark", HelpScreen), ("p", ProcessesScreen)])
+async def test_help_and_processes_open_and_close(key: str, screen: type) -> None:
+    async with session() as s:
+        await s.press(key)
+        assert isinstance(s.app.screen, screen)
+        await s.press("escape")
+        assert s.app.screen is s.main
+
+
+async def test_the_help_names_every_action() -> None:
+    async with session(size=(130, 50)) as s:
+        await s.press("question_mark")
+        shown = "\n".join(str(each.render()) for each in s.app.screen.query("Static"))
+        assert all(action.title in shown for action in ACTIONS)
+
+
+async def test_the_palette_lists_the_actions_and_does_them() -> None:
+    async with session() as s:
+        await s.press("ctrl+p")
+        await s.press(*"cpu only")
+        await s.until(lambda: s.app.screen.query("OptionList").first().option_count >= 1)  # type: ignore[attr-defined]
+        await s.press("enter")
+        await s.until(lambda: s.main.board.selection.cpu_only)
+        assert s.main.board.selection.cpu_only
+
+
+async def test_the_themes_follow_each_other() -> None:
+    async with session() as s:
+        seen = [s.app.theme]
+        for _ in range(3):
+            await s.press("T")
+            seen.append(s.app.theme)
+        assert seen == ["dark", "light", "ansi", "dark"]
+
+
+async def test_a_click_on_a_row_chooses_it_and_a_click_on_a_key_does_it() -> None:
+    async with session() as s:
+        await s.pilot.click("#table", offset=(10, 6))
+        await s.pilot.pause()
+        assert s.chosen == ["5"]
+        place = s.main.query_one("#keys", expect_type=None).texts[0].index("b best")  # type: ignore[union-attr]
+        await s.pilot.click("#keys", offset=(place, 0))
+        await s.until(lambda: s.chosen == ["5", "4"])
+        assert s.chosen == ["5", "4"]
+
+
+async def test_copying_says_what_was_done_and_the_line_is_printed_when_nobody_knows(tmp_path: Path) -> None:
+    async with session(environ={"PATH": str(tmp_path)}) as s:
+        await s.press("4", "y")
+        await s.until(lambda: len(s.app._notifications))
+        assert "OSC 52" in next(iter(s.app._notifications)).message
+        line = s.main.board.launch.line
+        await s.press("q")
+        await s.until(lambda: not s.app.is_running)
+        assert s.app.return_value is not None
+        assert s.app.return_value.text == line
+
+
+async def test_copying_with_a_tool_gives_it_the_line_that_is_shown(tmp_path: Path) -> None:
+    tool = tmp_path / "xclip"
+    tool.write_text(f"#!/bin/sh\nexec /bin/cat > {tmp_path}/taken\n")
+    tool.chmod(0o755)
+    async with session(environ={"PATH": str(tmp_path), "DISPLAY": ":9"}) as s:
+        await s.press("4", "y")
+        await s.until(lambda: len(s.app._notifications))
+        assert (tmp_path / "taken").read_text() == s.main.board.launch.line
+        await s.press("q")
+        await s.until(lambda: not s.app.is_running)
+        assert s.app.return_value is not None
+        assert s.app.return_value.text is None
+
+
+async def test_hostile_text_of_others_does_not_reach_the_screen() -> None:
+    evil = "\x1b[31m[red]\u202eevil\nuser"
+    snapshot = with_device(
+        box_at("idle"), 0, processes=(Process(7, "compute", user=evil, command=evil),), name=evil
+    )
+    async with session(snapshot, size=(130, 40)) as s:
+        await s.press("p")
+        shown = "\n".join([*s.texts("#table"), *s.texts("#processes"), *s.texts("#header")])
+        assert "[red]" in shown
+        assert not set("\x1b\u202e") & set(shown)
+
+
+async def test_the_environment_of_this_process_never_changes() -> None:
+    before = dict(os.environ)
+    async with session() as s:
+        await s.press("4", "5", "l", "enter")
+        await s.until(lambda: not s.app.is_running)
+    assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("size", [(80, 24), (130, 40), (200, 60), (60, 15), (40, 10), (20, 5)])
+async def test_every_size_is_painted_without_an_error(size: tuple[int, int]) -> None:
+    async with session("shared", size=size) as s:
+        await s.press("4", "5", "down", "J", "p", "escape", "question_mark", "escape", "e", "escape")
+        assert s.chosen == ["4", "5"]
+        for widget in ("#header", "#chosen", "#launch"):
+            assert all(len(text) <= size[0] for text in s.texts(widget))
