@@ -19,7 +19,8 @@ SENSORS_EVERY = 5
 UNFOCUSED_EVERY = 10.0
 """Seconds between two readings while nobody is looking."""
 
-Listener = Callable[["Snapshot | Exception"], None]
+Listener = Callable[["Snapshot | Exception", float], None]
+"""Called with what a turn brought, and when it began (`time.monotonic`): the news may be as old as that."""
 
 
 class Sampler:
@@ -83,23 +84,24 @@ class Sampler:
             while not self._stopped:
                 self._turn()
         except Exception as error:  # noqa: BLE001 - a defect: the listener raises it where it is seen
-            self._tell(error)
+            self._tell(error, time.monotonic())
         self._source.close()
 
     def _turn(self) -> None:
         with self._wake:
             asked, self._asked = self._asked > 0, 0
+        began = time.monotonic()
         first = self._last_good is None
         try:
             want = self._wanted(asked)
             snapshot = self._source.read(want)
         except NoSourceError as error:
-            self._tell(error)
+            self._tell(error, began)
             self._rest()
             return
         self._last_good = time.monotonic()
         self._linked = self._linked or Want.LINKS in want
-        self._tell(snapshot)
+        self._tell(snapshot, began)
         if not first:
             if not self._focused and _may_sleep(snapshot):
                 # An open NVML keeps a laptop's GPU awake (nvtop #267); the next reading opens it again.
@@ -128,9 +130,9 @@ class Sampler:
             want |= Want.LINKS
         return want
 
-    def _tell(self, news: Snapshot | Exception) -> None:
+    def _tell(self, news: Snapshot | Exception, began: float) -> None:
         if not self._stopped:
-            self._listen(news)
+            self._listen(news, began)
 
 
 def _may_sleep(snapshot: Snapshot) -> bool:

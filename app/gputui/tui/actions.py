@@ -31,7 +31,7 @@ ACTIONS: tuple[Action, ...] = (
         "space",
         "space/0-9",
         "select",
-        "Choose the device under the cursor",
+        "Choose the device at the cursor",
         "or take it out again; a digit chooses the GPU of that number; a click does, too",
         "select",
     ),
@@ -75,7 +75,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "later",
         "J,shift+down",
-        "J/K",
+        "J",
         "reorder",
         "Move the chosen device later",
         "cuda:0 becomes cuda:1; shift+down does the same",
@@ -126,15 +126,8 @@ ACTIONS: tuple[Action, ...] = (
 )
 
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
-KEY_LINE: tuple[str, ...] = (
-    "select",
-    "later",
-    "best",
-    "launcher",
-    "launch",
-    "copy",
-    "edit",
-    "processes",
-    "help",
+KEY_LINE: tuple[tuple[str, str], ...] = tuple(
+    (name, "J/K" if name == "later" else BY_ID[name].shown)
+    for name in ("select", "later", "best", "launcher", "launch", "copy", "edit", "processes", "help")
 )
-"""The actions of the key line, in its order."""
+"""The actions of the key line, in its order, and the keys as they are written there."""

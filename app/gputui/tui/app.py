@@ -7,7 +7,8 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 
 from textual.app import App, SystemCommand
 from textual.screen import Screen
@@ -42,8 +43,10 @@ class GputuiApp(App[Outcome]):
         environ: Mapping[str, str],
         label: str = "",
         theme: str | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
+        self.clock = clock
         self.sampler = sampler
         self._mailbox = mailbox
         self._environ = environ
@@ -55,7 +58,7 @@ class GputuiApp(App[Outcome]):
     def get_default_screen(self) -> MainScreen:
         first = self._mailbox.latest
         board = self._first.seen(first.news) if first and isinstance(first.news, Snapshot) else self._first
-        return MainScreen(board, self._environ)
+        return MainScreen(board, self._environ, self.clock)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return DARK.variables

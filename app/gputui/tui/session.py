@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -25,10 +24,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one turn of the sampler brought, and when it came (`time.monotonic`)."""
+    """What one turn of the sampler brought, and when that turn began (`time.monotonic`)."""
 
     news: Snapshot | Exception
-    at: float
+    began: float
 
 
 class Mailbox:
@@ -38,9 +37,9 @@ class Mailbox:
         self.latest: Reading | None = None
         self.forward: Callable[[Reading], object] | None = None
 
-    def put(self, news: Snapshot | Exception) -> None:
+    def put(self, news: Snapshot | Exception, began: float) -> None:
         """Called on the sampler's thread."""
-        self.latest = Reading(news, time.monotonic())
+        self.latest = Reading(news, began)
         if self.forward is not None:
             self.forward(self.latest)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -13,11 +13,11 @@ from gputui.tui.views.table import GLYPHS
 
 MEANINGS: dict[State, str] = {
     "free": "nobody on it",
-    "busy": "a process is on it, or it computes",
-    "held": "memory in use, no process to be seen",
+    "busy": "in use",
+    "held": "memory, no process",
     "claimed": "promised to a job",
-    "unknown": "it cannot be read, so it is not called free",
-    "lost": "the driver has lost it",
+    "unknown": "not to be read",
+    "lost": "gone or hung",
 }
 
 
@@ -36,9 +36,10 @@ class HelpScreen(ModalScreen[None]):
         signs = "\n".join(f"{GLYPHS[state]} {state:<8} {meaning}" for state, meaning in MEANINGS.items())
         with Vertical() as box:
             box.can_focus = True
-            box.border_title = "keys"
-            yield Static(keys, markup=False)
-            yield Static(signs, markup=False, classes="note")
+            box.border_title = "keys and signs"
+            with Horizontal():
+                yield Static(keys, markup=False)
+                yield Static(signs, markup=False, classes="aside")
 
     def on_mount(self) -> None:
         self.query_one(Vertical).focus()

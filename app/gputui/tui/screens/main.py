@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from textual import events
@@ -70,10 +70,13 @@ class MainScreen(Screen[None]):
         *(Binding(str(n), f"number({n})", show=False, id=f"number-{n}") for n in range(10)),
     ]
 
-    def __init__(self, board: Board, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, board: Board, environ: Mapping[str, str], clock: Callable[[], float] = time.time
+    ) -> None:
         super().__init__()
         self.board = board
         self._environ = environ
+        self._clock = clock
         self._launching: _Launching | None = None
         self._cpu: float | None = None
         self._plain: str | None = None
@@ -108,7 +111,7 @@ class MainScreen(Screen[None]):
             chosen_before = len(self.board.selection)
             self.set_board(self.board.seen(news))
             launching = self._launching
-            if launching is not None and message.reading.at >= launching.since:
+            if launching is not None and message.reading.began >= launching.since:
                 self._launching = None
                 self._launch_if_unchanged(launching.board)
             elif len(self.board.selection) < chosen_before:
@@ -149,9 +152,9 @@ class MainScreen(Screen[None]):
         side.display = bool(board.rows) and (wide or room - rows >= _WORTH_A_LIST)
         past = self.query_one("#history", Lines)
         past.display = wide and room - rows >= _WORTH_A_LIST
-        past.draw(lambda width, height: [((" ", ""),), *history(board, width)])
+        past.draw(lambda width, height: [((" ", ""),), *history(board, width, height - 1)])
         table.draw_board(board)
-        side.draw(lambda width, height: processes(board, width))
+        side.draw(lambda width, height: processes(board, width, height))
 
     def _draw_fixed(self, name: str, lines: list[Line]) -> None:
         """A section that is exactly as high as what it has to say."""
@@ -163,7 +166,7 @@ class MainScreen(Screen[None]):
         sampler = self._sampler
         age = sampler.age if sampler else None
         late = age if sampler and age is not None and age > _STALE * sampler.pace else None
-        line = header(self.board, self.size.width, late, self._cpu, time.time())
+        line = header(self.board, self.size.width, late, self._cpu, self._clock())
         self.query_one("#header", Lines).draw(lambda width, height: [line])
 
     def _tick(self) -> None:

@@ -12,6 +12,9 @@ from gputui.tui.views.processes import processes
 from gputui.tui.views.text import Line
 from gputui.tui.widgets.lines import Lines
 
+_ALL = 100_000
+"""Lines enough for every process and its whole command line."""
+
 
 class ProcessesScreen(ModalScreen[None]):
     """Follows the board of the screen below; arrows scroll, the key that opened it closes it."""
@@ -39,7 +42,7 @@ class ProcessesScreen(ModalScreen[None]):
 
     def _draw(self) -> None:
         width, height = self.size
-        rule, *rest = processes(self._board(), width)
+        rule, *rest = processes(self._board(), width, _ALL)
         self._top = min(self._top, max(0, len(rest) - height + 2))
         shown = rest[self._top : self._top + height - 2]
         filler: list[Line] = [(("", ""),)] * (height - 2 - len(shown))

@@ -1,4 +1,4 @@
-"""How each device was loaded lately: a line a device, the newest at the right."""
+"""How each device was loaded lately: some lines a device, the newest at the right."""
 
 from __future__ import annotations
 
@@ -6,35 +6,48 @@ from gputui.inventory.wording import duration
 from gputui.tui.board import Board
 from gputui.tui.views.text import Line, fit, title
 
-_STEPS = "▁▂▃▄▅▆▇█"
+_STEPS = " ▁▂▃▄▅▆▇█"
+_TALLEST = 4
+"""Lines a device may have when there is room, the gap to the next among them."""
 
 
-def history(board: Board, width: int) -> list[Line]:
-    """A rule, and a line a device that has a load. Always 0 to 100 %: jitter must not look like work."""
+def history(board: Board, width: int, height: int) -> list[Line]:
+    """A rule, and a chart for each device that has a load, all equally high, as many as fit.
+
+    Always 0 to 100 %: three percent of jitter must not look like work.
+    """
     snapshot = board.snapshot
     if snapshot is None:
         return []
-    label = max([1, *(len(snapshot.label(device)) for device in snapshot.devices)])
+    devices = [
+        d for d in snapshot.devices if any(load is not None for load in board.watch.loads.get(d.key, ()))
+    ]
+    label = max([1, *(len(snapshot.label(device)) for device in devices)])
     room = width - label - 9
     seen = max([0, *(len(loads) for loads in board.watch.loads.values())])
+    tall = max(1, min(_TALLEST, (height - 1) // max(1, len(devices))))
     lines = [title("utilization", width, f"last {duration(min(room, seen))}" if seen > 1 else "")]
-    for device in snapshot.devices:
-        loads = board.watch.loads.get(device.key, ())[-room:]
-        if device.mig or not any(load is not None for load in loads):
-            continue
-        drawn = "".join(_step(load) for load in loads)
+    for device in devices:
+        loads = board.watch.loads[device.key][-room:]
         now = "–" if device.utilization is None else f"{device.utilization}%"
-        lines.append(
-            (
-                (f"  {fit(snapshot.label(device), label, right=True)} ", "dim"),
-                (fit(drawn, room, right=True), "load"),
-                (f" {now:>4}", ""),
+        gap = 1 if tall > 1 else 0
+        lines += [((" ", ""),)] * (gap if device is not devices[0] else 0)
+        for line in reversed(range(tall - gap)):
+            drawn = "".join(_step(load, line, tall - gap) for load in loads)
+            lines.append(
+                (
+                    (f"  {fit(snapshot.label(device) if not line else '', label, right=True)} ", "dim"),
+                    (fit(drawn, room, right=True), "load"),
+                    (f" {now if not line else '':>4}", ""),
+                )
             )
-        )
-    return lines
+    return lines[:height]
 
 
-def _step(load: int | None) -> str:
+def _step(load: int | None, line: int, tall: int) -> str:
+    """The part of one column that falls into one line, counted from the bottom."""
     if load is None:
         return " "
-    return "▁" if load <= 0 else _STEPS[min(7, load * 8 // 100)]
+    eighths = round(load * tall * 8 / 100) - line * 8
+    # A device that was seen idle has a base line; one that was not seen has none.
+    return _STEPS[min(8, max(eighths, 0 if line else 1))]

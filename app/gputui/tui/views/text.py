@@ -59,7 +59,7 @@ def title(text: str, width: int, tail: str = "") -> Line:
     head = f" ─ {text} "
     end = f" {tail} ─" if tail else ""
     rule = "─" * max(0, width - cell_len(head) - cell_len(end) - 1)
-    return clip(((" ─ ", "rule"), (text, "title"), (f" {rule}", "rule"), (end, "rule")), width)
+    return clip(((" ─ ", "rule"), (text, "title"), (f" {rule}", "rule"), (end, "dim")), width)
 
 
 def bar(fraction: float | None, width: int) -> tuple[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from textual import events
 from textual.message import Message
 
-from gputui.tui.actions import BY_ID, KEY_LINE
 from gputui.tui.views.keys import keys
 from gputui.tui.views.text import Line
 from gputui.tui.widgets.lines import Lines
@@ -27,7 +26,7 @@ class KeyLine(Lines):
         self.draw(self._line)
 
     def _line(self, width: int, height: int) -> list[Line]:
-        line, self._places = keys([BY_ID[each] for each in KEY_LINE], width)
+        line, self._places = keys(width)
         return [line]
 
     def on_click(self, event: events.Click) -> None:

@@ -1,0 +1,98 @@
+"""Makes the pictures in this folder from simulated boxes: `python screenshots/make.py`.
+
+Each picture is the real program, driven by key presses, at a fixed moment of a demo box, so that the same
+code always gives the same picture.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputui.launching.compose import Plan
+from gputui.sources.sampler import Sampler
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.source import SimulatedSource
+from gputui.tui.app import GputuiApp
+from gputui.tui.screens.main import MainScreen
+from gputui.tui.session import Mailbox
+
+HERE = Path(__file__).parent
+NOON = 1_767_268_920.0
+"""When the pictures are taken (epoch seconds)."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture: its file's name, the box, how long it has been watched, what was pressed."""
+
+    name: str
+    box: str
+    size: tuple[int, int]
+    keys: tuple[str, ...] = ()
+    watched: int = 0
+    command: tuple[str, ...] = ("python", "train.py", "--lr", "3e-4")
+    theme: str = "dark"
+
+
+PICTURES = (
+    Picture("main-80x24", "shared", (80, 24), ("5", "4", "l"), 75),
+    Picture("main-130x40", "shared", (130, 40), ("5", "4", "l"), 200),
+    Picture("main-200x60", "dgx-2", (200, 60), ("4", "5", "6", "7", "l"), 200),
+    Picture("sixteen-80x24", "dgx-2", (80, 24), ("4", "5", "6", "7", "l"), 90),
+    Picture("mig-80x24", "a100-mig", (80, 24), ("down", "down", "space"), 20),
+    Picture("lost-80x24", "lost", (80, 24), ("4", "5"), 20),
+    Picture("cpu-only-80x24", "idle", (80, 24), ("c",), 5),
+    Picture("help-80x24", "shared", (80, 24), ("question_mark",), 75),
+    Picture("edit-80x24", "shared", (80, 24), ("5", "e"), 75),
+    Picture("light-130x40", "rtx4090", (130, 40), ("4", "5"), 120, theme="light"),
+    Picture("ansi-80x24", "shared", (80, 24), ("5", "4"), 75, theme="ansi"),
+)
+
+
+class _Clock:
+    """Seconds since the epoch, as the picture has it."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def take(picture: Picture) -> None:
+    """Run the program up to the moment of the picture, and write it."""
+    clock = _Clock()
+    source = SimulatedSource(BOXES[picture.box], clock)
+    source.open()
+    clock.now -= picture.watched
+    mailbox = Mailbox()
+    sampler = Sampler(source, mailbox.put)
+    environ = {"TERM": "xterm-256color", "PATH": os.defpath}
+    app = GputuiApp(sampler, mailbox, Plan(picture.command), environ, theme=picture.theme, clock=clock)
+    async with app.run_test(size=picture.size) as pilot:
+        main = app.screen_stack[0]
+        assert isinstance(main, MainScreen)
+        for _ in range(picture.watched + 1):
+            main.set_board(main.board.seen(source.read()))
+            clock.now += 1
+        clock.now = NOON
+        await pilot.press(*picture.keys)
+        await pilot.pause()
+        svg = app.export_screenshot(title="gputui")
+    (HERE / f"{picture.name}.svg").write_text(svg)
+
+
+def main() -> None:
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    for picture in PICTURES:
+        asyncio.run(take(picture))
+        print(picture.name)
+
+
+if __name__ == "__main__":
+    main()
