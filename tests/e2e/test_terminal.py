@@ -1,0 +1,180 @@
+"""Terminal hygiene: signals, hang-ups, suspension, colours, and calls that never come back."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from e2e.conftest import GPUTUI, Start
+from e2e.terminal import Terminal
+from gputui.sources.simulated.boxes import BOXES
+from simnvml import SimulatedNvml
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
+)
+def test_a_signal_ends_it_with_the_screen_restored(start: Start, number: int, status: int) -> None:
+    terminal = start("--demo")
+    terminal.until("○ free")
+    terminal.signal(number)
+    assert terminal.end() == status
+    assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h")
+
+
+def test_it_ends_when_the_terminal_is_gone_though_hangups_are_ignored(start: Start) -> None:
+    terminal = start(argv=["nohup", *GPUTUI, "--demo"])
+    terminal.until("○ free")
+    terminal.hang_up()
+    deadline = time.monotonic() + 15
+    while _alive(terminal.pid):
+        assert time.monotonic() < deadline, "it lives on without a terminal"
+        signal.sigtimedwait([signal.SIGCHLD], 0.1)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_ctrl_z_gives_the_shell_back_and_fg_the_screen(
+    start: Start, base_environment: dict[str, str]
+) -> None:
+    shell = start(
+        environment={**base_environment, "PS1": "ready> "}, argv=["bash", "--norc", "--noprofile", "-i"]
+    )
+    shell.until("ready>")
+    shell.send(f"{' '.join(GPUTUI)} --demo\r")
+    shell.until("○ free")
+    shell.send("\x1a")
+    shell.until("Stopped")
+    shell.send("echo between\r")
+    shell.until(lambda t: t.text.count("between") == 2)
+    shell.send("fg\r")
+    shell.until("○ free")
+    shell.send("5")
+    shell.until("cuda:0 = GPU 5")
+    shell.send("q")
+    shell.until(lambda t: "○ free" not in t.text)
+    shell.send("exit\r")
+    shell.end()
+
+
+def test_a_terminal_that_is_resized_is_painted_anew(start: Start) -> None:
+    terminal = start("--demo")
+    terminal.until("○ free")
+    terminal.resize(130, 40)
+    terminal.until("utilization")
+    terminal.resize(60, 15)
+    terminal.until(lambda t: "utilization" not in t.text and "? help" in t.lines[14])
+    terminal.send("q")
+    assert terminal.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("environment", "forbidden", "wanted"),
+    [
+        ({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, rb"^$", rb"\x1b\[[0-9;]*38;2;"),
+        ({"TERM": "xterm-256color"}, rb"[34]8;2;", rb"\x1b\[[0-9;]*38;5;"),
+        ({"TERM": "xterm"}, rb"[34]8;[25];", rb"\x1b\[[0-9;]*3[1-7]"),
+        (
+            {"TERM": "xterm-256color", "NO_COLOR": "1"},
+            rb"\x1b\[[0-9;]*[34]8;5;(?!1[56]|23\d|24\d|25[0-5]|[078])\d+",
+            rb"\x1b\[",
+        ),
+    ],
+    ids=["true colour", "256 colours", "16 colours", "no colour"],
+)
+def test_colours_are_those_that_the_terminal_has(
+    start: Start,
+    base_environment: dict[str, str],
+    environment: dict[str, str],
+    forbidden: bytes,
+    wanted: bytes,
+) -> None:
+    terminal = start("--demo", environment={**base_environment, **environment})
+    terminal.until("○ free")
+    terminal.send("5")
+    terminal.until("cuda:0 = GPU 5").until("[1]  5")
+    assert "●" in terminal.text
+    assert "◐ held" in terminal.text
+    assert re.search(wanted, terminal.raw)
+    assert not re.search(forbidden, terminal.raw)
+    terminal.send("q")
+    assert terminal.end() == 0
+
+
+def test_a_dumb_terminal_gets_the_table_and_the_reason(
+    start: Start, base_environment: dict[str, str]
+) -> None:
+    terminal = start("--demo", environment={**base_environment, "TERM": "dumb"})
+    assert terminal.end() == 0
+    assert "○ free" in terminal.text
+    assert "TERM=dumb cannot show a screen" in terminal.text
+
+
+@pytest.fixture
+def environment(base_environment: dict[str, str], simulated_nvml: SimulatedNvml) -> dict[str, str]:
+    return simulated_nvml.environment(base_environment)
+
+
+def test_a_call_that_hangs_stops_neither_keys_nor_the_exit_and_is_shown_as_stale(
+    start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
+) -> None:
+    simulated_nvml.show_box(BOXES["dgx-h100"])
+    terminal = start("--", "echo", "started", environment=environment)
+    terminal.until("○ free")
+    simulated_nvml.hang("nvmlDeviceGetUtilizationRates", 3)
+    terminal.until("stale")
+    terminal.send("5")
+    terminal.until("cuda:0 = GPU 5", patience=5)
+    terminal.send("\r")
+    terminal.until("the driver does not answer")
+    began = time.monotonic()
+    terminal.send("nq")
+    assert terminal.end() == 0
+    assert time.monotonic() - began < 3
+    simulated_nvml.heal()
+
+
+def test_stale_heals_when_the_call_comes_back(
+    start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
+) -> None:
+    simulated_nvml.show_box(BOXES["dgx-h100"])
+    terminal = start(environment=environment)
+    terminal.until("○ free")
+    simulated_nvml.hang("nvmlDeviceGetMemoryInfo_v2", 0)
+    terminal.until("stale")
+    simulated_nvml.heal()
+    terminal.until(lambda t: "stale" not in t.text)
+    quit_status = _quit(terminal)
+    assert quit_status == 0
+
+
+def test_a_gpu_lost_while_it_is_watched_takes_no_other_with_it_and_heals(
+    start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
+) -> None:
+    simulated_nvml.show_box(BOXES["rtx4090"])
+    terminal = start(environment=environment)
+    terminal.until("○ free")
+    simulated_nvml.error("*", 15, device=3)
+    terminal.until("✕ lost")
+    assert terminal.text.count("○ free") == 5
+    simulated_nvml.heal()
+    terminal.until(lambda t: "✕ lost" not in t.text)
+    assert terminal.text.count("○ free") == 6
+    assert _quit(terminal) == 0
+
+
+def _quit(terminal: Terminal) -> int:
+    terminal.send("q")
+    return terminal.end()
