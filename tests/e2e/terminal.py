@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import termios
 import time
@@ -15,6 +16,11 @@ import pyte
 
 PATIENCE = 20.0
 """Seconds that a test waits for something to be seen, on a slow machine with all cores busy."""
+
+
+_KEYBOARD = re.compile(rb"\x1b\[[<>=?][0-9;]*u")
+"""The kitty keyboard protocol, which pyte would show as text."""
+_PIECES = re.compile(rb"(\x1b\[\?1049[hl]|" + _KEYBOARD.pattern + rb")")
 
 
 class Terminal:
@@ -29,7 +35,8 @@ class Terminal:
     ) -> None:
         columns, lines = size
         self.raw = b""
-        self._screen = pyte.Screen(columns, lines)
+        self._size = size
+        self._plain = self._screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self._screen)
         self._child = pexpect.spawn(
             argv[0],
@@ -63,7 +70,9 @@ class Terminal:
 
     def resize(self, columns: int, lines: int) -> None:
         """Make the terminal another size, as a person drags it."""
-        self._screen.resize(lines, columns)
+        self._size = (columns, lines)
+        for screen in (self._plain, self._screen):
+            screen.resize(lines, columns)
         self._child.setwinsize(lines, columns)
 
     def signal(self, number: int) -> None:
@@ -114,5 +123,16 @@ class Terminal:
         except pexpect.EOF:
             return False
         self.raw += data
-        self._stream.feed(data)
+        for piece in _PIECES.split(data):
+            if piece == b"\x1b[?1049h":
+                self._show(pyte.Screen(*self._size))
+            elif piece == b"\x1b[?1049l":
+                self._show(self._plain)
+            elif not _KEYBOARD.fullmatch(piece):
+                self._stream.feed(piece)
         return True
+
+    def _show(self, screen: pyte.Screen) -> None:
+        """Go on with another screen: pyte itself has no alternate one."""
+        self._screen = screen
+        self._stream = pyte.ByteStream(screen)

@@ -195,7 +195,7 @@ def test_the_line_that_y_copies_through_tmux_runs_as_the_one_that_enter_starts(
     socket = ["tmux", "-L", "gputui-test", "-f", os.devnull]
     inside = start(environment=environment, argv=[*socket, "new-session", "bash", "--norc"], cwd=tmp_path)
     try:
-        inside.until("$")
+        inside.until("bash-")
         argv = [*GPUTUI, "--", sys.executable, "report.py", *hostile]
         (tmp_path / "argv").write_bytes(b"".join(word.encode() + b"\0" for word in argv))
         inside.send("mapfile -d '' -t words < argv; \"${words[@]}\"\r")

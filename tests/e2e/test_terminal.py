@@ -29,7 +29,7 @@ def test_a_signal_ends_it_with_the_screen_restored(start: Start, number: int, st
 
 
 def test_it_ends_when_the_terminal_is_gone_though_hangups_are_ignored(start: Start) -> None:
-    terminal = start(argv=["nohup", *GPUTUI, "--demo"])
+    terminal = start(argv=["sh", "-c", f"trap '' HUP; exec {' '.join(GPUTUI)} --demo"])
     terminal.until("○ free")
     terminal.hang_up()
     deadline = time.monotonic() + 15

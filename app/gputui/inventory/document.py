@@ -75,7 +75,8 @@ def _process(process: Process) -> dict[str, Any]:
         "user": process.user,
         "kind": process.kind,
         "memory": process.memory,
-        "command": process.command,
+        # A command line may have bytes that are no text; JSON can have only text.
+        "command": process.command and process.command.encode(errors="backslashreplace").decode(),
         "started": None if process.started is None else iso(process.started),
         "note": process.note,
     }

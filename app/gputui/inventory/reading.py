@@ -6,7 +6,6 @@ Wrong types, huge numbers, missing keys, unknown words: one `DocumentError` that
 from __future__ import annotations
 
 import json
-import math
 from datetime import datetime, timezone
 from typing import Any, cast
 
@@ -23,6 +22,8 @@ MOST_PROCESSES = 65_536
 MOST_TEXT = 128 * 1024
 """Linux's limit on one argument (MAX_ARG_STRLEN)."""
 MOST_NUMBER = 2**63 - 1
+LAST_MOMENT = 253_402_214_400
+"""The last day of the year 9999: in every time zone a date that can be written."""
 
 _REQUIRED: Any = object()
 
@@ -38,7 +39,10 @@ class _Node:
         self.value, self.place = value, place
 
     def wrong(self, want: str) -> DocumentError:
-        shown = json.dumps(self.value, default=str)
+        if isinstance(self.value, (dict, list)):
+            # Not what is inside: it may be nested too deep to be shown.
+            return DocumentError(f"{self.place}: {want} expected, found a list or an object")
+        shown = json.dumps(self.value)
         shown = shown if len(shown) <= 40 else shown[:37] + "…"
         return DocumentError(f"{self.place}: {want} expected, found {shown}")
 
@@ -75,9 +79,7 @@ class _Node:
         return self.value
 
     def number(self) -> float:
-        if type(self.value) not in (int, float) or not math.isfinite(self.value):
-            raise self.wrong("a number")
-        if not 0 <= self.value <= MOST_NUMBER:
+        if type(self.value) not in (int, float) or not 0 <= self.value <= MOST_NUMBER:
             raise self.wrong("a number")
         return float(self.value)
 
@@ -90,9 +92,12 @@ class _Node:
         try:
             moment = datetime.fromisoformat(self.text().replace("Z", "+00:00"))
             # A time without an offset would mean another moment on every machine that reads it.
-            return moment.replace(tzinfo=moment.tzinfo or timezone.utc).timestamp()
+            seconds = moment.replace(tzinfo=moment.tzinfo or timezone.utc).timestamp()
         except (ValueError, OverflowError):
             raise self.wrong("a time (ISO 8601)") from None
+        if not 0 <= seconds <= LAST_MOMENT:
+            raise self.wrong("a time from 1970 to 9999")
+        return seconds
 
     def word(self, words: tuple[str, ...]) -> str:
         if self.value not in words:

@@ -212,7 +212,6 @@ GB10 = Box(
                     "memory_free",
                     "power_limit",
                     "numa_node",
-                    "memory_utilization",
                 }
             ),
         ),

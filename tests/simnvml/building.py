@@ -1,0 +1,74 @@
+"""Compiles the simulated libnvidia-ml against the header of the package nvidia-nvml-dev."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+LIBRARY = "libnvidia-ml.so.1"
+"""The name by which every program loads NVML."""
+
+_NATIVE = Path(__file__).parent / "native"
+_FLAGS = (
+    "-std=gnu11",
+    "-O2",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    # NVML dictates the signatures, and much of what a function is given does not matter to a simulation.
+    "-Wno-unused-parameter",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-pthread",
+    "-shared",
+    "-Wl,-z,defs",
+    # A later dlopen by this name finds the library that is loaded already: see SimulatedNvml.use_here.
+    f"-Wl,-soname,{LIBRARY}",
+)
+
+
+def header() -> Path:
+    """NVML's header, wherever the package nvidia-nvml-dev has put it."""
+    for file in importlib.metadata.files("nvidia-nvml-dev") or ():
+        if file.name == "nvml.h":
+            return Path(str(file.locate()))
+    raise FileNotFoundError("the package nvidia-nvml-dev has no nvml.h; `pip install --force-reinstall` it")
+
+
+def build() -> Path:
+    """The library, compiled unless these very sources have been before. Safe to call from many processes."""
+    include, compiler = header(), os.environ.get("CC", "cc")
+    sources = sorted(_NATIVE.glob("*.c"))
+    digest = hashlib.sha256(" ".join((compiler, *_FLAGS)).encode())
+    for file in (include, *sorted(_NATIVE.glob("*.h")), *sources):
+        digest.update(file.read_bytes())
+    library = _cache() / digest.hexdigest()[:16] / LIBRARY
+    if library.exists():
+        return library
+    if shutil.which(compiler) is None:
+        raise FileNotFoundError(f"the tests need a C compiler, and there is no `{compiler}`")
+    library.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=library.parent) as directory:
+        made = Path(directory) / LIBRARY
+        command = [compiler, *_FLAGS, f"-I{include.parent}", *map(str, sources), "-o", str(made)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise RuntimeError(f"the simulated libnvidia-ml does not compile:\n{result.stderr}")
+        # Another process may have been as fast: both have made the same.
+        made.replace(library)
+    return library
+
+
+def _cache() -> Path:
+    """A directory of ours alone: a library in a world-writable place is loaded by nobody sensible."""
+    path = Path(tempfile.gettempdir()) / f"simnvml-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    status = path.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise PermissionError(f"{path} belongs to somebody else, or anybody may write to it")
+    return path

@@ -1,0 +1,252 @@
+/*
+ * The box file: one line a fact, written by render.py, replaced as a whole whenever the box has moved.
+ *
+ *   driver 550.54.15
+ *   cuda 12040
+ *   gpu INDEX UUID            begins a GPU; the lines below are its facts
+ *   instance INDEX UUID       begins a MIG instance of the GPU above
+ *   name TEXT
+ *   bus 00000000:1B:00.0
+ *   levels N N ...            topology level to each GPU, -1 unknown
+ *   link KIND BUS             one NVLink: gpu, switch or unknown, and where it ends; or `link down`
+ *   process LISTS PID BYTES   LISTS of c, g, m; BYTES - when not available
+ *   KEY NUMBER                the rest; a key that is not there is "not supported"
+ */
+#include "simnvml.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUMBER(key) {#key, offsetof(struct device, key)}
+
+static const struct {
+    const char *key;
+    size_t offset;
+} NUMBERS[] = {
+    NUMBER(fault), NUMBER(memory_total), NUMBER(memory_reserved), NUMBER(memory_used), NUMBER(memory_free),
+    NUMBER(utilization), NUMBER(memory_utilization), NUMBER(temperature), NUMBER(power), NUMBER(power_limit),
+    NUMBER(power_limit_min), NUMBER(power_limit_max), NUMBER(sm_clock), NUMBER(max_sm_clock),
+    NUMBER(capability_major), NUMBER(capability_minor), NUMBER(numa_node), NUMBER(gpu_numa_node),
+    NUMBER(first_cpu), NUMBER(cpus), NUMBER(lists_processes), NUMBER(mig), NUMBER(instances_most),
+    NUMBER(gpu_instance), NUMBER(compute_instance), NUMBER(slices), NUMBER(cores), NUMBER(brand),
+    NUMBER(architecture), NUMBER(ecc), NUMBER(display), NUMBER(energy), NUMBER(nvlink_version),
+    NUMBER(pcie_generation), NUMBER(pcie_width),
+};
+
+static struct watched file;
+static struct box boxes[2], *now = &boxes[0];
+static bool usable;
+
+void box_use(const char *path)
+{
+    memset(&file, 0, sizeof file);
+    snprintf(file.path, sizeof file.path, "%s", path ? path : "");
+    usable = false;
+}
+
+const struct box *box_now(void)
+{
+    return now;
+}
+
+bool watched_changed(struct watched *watched)
+{
+    struct stat found;
+    if (!watched->path[0] || stat(watched->path, &found) != 0)
+        return false;
+    const struct stat *seen = &watched->seen;
+    bool same = found.st_mtim.tv_sec == seen->st_mtim.tv_sec && found.st_ino == seen->st_ino &&
+                found.st_mtim.tv_nsec == seen->st_mtim.tv_nsec && found.st_size == seen->st_size;
+    watched->seen = found;
+    return !same;
+}
+
+bool bus_parse(const char *text, struct bus *bus)
+{
+    unsigned function = 0;
+    char rest;
+    if (sscanf(text, "%x:%x:%x.%x%c", &bus->domain, &bus->bus, &bus->device, &function, &rest) == 4)
+        return true;
+    bus->domain = 0;
+    return sscanf(text, "%x:%x.%x%c", &bus->bus, &bus->device, &function, &rest) == 3;
+}
+
+static bool whole(const char *text, long long *number)
+{
+    char *end;
+    errno = 0;
+    *number = strtoll(text, &end, 10);
+    return errno == 0 && end != text && *end == '\0';
+}
+
+static bool copy_text(char *to, size_t size, const char *from)
+{
+    return (size_t)snprintf(to, size, "%s", from) < size;
+}
+
+static void clear(struct device *device, int parent)
+{
+    memset(device, 0, sizeof *device);
+    for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++)
+        *(long long *)((char *)device + NUMBERS[i].offset) = UNKNOWN;
+    for (int i = 0; i < MOST_GPUS; i++)
+        device->levels[i] = -1;
+    device->fault = 0;
+    device->parent = parent;
+}
+
+static bool start_device(struct box *box, bool instance, char *value)
+{
+    if (box->device_count == MOST_DEVICES || (instance && box->device_count == 0))
+        return false;
+    int parent = -1, place = box->device_count;
+    if (instance)
+        parent = box->devices[place - 1].parent < 0 ? place - 1 : box->devices[place - 1].parent;
+    struct device *device = &box->devices[box->device_count++];
+    clear(device, parent);
+    char *uuid = strchr(value, ' ');
+    if (!uuid)
+        return false;
+    *uuid++ = '\0';
+    if (!whole(value, &device->index) || !copy_text(device->uuid, sizeof device->uuid, uuid))
+        return false;
+    int length = instance ? snprintf(device->label, sizeof device->label, "%lld:%lld",
+                                     box->devices[parent].index, device->index)
+                          : snprintf(device->label, sizeof device->label, "%lld", device->index);
+    return length < (int)sizeof device->label && (instance || device->index < MOST_GPUS);
+}
+
+static bool read_levels(struct device *device, char *value)
+{
+    char *place = NULL, *word = strtok_r(value, " ", &place);
+    for (int i = 0; word; i++, word = strtok_r(NULL, " ", &place)) {
+        long long level;
+        if (i == MOST_GPUS || !whole(word, &level))
+            return false;
+        device->levels[i] = (int)level;
+    }
+    return true;
+}
+
+static bool read_link(struct device *device, const char *value)
+{
+    static const struct {
+        const char *word;
+        nvmlIntNvLinkDeviceType_t kind;
+    } KINDS[] = {{"gpu", NVML_NVLINK_DEVICE_TYPE_GPU},
+                 {"switch", NVML_NVLINK_DEVICE_TYPE_SWITCH},
+                 {"unknown", NVML_NVLINK_DEVICE_TYPE_UNKNOWN}};
+    if (device->links_count == MOST_LINKS)
+        return false;
+    struct remote *link = &device->links[device->links_count++];
+    if (strcmp(value, "down") == 0)
+        return true;
+    char word[16], bus[32];
+    if (sscanf(value, "%15s %31s", word, bus) != 2 || !bus_parse(bus, &link->bus))
+        return false;
+    link->up = true;
+    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
+        if (strcmp(word, KINDS[i].word) == 0) {
+            link->kind = KINDS[i].kind;
+            return true;
+        }
+    return false;
+}
+
+static bool read_process(struct box *box, const char *value)
+{
+    if (box->process_count == MOST_PROCESSES)
+        return false;
+    struct process *process = &box->processes[box->process_count++];
+    char lists[8], bytes[24];
+    if (sscanf(value, "%7s %u %23s", lists, &process->pid, bytes) != 3)
+        return false;
+    process->device = box->device_count - 1;
+    process->lists = (strchr(lists, 'c') ? COMPUTE : 0u) | (strchr(lists, 'g') ? GRAPHICS : 0u) |
+                     (strchr(lists, 'm') ? MPS : 0u);
+    process->memory = ULLONG_MAX;
+    long long number;
+    if (strcmp(bytes, "-") == 0)
+        return true;
+    if (!whole(bytes, &number))
+        return false;
+    process->memory = (unsigned long long)number;
+    return true;
+}
+
+static bool read_number(struct device *device, const char *key, const char *value)
+{
+    for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++)
+        if (strcmp(key, NUMBERS[i].key) == 0)
+            return whole(value, (long long *)((char *)device + NUMBERS[i].offset));
+    return false;
+}
+
+static bool read_line(struct box *box, char *line)
+{
+    char *value = strchr(line, ' ');
+    if (!value)
+        return false;
+    *value++ = '\0';
+    if (strcmp(line, "driver") == 0)
+        return copy_text(box->driver, sizeof box->driver, value);
+    if (strcmp(line, "cuda") == 0)
+        return whole(value, &box->cuda);
+    if (strcmp(line, "gpu") == 0)
+        return start_device(box, false, value);
+    if (strcmp(line, "instance") == 0)
+        return start_device(box, true, value);
+    if (box->device_count == 0)
+        return false;
+    struct device *device = &box->devices[box->device_count - 1];
+    if (strcmp(line, "name") == 0)
+        return copy_text(device->name, sizeof device->name, value);
+    if (strcmp(line, "bus") == 0)
+        return bus_parse(value, &device->bus);
+    if (strcmp(line, "levels") == 0)
+        return read_levels(device, value);
+    if (strcmp(line, "link") == 0)
+        return read_link(device, value);
+    if (strcmp(line, "process") == 0)
+        return read_process(box, value);
+    return read_number(device, line, value);
+}
+
+static bool read_box(struct box *box)
+{
+    FILE *stream = fopen(file.path, "re");
+    if (!stream) {
+        fprintf(stderr, "simnvml: %s: %s\n", file.path, strerror(errno));
+        return false;
+    }
+    box->device_count = box->process_count = 0;
+    box->driver[0] = '\0';
+    box->cuda = UNKNOWN;
+    char *line = NULL;
+    size_t size = 0;
+    bool right = true;
+    for (int number = 1; right && getline(&line, &size, stream) > 0; number++) {
+        line[strcspn(line, "\n")] = '\0';
+        char shown[MOST_TEXT];
+        snprintf(shown, sizeof shown, "%s", line);
+        right = line[0] == '\0' || read_line(box, line);
+        if (!right)
+            fprintf(stderr, "simnvml: %s:%d: cannot read '%s'\n", file.path, number, shown);
+    }
+    free(line);
+    fclose(stream);
+    return right;
+}
+
+bool box_refresh(void)
+{
+    if (!watched_changed(&file))
+        return usable;
+    struct box *next = now == &boxes[0] ? &boxes[1] : &boxes[0];
+    usable = read_box(next);
+    if (usable)
+        now = next;
+    return usable;
+}

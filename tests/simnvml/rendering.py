@@ -1,0 +1,204 @@
+"""A snapshot as the box file that the library reads. `native/box.c` describes the file.
+
+What a snapshot does not have and NVML does (architecture, ECC, CPUs, where each NVLink ends) is made up
+here, from the device's name and compute capability, as the real products answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from gputui.inventory.device import Device
+from gputui.inventory.link import SELF
+from gputui.inventory.process import Process
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.simulated.spec import MIB, Box
+
+Facts = Mapping[str, int | None]
+"""Numbers of the box file by key; None: not supported."""
+
+RESERVED = 256 * MIB
+"""What the driver keeps of each GPU for itself, as `nvmlMemory_v2_t.reserved` tells."""
+
+CPUS_A_NODE = 32
+
+UNREADABLE = "FFFFFFFF:FF:FF.0"
+"""What GB200 answers for the remote end of every NVLink."""
+
+_SWITCH = "00000000:FE:00.0"
+_LEVELS = {SELF: 0, "PIX": 10, "PXB": 20, "PHB": 30, "NODE": 40, "SYS": 50}
+_FAULTS = {"lost": 15, "reset": 16, "error": 999}
+_LISTS = {"compute": "c", "graphics": "g", "compute+graphics": "cg", "mps": "m"}
+_ARCHITECTURES = {"6.": 4, "7.0": 5, "7.5": 6, "8.9": 8, "8.": 7, "9.": 9, "10.": 10, "12.": 10}
+_NVLINK_VERSIONS = {"6.": 1, "7.": 2, "8.": 4, "9.": 6, "10.": 7}
+_PCIE_GENERATIONS = {"6.": 3, "7.": 3, "8.": 4, "9.": 5, "10.": 5, "12.": 5}
+_MIG_CAPABLE = ("8.0", "9.0", "10.0")
+_CORES = {
+    "H100": 16896,
+    "A100": 6912,
+    "V100": 5120,
+    "RTX 4070 Laptop": 4608,
+    "RTX 4090": 16384,
+    "RTX 3090": 10496,
+    "GTX 1080": 2560,
+    "GB10": 6144,
+}
+_GEFORCE, _TESLA, _NVIDIA = 5, 2, 14
+_MOST_INSTANCES = 7
+_ENERGY_SINCE = 1_700_000_000
+
+
+def render(
+    snapshot: Snapshot,
+    box: Box | None = None,
+    facts: Mapping[str, Facts] | None = None,
+    unreadable_links: bool = False,
+) -> str:
+    """The box file of `snapshot`.
+
+    box               tells what the snapshot does not: whether NVLinks go to switches, the highest clocks
+    facts             numbers to add or to replace, by label ("3", "0:1"); None takes one away
+    unreadable_links  the driver does not tell where NVLinks end, as on GB200 and in virtual machines
+    """
+    host = snapshot.host
+    lines = [f"driver {host.driver or '550.54.15'}"]
+    if host.cuda:
+        major, _, minor = host.cuda.partition(".")
+        lines.append(f"cuda {int(major) * 1000 + int(minor) * 10}")
+    gpus = [device for device in snapshot.devices if device.parent is None]
+    for device in snapshot.devices:
+        lines += _device(snapshot, device, gpus, box, unreadable_links, facts or {})
+    return "\n".join(lines) + "\n"
+
+
+def _device(
+    snapshot: Snapshot,
+    device: Device,
+    gpus: list[Device],
+    box: Box | None,
+    unreadable_links: bool,
+    facts: Mapping[str, Facts],
+) -> Iterator[str]:
+    label = snapshot.label(device)
+    yield f"{'instance' if device.parent else 'gpu'} {device.index} {device.uuid or f'lost-{label}'}"
+    yield f"name {_line(device.name or 'Unknown')}"
+    if device.pci_bus_id:
+        yield f"bus {device.pci_bus_id}"
+    clock = box.gpus[device.index].clock if box and device.parent is None else None
+    numbers = _numbers(device, clock)
+    numbers |= _instance(device) if device.parent else _gpu(device, snapshot.time)
+    for key, value in {**numbers, **facts.get(label, {})}.items():
+        if value is not None:
+            yield f"{key} {value}"
+    if device.parent is None:
+        yield "levels " + " ".join(str(_level(snapshot, device, other)) for other in gpus)
+        yield from _links(snapshot, device, gpus, box is not None and box.switched, unreadable_links)
+    for process in device.processes or ():
+        yield _process(process)
+
+
+def _numbers(device: Device, clock: int | None) -> dict[str, int | None]:
+    """What the snapshot itself says, and what follows from it for GPUs and instances alike."""
+    major, _, minor = (device.compute_capability or "").partition(".")
+    node = device.numa_node
+    return {
+        "fault": _FAULTS[device.fault.kind] if device.fault else None,
+        "memory_total": device.memory_total,
+        "memory_reserved": RESERVED if device.memory_total else None,
+        "memory_used": device.memory_used,
+        "memory_free": device.memory_free,
+        "utilization": device.utilization,
+        "memory_utilization": device.memory_utilization,
+        "temperature": device.temperature,
+        "power": _milli(device.power),
+        "sm_clock": device.sm_clock,
+        "max_sm_clock": clock,
+        "capability_major": int(major) if major else None,
+        "capability_minor": int(minor) if minor else None,
+        "numa_node": node,
+        "first_cpu": (node or 0) * CPUS_A_NODE,
+        "cpus": CPUS_A_NODE,
+        "lists_processes": None if device.processes is None else 1,
+    }
+
+
+def _gpu(device: Device, moment: float) -> dict[str, int | None]:
+    name, capability = device.name or "", device.compute_capability or ""
+    consumer = "GeForce" in name or "GB10" in name
+    limit = _milli(device.power_limit)
+    capable = bool(device.mig) or capability in _MIG_CAPABLE
+    return {
+        "power_limit": limit,
+        "power_limit_min": limit // 2 if limit else None,
+        "power_limit_max": limit,
+        "mig": int(bool(device.mig)) if capable else None,
+        "instances_most": _MOST_INSTANCES if capable else None,
+        "cores": next((cores for part, cores in _CORES.items() if part in name), None),
+        "brand": _GEFORCE if "GeForce" in name else _TESLA if "Tesla" in name else _NVIDIA,
+        "architecture": _by_capability(_ARCHITECTURES, capability),
+        "nvlink_version": _by_capability(_NVLINK_VERSIONS, capability),
+        "pcie_generation": _by_capability(_PCIE_GENERATIONS, capability),
+        "pcie_width": 16,
+        "ecc": None if consumer else 1,
+        "display": int(any("graphics" in process.kind for process in device.processes or ())),
+        # The counter of a real GPU only ever grows: 100 W since a moment long ago.
+        "energy": None if device.power is None else max(0, int((moment - _ENERGY_SINCE) * 100_000)),
+    }
+
+
+def _instance(device: Device) -> dict[str, int | None]:
+    slices = re.search(r"MIG (\d)g\.", device.name or "")
+    return {
+        "gpu_instance": device.index + 1,
+        "compute_instance": 0,
+        "slices": int(slices[1]) if slices else None,
+    }
+
+
+def _level(snapshot: Snapshot, one: Device, other: Device) -> int:
+    """Where the PCIe paths of two GPUs meet; of a pair with NVLinks only the NUMA nodes tell."""
+    word = snapshot.link(one, other)
+    if word is None:
+        return -1
+    if _nvlinks(word):
+        return _LEVELS["NODE" if one.numa_node == other.numa_node else "SYS"]
+    return _LEVELS[word]
+
+
+def _links(
+    snapshot: Snapshot, device: Device, gpus: Iterable[Device], switched: bool, unreadable: bool
+) -> Iterator[str]:
+    counts = {
+        other.pci_bus_id: _nvlinks(snapshot.link(device, other) or "") for other in gpus if other != device
+    }
+    if switched:
+        for _ in range(max(counts.values(), default=0)):
+            yield f"link unknown {UNREADABLE}" if unreadable else f"link switch {_SWITCH}"
+        return
+    for bus_id, count in counts.items():
+        for _ in range(count):
+            yield f"link unknown {UNREADABLE}" if unreadable else f"link gpu {bus_id}"
+
+
+def _nvlinks(word: str) -> int:
+    return int(word[2:]) if re.fullmatch(r"NV\d+", word) else 0
+
+
+def _process(process: Process) -> str:
+    memory = "-" if process.memory is None else str(process.memory)
+    return f"process {_LISTS[process.kind]} {process.pid} {memory}"
+
+
+def _by_capability(table: Mapping[str, int], capability: str) -> int | None:
+    return next((value for start, value in table.items() if capability.startswith(start)), None)
+
+
+def _milli(watts: float | None) -> int | None:
+    return None if watts is None else round(watts * 1000)
+
+
+def _line(text: str) -> str:
+    if "\n" in text:
+        raise ValueError(f"a name of one line is wanted, not {text!r}")
+    return text

@@ -1,0 +1,303 @@
+"""NVML through the real nvidia-ml-py on the simulated library: what it costs, and how it fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gputui.choosing.verdict import verdicts
+from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN, Process
+from gputui.inventory.wording import MIB
+from gputui.sources.nvml import NvmlSource
+from gputui.sources.processes import ProcessTable
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.motion import at
+from gputui.sources.source import NoSourceError, Want
+from simnvml import SHUTDOWN_WHILE_INSIDE, SimulatedNvml
+
+GPU_IS_LOST, RESET_REQUIRED, UNKNOWN, NO_PERMISSION = 15, 16, 999, 4
+FIXED = ("nvmlDeviceGetName", "nvmlDeviceGetUUID", "nvmlDeviceGetPciInfo", "nvmlDeviceGetMigMode")
+
+
+class Clock:
+    """Time that goes on when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_750_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def called(driver: SimulatedNvml, *stems: str) -> int:
+    """How often functions were called, whatever their version."""
+    return sum(n for name, n in driver.counts().items() if name.startswith(stems))
+
+
+def calls(driver: SimulatedNvml) -> int:
+    return sum(n for name, n in driver.counts().items() if name.startswith("nvml"))
+
+
+def test_pick_needs_at_most_six_calls_a_gpu_and_three_for_the_box(nvml_here: SimulatedNvml) -> None:
+    for name in ("dgx-h100", "shared", "rtx4090", "dgx-2"):
+        devices = len(nvml_here.show_box(BOXES[name]).devices)
+        nvml_here.reset_counts()
+        source = NvmlSource()
+        source.read(Want.VERDICT)
+        source.close()
+        assert calls(nvml_here) <= 6 * devices + 3, nvml_here.counts()
+
+
+def test_watching_eight_busy_gpus_needs_at_most_five_calls_a_gpu_and_second(nvml_here: SimulatedNvml) -> None:
+    box = BOXES["shared"]
+    busy = replace(box, tasks=tuple(replace(box.tasks[0], devices=(str(n),)) for n in range(8)))
+    nvml_here.show_box(busy)
+    source = NvmlSource(ProcessTable(host_pids=False))
+    source.read(Want.MONITOR)
+    source.read(Want.ALL)
+    nvml_here.reset_counts()
+    for second in range(10):
+        want = Want.LOAD | Want.NAMES
+        want |= Want.PROCESSES if second % 2 == 0 else Want.LOAD
+        want |= Want.SENSORS if second % 5 == 0 else Want.LOAD
+        source.read(want)
+    source.close()
+    assert calls(nvml_here) / 8 / 10 <= 5, nvml_here.counts()
+
+
+def test_facts_that_never_change_are_read_once(nvml_here: SimulatedNvml) -> None:
+    nvml_here.show_box(BOXES["dgx-h100"])
+    source = NvmlSource()
+    source.read()
+    nvml_here.reset_counts()
+    for _ in range(3):
+        source.read(Want.MONITOR)
+    source.close()
+    assert called(nvml_here, *FIXED, "nvmlSystem", "nvmlDeviceGetHandle", "nvmlInit") == 0
+
+
+def test_what_is_not_supported_is_none_and_not_asked_again(nvml_here: SimulatedNvml) -> None:
+    nvml_here.show_box(BOXES["gb10"])
+    source = NvmlSource()
+    first = source.read()
+    assert first.devices[0].memory_total is None
+    assert first.devices[0].power_limit is None
+    nvml_here.reset_counts()
+    source.read(Want.MONITOR)
+    source.close()
+    assert called(nvml_here, "nvmlDeviceGetMemoryInfo") == 0
+
+
+def test_memory_that_the_driver_keeps_for_itself_is_not_in_use(nvml_here: SimulatedNvml) -> None:
+    nvml_here.show_box(BOXES["idle"])
+    source = NvmlSource()
+    assert source.read().devices[0].memory_used == 0
+    source.close()
+
+
+def test_an_old_driver_without_the_second_form_of_memory_is_read_by_the_first(
+    nvml_here: SimulatedNvml,
+) -> None:
+    truth = nvml_here.show_box(BOXES["idle"])
+    nvml_here.error("nvmlDeviceGetMemoryInfo_v2", 13)
+    source = NvmlSource()
+    device = source.read().devices[0]
+    source.close()
+    assert device.memory_total == truth.devices[0].memory_total
+    assert device.memory_used is not None
+
+
+@pytest.mark.parametrize(("code", "kind"), [(GPU_IS_LOST, "lost"), (RESET_REQUIRED, "reset")])
+def test_one_lost_gpu_takes_no_other_with_it_and_is_tried_again_later_and_later(
+    nvml_here: SimulatedNvml, code: int, kind: str
+) -> None:
+    clock = Clock()
+    truth = nvml_here.show_box(BOXES["rtx4090"])
+    source = NvmlSource(ProcessTable(host_pids=False), clock)
+    source.read()
+    nvml_here.error("*", code, device=3)
+    lost = source.read()
+    assert [d.fault.kind if d.fault else None for d in lost.devices] == [None] * 3 + [kind] + [None] * 4
+    assert lost.devices[3].uuid == truth.devices[3].uuid
+    assert lost.devices[3].memory_used is None
+    since = lost.devices[3].fault and lost.devices[3].fault.since
+    tried = []
+    for _ in range(20):
+        clock.now += 1
+        nvml_here.reset_counts()
+        again = source.read()
+        tried.append(any(label == "3" and n for (_, label), n in nvml_here.counts_by_device().items()))
+        assert again.devices[3].fault is not None
+        assert again.devices[3].fault.since == since
+    assert [place for place, was in enumerate(tried, 1) if was] == [1, 3, 7, 15]
+    nvml_here.heal()
+    clock.now += 60
+    healed = source.read()
+    source.close()
+    assert healed.devices[3].fault is None
+    assert healed.devices[3].memory_used == truth.devices[3].memory_used
+
+
+def test_a_gpu_that_was_lost_before_it_could_be_read_has_no_uuid_and_is_lost(
+    nvml_here: SimulatedNvml,
+) -> None:
+    nvml_here.show_box(BOXES["rtx4090"])
+    nvml_here.error("nvmlDeviceGetHandleByIndex_v2", GPU_IS_LOST, device=3)
+    source = NvmlSource(ProcessTable(host_pids=False))
+    snapshot = source.read()
+    source.close()
+    assert snapshot.devices[3].uuid == ""
+    assert verdicts(snapshot)[snapshot.devices[3].key].state == "lost"
+    assert sum(v.free for v in verdicts(snapshot).values()) == 5
+
+
+def test_another_error_of_one_call_is_told_of_that_device_and_heals_at_once(nvml_here: SimulatedNvml) -> None:
+    nvml_here.show_box(BOXES["idle"])
+    nvml_here.error("nvmlDeviceGetUtilizationRates", UNKNOWN, device=0)
+    source = NvmlSource()
+    snapshot = source.read()
+    fault = snapshot.devices[0].fault
+    assert fault is not None
+    assert (fault.kind, fault.message) == ("error", "GetUtilizationRates: Unknown Error")
+    assert snapshot.devices[0].memory_used == 0
+    assert verdicts(snapshot)[snapshot.devices[0].key].state == "unknown"
+    assert verdicts(snapshot)[snapshot.devices[1].key].state == "free"
+    nvml_here.heal()
+    assert source.read().devices[0].fault is None
+    source.close()
+
+
+def test_processes_that_may_not_be_listed_make_a_device_unknown_not_free(nvml_here: SimulatedNvml) -> None:
+    nvml_here.show_box(BOXES["idle"])
+    for name in ("Compute", "Graphics", "MPSCompute"):
+        nvml_here.error(f"nvmlDeviceGet{name}RunningProcesses_v3", NO_PERMISSION)
+    source = NvmlSource()
+    for want in (Want.ALL, Want.VERDICT):
+        snapshot = source.read(want)
+        assert {v.state for v in verdicts(snapshot).values()} == {"unknown"}
+    source.close()
+
+
+def test_a_process_in_two_lists_is_one_process(nvml_here: SimulatedNvml) -> None:
+    snapshot = at(BOXES["idle"], 0, 0)
+    both = Process(77, "compute+graphics", memory=300 * MIB)
+    client = Process(78, "mps", memory=None)
+    shown = replace(snapshot, devices=tuple(replace(d, processes=(both, client)) for d in snapshot.devices))
+    nvml_here.show(shown, BOXES["idle"])
+    source = NvmlSource(ProcessTable(host_pids=False))
+    seen = source.read().devices[0].processes
+    source.close()
+    assert seen is not None
+    assert [(p.pid, p.kind, p.memory) for p in seen] == [
+        (77, "compute+graphics", 300 * MIB),
+        (78, "mps", None),
+    ]
+
+
+def test_impossible_process_ids_are_not_believed(nvml_here: SimulatedNvml) -> None:
+    snapshot = at(BOXES["idle"], 0, 0)
+    broken = (Process(4_294_967_000, "compute", memory=1),)
+    nvml_here.show(replace(snapshot, devices=(replace(snapshot.devices[0], processes=broken),), links=()))
+    source = NvmlSource(ProcessTable(host_pids=False))
+    seen = source.read()
+    source.close()
+    assert seen.devices[0].processes is None
+    assert verdicts(seen)[seen.devices[0].key].state == "unknown"
+
+
+def test_owners_come_from_the_system_and_a_missing_one_says_why(nvml_here: SimulatedNvml) -> None:
+    snapshot = at(BOXES["idle"], 0, 0)
+    ours = (Process(os.getpid(), "compute"), Process(2**22 - 1, "compute"))
+    nvml_here.show(replace(snapshot, devices=(replace(snapshot.devices[0], processes=ours),), links=()))
+    source = NvmlSource(ProcessTable(host_pids=True))
+    mine, other = source.read().devices[0].processes or ()
+    source.close()
+    assert mine.note is None
+    assert mine.command
+    assert mine.started
+    assert (other.user, other.note) == (None, ANOTHER_NAMESPACE)
+    inside = NvmlSource(ProcessTable(host_pids=False))
+    assert {p.note for p in inside.read().devices[0].processes or ()} == {ANOTHER_NAMESPACE}
+    inside.close()
+    assert OWNER_UNKNOWN != ANOTHER_NAMESPACE
+
+
+def test_mig_instances_come_and_go_while_it_runs(nvml_here: SimulatedNvml) -> None:
+    box = BOXES["a100-mig"]
+    fewer = replace(box, gpus=(replace(box.gpus[0], mig=box.gpus[0].mig[:2]), box.gpus[1]))
+    nvml_here.show_box(box)
+    source = NvmlSource(ProcessTable(host_pids=False))
+    assert [source.read().label(d) for d in source.read().devices] == ["0", "0:0", "0:1", "0:2", "0:3", "1"]
+    nvml_here.show_box(fewer)
+    after = source.read()
+    assert [after.label(d) for d in after.devices] == ["0", "0:0", "0:1", "1"]
+    assert len(after.links) == 4
+    source.close()
+
+
+def test_closing_twice_and_reading_again_is_harmless(nvml_here: SimulatedNvml) -> None:
+    nvml_here.show_box(BOXES["idle"])
+    source = NvmlSource()
+    source.close()
+    first = source.read()
+    source.close()
+    source.close()
+    assert source.read().devices == first.devices
+    source.close()
+    assert nvml_here.counts().get(SHUTDOWN_WHILE_INSIDE, 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(9, "driver is not loaded"), (18, "different versions; reboot"), (4, "no permission"), (999, "Unknown")],
+)
+def test_a_driver_that_does_not_start_is_one_line_with_the_remedy(
+    simulated_nvml: SimulatedNvml, code: int, words: str
+) -> None:
+    simulated_nvml.show_box(BOXES["idle"])
+    simulated_nvml.fail_init(code)
+    done = gputui("ls", environment=simulated_nvml.environment())
+    assert (done.returncode, done.stdout) == (3, "")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_no_library_is_one_line_with_the_remedy() -> None:
+    done = gputui("pick", environment=dict(os.environ))
+    if done.returncode == 0:
+        pytest.skip("this machine has an NVIDIA driver")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "libnvidia-ml.so.1" in done.stderr
+    assert "--demo" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_wrong_pynvml_distribution_is_named_with_the_remedy(
+    simulated_nvml: SimulatedNvml, tmp_path: Path
+) -> None:
+    simulated_nvml.show_box(BOXES["idle"])
+    (tmp_path / "shadow" / "pynvml").mkdir(parents=True)
+    (tmp_path / "shadow" / "pynvml" / "__init__.py").write_text("__version__ = '11.5.3'\n")
+    environment = simulated_nvml.environment({**os.environ, "PYTHONPATH": str(tmp_path / "shadow")})
+    done = gputui("ls", environment=environment)
+    assert done.returncode == 3
+    assert "pip uninstall pynvml" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_error_is_raised_in_process_too(nvml_here: SimulatedNvml) -> None:
+    nvml_here.show_box(BOXES["idle"])
+    nvml_here.fail_init(9)
+    with pytest.raises(NoSourceError, match="modprobe"):
+        NvmlSource().open()
+
+
+def gputui(*words: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gputui", *words], env=environment, capture_output=True, text=True, check=False
+    )

@@ -1,0 +1,190 @@
+"""The simulated boxes: always the same at the same moment, moving, and never impossible."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from unit.builders import NOW
+
+from gputui.choosing.verdict import verdicts
+from gputui.inventory.device import Device
+from gputui.inventory.link import SELF, is_link
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.simulated.boxes import BOXES, DEFAULT
+from gputui.sources.simulated.motion import at
+from gputui.sources.simulated.source import SimulatedSource, named
+from gputui.sources.source import NoSourceError, Want
+
+SECONDS = tuple(range(0, 130, 2))
+
+
+def _film(name: str) -> list[Snapshot]:
+    return [at(BOXES[name], second, NOW) for second in SECONDS]
+
+
+def _states(snapshot: Snapshot) -> Counter[str]:
+    return Counter(verdict.state for verdict in verdicts(snapshot).values())
+
+
+def test_there_are_at_least_ten_boxes_and_each_says_what_it_is() -> None:
+    assert len(BOXES) >= 10
+    assert all(box.about and box.name == name for name, box in BOXES.items())
+
+
+def test_the_default_is_a_box() -> None:
+    assert DEFAULT in BOXES
+    assert named(None).box is BOXES[DEFAULT]
+
+
+def test_a_box_that_is_not_there_names_those_that_are() -> None:
+    with pytest.raises(NoSourceError) as none:
+        named("moonbase")
+    assert "moonbase" in str(none.value) and "rtx3090" in str(none.value)
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_the_same_moment_always_looks_the_same(name: str) -> None:
+    film = _film(name)
+    backwards = [at(BOXES[name], second, NOW) for second in reversed(SECONDS)]
+    assert film == backwards[::-1]
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_devices_keep_their_identity_while_they_move(name: str) -> None:
+    film = _film(name)
+    names = {(d.uuid, d.index, d.name, d.pci_bus_id) for d in film[0].devices}
+    for snapshot in film:
+        assert {(d.uuid, d.index, d.name, d.pci_bus_id) for d in snapshot.devices} <= names
+
+
+def test_no_two_devices_of_all_boxes_have_the_same_uuid() -> None:
+    uuids = [device.uuid for name in BOXES for device in at(BOXES[name], 0, NOW).devices]
+    assert len(set(uuids)) == len(uuids)
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_memory_never_exceeds_what_there_is(name: str) -> None:
+    for snapshot in _film(name):
+        for device in snapshot.devices:
+            if device.memory_total is None or device.memory_used is None or device.memory_free is None:
+                continue
+            assert 0 <= device.memory_used <= device.memory_total
+            assert device.memory_used + device.memory_free == device.memory_total
+            held = sum(process.memory or 0 for process in device.processes or ())
+            assert held <= device.memory_used
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_percentages_and_temperatures_are_possible(name: str) -> None:
+    for snapshot in _film(name):
+        for device in snapshot.devices:
+            assert 0 <= (device.utilization or 0) <= 100
+            assert 0 <= (device.memory_utilization or 0) <= 100
+            assert 20 <= (device.temperature or 30) <= 95
+            assert (device.power or 0) <= (device.power_limit or 1_000)
+
+
+@pytest.mark.parametrize("name", sorted(set(BOXES) - {"idle", "laptop"}))
+def test_a_box_with_somebody_on_it_moves(name: str) -> None:
+    film = _film(name)
+    assert len({tuple(d.utilization for d in snapshot.devices) for snapshot in film}) > 3 or (
+        len({tuple(d.memory_used for d in snapshot.devices) for snapshot in film}) > 3
+    )
+
+
+def test_on_the_default_box_load_memory_and_processes_all_change() -> None:
+    film = _film(DEFAULT)
+
+    def seen(fact: str) -> int:
+        return len({tuple(getattr(d, fact) for d in snapshot.devices) for snapshot in film})
+
+    assert seen("utilization") > 20
+    assert seen("memory_used") > 3
+    assert len({tuple(len(d.processes or ()) for d in snapshot.devices) for snapshot in film}) > 1
+
+
+def test_a_job_comes_and_goes_and_comes_again() -> None:
+    counts = [len(snapshot.devices[7].processes or ()) for snapshot in _film("shared")]
+    changes = [one for one, two in zip(counts, counts[1:], strict=False) if one != two]
+    assert len(changes) >= 3
+
+
+def test_a_job_that_has_just_started_shows_no_load_yet_and_is_busy_all_the_same() -> None:
+    snapshot = at(BOXES["shared"], 8.0, NOW)
+    device = snapshot.devices[7]
+    assert device.processes and device.utilization == 0
+    assert verdicts(snapshot)[device.key].state == "busy"
+
+
+def test_a_lost_device_strikes_while_one_watches_and_keeps_its_name() -> None:
+    before, after = at(BOXES["lost"], 1.0, NOW), at(BOXES["lost"], 2.0, NOW)
+    assert before.devices[3].fault is None
+    fault = after.devices[3].fault
+    assert fault and fault.kind == "lost" and fault.since == NOW + 2.0
+    assert after.devices[3].uuid == before.devices[3].uuid
+    assert after.devices[3].name == before.devices[3].name
+    assert (after.devices[3].memory_used, after.devices[3].utilization) == (None, None)
+    assert after.devices[3].processes is None
+
+
+def test_a_device_needs_a_reset_from_the_beginning() -> None:
+    fault = at(BOXES["lost"], 0.0, NOW).devices[6].fault
+    assert fault and fault.kind == "reset"
+
+
+def test_one_lost_device_does_not_take_the_others_with_it() -> None:
+    assert _states(at(BOXES["lost"], 5.0, NOW)) == {"lost": 2, "busy": 2, "free": 4}
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_every_link_is_a_word_that_there_is_and_the_same_in_both_directions(name: str) -> None:
+    snapshot = at(BOXES[name], 0.0, NOW)
+    for i, row in enumerate(snapshot.links):
+        assert len(row) == len(snapshot.devices)
+        for j, word in enumerate(row):
+            assert (word == SELF) == (i == j)
+            assert word is None or is_link(word)
+            assert word == snapshot.links[j][i]
+
+
+def test_the_boxes_show_every_state_that_one_can_meet() -> None:
+    seen = {state for name in BOXES for snapshot in _film(name) for state in _states(snapshot)}
+    assert seen == {"free", "busy", "held", "unknown", "lost"}
+
+
+def test_a_divided_gpu_is_followed_by_its_instances() -> None:
+    snapshot = at(BOXES["a100-mig"], 0.0, NOW)
+    assert [snapshot.label(d) for d in snapshot.devices] == ["0", "0:0", "0:1", "0:2", "0:3", "1"]
+    parent, parts = snapshot.devices[0], snapshot.devices[1:5]
+    assert parent.mig and all(part.uuid.startswith("MIG-") for part in parts)
+    assert parent.memory_used == sum(part.memory_used or 0 for part in parts)
+    assert parent.utilization is None and all(part.utilization is None for part in parts)
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_what_a_driver_does_not_support_is_never_a_number(name: str) -> None:
+    snapshot = at(BOXES[name], 20.0, NOW)
+    whole: list[Device] = [device for device in snapshot.devices if device.parent is None]
+    for spec, device in zip(BOXES[name].gpus, whole, strict=True):
+        assert all(getattr(device, fact) is None for fact in spec.unsupported)
+
+
+def test_a_source_counts_from_the_moment_it_was_opened() -> None:
+    moment = [NOW]
+    source = SimulatedSource(BOXES["lost"], clock=lambda: moment[0])
+    source.open()
+    moment[0] += 3
+    first = source.read(Want.ALL)
+    assert first.time == NOW + 3 and first.devices[3].fault
+    source.close()
+    assert source.read().devices[3].fault is None
+
+
+def test_opening_twice_does_not_start_the_box_again() -> None:
+    moment = [NOW]
+    source = SimulatedSource(BOXES["lost"], clock=lambda: moment[0])
+    source.open()
+    moment[0] += 3
+    source.open()
+    assert source.read().devices[3].fault

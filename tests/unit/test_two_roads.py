@@ -1,0 +1,77 @@
+"""Both roads to a snapshot, the simulated source and NVML on the simulated library, agree on every box."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gputui.choosing.pick import Wish, pick
+from gputui.choosing.verdict import verdicts
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.nvml import NvmlSource
+from gputui.sources.processes import Owner, ProcessTable
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.motion import at
+from gputui.sources.source import Want
+from simnvml import SimulatedNvml
+
+OPENED = 1_750_000_000.0
+MOMENTS = (0.0, 1.5, 12.0, 47.0)
+
+
+class Directory(ProcessTable):
+    """Owners as a snapshot has them: the processes of a simulated box do not exist."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(host_pids=True)
+        self._owners = {
+            p.pid: Owner(p.user, p.command, p.started) for d in snapshot.devices for p in d.processes or ()
+        }
+
+    def owner(self, pid: int) -> Owner:
+        return self._owners[pid]
+
+
+def comparable(snapshot: Snapshot) -> Snapshot:
+    """A snapshot without what the two roads cannot share: whose host this is, and when it was read."""
+    faults = tuple(replace(d, fault=replace(d.fault, since=None)) if d.fault else d for d in snapshot.devices)
+    return replace(snapshot, host=replace(snapshot.host, name=None), time=0.0, devices=faults)
+
+
+@pytest.mark.parametrize("elapsed", MOMENTS)
+@pytest.mark.parametrize("name", BOXES)
+def test_both_roads_give_the_same_snapshot(nvml_here: SimulatedNvml, name: str, elapsed: float) -> None:
+    box = BOXES[name]
+    # Read while all is well first, as a program that runs does: a GPU that is lost later keeps its name.
+    healthy = replace(box, gpus=tuple(replace(gpu, fails_after=None) for gpu in box.gpus))
+    truth = at(box, elapsed, OPENED)
+    nvml_here.show_box(healthy, elapsed, OPENED)
+    source = NvmlSource(Directory(at(healthy, elapsed, OPENED)), clock=lambda: OPENED + elapsed)
+    source.read()
+    nvml_here.show(truth, box)
+    seen = source.read()
+    source.close()
+    assert comparable(seen) == comparable(replace(truth, links=seen.links))
+    lost = [place for place, d in enumerate(truth.devices) if d.fault]
+    assert [
+        [None if {i, j} & set(lost) and i != j else word for j, word in enumerate(row)]
+        for i, row in enumerate(truth.links)
+    ] == [list(row) for row in seen.links]
+
+
+@pytest.mark.parametrize("elapsed", MOMENTS)
+@pytest.mark.parametrize("name", BOXES)
+def test_the_short_reading_of_pick_comes_to_the_same_choice(
+    nvml_here: SimulatedNvml, name: str, elapsed: float
+) -> None:
+    truth = nvml_here.show_box(BOXES[name], elapsed, OPENED)
+    source = NvmlSource(Directory(truth))
+    for count in range(1, len(truth.devices) + 1):
+        wish = Wish(count)
+        short, whole = source.read(Want.VERDICT), source.read(Want.ALL)
+        chosen = [
+            [d.uuid for d in pick(snapshot, verdicts(snapshot), wish).devices] for snapshot in (short, whole)
+        ]
+        assert chosen[0] == chosen[1]
+    source.close()
