@@ -20,6 +20,7 @@ PATIENCE = 20.0
 
 _KEYBOARD = re.compile(rb"\x1b\[[<>=?][0-9;]*u")
 """The kitty keyboard protocol, which pyte would show as text."""
+_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[^\[])")
 _PIECES = re.compile(rb"(\x1b\[\?1049[hl]|" + _KEYBOARD.pattern + rb")")
 
 
@@ -35,6 +36,7 @@ class Terminal:
     ) -> None:
         columns, lines = size
         self.raw = b""
+        self._rest = b""
         self._size = size
         self._plain = self._screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self._screen)
@@ -123,6 +125,11 @@ class Terminal:
         except pexpect.EOF:
             return False
         self.raw += data
+        data = self._rest + data
+        # A sequence that is cut in two by the reading waits for its other half.
+        begun = data.rfind(b"\x1b")
+        whole = begun < 0 or _SEQUENCE.match(data, begun)
+        data, self._rest = (data, b"") if whole else (data[:begun], data[begun:])
         for piece in _PIECES.split(data):
             if piece == b"\x1b[?1049h":
                 self._show(pyte.Screen(*self._size))

@@ -167,14 +167,50 @@ def test_a_gpu_lost_while_it_is_watched_takes_no_other_with_it_and_heals(
     terminal = start(environment=environment)
     terminal.until("○ free")
     simulated_nvml.error("*", 15, device=3)
-    terminal.until("✕ lost")
-    assert terminal.text.count("○ free") == 5
+    terminal.until("✕ lost").until(lambda t: t.text.count("○ free") == 5)
     simulated_nvml.heal()
-    terminal.until(lambda t: "✕ lost" not in t.text)
-    assert terminal.text.count("○ free") == 6
+    terminal.until(lambda t: "✕ lost" not in t.text and t.text.count("○ free") == 6)
     assert _quit(terminal) == 0
 
 
 def _quit(terminal: Terminal) -> int:
     terminal.send("q")
     return terminal.end()
+
+
+def test_the_screen_works_though_output_or_errors_lead_to_a_file(start: Start, tmp_path: Path) -> None:
+    for redirection in ("> out", "2> out"):
+        program = f"{' '.join(GPUTUI)} --demo -- sh -c 'echo to-out; echo to-err >&2' {redirection}"
+        terminal = start(argv=["sh", "-c", program], cwd=tmp_path)
+        terminal.until("○ free")
+        terminal.send("5")
+        terminal.until("cuda:0 = GPU 5")
+        terminal.send("\r")
+        assert terminal.end() == 0
+        kept, shown = ("to-out", "to-err") if redirection == "> out" else ("to-err", "to-out")
+        assert (tmp_path / "out").read_text() == f"{kept}\n"
+        assert shown in terminal.text
+
+
+def test_a_key_pressed_before_the_screen_is_there_is_not_lost(start: Start) -> None:
+    terminal = start("--demo")
+    terminal.send("54")
+    terminal.until("cuda:0 = GPU 5").until("cuda:1 = GPU 4")
+    assert terminal.lines[0].startswith(" gputui")
+    terminal.send("q")
+    assert terminal.end() == 0
+
+
+def test_the_cursor_of_the_shell_is_where_it_was(start: Start, base_environment: dict[str, str]) -> None:
+    shell = start(
+        environment={**base_environment, "PS1": "ready> "}, argv=["bash", "--norc", "--noprofile", "-i"]
+    )
+    shell.until("ready>")
+    shell.send(f"echo one; echo two; {' '.join(GPUTUI)} --demo; echo three\r")
+    shell.until("○ free")
+    shell.send("q")
+    shell.until(lambda t: t.text.count("ready>") == 2)
+    place = next(n for n, line in enumerate(shell.lines) if line == "two")
+    assert shell.lines[place + 1] == "three"
+    shell.send("exit\r")
+    shell.end()

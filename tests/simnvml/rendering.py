@@ -46,6 +46,7 @@ _CORES = {
 }
 _GEFORCE, _TESLA, _NVIDIA = 5, 2, 14
 _MOST_INSTANCES = 7
+_MOST_LINKS = 36  # NVML_NVLINK_MAX_LINKS
 _ENERGY_SINCE = 1_700_000_000
 
 
@@ -176,6 +177,8 @@ def _links(
         for _ in range(max(counts.values(), default=0)):
             yield f"link unknown {UNREADABLE}" if unreadable else f"link switch {_SWITCH}"
         return
+    if sum(counts.values()) > _MOST_LINKS:
+        raise ValueError(f"a GPU has no {sum(counts.values())} direct NVLinks; show its switched box with it")
     for bus_id, count in counts.items():
         for _ in range(count):
             yield f"link unknown {UNREADABLE}" if unreadable else f"link gpu {bus_id}"

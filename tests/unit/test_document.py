@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from unit.builders import NOW, box, document, gpu, instance, job
 
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.process import ANOTHER_NAMESPACE
@@ -19,6 +18,7 @@ from gputui.inventory.reading import MOST_BYTES, DocumentError, from_document, f
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from unit.builders import NOW, box, document, gpu, instance, job
 
 MOMENTS = (0.0, 3.5, 12.0, 61.25)
 

@@ -143,6 +143,20 @@ def test_one_lost_gpu_takes_no_other_with_it_and_is_tried_again_later_and_later(
     assert healed.devices[3].memory_used == truth.devices[3].memory_used
 
 
+def test_a_gpu_lost_while_links_are_read_is_lost_and_the_others_keep_theirs(nvml_here: SimulatedNvml) -> None:
+    nvml_here.show_box(BOXES["rtx4090"])
+    nvml_here.error("nvmlDeviceGetFieldValues", GPU_IS_LOST, device=3)
+    nvml_here.error("nvmlDeviceGetTopologyCommonAncestor", GPU_IS_LOST, device=5)
+    source = NvmlSource(ProcessTable(host_pids=False))
+    source.read()
+    after = source.read()
+    source.close()
+    assert verdicts(after)[after.devices[3].key].state == "lost"
+    assert after.links[0][:3] == ("X", "NODE", "NODE")
+    assert after.links[0][3] is None
+    assert after.links[0][5] is None
+
+
 def test_a_gpu_that_was_lost_before_it_could_be_read_has_no_uuid_and_is_lost(
     nvml_here: SimulatedNvml,
 ) -> None:

@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from gputui.sources.simulated.boxes import BOXES
 
+from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
 
 MIB = 1024 * 1024

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
-from unit.builders import NOW
 
 from gputui.choosing.verdict import verdicts
 from gputui.inventory.device import Device
@@ -15,6 +15,7 @@ from gputui.sources.simulated.boxes import BOXES, DEFAULT
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.source import SimulatedSource, named
 from gputui.sources.source import NoSourceError, Want
+from unit.builders import NOW
 
 SECONDS = tuple(range(0, 130, 2))
 
@@ -106,7 +107,7 @@ def test_on_the_default_box_load_memory_and_processes_all_change() -> None:
 
 def test_a_job_comes_and_goes_and_comes_again() -> None:
     counts = [len(snapshot.devices[7].processes or ()) for snapshot in _film("shared")]
-    changes = [one for one, two in zip(counts, counts[1:], strict=False) if one != two]
+    changes = [one for one, two in pairwise(counts) if one != two]
     assert len(changes) >= 3
 
 

@@ -17,13 +17,13 @@ from typing import Any
 
 import pynvml
 import pytest
+
+import simnvml
 from gputui.inventory.device import Device, Fault, FaultKind
 from gputui.inventory.process import Kind, Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.simulated.boxes import BOXES
-from gputui.sources.simulated.motion import MESSAGES
-
-import simnvml
+from gputui.sources.simulated.motion import MESSAGES, at
 from simnvml import SHUTDOWN_WHILE_INSIDE, SimulatedNvml, build
 from simnvml.__main__ import play
 from simnvml.rendering import RESERVED, render
@@ -112,7 +112,7 @@ def read(handle: Any) -> dict[str, Any]:
 
 def run(nvml: SimulatedNvml, program: str) -> subprocess.CompletedProcess[str]:
     """A fresh interpreter on the simulated driver, with the binding imported as `n`."""
-    start = "import os, signal, pynvml as n\n"
+    start = "import os, signal, sys, pynvml as n\n"
     return subprocess.run(
         [sys.executable, "-c", start + program],
         env=nvml.environment(),
@@ -136,14 +136,16 @@ def test_every_fact_of_every_box_is_answered(name: str, nvml_here: SimulatedNvml
         assert told == {key: getattr(device, key) for key in told}, label
 
 
-def test_the_box_as_a_whole(nvml: SimulatedNvml) -> None:
+@pytest.mark.usefixtures("nvml")
+def test_the_box_as_a_whole() -> None:
     assert pynvml.nvmlDeviceGetCount() == 8
     assert pynvml.nvmlSystemGetDriverVersion() == "550.54.15"
     assert pynvml.nvmlSystemGetNVMLVersion() == "12.550.54.15"
     assert pynvml.nvmlSystemGetCudaDriverVersion() == pynvml.nvmlSystemGetCudaDriverVersion_v2() == 12040
 
 
-def test_a_gpu_is_found_by_index_uuid_and_bus(nvml: SimulatedNvml) -> None:
+@pytest.mark.usefixtures("nvml")
+def test_a_gpu_is_found_by_index_uuid_and_bus() -> None:
     by_index = pynvml.nvmlDeviceGetHandleByIndex(5)
     uuid, bus = pynvml.nvmlDeviceGetUUID(by_index), pynvml.nvmlDeviceGetPciInfo(by_index).busId
     for handle in (
@@ -157,7 +159,8 @@ def test_a_gpu_is_found_by_index_uuid_and_bus(nvml: SimulatedNvml) -> None:
     assert code(lambda: pynvml.nvmlDeviceGetHandleByPciBusId("7F:00.0")) == pynvml.NVML_ERROR_NOT_FOUND
 
 
-def test_the_first_form_of_memory_counts_what_the_driver_keeps(nvml: SimulatedNvml) -> None:
+@pytest.mark.usefixtures("nvml")
+def test_the_first_form_of_memory_counts_what_the_driver_keeps() -> None:
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     old = pynvml.nvmlDeviceGetMemoryInfo(handle)
     new = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
@@ -304,7 +307,7 @@ def test_levels_are_those_of_the_matrix(name: str, nvml: SimulatedNvml) -> None:
         for j, other in enumerate(snapshot.devices[:i]):
             word = snapshot.links[i][j]
             pair = found[snapshot.label(one)], found[snapshot.label(other)]
-            level = answer(lambda pair=pair: pynvml.nvmlDeviceGetTopologyCommonAncestor(*pair))
+            level = answer(partial(pynvml.nvmlDeviceGetTopologyCommonAncestor, *pair))
             near = "NODE" if one.numa_node == other.numa_node else "SYS"
             assert level == (word and LEVELS.get(word, LEVELS[near])), (i, j)
             if word:
@@ -373,7 +376,7 @@ def test_a_gpu_that_was_open_when_it_broke_still_has_its_identity(
     snapshot = nvml.show_box(SHARED, MOMENT)
     handle = pynvml.nvmlDeviceGetHandleByIndex(2)
     broken = replace(snapshot.devices[2], fault=Fault(kind, "broken"))
-    nvml.show(replace(snapshot, devices=(*snapshot.devices[:2], broken, *snapshot.devices[3:])))
+    nvml.show(replace(snapshot, devices=(*snapshot.devices[:2], broken, *snapshot.devices[3:])), SHARED)
     again = pynvml.nvmlDeviceGetHandleByIndex(2)
     assert pynvml.nvmlDeviceGetUUID(again) == pynvml.nvmlDeviceGetUUID(handle) == broken.uuid
     assert pynvml.nvmlDeviceGetName(handle) == broken.name
@@ -384,7 +387,7 @@ def test_a_gpu_that_was_open_when_it_broke_still_has_its_identity(
     other = pynvml.nvmlDeviceGetHandleByIndex(3)
     assert code(lambda: pynvml.nvmlDeviceGetMemoryInfo(other)) == 0
     assert code(lambda: pynvml.nvmlDeviceGetTopologyCommonAncestor(other, handle)) == number
-    nvml.show(snapshot)
+    nvml.show(snapshot, SHARED)
     assert code(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle)) == 0
 
 
@@ -424,7 +427,8 @@ def test_nvml_can_be_kept_from_starting(number: int, nvml_here: SimulatedNvml) -
     assert code(pynvml.nvmlInit) == 0
 
 
-def test_without_a_box_there_is_no_driver(nvml_here: SimulatedNvml) -> None:
+@pytest.mark.usefixtures("nvml_here")
+def test_without_a_box_there_is_no_driver() -> None:
     assert code(pynvml.nvmlInit) == pynvml.NVML_ERROR_DRIVER_NOT_LOADED
 
 
@@ -463,7 +467,8 @@ def test_a_delay_delays(nvml: SimulatedNvml) -> None:
     assert time.monotonic() - start >= 0.03
 
 
-def test_pcie_throughput_takes_its_sampling_window(nvml: SimulatedNvml) -> None:
+@pytest.mark.usefixtures("nvml")
+def test_pcie_throughput_takes_its_sampling_window() -> None:
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     start = time.monotonic()
     pynvml.nvmlDeviceGetPcieThroughput(handle, 0)
@@ -558,7 +563,7 @@ def test_counts_of_several_processes_add_up_and_outlive_a_kill_and_an_exec(
     simulated_nvml.show_box(SHARED)
     count = "n.nvmlInit()\nfor _ in range(2000): n.nvmlDeviceGetCount()\n"
     killed = run(simulated_nvml, count + "os.kill(os.getpid(), signal.SIGKILL)")
-    replaced = run(simulated_nvml, count + "os.execv('/bin/true', ['true'])")
+    replaced = run(simulated_nvml, count + "os.execv(sys.executable, ['python', '-c', ''])")
     program = f"import pynvml as n\n{count}"
     together = [
         subprocess.Popen([sys.executable, "-c", program], env=simulated_nvml.environment()) for _ in range(2)
@@ -621,10 +626,8 @@ def test_a_text_without_room_is_not_written(nvml: SimulatedNvml) -> None:
 def test_errors_have_the_words_of_the_binding(nvml: SimulatedNvml) -> None:
     text = library(nvml).nvmlErrorString
     text.restype = ctypes.c_char_p
-    assert [text(number).decode() for number in (0, 15, 16)] == ["Success", *map(MESSAGES.get, FAULTS)]
-
-
-FAULTS = ("lost", "reset")
+    told = {kind: text(number).decode() for kind, number in (("lost", 15), ("reset", 16), ("error", 999))}
+    assert told == MESSAGES
 
 
 # The files and the Python side.
@@ -640,6 +643,11 @@ def test_a_box_that_cannot_be_read_is_named(simulated_nvml: SimulatedNvml) -> No
 def test_a_name_of_two_lines_is_refused() -> None:
     with pytest.raises(ValueError, match="one line"):
         render(Snapshot(Host(), 0.0, (Device(index=0, uuid="GPU-0", name="a\ndriver 1"),)))
+
+
+def test_direct_links_beyond_what_a_gpu_has_are_refused() -> None:
+    with pytest.raises(ValueError, match="126 direct NVLinks"):
+        render(at(DGX, 0.0, 0.0))
 
 
 def test_the_library_is_compiled_once() -> None:

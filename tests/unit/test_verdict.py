@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit.builders import GIB, MIB, NOW, box, gpu, instance, job
 
 from gputui.choosing.verdict import STATES, Rules, judge, verdicts
 from gputui.inventory.device import FAULT_KINDS, Device, Fault
 from gputui.inventory.process import ANOTHER_NAMESPACE, KINDS, OWNER_UNKNOWN, Process
+from unit.builders import GIB, MIB, NOW, box, gpu, instance, job
 
 PARENT = gpu(0, mig=True, utilization=None, memory_utilization=None)
 DESKTOP = job(1700, kind="graphics", user="sam", command="/usr/lib/xorg/Xorg vt2", memory=300 * MIB)
@@ -34,15 +34,15 @@ CASES: list[tuple[str, Device, str, str]] = [
         "a job of another namespace",
         gpu(processes=(job(user=None, command=None, note=ANOTHER_NAMESPACE),)),
         "busy",
-        "pid 4242 (another namespace)",
+        "pid 4242, another namespace",
     ),
     (
         "a job whose owner is hidden",
         gpu(processes=(job(user=None, command=None, note=OWNER_UNKNOWN),)),
         "busy",
-        "pid 4242 (owner unknown)",
+        "pid 4242, owner unknown",
     ),
-    ("a job of nobody known", gpu(processes=(job(user=None, command=None),)), "busy", "owner unknown"),
+    ("a job of nobody known", gpu(processes=(job(user=None, command=None),)), "busy", "pid 4242 for 1h"),
     ("memory in use by nobody", _used(22 * GIB), "held", "22.0G in use by no process that can be seen"),
     ("load by nobody", gpu(utilization=80), "busy", "80 % busy, by no process that can be seen"),
     ("load and memory by nobody", _used(20 * GIB, utilization=80), "busy", "80 % busy"),

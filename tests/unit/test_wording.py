@@ -7,9 +7,9 @@ import unicodedata
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit.builders import GIB, MIB
 
 from gputui.inventory.wording import duration, printable, program, short_bus_id, short_name, size
+from unit.builders import GIB, MIB
 
 HOUR, DAY = 3600, 86400
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from gputui.choosing.selection import Selection
@@ -32,5 +33,8 @@ def changes(
 
 
 def _who(verdict: Verdict) -> str:
-    """The part of a reason that names a process and not its age or size: "u1042 runs python (pid 7)"."""
-    return verdict.reason.split(")")[0] if verdict.state == "busy" else ""
+    """The part of a reason that tells who it is, and not what is known of them or how much they take."""
+    if verdict.state != "busy":
+        return ""
+    pid = re.search(r"\bpid [0-9]+", verdict.reason)
+    return pid[0] if pid else verdict.reason.split(" % ")[-1]

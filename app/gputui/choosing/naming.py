@@ -32,9 +32,11 @@ def _one(entry: str, text: str, snapshot: Snapshot) -> Device:
     if not entry:
         raise NamingError(f"--gpus {text!r} has an empty entry; CPU only is --gpus none")
     if entry.isascii() and entry.isdigit():
-        found = [d for d in snapshot.devices if d.parent is None and d.index == int(entry)]
+        index = entry.lstrip("0") or "0"
+        found = [d for d in snapshot.devices if d.parent is None and str(d.index) == index]
     elif entry.startswith(("GPU-", "MIG-")):
-        found = [d for d in snapshot.devices if d.uuid.startswith(entry)]
+        whole = [d for d in snapshot.devices if d.uuid == entry]
+        found = whole or [d for d in snapshot.devices if d.uuid.startswith(entry)]
     else:
         raise NamingError(f"--gpus {text}: {entry!r} is neither an index nor a UUID (GPU-…, MIG-…)")
     if not found:

@@ -50,8 +50,15 @@ DEFAULT_RULES = Rules()
 
 def verdicts(snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> dict[str, Verdict]:
     """The verdict on every device of the snapshot, by `Device.key`."""
+    # An instance of a GPU that is lost is lost with it.
+    lost = {d.key: d for d in snapshot.devices if d.fault and d.fault.kind != "error"}
     return {
-        device.key: judge(device, snapshot.time, rules, instances=len(snapshot.instances(device)))
+        device.key: judge(
+            lost.get(device.parent or "", device),
+            snapshot.time,
+            rules,
+            instances=len(snapshot.instances(device)),
+        )
         for device in snapshot.devices
     }
 
@@ -91,13 +98,12 @@ def _by_load(device: Device, drawing: Sequence[Process], used: int, now: float, 
 
 def _faulted(fault: Fault) -> Verdict:
     since = f" {_clock(fault.since)}" if fault.since is not None else ""
+    message = printable(fault.message)
     if fault.kind == "lost":
-        return Verdict(
-            "lost", f"{fault.message}: fallen off the bus{since and ' at' + since}", f"lost{since}"
-        )
+        return Verdict("lost", f"{message}: fallen off the bus{since and ' at' + since}", f"lost{since}")
     if fault.kind == "reset":
-        return Verdict("lost", f"{fault.message} (nvidia-smi --gpu-reset)", f"needs reset{since}")
-    return _unknown(fault.message, "state, driver error")
+        return Verdict("lost", f"{message} (nvidia-smi --gpu-reset)", f"needs reset{since}")
+    return _unknown(message, "state, driver error")
 
 
 def _unknown(reason: str, brief: str) -> Verdict:
@@ -110,8 +116,8 @@ def _busy(processes: Sequence[Process], now: float) -> Verdict:
     more = len(processes) - 1
     age = f" {duration(now - main.started)}" if main.started is not None else ""
     if main.user is None:
-        who = main.note or "owner unknown"
-        reason, brief = f"pid {main.pid} ({who}){age and ' for' + age}", f"pid {main.pid}, {who}"
+        who = f", {printable(main.note)}" if main.note else ""
+        reason, brief = f"pid {main.pid}{who}{age and ' for' + age}", f"pid {main.pid}{who}"
     else:
         user, what = printable(main.user), program(main.command or "?")
         reason = f"{user} runs {what} (pid {main.pid}){age and ' for' + age}"

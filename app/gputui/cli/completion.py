@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Sequence
 
 from gputui.cli.common import DONE, Parser, WrongCallError
-from gputui.cli.main import SUBCOMMANDS
+from gputui.cli.dispatch import SUBCOMMANDS
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from gputui import __version__
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import DONE, WRONG_CALL, Parser, add_source_options, make_source, say
-from gputui.cli.main import SUBCOMMANDS
+from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.launching.start import StartError, replace_process
 from gputui.sources.source import Source, Want
 
@@ -66,7 +66,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 def _no_screen() -> str | None:
     """Why there can be no screen here, None when there can."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    # Of the two only one must be the terminal: the other may lead to a file or a pipe for the command.
+    if not (sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty())):
         return "no terminal here: this is `gputui ls`"
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
         return "TERM=dumb cannot show a screen: this is `gputui ls`"

@@ -47,7 +47,11 @@ class Launch:
             *self._command(form, after_env=bool(unset)),
         ]
         line = " ".join(words)
-        return f"cd -- {form(self.directory)} && {line}" if self.directory else line
+        if not self.directory:
+            return line
+        # A path that does not begin with "/" could mean the last directory ("-") or one of CDPATH.
+        place = self.directory if self.directory.startswith("/") else f"./{self.directory}"
+        return f"cd -- {form(place)} && {line}"
 
     def _command(self, form: Quoting, after_env: bool) -> list[str]:
         if not self.argv:

@@ -9,7 +9,11 @@ from collections.abc import Callable
 Quoting = Callable[[str], str]
 
 _NAMES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_NO_PROGRAM = re.compile(
+    r"[A-Za-z_][A-Za-z0-9_]*\+?=.*|time|if|then|elif|else|fi|for|foreach|end|while|until|repeat|do|done|case|esac"
+    r"|select|function|coproc|nocorrect"
+)
+"""What a shell reads as something of its own at the beginning of a command; zsh also after a `NAME=…`."""
 
 
 def quote(word: str) -> str:
@@ -34,9 +38,9 @@ def assignment(name: str, value: str, form: Quoting) -> str:
 
 
 def quote_program(word: str, form: Quoting) -> str:
-    """The first word of a command: one that reads like `NAME=…` must not become an assignment."""
+    """The first word of a command: `NAME=…` must not become an assignment, nor `time` the shell's own."""
     quoted = form(word)
-    if quoted == word and _ASSIGNMENT.match(word):
+    if quoted == word and _NO_PROGRAM.fullmatch(word):
         return f"'{word}'"
     return quoted
 

@@ -20,7 +20,8 @@ VISIBLE, ORDER, BY_BUS = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PCI_BUS_I
 
 def identifiers(devices: Sequence[Device], ids: Ids = "index") -> str:
     """The devices as CUDA_VISIBLE_DEVICES names them: no spaces, no mixed forms, MIG always by UUID."""
-    if ids == "uuid" or any(device.parent for device in devices):
+    if any(device.parent for device in devices) or (ids == "uuid" and all(d.uuid for d in devices)):
+        # (A device that failed before its UUID was read can be named by its index only.)
         return ",".join(device.uuid for device in devices)
     return ",".join(str(device.index) for device in devices)
 
@@ -53,12 +54,16 @@ def inherited(environ: Mapping[str, str], snapshot: Snapshot) -> Inherited | Non
         return None
     keys: list[str] = []
     warning = None
-    entries = [entry.strip() for entry in text.split(",")] if text.strip() else []
+    # Spaces are allowed around an index, not around a UUID.
+    entries = [e.strip() if e.strip().isdigit() else e for e in text.split(",")] if text.strip() else []
     for entry in entries:
         found = _device(entry, snapshot)
         if found is None:
             # The first entry that names nothing ends the list, for CUDA too.
             warning = f"{VISIBLE}={text}: {entry!r} names no device of this box; CUDA stops there"
+            break
+        if _form(entry) != _form(entries[0]):
+            warning = f"{VISIBLE}={text}: {entry!r} is of another form than the first; CUDA stops there"
             break
         if found.key in keys:
             warning = f"{VISIBLE}={text}: {entry!r} is there twice; CUDA then sees no device"
@@ -75,9 +80,14 @@ def inherited(environ: Mapping[str, str], snapshot: Snapshot) -> Inherited | Non
     return Inherited(text, tuple(keys), warning)
 
 
+def _form(entry: str) -> str:
+    return "index" if entry.isdigit() else entry[:4]
+
+
 def _device(entry: str, snapshot: Snapshot) -> Device | None:
     if entry.isascii() and entry.isdigit():
-        found = [d for d in snapshot.devices if d.parent is None and d.index == int(entry)]
+        index = entry.lstrip("0") or "0"
+        found = [d for d in snapshot.devices if d.parent is None and str(d.index) == index]
     elif entry.startswith(("GPU-", "MIG-")):
         found = [d for d in snapshot.devices if d.uuid.startswith(entry)]
     else:

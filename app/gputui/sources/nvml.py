@@ -73,7 +73,7 @@ class NvmlSource:
         devices = tuple(device for gpu in self._gpus for device in gpu.devices)
         if Want.LINKS in want or (self._links and tuple(d.key for d in devices) != self._linked):
             self._read_links(devices)
-        if Want.PROCESSES in want:
+        if Want.OWNERS in want:
             devices = self._with_owners(devices)
         return Snapshot(self._host, self._clock(), devices, self._links)
 
@@ -129,7 +129,7 @@ class NvmlSource:
         def pair(function: Any, i: int, j: int, *more: Any) -> Any:
             one, other = gpus[i], gpus[j]
             assert one is not None and other is not None
-            return one.ask(function, one.handle, other.handle, *more)
+            return one.pair(function, other, *more)
 
         def peers(i: int, j: int) -> bool:
             index = self._nvml.NVML_P2P_CAPS_INDEX_NVLINK

@@ -102,11 +102,26 @@ class Gpu:
                 self._trouble = f"{name.removeprefix('nvmlDevice')}: {error}"
             return None
 
+    def pair(self, function: Any, other: Gpu, *more: Any) -> Any:
+        """The answer about this GPU and another, or None; which of the two is lost is not told."""
+        try:
+            return self.ask(function, self.handle, other.handle, *more)
+        except _GoneError:
+            return None
+
     def nvlinks(self) -> NvLinks | None:
         """This GPU's NVLinks, None when it cannot be asked."""
-        device, nvml = self.devices[0], self._nvml
+        device = self.devices[0]
         if self.handle is None or device.fault or device.parent or not device.pci_bus_id:
             return None
+        try:
+            return self._links_of(device.pci_bus_id)
+        except _GoneError as gone:
+            self._lose(Fault(gone.kind, str(gone), self._clock()))
+            return None
+
+    def _links_of(self, bus_id: str) -> NvLinks:
+        nvml = self._nvml
         fields = self.ask(
             nvml.nvmlDeviceGetFieldValues,
             self.handle,
@@ -117,10 +132,10 @@ class Gpu:
         ] or (None, None)
         if switches:
             # Every link of such a GPU ends at a switch; asking each would cost 3 calls a link.
-            return NvLinks(device.pci_bus_id, switches)
+            return NvLinks(bus_id, switches)
         most = nvml.NVML_NVLINK_MAX_LINKS if total is None else total
         remotes = [self._remote(link) for link in range(most)]
-        return NvLinks(device.pci_bus_id, None, tuple(end for up, end in remotes if up))
+        return NvLinks(bus_id, None, tuple(end for up, end in remotes if up))
 
     def _remote(self, link: int) -> tuple[bool, str | None]:
         """Whether a link is up, and where it ends. Errors of one link say nothing of the device."""

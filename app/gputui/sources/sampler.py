@@ -19,6 +19,11 @@ SENSORS_EVERY = 5
 UNFOCUSED_EVERY = 10.0
 """Seconds between two readings while nobody is looking."""
 
+_PACES: tuple[tuple[Want, int], ...] = (
+    (Want.PROCESSES | Want.OWNERS, PROCESSES_EVERY),
+    (Want.SENSORS, SENSORS_EVERY),
+)
+
 Listener = Callable[["Snapshot | Exception", float], None]
 """Called with what a turn brought, and when it began (`time.monotonic`): the news may be as old as that."""
 
@@ -120,12 +125,16 @@ class Sampler:
     def _wanted(self, asked: bool) -> Want:
         now = time.monotonic()
         want = Want.LOAD | Want.NAMES
-        for part, every in ((Want.PROCESSES, PROCESSES_EVERY), (Want.SENSORS, SENSORS_EVERY)):
+        for part, every in _PACES:
             # A little early is on time: turns do not come to the millisecond.
-            if now >= self._due.get(part, 0.0) - 0.2 or (asked and part is Want.PROCESSES):
+            if now >= self._due.get(part, 0.0) - 0.2 or (asked and Want.PROCESSES in part):
                 want |= part
                 self._due[part] = now + every
-        if self._last_good is not None and not self._linked:
+        if self._last_good is None:
+            # The first picture comes without what takes long: psutil alone takes 20 ms to import.
+            want = Want.LOAD | Want.NAMES | Want.PROCESSES
+            self._due.clear()
+        elif not self._linked:
             # Links take the longest (1.3 s on 8×B200) and never change: once, after the first picture.
             want |= Want.LINKS
         return want

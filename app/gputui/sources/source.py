@@ -18,7 +18,9 @@ class Want(Flag):
     LOAD = auto()
     """Memory and utilization."""
     PROCESSES = auto()
-    """Process lists with owners and command lines."""
+    """Process lists: pids, kinds, memory."""
+    OWNERS = auto()
+    """Owners and command lines of the processes, from the operating system."""
     SENSORS = auto()
     """Temperature, power, clocks."""
     LINKS = auto()
@@ -28,8 +30,8 @@ class Want(Flag):
     VERDICT = auto()
     """No more than a verdict needs, in the fewest calls: what `pick` reads."""
 
-    ALL = LOAD | PROCESSES | SENSORS | LINKS | NAMES
-    MONITOR = LOAD | PROCESSES | SENSORS | NAMES
+    ALL = LOAD | PROCESSES | OWNERS | SENSORS | LINKS | NAMES
+    MONITOR = LOAD | PROCESSES | OWNERS | SENSORS | NAMES
 
 
 class NoSourceError(Exception):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from textual import events
 from textual.app import App, SystemCommand
+from textual.driver import Driver
 from textual.screen import Screen
 
 from gputui.inventory.snapshot import Snapshot
@@ -20,7 +23,7 @@ from gputui.tui.actions import ACTIONS
 from gputui.tui.board import Board
 from gputui.tui.messages import Read
 from gputui.tui.screens.main import MainScreen
-from gputui.tui.session import Mailbox, Outcome, Reading
+from gputui.tui.session import ENDING_SIGNALS, Mailbox, Outcome, Reading, hold_signals
 from gputui.tui.theme import DARK, THEMES, default_theme
 
 _TERMINAL_CHECK = 2.0
@@ -44,8 +47,9 @@ class GputuiApp(App[Outcome]):
         label: str = "",
         theme: str | None = None,
         clock: Callable[[], float] = time.time,
+        driver_class: type[Driver] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(driver_class=driver_class)
         self.clock = clock
         self.sampler = sampler
         self._mailbox = mailbox
@@ -54,6 +58,7 @@ class GputuiApp(App[Outcome]):
         for each in THEMES:
             self.register_theme(each)
         self.theme = theme or default_theme(environ)
+        self._early_keys: list[events.Key] | None = []
 
     def get_default_screen(self) -> MainScreen:
         first = self._mailbox.latest
@@ -64,17 +69,30 @@ class GputuiApp(App[Outcome]):
         return DARK.variables
 
     def on_mount(self) -> None:
+        self.call_after_refresh(_collect_garbage_again)
         self._mailbox.forward = self._forward
         if self._mailbox.latest is not None:
             self._forward(self._mailbox.latest)
         loop = asyncio.get_running_loop()
-        for name in ("SIGTERM", "SIGHUP", "SIGINT"):
-            number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+        for number in ENDING_SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
                 # An add_signal_handler that the platform does not have (Windows) leaves the default.
                 with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                     loop.add_signal_handler(number, self._leave, 128 + number)
+        hold_signals(False)
         self.set_interval(_TERMINAL_CHECK, self._check_terminal)
+
+    async def on_event(self, event: events.Event) -> None:
+        # Textual drops keys that come before the first screen runs; a person does not wait for it.
+        if self._early_keys is not None and isinstance(event, events.Key):
+            self._early_keys.append(event)
+            return
+        await super().on_event(event)
+
+    def on_ready(self) -> None:
+        early, self._early_keys = self._early_keys or [], None
+        for event in early:
+            self.post_message(event)
 
     def _forward(self, reading: Reading) -> None:
         """Hand a reading to the main screen; called on any thread."""
@@ -126,3 +144,9 @@ class GputuiApp(App[Outcome]):
                 "change how it looks",
                 lambda name=each.name: setattr(self, "theme", name),
             )
+
+
+def _collect_garbage_again() -> None:
+    """What was imported is there to stay: it need not be looked through again and again."""
+    gc.freeze()
+    gc.enable()

@@ -18,4 +18,7 @@ def launcher_for(name: str, command: Sequence[str]) -> Launcher:
     """The launcher of that name; "auto" is the one that the command itself starts with, else python."""
     if name != AUTO:
         return LAUNCHERS[name]
-    return next((each for each in LAUNCHERS.values() if each.recognises(command)), LAUNCHERS["python"])
+    # Last of all python, which also recognises `python -m torch.distributed.run`.
+    return next(
+        (each for each in reversed(LAUNCHERS.values()) if each.recognises(command)), LAUNCHERS["python"]
+    )

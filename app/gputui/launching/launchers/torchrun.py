@@ -8,7 +8,10 @@ from gputui.launching.launchers.base import Completed, is_python, program
 
 _MODULES = ("torch.distributed.run", "torch.distributed.launch")
 _FLAGS = frozenset(
-    ("standalone", "no-python", "run-path", "m", "module", "use-agent-store", "use-env", "h", "help")
+    (
+        *("standalone", "no-python", "run-path", "m", "module", "virtual-local-rank", "use-agent-store"),
+        *("use-env", "h", "help"),
+    )
 )
 """torchrun's options that take no value; every other one takes the next word unless it has a "="."""
 
@@ -26,7 +29,6 @@ class Torchrun:
         return _prefix(command) > 0
 
     def complete(self, command: Sequence[str], count: int, environ: Mapping[str, str]) -> Completed:
-        count = max(1, count)
         prefix = _prefix(command)
         starter = tuple(command[:prefix]) if prefix else ("torchrun",)
         if prefix:
@@ -40,14 +42,16 @@ class Torchrun:
         ):
             added.append("--standalone")
         if "nproc-per-node" not in given:
-            added.append(f"--nproc-per-node={count}")
+            added.append(f"--nproc-per-node={max(1, count)}")
         return Completed((*starter, *added, *rest), _warnings(given, count, environ))
 
 
 def _warnings(given: Mapping[str, str], count: int, environ: Mapping[str, str]) -> tuple[str, ...]:
     warnings = []
-    asked = given.get("nproc-per-node", str(count))
-    if asked.isdigit() and int(asked) != count:
+    asked = given.get("nproc-per-node", "")
+    if not count and asked in ("auto", "gpu"):
+        warnings.append(f"the command asks for --nproc-per-node={asked}, and there is no device to count")
+    if count and asked.isdecimal() and asked.lstrip("0") != str(count):
         devices = "1 device" if count == 1 else f"{count} devices"
         warnings.append(f"the command asks for --nproc-per-node={asked} on {devices}")
     overriding = sorted(name for name in environ if name.startswith("PET_"))
@@ -61,8 +65,9 @@ def _prefix(command: Sequence[str]) -> int:
     """How many words start torchrun itself: `torchrun`, or `python -m torch.distributed.run`; 0 for none."""
     if program(command) == "torchrun":
         return 1
-    if is_python(command) and len(command) > 2 and command[1] == "-m" and command[2] in _MODULES:
-        return 3
+    module = 3 if list(command[1:2]) == ["-u"] else 2
+    if is_python(command) and len(command) > module and command[module - 1] == "-m":
+        return module + 1 if command[module] in _MODULES else 0
     return 0
 
 
@@ -88,7 +93,7 @@ def _given(words: Sequence[str]) -> dict[str, str]:
     """torchrun's options that the user gave, by their name with dashes; those of the script are not ours."""
     given: dict[str, str] = {}
     place = 0
-    while place < len(words) and words[place].startswith("-"):
+    while place < len(words) and words[place].startswith("-") and words[place] != "--":
         word = words[place]
         name, equals, value = word.partition("=")
         place += 1
@@ -97,5 +102,5 @@ def _given(words: Sequence[str]) -> dict[str, str]:
             value = words[place] if place < len(words) else ""
             place += 1
         # argparse takes any beginning of a long option for it.
-        given["nproc-per-node" if "nproc-per-node".startswith(name) and len(name) > 2 else name] = value
+        given["nproc-per-node" if "nproc-per-node".startswith(name) and len(name) > 1 else name] = value
     return given

@@ -46,6 +46,9 @@ _PATIENCE = 2.0
 _WORTH_A_LIST = 4
 """Lines below the table from which a list of processes is worth its heading."""
 
+_ASIDE_EVERY = 1.8
+"""Seconds between two drawings of processes and history, which a source reads at that pace anyway."""
+
 _STALE = 2.5
 """Readings that are older than this many intervals are called stale."""
 
@@ -80,6 +83,7 @@ class MainScreen(Screen[None]):
         self._launching: _Launching | None = None
         self._cpu: float | None = None
         self._plain: str | None = None
+        self._aside_drawn = 0.0
 
     def compose(self) -> ComposeResult:
         yield Lines(id="header")
@@ -108,6 +112,9 @@ class MainScreen(Screen[None]):
         if isinstance(news, NoSourceError):
             self.set_board(self.board.troubled(str(news)))
         elif isinstance(news, Snapshot):
+            psutil = sys.modules.get("psutil")
+            if psutil is not None and not self.board.label and hasattr(psutil, "cpu_percent"):
+                self._cpu = psutil.cpu_percent(None)
             chosen_before = len(self.board.selection)
             self.set_board(self.board.seen(news))
             launching = self._launching
@@ -129,18 +136,22 @@ class MainScreen(Screen[None]):
 
     def set_board(self, board: Board) -> None:
         """Show another board."""
-        if board is not self.board:
-            self.board = board
+        before, self.board = self.board, board
+        if board is before:
+            return
+        if _same_sections(before, board):
+            self._draw_box()
+        else:
             self._draw()
 
     # What is painted
 
     def _draw(self) -> None:
+        """Everything, and how much room each part gets."""
         width, height = self.size
         if not self.is_mounted or not width:
             return
         board = self.board
-        self._draw_header()
         launch_lines = launch(board, width, most=max(2, height - min(len(board.rows), 16) - 5))
         self._draw_fixed("#chosen", chosen(board, width))
         self._draw_fixed("#launch", launch_lines)
@@ -150,11 +161,23 @@ class MainScreen(Screen[None]):
         rows = len(board.rows) + 1
         _set_height(table, min(rows, room) if board.rows else room)
         side.display = bool(board.rows) and (wide or room - rows >= _WORTH_A_LIST)
-        past = self.query_one("#history", Lines)
-        past.display = wide and room - rows >= _WORTH_A_LIST
-        past.draw(lambda width, height: [((" ", ""),), *history(board, width, height - 1)])
-        table.draw_board(board)
-        side.draw(lambda width, height: processes(board, width, height))
+        self.query_one("#history", Lines).display = wide and room - rows >= _WORTH_A_LIST
+        self._aside_drawn = 0.0
+        self._draw_box()
+
+    def _draw_box(self) -> None:
+        """What changes with every reading. The lists beside the table follow at half the pace."""
+        board, now = self.board, time.monotonic()
+        self._draw_header()
+        self.query_one(DeviceTable).draw_board(board)
+        if now - self._aside_drawn < _ASIDE_EVERY:
+            return
+        self._aside_drawn = now
+        side, past = self.query_one("#processes", Lines), self.query_one("#history", Lines)
+        if side.display:
+            side.draw(lambda width, height: processes(board, width, height))
+        if past.display:
+            past.draw(lambda width, height: [((" ", ""),), *history(board, width, height - 1)])
 
     def _draw_fixed(self, name: str, lines: list[Line]) -> None:
         """A section that is exactly as high as what it has to say."""
@@ -170,10 +193,10 @@ class MainScreen(Screen[None]):
         self.query_one("#header", Lines).draw(lambda width, height: [line])
 
     def _tick(self) -> None:
-        psutil = sys.modules.get("psutil")
-        if psutil is not None and not self.board.label and hasattr(psutil, "cpu_percent"):
-            self._cpu = psutil.cpu_percent(None)
-        self._draw_header()
+        """Once a second: what must be said though nothing has been read."""
+        age = self._sampler.age if self._sampler else None
+        if age is None or age > 1.5:
+            self._draw_header()
         if self._launching is not None and time.monotonic() - self._launching.since > _PATIENCE:
             self._launching = None
             self._ask_about(("the chosen devices could not be read again: the driver does not answer",))
@@ -331,6 +354,18 @@ def _load_psutil() -> None:
     import psutil
 
     psutil.cpu_percent(None)
+
+
+def _same_sections(before: Board, board: Board) -> bool:
+    """Whether only facts about the devices differ, so that all but the table stands as it is."""
+    return (
+        (before.selection, before.plan, before.limits, before.cursor, before.problem)
+        == (board.selection, board.plan, board.limits, board.cursor, board.problem)
+        and before.snapshot is not None
+        and board.snapshot is not None
+        and len(before.rows) == len(board.rows)
+        and before.snapshot.links == board.snapshot.links
+    )
 
 
 def _set_height(widget: Widget, height: int | str) -> None:

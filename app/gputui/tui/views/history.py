@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from gputui.inventory.wording import duration
 from gputui.tui.board import Board
 from gputui.tui.views.text import Line, fit, title
@@ -28,12 +30,12 @@ def history(board: Board, width: int, height: int) -> list[Line]:
     tall = max(1, min(_TALLEST, (height - 1) // max(1, len(devices))))
     lines = [title("utilization", width, f"last {duration(min(room, seen))}" if seen > 1 else "")]
     for device in devices:
-        loads = board.watch.loads[device.key][-room:]
+        loads = [None if load is None else min(100, load) for load in board.watch.loads[device.key][-room:]]
         now = "–" if device.utilization is None else f"{device.utilization}%"
         gap = 1 if tall > 1 else 0
         lines += [((" ", ""),)] * (gap if device is not devices[0] else 0)
         for line in reversed(range(tall - gap)):
-            drawn = "".join(_step(load, line, tall - gap) for load in loads)
+            drawn = "".join(map(_steps(line, tall - gap).__getitem__, loads))
             lines.append(
                 (
                     (f"  {fit(snapshot.label(device) if not line else '', label, right=True)} ", "dim"),
@@ -44,10 +46,10 @@ def history(board: Board, width: int, height: int) -> list[Line]:
     return lines[:height]
 
 
-def _step(load: int | None, line: int, tall: int) -> str:
-    """The part of one column that falls into one line, counted from the bottom."""
-    if load is None:
-        return " "
-    eighths = round(load * tall * 8 / 100) - line * 8
+@cache
+def _steps(line: int, tall: int) -> dict[int | None, str]:
+    """By load: the part of one column that falls into one line, counted from the bottom."""
     # A device that was seen idle has a base line; one that was not seen has none.
-    return _STEPS[min(8, max(eighths, 0 if line else 1))]
+    least = 0 if line else 1
+    drawn = {load: round(load * tall * 8 / 100) - line * 8 for load in range(101)}
+    return {None: " "} | {load: _STEPS[min(8, max(eighths, least))] for load, eighths in drawn.items()}

@@ -74,6 +74,17 @@ def nothing(board: Board, width: int) -> list[Line]:
     return [((" ", ""),), *(((f"  {piece}", "dim"),) for piece in wrap(words, width - 4))]
 
 
+def facts_shown(board: Board, device: Device) -> object:
+    """All that a row depends on beside its columns: equal facts give equal rows."""
+    return (
+        device,
+        _state_words(board, device),
+        board.selection.rank(device.key),
+        device.key == board.cursor,
+        board.limits is None or device.key in board.limits.keys,
+    )
+
+
 def row(board: Board, device: Device, columns: Columns, width: int) -> Line:
     """One device in exactly `width` cells. Equal boards give equal lines, so that unchanged rows stay."""
     c, gap = columns, " " * columns.gap

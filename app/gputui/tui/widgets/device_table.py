@@ -5,8 +5,9 @@ from __future__ import annotations
 from textual import events
 from textual.message import Message
 
+from gputui.inventory.device import Device
 from gputui.tui.board import Board
-from gputui.tui.views.table import Columns, heading, nothing, row
+from gputui.tui.views.table import Columns, facts_shown, heading, nothing, row
 from gputui.tui.views.text import Line
 from gputui.tui.widgets.lines import Lines
 
@@ -25,6 +26,7 @@ class DeviceTable(Lines):
         super().__init__(id=id)
         self._keys: tuple[str, ...] = ()
         self._top = 0
+        self._drawn: dict[str, tuple[object, Line]] = {}
 
     def draw_board(self, board: Board) -> None:
         """Show the board's devices, as many as fit, those around the cursor."""
@@ -41,7 +43,15 @@ class DeviceTable(Lines):
         shown = rows[self._top : self._top + room]
         self._keys = tuple(device.key for device in shown)
         columns = Columns.of(board, width)
-        return [heading(columns, width), *(row(board, device, columns, width) for device in shown)]
+        return [heading(columns, width), *(self._row(board, device, columns, width) for device in shown)]
+
+    def _row(self, board: Board, device: Device, columns: Columns, width: int) -> Line:
+        """The device's row, from before if nothing that it shows has changed."""
+        shows = (columns, width, facts_shown(board, device))
+        before = self._drawn.get(device.key)
+        if before is None or before[0] != shows:
+            before = self._drawn[device.key] = (shows, row(board, device, columns, width))
+        return before[1]
 
     def on_click(self, event: events.Click) -> None:
         place = event.y - 1

@@ -1,0 +1,31 @@
+"""Runs every measurement and prints them as a table, with the budget where there is one."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from bench import one_shot, screen
+from gputui.sources.simulated.boxes import BOXES
+from simnvml import SimulatedNvml
+
+BOX = "shared"
+
+
+def main() -> None:
+    quick = "--quick" in sys.argv
+    with tempfile.TemporaryDirectory() as directory:
+        driver = SimulatedNvml(Path(directory))
+        driver.show_box(BOXES[BOX])
+        gpus, python = len(BOXES[BOX].gpus), sys.version.split()[0]
+        print(f"box: {BOX}, {gpus} GPUs, simulated libnvidia-ml; python {python}\n")
+        print(f"{'what':<52}{'gputui':>12}{'peer':>22}   budget")
+        for row in one_shot.rows(driver, 3 if quick else 9):
+            print(row)
+        for row in screen.rows(driver, 4.0 if quick else 15.0):
+            print(row)
+
+
+if __name__ == "__main__":
+    main()

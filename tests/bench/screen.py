@@ -1,0 +1,126 @@
+"""The running screen beside nvitop: first picture, CPU, memory, NVML calls, keys under a slow driver."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import psutil
+
+from bench.report import row, tool
+from e2e.terminal import Terminal
+from simnvml import SimulatedNvml
+
+SIZE = (120, 40)
+KEYS = 60
+SLOW = 200_000
+"""Microseconds that each call takes while keys are measured."""
+
+
+def rows(driver: SimulatedNvml, watch: float) -> Iterator[str]:
+    """All measurements of screens; `watch` is for how many seconds each is watched."""
+    ours = tool("gputui") or ""
+    peer = tool("nvitop")
+    mine_first = first_picture(driver, [ours], lambda t: "○ free" in t.text)
+    theirs_first = first_picture(driver, [peer], lambda t: "79.65GiB" in t.text) if peer else None
+    yield row(
+        "screen: exec to device table",
+        f"{mine_first * 1000:.0f} ms",
+        f"nvitop {theirs_first * 1000:.0f} ms" if theirs_first else "nvitop not installed",
+        "at most 250 ms",
+    )
+    mine = watched(driver, [ours], "○ free", watch)
+    theirs = watched(driver, [peer], "79.65GiB", watch) if peer else None
+    for place, (what, unit, budget) in enumerate(
+        (
+            ("screen at 1 Hz: CPU", " %", "at most 0.5 × nvitop's"),
+            ("screen at 1 Hz: resident", " MiB", "at most 45 MiB"),
+            ("screen at 1 Hz: NVML calls a GPU and second", "", "at most 5"),
+        )
+    ):
+        other = f"nvitop {theirs[place]:.2f}{unit}" if theirs else ""
+        yield row(what, f"{mine[place]:.2f}{unit}", other, budget)
+    unfocused = watched(driver, [ours], "○ free", watch, prepare=lambda t: t.send("\x1b[O"))
+    yield row("screen, unfocused: CPU", f"{unfocused[0]:.2f} %", "", "at most 0.2 %")
+    for delay in (0, SLOW):
+        taken = sorted(key_to_paint(driver, [ours], delay))
+        what = "key to paint" + (", every NVML call takes 200 ms" if delay else "")
+        worst = taken[int(len(taken) * 0.99) - 1] * 1000
+        yield row(
+            f"{what}: median, 99 %",
+            f"{statistics.median(taken) * 1000:.0f}, {worst:.0f} ms",
+            "",
+            "at most 50 ms",
+        )
+
+
+def first_picture(
+    driver: SimulatedNvml, argv: Sequence[str], seen: Callable[[Terminal], object], times: int = 5
+) -> float:
+    """The median time from exec to the first useful frame."""
+    taken = []
+    for _ in range(times):
+        with _running(driver, argv) as (terminal, began):
+            terminal.until(seen)
+            taken.append(time.perf_counter() - began)
+    return statistics.median(taken)
+
+
+def watched(
+    driver: SimulatedNvml,
+    argv: Sequence[str],
+    seen: str,
+    seconds: float,
+    prepare: Callable[[Terminal], object] = lambda terminal: None,
+) -> tuple[float, float, float]:
+    """CPU in percent of a core, resident MiB, NVML calls a GPU and second, once it runs evenly."""
+    with _running(driver, argv) as (terminal, _):
+        terminal.until(seen)
+        prepare(terminal)
+        _let_run(terminal, 3.0)
+        process = psutil.Process(terminal.pid)
+        driver.reset_counts()
+        before, began = process.cpu_times(), time.perf_counter()
+        _let_run(terminal, seconds)
+        after, took = process.cpu_times(), time.perf_counter() - began
+        cpu = (after.user + after.system - before.user - before.system) / took * 100
+        calls = sum(
+            n for name, n in driver.counts().items() if name.startswith("nvml") and "Error" not in name
+        )
+        return cpu, process.memory_info().rss / 2**20, calls / 8 / took
+
+
+def key_to_paint(driver: SimulatedNvml, argv: Sequence[str], delay: int) -> list[float]:
+    """Seconds from a key press until the choice that it makes is on the screen, many times."""
+    taken = []
+    with _running(driver, argv) as (terminal, _):
+        terminal.until("○ free")
+        if delay:
+            driver.delay("*", delay)
+        for place in range(KEYS):
+            chosen = place % 2 == 0
+            began = time.perf_counter()
+            terminal.send("4")
+            terminal.until(lambda t, chosen=chosen: ("cuda:0 = GPU 4" in t.text) == chosen)
+            taken.append(time.perf_counter() - began)
+        driver.heal()
+    return taken
+
+
+def _let_run(terminal: Terminal, seconds: float) -> None:
+    """Read what is painted for some seconds, as a terminal does."""
+    until = time.monotonic() + seconds
+    terminal.until(lambda t: time.monotonic() >= until, patience=seconds + 5)
+
+
+@contextlib.contextmanager
+def _running(driver: SimulatedNvml, argv: Sequence[str]) -> Iterator[tuple[Terminal, float]]:
+    environment = driver.environment() | {"TERM": "xterm-256color"}
+    began = time.perf_counter()
+    terminal = Terminal(argv, environment, SIZE)
+    try:
+        yield terminal, began
+    finally:
+        terminal.close()

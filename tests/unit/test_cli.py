@@ -1,0 +1,824 @@
+"""The command line: results on stdout, messages on stderr, and an exit status that says which of them."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import io
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pynvml
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputui import __version__
+from gputui.cli.choice import count, memory, percent
+from gputui.cli.main import main
+from gputui.inventory.device import Fault
+from gputui.inventory.reading import from_json
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.nvml import REMEDIES
+from gputui.sources.simulated.boxes import BOXES
+from unit.builders import GIB, MIB, box, busy, document, gpu, instance, job, recording
+
+PARENT = gpu(1, mig=True, utilization=None)
+EIGHT = box(*(gpu(index) for index in range(8)))
+SLICED = box(gpu(0), PARENT, instance(PARENT, 0), instance(PARENT, 1))
+GPUTUI = [sys.executable, "-m", "gputui"]
+
+
+@dataclass(frozen=True)
+class Ended:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def line(self) -> str:
+        """The only line of the output, of a call that went well and said nothing else."""
+        assert (self.status, self.err) == (0, ""), self
+        assert self.out.endswith("\n") and self.out.count("\n") == 1, self
+        return self.out[:-1]
+
+    def refused(self, status: int) -> str:
+        """The only line that a call said that did not go well."""
+        assert (self.status, self.out) == (status, ""), self
+        assert self.err.startswith("gputui: ") and self.err.endswith("\n"), self
+        assert len(self.err.splitlines()) == 1, self
+        assert self.err[:-1].isprintable(), self
+        return self.err[:-1]
+
+
+Call = Callable[..., Ended]
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No variable of the machine that runs the tests counts; what the program changes is set right."""
+    for name in [name for name in os.environ if name.startswith(("CUDA_", "PET_"))]:
+        monkeypatch.delenv(name)
+    yield
+    gc.enable()
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    def _call(*words: str) -> Ended:
+        capsys.readouterr()
+        try:
+            status = main(words)
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        said = capsys.readouterr()
+        return Ended(status, said.out, said.err)
+
+    return _call
+
+
+Record = Callable[[Snapshot], str]
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    """Puts a box in a file, for --from."""
+    return lambda snapshot: recording(tmp_path, snapshot)
+
+
+def _process(
+    *words: str, stdout: int | None = subprocess.PIPE, **environ: str
+) -> subprocess.CompletedProcess[bytes]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "PET_", "PYTHONUNBUFFERED"))}
+    return subprocess.run(
+        [*GPUTUI, *words],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env={**kept, **environ},
+        timeout=60,
+        check=False,
+    )
+
+
+# ls
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_ls_shows_every_device_of_every_box_on_its_own_line(call: Call, name: str) -> None:
+    ended = call("ls", "--demo", name)
+    assert (ended.status, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    devices = json.loads(call("ls", "--json", "--demo", name).out)["devices"]
+    assert len(lines) == len(devices) + 2
+    assert BOXES[name].host in lines[0] and BOXES[name].driver in lines[0]
+
+
+def test_ls_says_why_a_device_is_not_free(call: Call, record: Record) -> None:
+    snapshot = box(
+        gpu(0), busy(gpu(1)), gpu(2, memory_used=22 * GIB), gpu(3, fault=Fault("lost", "GPU is lost"))
+    )
+    lines = call("ls", "--from", record(snapshot)).out.splitlines()[2:]
+    assert "○ free" in lines[0]
+    assert "● busy    mira runs python (pid 4242) for 1h, 20.0G" in lines[1]
+    assert "◐ held    22.0G in use by no process that can be seen" in lines[2]
+    assert "✕ lost" in lines[3]
+
+
+def test_ls_without_a_terminal_has_no_colour(call: Call) -> None:
+    assert "\x1b" not in call("ls", "--demo").out
+
+
+def test_ls_lets_no_foreign_text_move_the_cursor(call: Call, record: Record) -> None:
+    evil = job(user="m\x1b[31mi", command="\x1b]0;owned\x07", note="x\ny")
+    snapshot = replace(
+        box(gpu(0, name="GPU\x1b[2J\nX", processes=(evil,)), gpu(1, fault=Fault("error", "a\x1b[2J\nb"))),
+        errors=("bad\x1b[2J\nthing",),
+    )
+    ended = call("ls", "--from", record(snapshot))
+    assert all(line.isprintable() for line in ended.out.splitlines())
+    assert len(ended.out.splitlines()) == 5
+
+
+def test_ls_of_a_box_without_devices_says_so(call: Call, record: Record) -> None:
+    assert "no devices" in call("ls", "--from", record(box())).out
+
+
+def test_ls_json_is_the_document_of_the_contract(call: Call, record: Record) -> None:
+    assert json.loads(call("ls", "--json", "--from", record(SLICED)).line) == document(SLICED)
+
+
+def test_ls_json_is_one_line_of_ascii(call: Call, record: Record) -> None:
+    evil = box(gpu(0, processes=(job(user="größe", command="a\nb\u202e"),)))
+    assert call("ls", "--json", "--from", record(evil)).line.isascii()
+
+
+# pick
+
+
+def test_pick_prints_one_line_of_indices(call: Call, record: Record) -> None:
+    assert call("pick", "-n", "3", "--from", record(EIGHT)).line == "0,1,2"
+
+
+def test_pick_takes_one_device_unless_told_otherwise(call: Call, record: Record) -> None:
+    assert call("pick", "--from", record(EIGHT)).line == "0"
+
+
+def test_pick_can_name_by_uuid(call: Call, record: Record) -> None:
+    ended = call("pick", "-n", "2", "--ids", "uuid", "--from", record(EIGHT))
+    assert ended.line == f"{gpu(0).uuid},{gpu(1).uuid}"
+
+
+def test_pick_names_an_instance_by_uuid(call: Call, record: Record) -> None:
+    snapshot = box(busy(gpu(0)), PARENT, instance(PARENT, 0))
+    assert call("pick", "--from", record(snapshot)).line == instance(PARENT, 0).uuid
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["-n", "2"], "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,1"),
+        (["--ids", "uuid"], f"CUDA_VISIBLE_DEVICES={gpu(0).uuid}"),
+        (["--gpus", "none"], "CUDA_VISIBLE_DEVICES="),
+    ],
+)
+def test_pick_can_print_the_variables(call: Call, record: Record, words: list[str], line: str) -> None:
+    assert call("pick", *words, "--format", "env", "--from", record(EIGHT)).line == line
+
+
+def test_pick_json_has_the_devices_and_the_variables(call: Call, record: Record) -> None:
+    told = json.loads(call("pick", "-n", "2", "--format", "json", "--from", record(EIGHT)).line)
+    assert [device["uuid"] for device in told["devices"]] == [gpu(0).uuid, gpu(1).uuid]
+    assert told["environment"] == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "0,1"}
+
+
+def test_pick_takes_the_devices_that_are_named_in_their_order(call: Call, record: Record) -> None:
+    assert call("pick", "--gpus", "5,0,3", "--from", record(EIGHT)).line == "5,0,3"
+
+
+def test_pick_takes_the_best_of_those_that_are_named(call: Call, record: Record) -> None:
+    snapshot = box(gpu(0), busy(gpu(1)), gpu(2), gpu(3))
+    assert call("pick", "-n", "2", "--gpus", "1,2,3", "--from", record(snapshot)).line == "2,3"
+
+
+def test_pick_none_is_no_device(call: Call, record: Record) -> None:
+    ended = call("pick", "--gpus", "none", "--from", record(EIGHT))
+    assert (ended.status, ended.out, ended.err) == (0, "\n", "")
+
+
+@pytest.mark.parametrize("named", ["2,0", f"{gpu(2).uuid},GPU-00000000"])
+def test_env_of_a_shell_can_use_what_pick_prints(tmp_path: Path, named: str) -> None:
+    file = recording(tmp_path, EIGHT)
+    gputui, python = shlex.join(GPUTUI), shlex.quote(sys.executable)
+    script = (
+        f"env $({gputui} pick --gpus {named} --format env --from {shlex.quote(file)})"
+        f""" {python} -c 'import os; print(os.environ["CUDA_VISIBLE_DEVICES"])'"""
+    )
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "2,0\n"
+
+
+def test_env_of_a_shell_can_use_the_empty_choice_too() -> None:
+    gputui, python = shlex.join(GPUTUI), shlex.quote(sys.executable)
+    script = (
+        f"env $({gputui} pick --demo --gpus none --format env)"
+        f""" {python} -c 'import os; print(repr(os.environ["CUDA_VISIBLE_DEVICES"]))'"""
+    )
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "''\n"
+
+
+# A shortage.
+
+
+def test_a_shortage_is_status_4_with_the_reason_and_nothing_on_stdout(call: Call, record: Record) -> None:
+    snapshot = box(busy(gpu(0)), gpu(1), gpu(2, processes=None))
+    said = call("pick", "-n", "2", "--from", record(snapshot)).refused(4)
+    assert "2 devices asked for, 1 of 3 can be had" in said
+    assert "GPU 0 busy: mira runs python (pid 4242)" in said
+    assert "GPU 2 unknown: its processes cannot be listed" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["pick", "-n", "9"],
+        ["pick", "-n", "8", "--min-free", "81G"],
+        ["pick", "-n", "2", "--gpus", "3"],
+        ["pick", "--gpus", "3", "--min-free", "81G"],
+        ["run", "-n", "9", "--dry-run", "--", "true"],
+        ["run", "-n", "9", "--", "echo", "started"],
+        ["export", "-n", "9", "--as", "sh", "--", "true"],
+    ],
+)
+def test_every_call_that_wants_more_than_there_is_is_status_4(
+    call: Call, record: Record, words: list[str]
+) -> None:
+    place = words.index("--") if "--" in words else len(words)
+    assert call(*words[:place], "--from", record(EIGHT), *words[place:]).refused(4)
+
+
+def test_on_a_box_without_devices_there_is_none(call: Call, record: Record) -> None:
+    assert "none of 0" in call("pick", "--from", record(box())).refused(4)
+
+
+def test_conditions_are_kept(call: Call, record: Record) -> None:
+    snapshot = box(
+        gpu(0, memory_free=19 * GIB),
+        gpu(1, memory_free=20 * GIB, utilization=6),
+        gpu(2, memory_free=20 * GIB, utilization=5),
+    )
+    file = record(snapshot)
+    assert call("pick", "--min-free", "20G", "--max-util", "5%", "--from", file).line == "2"
+    assert "19.0G free" in call("pick", "-n", "3", "--min-free", "20GiB", "--from", file).refused(4)
+
+
+def test_memory_that_is_not_known_is_never_enough(call: Call) -> None:
+    said = call("pick", "--min-free", "1G", "--demo", "gb10").refused(4)
+    assert "does not report its memory" in said
+
+
+# Naming devices is a decision.
+
+
+def test_a_busy_device_that_is_named_is_a_warning(call: Call, record: Record) -> None:
+    ended = call("pick", "--gpus", "1,0", "--from", record(box(gpu(0), busy(gpu(1)))))
+    assert (ended.status, ended.out) == (0, "1,0\n")
+    assert ended.err == "gputui: warning: GPU 1 is busy: mira runs python (pid 4242) for 1h, 20.0G\n"
+
+
+def test_a_lost_device_that_is_named_is_a_shortage(call: Call, record: Record) -> None:
+    snapshot = box(gpu(0), gpu(1, fault=Fault("lost", "GPU is lost")))
+    assert "GPU 1 is lost" in call("pick", "--gpus", "1", "--from", record(snapshot)).refused(4)
+
+
+def test_a_device_without_a_uuid_is_never_turned_into_no_device(call: Call, record: Record) -> None:
+    snapshot = box(gpu(0), gpu(1, uuid="", fault=Fault("error", "GetUUID: Unknown Error")))
+    ended = call("pick", "--gpus", "1", "--ids", "uuid", "--from", record(snapshot))
+    assert (ended.status, ended.out) in ((0, "1\n"), (4, ""))
+
+
+# What was given to us limits us.
+
+
+def test_only_what_was_given_is_taken(call: Call, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,3")
+    file = record(EIGHT)
+    assert call("pick", "-n", "2", "--from", file).line == "3,5"
+    said = call("pick", "-n", "3", "--from", file).refused(4)
+    assert "inside CUDA_VISIBLE_DEVICES=5,3" in said and "2 of 2" in said
+    assert "CUDA_VISIBLE_DEVICES=3 " in call("run", "--dry-run", "--from", file, "--", "python", "x.py").line
+
+
+@pytest.mark.parametrize("given", ["", "-1", "none"])
+def test_nothing_given_is_nothing_taken(
+    call: Call, record: Record, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    ended = call("pick", "--from", record(EIGHT))
+    assert (ended.status, ended.out) == (4, "")
+
+
+def test_a_device_outside_what_was_given_is_a_wrong_call(
+    call: Call, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,3")
+    said = call("pick", "--gpus", "3,4", "--from", record(EIGHT)).refused(2)
+    assert "GPU 4 is not in CUDA_VISIBLE_DEVICES=5,3" in said
+
+
+def test_a_device_inside_what_was_given_can_be_named(
+    call: Call, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpu(5).uuid)
+    assert call("pick", "--gpus", "5", "--from", record(EIGHT)).line == "5"
+
+
+def test_an_entry_that_names_nothing_is_a_warning(
+    call: Call, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,9")
+    ended = call("pick", "--from", record(EIGHT))
+    assert (ended.status, ended.out) == (0, "2\n")
+    assert "warning" in ended.err and "'9'" in ended.err and ended.err.count("\n") == 1
+
+
+def test_an_absurd_variable_is_a_warning(call: Call, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,\x1b[2J\n" + "9" * 5_000)
+    ended = call("pick", "--from", record(EIGHT))
+    assert ended.out == "2\n"
+    assert len(ended.err.splitlines()) == 1 and ended.err[:-1].isprintable()
+
+
+# run --dry-run and export
+
+
+@pytest.mark.parametrize(
+    ("words", "command", "line"),
+    [
+        (["-n", "2"], ["python", "train.py", "--lr", "3e-4"], "=0,1 python train.py --lr 3e-4"),
+        (["--gpus", "5,4"], ["python", "x.py"], "=5,4 python x.py"),
+        (["-n", "2"], ["torchrun", "x.py"], "=0,1 torchrun --standalone --nproc-per-node=2 x.py"),
+        (
+            ["-n", "2", "--launcher", "torchrun"],
+            ["python", "x.py"],
+            "=0,1 torchrun --standalone --nproc-per-node=2 x.py",
+        ),
+        ([], ["OMP_NUM_THREADS=4", "python", "x.py"], "=0 OMP_NUM_THREADS=4 python x.py"),
+        ([], ["python", "a b", "$HOME"], "=0 python 'a b' '$HOME'"),
+        ([], ["python", "--", "x", "--", "y"], "=0 python -- x -- y"),
+        ([], ["python", "--demo", "--help"], "=0 python --demo --help"),
+    ],
+)
+def test_a_dry_run_prints_the_launch_line(
+    call: Call, record: Record, words: list[str], command: list[str], line: str
+) -> None:
+    ended = call("run", *words, "--dry-run", "--from", record(EIGHT), "--", *command)
+    assert ended.line == f"CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES{line}"
+
+
+def test_a_dry_run_starts_nothing(call: Call, record: Record, tmp_path: Path) -> None:
+    call("run", "--dry-run", "--from", record(EIGHT), "--", "touch", str(tmp_path / "started"))
+    assert not (tmp_path / "started").exists()
+
+
+def test_what_there_is_to_warn_of_is_said_beside_the_line(call: Call, record: Record) -> None:
+    ended = call("run", "--dry-run", "--from", record(EIGHT), "--", "torchrun", "--nproc-per-node=4", "x.py")
+    assert ended.status == 0 and ended.out.count("\n") == 1
+    assert ended.err == "gputui: warning: the command asks for --nproc-per-node=4 on 1 device\n"
+
+
+def test_cpu_only_can_be_launched(call: Call) -> None:
+    line = call("run", "--gpus", "none", "--dry-run", "--demo", "--", "python", "x.py").line
+    assert line == "CUDA_VISIBLE_DEVICES= python x.py"
+
+
+def test_run_becomes_the_command(tmp_path: Path) -> None:
+    file = recording(tmp_path, EIGHT)
+    done = _process(
+        "run", "-q", "-n", "2", "--from", file, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES; exit 7"
+    )
+    assert (done.returncode, done.stdout) == (7, b"0,1\n")
+
+
+def test_run_says_what_it_starts(tmp_path: Path) -> None:
+    done = _process("run", "--from", recording(tmp_path, EIGHT), "--", "true")
+    assert done.stdout == b"" and b"CUDA_VISIBLE_DEVICES=0 true\n" in done.stderr
+
+
+@pytest.mark.parametrize(("program", "status"), [("no-such-program-anywhere", 127), ("/", 126)])
+def test_run_of_what_cannot_be_started_ends_as_a_shell_would(program: str, status: int) -> None:
+    done = _process("run", "-q", "--demo", "idle", "--", program)
+    assert (done.returncode, done.stdout) == (status, b"")
+    assert program.encode() in done.stderr and b"Traceback" not in done.stderr
+
+
+def test_export_sh_is_the_line_for_any_shell(call: Call, record: Record) -> None:
+    ended = call("export", "--as", "sh", "-n", "2", "--from", record(EIGHT), "--", "python", "a\nb")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out == "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,1 python 'a\nb'\n"
+
+
+def test_export_without_a_command_is_the_variables(call: Call, record: Record) -> None:
+    line = call("export", "--as", "sh", "-n", "2", "--from", record(EIGHT)).line
+    assert line == "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,1"
+
+
+def test_export_without_a_command_starts_no_launcher(call: Call, record: Record) -> None:
+    line = call("export", "--as", "sh", "--launcher", "torchrun", "--from", record(EIGHT)).line
+    assert line == "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0"
+
+
+def test_export_json_is_what_would_be_executed(call: Call, record: Record) -> None:
+    told = json.loads(
+        call("export", "--as", "json", "--gpus", "3", "--from", record(EIGHT), "--", "A=1", "x").line
+    )
+    assert told == {
+        "argv": ["x"],
+        "environment": {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "3", "A": "1"},
+        "directory": None,
+        "warnings": [],
+    }
+
+
+@pytest.mark.parametrize("form", ["sh", "json"])
+def test_export_of_a_word_that_is_not_utf8_works_with_a_strict_terminal(form: str) -> None:
+    done = _process(
+        "export", "--as", form, "--demo", "idle", "--", "caf\udce9", PYTHONIOENCODING="utf-8:strict"
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"caf" in done.stdout
+
+
+# record, and --from
+
+
+def test_a_recording_is_replayed_as_it_was(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "box.json"
+    assert call("record", str(file), "--demo", "lost").status == 0
+    first = call("ls", "--json", "--from", str(file)).line
+    again = call("record", "-", "--from", str(file))
+    assert json.loads(first) == json.loads(again.out) == json.loads(file.read_text())
+
+
+def test_a_recording_says_that_it_has_names_in_it(call: Call, tmp_path: Path) -> None:
+    ended = call("record", str(tmp_path / "box.json"), "--demo", "shared")
+    assert "--anonymous" in ended.err and ended.out == ""
+
+
+def test_an_anonymous_recording_has_none(call: Call) -> None:
+    ended = call("record", "-", "--anonymous", "--demo", "shared")
+    assert ended.err == ""
+    snapshot = from_json(ended.out)
+    processes = [process for device in snapshot.devices for process in device.processes or ()]
+    assert processes and all((p.user, p.command) == (None, None) for p in processes)
+    assert snapshot.host.name is None
+    assert not any(word in ended.out for word in ("mira", "olek", "dgx-3", "train.py"))
+
+
+def test_a_recording_replaces_a_file_whole_and_leaves_nothing_behind(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "box.json"
+    file.write_text("old")
+    call("record", str(file), "--demo", "idle")
+    assert from_json(file.read_bytes()).host.name == "quiet"
+    assert [each.name for each in tmp_path.iterdir()] == ["box.json"]
+
+
+def test_a_recording_is_as_readable_as_any_other_new_file(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    call("record", str(tmp_path / "box.json"), "--demo", "idle")
+    assert (tmp_path / "box.json").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+@pytest.mark.parametrize("place", ["none/box.json", "."])
+def test_a_recording_that_cannot_be_written_is_a_wrong_call(call: Call, tmp_path: Path, place: str) -> None:
+    assert "cannot write" in call("record", str(tmp_path / place), "--demo", "idle").refused(2)
+
+
+def test_a_recording_can_come_from_standard_input(
+    call: Call, monkeypatch: pytest.MonkeyPatch, record: Record
+) -> None:
+    stdin = io.TextIOWrapper(io.BytesIO(Path(record(EIGHT)).read_bytes()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert call("pick", "--from", "-").line == "0"
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b"[" * 100_000, b"not json\nat all", b"null"])
+def test_a_file_that_is_no_recording_is_status_3_in_one_line(
+    call: Call, tmp_path: Path, content: bytes
+) -> None:
+    file = tmp_path / "box.json"
+    file.write_bytes(content)
+    for words in (["ls"], ["pick"], ["run", "--dry-run"]):
+        command = ["--", "true"] if words[0] == "run" else []
+        said = call(*words, "--from", str(file), *command).refused(3)
+        assert "box.json" in said
+
+
+def test_a_file_that_is_not_there_is_status_3(call: Call, tmp_path: Path) -> None:
+    assert "cannot read" in call("ls", "--from", str(tmp_path / "none")).refused(3)
+    assert "cannot read" in call("ls", "--from", str(tmp_path)).refused(3)
+
+
+# No source.
+
+
+@pytest.mark.parametrize("code", sorted(REMEDIES))
+@pytest.mark.parametrize("words", [["ls"], ["pick"], ["run", "--", "true"], ["record", "-"]])
+def test_no_driver_is_status_3_with_cause_and_remedy(
+    call: Call, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int
+) -> None:
+    def fail() -> None:
+        raise pynvml.NVMLError(code)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", fail)
+    assert REMEDIES[code] in call(*words).refused(3)
+
+
+def test_an_unknown_failure_of_the_driver_is_status_3_too(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", fail)
+    assert "Unknown Error" in call("ls").refused(3)
+
+
+# --demo and --from before and after the subcommand.
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--demo", "ls"],
+        ["ls", "--demo"],
+        ["--demo", "shared", "ls"],
+        ["ls", "--demo", "shared"],
+        ["--demo=shared", "ls"],
+        ["ls", "--demo=shared"],
+    ],
+)
+def test_a_demo_box_may_be_named_before_and_after_the_subcommand(call: Call, words: list[str]) -> None:
+    assert "dgx-3" in call(*words).out
+
+
+@pytest.mark.parametrize("demo", [["--demo", "laptop"], ["--demo=laptop"]])
+def test_another_demo_box_may_be_named_before_and_after_too(call: Call, demo: list[str]) -> None:
+    assert call(*demo, "pick").line == call("pick", *demo).line == "0"
+
+
+def test_a_demo_box_may_stand_among_other_options(call: Call) -> None:
+    assert call("pick", "--demo", "idle", "-n", "2").line == "0,1"
+    assert call("pick", "-n", "2", "--demo", "idle", "--ids", "index").line == "0,1"
+    assert call("pick", "-n", "2", "--demo").status == 0
+
+
+def test_a_recording_may_be_named_before_and_after_the_subcommand(call: Call, record: Record) -> None:
+    file = record(EIGHT)
+    for words in (["--from", file, "pick"], ["pick", "--from", file], [f"--from={file}", "pick"]):
+        assert call(*words).line == "0"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ls", "--demo", "moonbase"],
+        ["--demo", "moonbase", "ls"],
+        ["ls", "--demo=moonbase"],
+        ["--demo=moonbase", "ls"],
+    ],
+)
+def test_a_demo_box_that_is_not_there_is_a_wrong_call_wherever_it_stands(
+    call: Call, words: list[str]
+) -> None:
+    assert "moonbase" in call(*words).refused(2)
+
+
+# Wrong calls: one line, nothing on stdout, status 2.
+
+WRONG = [
+    ["nonsense"],
+    ["ls", "nonsense"],
+    ["ls", "--nonsense"],
+    ["ls", "--jso"],
+    ["ls", "--demo", "--from", "x"],
+    ["ls", "--demo", "--", "python"],
+    ["--interval", "0", "--demo"],
+    ["--interval", "x", "--demo"],
+    ["--nonsense"],
+    ["pick", "-n", "0", "--demo"],
+    ["pick", "-n", "-1", "--demo"],
+    ["pick", "-n", "two", "--demo"],
+    ["pick", "-n", "1.5", "--demo"],
+    ["pick", "-n", "٣", "--demo"],
+    ["pick", "-n", "²", "--demo"],
+    ["pick", "-n", "9" * 5_000, "--demo"],
+    ["pick", "-n", "--demo"],
+    ["pick", "--gpus", "", "--demo"],
+    ["pick", "--gpus", "0,", "--demo"],
+    ["pick", "--gpus", "0,0", "--demo"],
+    ["pick", "--gpus", "99", "--demo"],
+    ["pick", "--gpus", "9" * 5_000, "--demo"],
+    ["pick", "--gpus", "GPU-", "--demo"],
+    ["pick", "--gpus", "0\n1", "--demo"],
+    ["pick", "--gpus", "\x1b[31m0", "--demo"],
+    ["pick", "--gpus", "0", "--demo", "a100-mig"],
+    ["pick", "--min-free", "lots", "--demo"],
+    ["pick", "--min-free", "20", "--demo"],
+    ["pick", "--min-free", "-1G", "--demo"],
+    ["pick", "--min-free", "1\u212a", "--demo"],
+    ["pick", "--max-util", "101", "--demo"],
+    ["pick", "--max-util", "half", "--demo"],
+    ["pick", "--ids", "name", "--demo"],
+    ["pick", "--format", "xml", "--demo"],
+    ["pick", "--demo", "--", "python"],
+    ["pick", "--demo", "line\nbreak"],
+    ["pick", "--demo", "\x1b[2J"],
+    ["run", "--demo"],
+    ["run", "--demo", "--"],
+    ["run", "--demo", "--", "A=1"],
+    ["run", "--demo", "python", "x.py"],
+    ["run", "-n", "1", "--gpus", "0", "--demo", "--", "x"],
+    ["run", "--launcher", "slurm", "--demo", "--", "x"],
+    ["export", "--demo", "--", "x"],
+    ["export", "--as", "cobol", "--demo", "--", "x"],
+    ["record", "--demo"],
+    ["record", "a", "b", "--demo"],
+    ["record", "-", "--demo", "--", "x"],
+    ["completion"],
+    ["completion", "cobol"],
+    ["completion", "bash", "--", "x"],
+]
+
+
+@pytest.mark.parametrize(
+    "words", WRONG, ids=lambda words: " ".join(words)[:40].encode("unicode_escape").decode()
+)
+def test_a_wrong_call_is_one_line_and_status_2(call: Call, words: list[str]) -> None:
+    assert call(*words).refused(2)
+
+
+def test_a_wrong_call_with_bytes_that_are_no_text_is_one_line_too() -> None:
+    done = _process("pick", "--gpus", "caf\udce9", "--demo")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.count(b"\n") == 1 and done.stderr.decode()[:-1].isprintable()
+
+
+def test_a_wrong_call_of_a_subcommand_points_to_its_help(call: Call) -> None:
+    assert "gputui pick --help" in call("pick", "--nonsense").refused(2)
+    assert "gputui --help" in call("nonsense").refused(2)
+
+
+@pytest.mark.parametrize("name", ["ls", "pick", "run", "export", "record", "completion"])
+def test_every_subcommand_has_its_help(call: Call, name: str) -> None:
+    ended = call(name, "--help")
+    assert (ended.status, ended.err) == (0, "")
+    assert f"gputui {name}" in ended.out
+    assert name in call("--help").out
+
+
+def test_the_version_is_printed(call: Call) -> None:
+    assert call("--version").line == f"gputui {__version__}"
+
+
+# The screen, where there is none.
+
+
+def test_without_a_terminal_the_screen_is_a_table(call: Call) -> None:
+    ended = call("--demo", "idle")
+    assert ended.status == 0 and "quiet" in ended.out
+    assert ended.err.count("\n") == 1 and "gputui ls" in ended.err
+
+
+def test_without_a_terminal_no_command_is_started(call: Call, tmp_path: Path) -> None:
+    ended = call("--demo", "idle", "--", "touch", str(tmp_path / "started"))
+    assert ended.status == 2 and "nothing was started" in ended.err
+    assert not (tmp_path / "started").exists()
+
+
+# Sizes, percentages, counts.
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("0", 0),
+        ("20G", 20 * GIB),
+        ("20GiB", 20 * GIB),
+        ("20GB", 20 * GIB),
+        ("20 gb", 20 * GIB),
+        ("1.5G", 3 * GIB // 2),
+        ("512M", 512 * MIB),
+        ("512MiB", 512 * MIB),
+        ("2T", 2048 * GIB),
+        ("4096K", 4 * MIB),
+        ("21474836480", 20 * GIB),
+        ("21474836480B", 20 * GIB),
+    ],
+)
+def test_a_size_is_in_powers_of_1024(text: str, amount: int) -> None:
+    assert memory(text) == amount
+
+
+@pytest.mark.parametrize(
+    "text", ["", "G", "-1G", "1e3G", "20", "20X", "1,5G", ".5G", "5.G", "20GG", "1" * 40, "1\nG"]
+)
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=r"size|unit"):
+        memory(text)
+
+
+@pytest.mark.parametrize(("text", "value"), [("0", 0), ("5", 5), ("5%", 5), ("100%", 100)])
+def test_a_percentage_may_have_its_sign(text: str, value: int) -> None:
+    assert percent(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "%", "101", "-5", "5%%", "5.5", "٣", "²"])
+def test_what_is_no_percentage_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="percentage"):
+        percent(text)
+
+
+@given(st.text(max_size=12))
+@settings(max_examples=300, deadline=None)
+def test_no_text_breaks_a_parser(text: str) -> None:
+    for parse in (memory, percent, count):
+        try:
+            value = parse(text)
+        except argparse.ArgumentTypeError as refused:
+            assert str(refused)
+        else:
+            assert value >= 0
+
+
+# Completion.
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
+def test_there_is_a_completion_for_every_shell(call: Call, shell: str) -> None:
+    ended = call("completion", shell)
+    assert (ended.status, ended.err) == (0, "")
+    assert "gputui" in ended.out and "pick" in ended.out and "rtx3090" in ended.out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_can_be_read_by_its_shell(call: Call, shell: str) -> None:
+    found = shutil.which(shell)
+    if not found:
+        pytest.skip(f"there is no {shell} here")
+    script = call("completion", shell).out
+    done = subprocess.run([found, "-n"], input=script, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_bash_completes_subcommands_and_boxes(call: Call, tmp_path: Path) -> None:
+    script = tmp_path / "gputui.bash"
+    script.write_text(call("completion", "bash").out)
+    ask = (
+        f"source {shlex.quote(str(script))};"
+        'complete_now() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=();'
+        ' "$(complete -p gputui | sed "s/.*-F \\([^ ]*\\).*/\\1/")"; echo "${COMPREPLY[@]}"; };'
+        " complete_now gputui pi; complete_now gputui ls --demo rtx"
+    )
+    done = subprocess.run(["bash", "--norc", "-c", ask], text=True, capture_output=True, check=False)
+    assert done.stdout.splitlines() == ["pick", "rtx3090 rtx4090"], done
+
+
+# A stdout that fails.
+
+
+def test_a_reader_that_has_gone_is_no_traceback() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = _process("ls", "--demo", stdout=write)
+    finally:
+        os.close(write)
+    assert b"Traceback" not in done.stderr and b"Exception ignored" not in done.stderr
+    assert done.returncode != 0
+
+
+def test_a_full_disk_is_one_line_and_not_a_traceback() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = _process("pick", "--demo", stdout=full.fileno())
+    assert done.returncode not in (0, 2, 3, 4)
+    assert b"Traceback" not in done.stderr and done.stderr.count(b"\n") == 1
+
+
+def test_no_stdout_at_all_is_no_traceback() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.join(GPUTUI)} ls --demo >&-"], stderr=subprocess.PIPE, timeout=60, check=False
+    )
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_terminal_that_knows_ascii_only_gets_the_table_too() -> None:
+    done = _process("ls", "--demo", "idle", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0 and b"RTX 3090" in done.stdout

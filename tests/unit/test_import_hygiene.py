@@ -1,0 +1,117 @@
+"""What a call imports, seen in a fresh interpreter; and the arrows between the packages."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from unit.builders import box, busy, gpu, recording
+
+ROOT = Path(__file__).parents[2]
+
+PROBE = """
+import contextlib, io, json, sys
+from gputui.cli.main import main
+
+with contextlib.redirect_stdout(io.StringIO()):
+    status = main(json.loads(sys.argv[1]))
+print(json.dumps([status, sorted({name.partition(".")[0] for name in sys.modules}), sorted(sys.modules)]))
+"""
+
+CALLS = {
+    "ls": ["ls", "--demo"],
+    "ls --json": ["ls", "--demo", "--json"],
+    "pick": ["pick", "--demo", "-n", "2"],
+    "pick --format env": ["pick", "--demo", "--format", "env"],
+    "pick --gpus": ["pick", "--demo", "--gpus", "4,5"],
+    "run --dry-run": ["run", "--demo", "--dry-run", "--", "python", "train.py"],
+    "run --dry-run torchrun": [
+        "run",
+        "--demo",
+        "--dry-run",
+        "-n",
+        "2",
+        "--launcher",
+        "torchrun",
+        "--",
+        "t.py",
+    ],
+    "export": ["export", "--demo", "--as", "json", "--", "python", "train.py"],
+    "record": ["record", "--demo", "-"],
+}
+
+
+def _imported(words: list[str]) -> tuple[int, set[str], set[str]]:
+    environ = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "PET_", "COV_", "COVERAGE"))}
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, json.dumps(words)],
+        capture_output=True,
+        env=environ,
+        timeout=60,
+        check=True,
+    )
+    status, packages, modules = json.loads(done.stdout)
+    return status, set(packages), set(modules)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_starts_without_textual_torch_or_nvml(call: str) -> None:
+    status, packages, modules = _imported(CALLS[call])
+    assert status == 0
+    assert not packages & {"textual", "rich", "torch", "numpy", "pynvml", "psutil", "shtab", "asyncio"}
+    assert not {module for module in modules if module.startswith("gputui.tui")}
+
+
+def test_a_recording_is_replayed_without_textual_torch_or_nvml(tmp_path: Path) -> None:
+    file = recording(tmp_path, box(gpu(0), busy(gpu(1))))
+    status, packages, _ = _imported(["ls", "--from", file])
+    assert status == 0
+    assert not packages & {"textual", "rich", "torch", "numpy", "pynvml", "psutil", "asyncio"}
+
+
+def test_ids_are_picked_without_json_or_another_subcommand() -> None:
+    _, packages, modules = _imported(["pick", "--demo"])
+    assert "subprocess" not in packages
+    assert {m for m in modules if m.startswith("gputui.cli.")} <= {
+        *(
+            "gputui.cli.main",
+            "gputui.cli.dispatch",
+            "gputui.cli.common",
+            "gputui.cli.choice",
+            "gputui.cli.pick",
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    "package", ["inventory", "choosing", "launching", "sources.simulated.source", "sources.recorded"]
+)
+def test_a_package_below_imports_the_standard_library_and_gputui_only(package: str) -> None:
+    script = (
+        "import sys; before = set(sys.modules);"
+        f"import pkgutil, importlib, gputui.{package} as package;"
+        "[importlib.import_module(package.__name__ + '.' + found.name)"
+        " for found in pkgutil.iter_modules(getattr(package, '__path__', []))];"
+        "print(*sorted({name.partition('.')[0] for name in set(sys.modules) - before}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=60, check=True, text=True
+    )
+    foreign = {name for name in done.stdout.split() if name not in sys.stdlib_module_names}
+    assert foreign == {"gputui"}
+
+
+def test_the_arrows_between_the_packages_point_one_way() -> None:
+    lint = shutil.which("lint-imports", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
+    assert lint, "import-linter belongs to the test requirements"
+    done = subprocess.run(
+        [lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout

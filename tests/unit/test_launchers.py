@@ -1,0 +1,351 @@
+"""What a launcher makes of a command: completed where something is missing, contradicted in words only."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputui.launching.compose import Plan, compose
+from gputui.launching.launchers import AUTO, LAUNCHERS, launcher_for
+from gputui.launching.launchers.base import Completed, is_python
+from unit.builders import gpu, instance
+
+TWO = 2
+
+
+def _complete(
+    launcher: str, command: str, count: int = TWO, environ: Mapping[str, str] | None = None
+) -> Completed:
+    words = shlex.split(command)
+    return launcher_for(launcher, words).complete(words, count, environ or {})
+
+
+def _line(launcher: str, command: str, count: int = TWO) -> str:
+    completed = _complete(launcher, command, count)
+    assert completed.warnings == ()
+    return shlex.join(completed.argv)
+
+
+def _warnings(command: str, count: int = TWO, environ: Mapping[str, str] | None = None) -> str:
+    return "\n".join(_complete("torchrun", command, count, environ).warnings)
+
+
+# Which launcher.
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python train.py", "python"),
+        ("python3.11 -m train", "python"),
+        ("/opt/venv/bin/python train.py", "python"),
+        ("./train.sh", "python"),
+        ("", "python"),
+        ("torchrun train.py", "torchrun"),
+        ("/opt/venv/bin/torchrun train.py", "torchrun"),
+        ("python -m torch.distributed.run train.py", "torchrun"),
+        ("python3 -m torch.distributed.launch train.py", "torchrun"),
+        ("python -u -m torch.distributed.run train.py", "torchrun"),
+        ("python -m torch.distributed.runner train.py", "python"),
+        ("nice torchrun train.py", "python"),
+    ],
+)
+def test_auto_recognises_what_the_command_starts_with(command: str, name: str) -> None:
+    assert launcher_for(AUTO, shlex.split(command)).name == name
+
+
+def test_a_launcher_that_is_named_is_taken_whatever_the_command() -> None:
+    assert launcher_for("torchrun", ("python", "train.py")).name == "torchrun"
+    assert launcher_for("python", ("torchrun", "train.py")).name == "python"
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_every_launcher_goes_by_its_own_name(name: str) -> None:
+    assert LAUNCHERS[name].name == name
+
+
+@pytest.mark.parametrize("name", ["python", "python3", "python3.11", "/usr/bin/python3", "pypy", "pypy3"])
+def test_an_interpreter_is_known(name: str) -> None:
+    assert is_python((name, "x.py"))
+
+
+@pytest.mark.parametrize("name", ["pythonic", "python-config", "ipython", "python3-dbg", "", "python/x"])
+def test_another_program_is_no_interpreter(name: str) -> None:
+    assert not is_python((name, "x.py"))
+
+
+# python: the command stays what it is.
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python train.py --lr 3e-4",
+        "/opt/venv/bin/python -u -m train",
+        "./train.sh",
+        "bin/train.py",
+        "./train.py",
+        "torchrun --nproc-per-node 4 train.py",
+        "uv run train.py",
+        "python -c 'print(1)'",
+    ],
+)
+@pytest.mark.parametrize("count", [0, 1, 8])
+def test_a_plain_command_stays_as_it_is(command: str, count: int) -> None:
+    assert _line("python", command, count) == command
+
+
+def test_a_bare_script_is_given_to_python() -> None:
+    assert _line("python", "train.py --lr 3e-4") == "python train.py --lr 3e-4"
+
+
+def test_no_command_stays_none() -> None:
+    assert _complete("python", "") == Completed(())
+
+
+# torchrun: what is missing is added, in front of what the user gave.
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("torchrun train.py --lr 3e-4", "torchrun --standalone --nproc-per-node=2 train.py --lr 3e-4"),
+        ("torchrun -m train", "torchrun --standalone --nproc-per-node=2 -m train"),
+        ("torchrun --module train", "torchrun --standalone --nproc-per-node=2 --module train"),
+        ("torchrun --no-python ./t.sh", "torchrun --standalone --nproc-per-node=2 --no-python ./t.sh"),
+        ("torchrun --no_python ./t.sh", "torchrun --standalone --nproc-per-node=2 --no_python ./t.sh"),
+        ("torchrun --tee 3 train.py", "torchrun --standalone --nproc-per-node=2 --tee 3 train.py"),
+        ("torchrun -t 3 -r 0:3 train.py", "torchrun --standalone --nproc-per-node=2 -t 3 -r 0:3 train.py"),
+        ("torchrun --standalone train.py", "torchrun --nproc-per-node=2 --standalone train.py"),
+        ("torchrun --nnodes 1 train.py", "torchrun --standalone --nproc-per-node=2 --nnodes 1 train.py"),
+        ("torchrun --nnodes=1:1 train.py", "torchrun --standalone --nproc-per-node=2 --nnodes=1:1 train.py"),
+        (
+            "python -m torch.distributed.run train.py",
+            "python -m torch.distributed.run --standalone --nproc-per-node=2 train.py",
+        ),
+        (
+            "/opt/venv/bin/torchrun train.py",
+            "/opt/venv/bin/torchrun --standalone --nproc-per-node=2 train.py",
+        ),
+        (
+            "torchrun --virtual-local-rank train.py --nproc-per-node 9",
+            "torchrun --standalone --nproc-per-node=2 --virtual-local-rank train.py --nproc-per-node 9",
+        ),
+        (
+            "torchrun -m -- train --nproc-per-node 9",
+            "torchrun --standalone --nproc-per-node=2 -m -- train --nproc-per-node 9",
+        ),
+    ],
+)
+def test_torchrun_is_completed(command: str, line: str) -> None:
+    assert _line("torchrun", command) == line
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "--nproc-per-node=2",
+        "--nproc_per_node=2",
+        "--nproc-per-node 2",
+        "--nproc_per_node 2",
+        "--nproc 2",
+        "--np 2",
+    ],
+)
+def test_a_count_that_was_given_is_not_doubled(given: str) -> None:
+    assert _line("torchrun", f"torchrun {given} train.py") == f"torchrun --standalone {given} train.py"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "--standalone",
+        "--rdzv-backend=c10d --rdzv-endpoint host:29400",
+        "--rdzv_id 7",
+        "--master-port 29501",
+        "--master_addr host",
+        "--nnodes 2 --node-rank 0",
+        "--nnodes=2:4",
+    ],
+)
+def test_a_meeting_place_that_was_given_is_kept(given: str) -> None:
+    assert _line("torchrun", f"torchrun {given} train.py") == f"torchrun --nproc-per-node=2 {given} train.py"
+
+
+def test_nothing_that_was_given_in_full_is_changed() -> None:
+    command = "torchrun --standalone --nproc-per-node=2 train.py"
+    assert _line("torchrun", command) == command
+
+
+def test_completing_twice_changes_nothing_more() -> None:
+    once = _complete("torchrun", "python -u train.py").argv
+    assert LAUNCHERS["torchrun"].complete(once, TWO, {}).argv == once
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_at_least_one_process_is_started(count: int) -> None:
+    assert (
+        _line("torchrun", "torchrun train.py", count) == "torchrun --standalone --nproc-per-node=1 train.py"
+    )
+
+
+def test_the_count_is_always_a_number() -> None:
+    assert _line("torchrun", "torchrun train.py", 8).split()[2] == "--nproc-per-node=8"
+
+
+# A command without torchrun becomes one with it.
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("python train.py --lr 1", "torchrun --standalone --nproc-per-node=2 train.py --lr 1"),
+        ("python3 -m train --lr 1", "torchrun --standalone --nproc-per-node=2 -m train --lr 1"),
+        ("python -u -m train", "torchrun --standalone --nproc-per-node=2 -m train"),
+        ("python -u train.py -u", "torchrun --standalone --nproc-per-node=2 train.py -u"),
+        ("train.py --lr 1", "torchrun --standalone --nproc-per-node=2 train.py --lr 1"),
+        ("./train.py", "torchrun --standalone --nproc-per-node=2 ./train.py"),
+        ("./train.sh --lr 1", "torchrun --standalone --nproc-per-node=2 --no-python ./train.sh --lr 1"),
+        ("python -c 'f()'", "torchrun --standalone --nproc-per-node=2 --no-python python -c 'f()'"),
+        (
+            "python -X dev train.py",
+            "torchrun --standalone --nproc-per-node=2 --no-python python -X dev train.py",
+        ),
+        (
+            "/venv/bin/python x.py",
+            "/venv/bin/python -m torch.distributed.run --standalone --nproc-per-node=2 x.py",
+        ),
+        (
+            "/venv/bin/python -u -m mod",
+            "/venv/bin/python -m torch.distributed.run --standalone --nproc-per-node=2 -m mod",
+        ),
+        (
+            "python x.py --nproc-per-node 9",
+            "torchrun --standalone --nproc-per-node=2 x.py --nproc-per-node 9",
+        ),
+        ("./t.sh --standalone", "torchrun --standalone --nproc-per-node=2 --no-python ./t.sh --standalone"),
+    ],
+)
+def test_a_command_without_torchrun_becomes_one_with_it(command: str, line: str) -> None:
+    assert _line("torchrun", command) == line
+
+
+def test_torchrun_behind_an_interpreters_options_is_not_started_twice() -> None:
+    argv = _complete("torchrun", "python -u -m torch.distributed.run train.py").argv
+    assert sum("torch" in word for word in argv) == 1
+
+
+# Contradictions are said and not mended.
+
+
+@pytest.mark.parametrize("given", ["--nproc-per-node=4", "--nproc_per_node 4", "--nproc-per-node 4"])
+def test_a_count_that_contradicts_the_selection_is_a_warning(given: str) -> None:
+    assert _warnings(f"torchrun {given} train.py") == "the command asks for --nproc-per-node=4 on 2 devices"
+    assert given in shlex.join(_complete("torchrun", f"torchrun {given} train.py").argv)
+
+
+def test_one_device_is_one_device() -> None:
+    assert _warnings("torchrun --nproc-per-node=4 x.py", 1).endswith("on 1 device")
+
+
+def test_a_count_that_agrees_is_none() -> None:
+    assert _warnings("torchrun --nproc-per-node=2 train.py") == ""
+
+
+@pytest.mark.parametrize("word", ["auto", "gpu"])
+def test_a_word_for_a_count_is_the_users_own(word: str) -> None:
+    assert _warnings(f"torchrun --nproc-per-node={word} train.py") == ""
+
+
+@pytest.mark.parametrize("word", ["auto", "gpu"])
+def test_a_word_that_fails_or_counts_processors_without_a_gpu_is_a_warning(word: str) -> None:
+    assert word in _warnings(f"torchrun --nproc-per-node={word} train.py", 0)
+
+
+@pytest.mark.parametrize("odd", ["²", "2x", "", "-1", "9" * 5_000])
+def test_an_odd_count_is_left_to_torchrun(odd: str) -> None:
+    completed = _complete("torchrun", f"torchrun --nproc-per-node='{odd}' train.py")
+    assert completed.argv[-2:] == (f"--nproc-per-node={odd}", "train.py")
+
+
+def test_variables_that_change_torchruns_defaults_are_named() -> None:
+    said = _warnings("torchrun x.py", environ={"PET_NPROC_PER_NODE": "3", "HOME": "/", "PET_NNODES": "2"})
+    assert "PET_NNODES=2 PET_NPROC_PER_NODE=3" in said and "HOME" not in said
+
+
+def test_python_has_nothing_to_warn_of() -> None:
+    assert _complete("python", "python x.py", environ={"PET_NNODES": "2"}).warnings == ()
+
+
+# What belongs to the script is the script's.
+
+_words = st.text(st.sampled_from("abn-=_ .3"), max_size=8)
+
+
+@given(st.lists(_words, max_size=5), st.integers(0, 8))
+@settings(max_examples=200, deadline=None)
+def test_the_scripts_own_arguments_are_untouched(arguments: list[str], count: int) -> None:
+    for start in (("torchrun", "train.py"), ("python", "train.py"), ("python", "-m", "train"), ("./t.sh",)):
+        completed = LAUNCHERS["torchrun"].complete((*start, *arguments), count, {})
+        assert completed.argv[: len(completed.argv) - len(arguments)][-1] == start[-1]
+        assert completed.argv[len(completed.argv) - len(arguments) :] == tuple(arguments)
+        assert completed.warnings == ()
+
+
+@given(st.lists(_words, max_size=6), st.integers(0, 8))
+@settings(max_examples=200, deadline=None)
+def test_every_word_of_the_user_stays_in_its_order(words: list[str], count: int) -> None:
+    argv = list(LAUNCHERS["torchrun"].complete(("torchrun", *words), count, {}).argv)
+    assert argv[len(argv) - len(words) :] == words
+    assert len(argv) <= len(words) + 3
+
+
+# From devices and a command to the launch.
+
+
+def test_a_launch_has_the_devices_and_the_completed_command() -> None:
+    launch = compose((gpu(5), gpu(4)), Plan(("python", "train.py"), "torchrun"), {})
+    assert launch.line == (
+        "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=5,4"
+        " torchrun --standalone --nproc-per-node=2 train.py"
+    )
+
+
+def test_variables_before_the_command_stay_behind_ours() -> None:
+    launch = compose((gpu(1),), Plan(("python", "x.py"), additions=(("OMP_NUM_THREADS", "4"),)), {})
+    assert launch.changes[-1] == ("OMP_NUM_THREADS", "4")
+    assert launch.line.endswith("CUDA_VISIBLE_DEVICES=1 OMP_NUM_THREADS=4 python x.py")
+
+
+def test_devices_written_before_the_command_give_way_and_that_is_said() -> None:
+    launch = compose((gpu(1),), Plan(("python", "x.py"), additions=(("CUDA_VISIBLE_DEVICES", "7"),)), {})
+    assert launch.environment({})["CUDA_VISIBLE_DEVICES"] == "1"
+    assert any("CUDA_VISIBLE_DEVICES=7" in warning for warning in launch.warnings)
+
+
+def test_a_pet_variable_before_the_command_is_warned_of_too() -> None:
+    launch = compose((gpu(1),), Plan(("torchrun", "x.py"), additions=(("PET_NNODES", "2"),)), {})
+    assert any("PET_NNODES=2" in warning for warning in launch.warnings)
+
+
+def test_several_instances_are_a_warning() -> None:
+    parent = gpu(0, mig=True)
+    launch = compose((instance(parent, 0), instance(parent, 1)), Plan(("python", "x.py")), {})
+    assert any("one MIG instance only" in warning for warning in launch.warnings)
+    assert compose((instance(parent, 0),), Plan(("python", "x.py")), {}).warnings == ()
+
+
+def test_no_devices_is_the_cpu() -> None:
+    launch = compose((), Plan(("python", "x.py")), {"CUDA_VISIBLE_DEVICES": "0,1"})
+    assert launch.environment({"CUDA_VISIBLE_DEVICES": "0,1"})["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_the_environment_is_looked_at_and_never_changed() -> None:
+    environ = {"PET_NNODES": "2", "CUDA_VISIBLE_DEVICES": "3"}
+    launch = compose((gpu(1),), Plan(("torchrun", "x.py"), additions=(("A", "1"),)), environ)
+    launch.environment(environ)
+    assert environ == {"PET_NNODES": "2", "CUDA_VISIBLE_DEVICES": "3"}

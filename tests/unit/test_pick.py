@@ -1,0 +1,203 @@
+"""Which free devices are taken: only free ones, only those that are known to do, in the documented order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputui.choosing.pick import Picked, Wish, pick
+from gputui.choosing.verdict import verdicts
+from gputui.inventory.device import Device, Fault
+from gputui.inventory.snapshot import Snapshot
+from unit.builders import GIB, MIB, box, busy, gpu, instance, job
+
+
+def _pick(snapshot: Snapshot, wish: Wish) -> Picked:
+    return pick(snapshot, verdicts(snapshot), wish)
+
+
+def _indices(picked: Picked) -> list[int]:
+    return [device.index for device in picked.devices]
+
+
+def _with_free(index: int, free: int, **facts: object) -> Device:
+    return gpu(index, memory_free=free, **facts)
+
+
+def test_of_equal_devices_the_lowest_index_comes_first() -> None:
+    assert _indices(_pick(box(*(gpu(i) for i in range(4))), Wish(3))) == [0, 1, 2]
+
+
+def test_the_most_free_memory_comes_first() -> None:
+    snapshot = box(_with_free(0, 20 * GIB), _with_free(1, 40 * GIB), _with_free(2, 30 * GIB))
+    assert _indices(_pick(snapshot, Wish(3))) == [1, 2, 0]
+
+
+def test_a_few_mib_are_no_reason_for_an_order() -> None:
+    snapshot = box(_with_free(0, 80 * GIB - 300 * MIB), _with_free(1, 80 * GIB))
+    assert _indices(_pick(snapshot, Wish(2))) == [0, 1]
+
+
+def test_a_busy_device_is_not_taken_and_its_owner_is_named() -> None:
+    picked = _pick(box(busy(gpu(0)), gpu(1)), Wish(2))
+    assert _indices(picked) == [1]
+    assert not picked.enough(Wish(2))
+    (device, why), *more = picked.refused
+    assert device.index == 0 and "busy: mira runs python" in why and not more
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        gpu(0, memory_used=None),
+        gpu(0, utilization=None),
+        gpu(0, processes=None),
+        gpu(0, memory_used=20 * GIB),
+        gpu(0, fault=Fault("lost", "GPU is lost")),
+        gpu(0, mig=True),
+        gpu(0, processes=(job(memory=0),)),
+    ],
+)
+def test_what_is_not_known_to_be_free_is_not_taken(device: Device) -> None:
+    picked = _pick(box(device), Wish(1))
+    assert picked.devices == () and len(picked.refused) == 1
+
+
+def test_too_few_are_all_there_are() -> None:
+    picked = _pick(box(gpu(0), gpu(1)), Wish(5))
+    assert _indices(picked) == [0, 1] and not picked.enough(Wish(5))
+
+
+def test_enough_is_enough() -> None:
+    assert _pick(box(gpu(0), gpu(1)), Wish(2)).enough(Wish(2))
+
+
+def test_the_free_memory_asked_for_is_a_limit_that_still_counts() -> None:
+    snapshot = box(_with_free(0, 20 * GIB - 1), _with_free(1, 20 * GIB))
+    picked = _pick(snapshot, Wish(2, min_free=20 * GIB))
+    assert _indices(picked) == [1]
+    assert picked.refused[0][1] == "20.0G free, less than 20.0G" or "free, less than" in picked.refused[0][1]
+
+
+def test_the_load_asked_for_is_a_limit_that_still_counts() -> None:
+    snapshot = box(gpu(0, utilization=6), gpu(1, utilization=5))
+    picked = _pick(snapshot, Wish(2, max_util=5))
+    assert _indices(picked) == [1] and picked.refused[0][1] == "utilization 6 %"
+
+
+def test_a_load_that_is_not_known_is_never_low_enough() -> None:
+    parent = gpu(0, mig=True)
+    picked = _pick(box(parent, instance(parent)), Wish(1, max_util=100))
+    assert picked.devices == ()
+    assert picked.refused[1][1] == "utilization unknown"
+
+
+def test_nothing_outside_what_is_ours_is_taken_or_talked_about() -> None:
+    snapshot = box(gpu(0), busy(gpu(1)), gpu(2))
+    picked = _pick(snapshot, Wish(3, within={gpu(1).key, gpu(2).key}))
+    assert _indices(picked) == [2]
+    assert [device.index for device, _ in picked.refused] == [1]
+
+
+def test_nothing_is_ours_when_nothing_was_given() -> None:
+    assert _pick(box(gpu(0)), Wish(1, within=())) == Picked((), ())
+
+
+def test_one_instance_can_be_taken() -> None:
+    parent = gpu(0, mig=True)
+    picked = _pick(box(parent, instance(parent, 0), instance(parent, 1)), Wish(1))
+    assert [device.key for device in picked.devices] == [instance(parent, 0).key]
+
+
+def test_instances_are_never_combined() -> None:
+    parent = gpu(0, mig=True)
+    picked = _pick(box(parent, instance(parent, 0), instance(parent, 1), gpu(1)), Wish(2))
+    assert _indices(picked) == [1] and picked.devices[0].parent is None
+    assert sum("a process can use one only" in why for _, why in picked.refused) == 2
+
+
+def test_a_desktop_does_not_stand_in_the_way() -> None:
+    desktop = job(1700, kind="graphics", memory=300 * MIB)
+    assert _indices(_pick(box(gpu(0, processes=(desktop,))), Wish(1))) == [0]
+
+
+_sizes = st.one_of(st.none(), st.integers(0, 80 * GIB))
+_devices = st.builds(
+    dict,
+    memory_used=st.sampled_from([None, 0, 0, 0, 100 * MIB, 20 * GIB]),
+    memory_free=_sizes,
+    utilization=st.sampled_from([None, 0, 0, 5, 50]),
+    processes=st.sampled_from([None, (), (), (), (job(),)]),
+    fault=st.sampled_from([None, None, None, Fault("lost", "GPU is lost"), Fault("error", "Unknown Error")]),
+)
+
+
+@st.composite
+def _boxes(draw: st.DrawFn) -> Snapshot:
+    devices: list[Device] = []
+    for index, facts in enumerate(draw(st.lists(_devices, max_size=6))):
+        if draw(st.integers(0, 4)) == 0:
+            parent = gpu(index, mig=True)
+            devices.append(parent)
+            for place in range(draw(st.integers(0, 2))):
+                part = {key: value for key, value in facts.items() if key != "utilization"}
+                devices.append(instance(parent, place, **part))
+        else:
+            devices.append(replace(gpu(index), **facts))
+    return box(*devices)
+
+
+_wishes = st.builds(
+    Wish,
+    count=st.integers(1, 5),
+    min_free=st.one_of(st.none(), st.integers(0, 90 * GIB)),
+    max_util=st.one_of(st.none(), st.integers(0, 100)),
+    within=st.one_of(st.none(), st.sets(st.sampled_from([gpu(i).key for i in range(6)]))),
+)
+
+
+@given(_boxes(), _wishes)
+@settings(max_examples=400, deadline=None)
+def test_whatever_the_box_only_free_devices_that_fulfil_the_wish_are_taken(
+    snapshot: Snapshot, wish: Wish
+) -> None:
+    judged = verdicts(snapshot)
+    picked = pick(snapshot, judged, wish)
+    assert len(picked.devices) <= wish.count
+    assert len({device.key for device in picked.devices}) == len(picked.devices)
+    for device in picked.devices:
+        assert judged[device.key].free
+        assert device.memory_free is not None and device.memory_free >= (wish.min_free or 0)
+        assert wish.max_util is None or (
+            device.utilization is not None and device.utilization <= wish.max_util
+        )
+        assert wish.within is None or device.key in wish.within
+    assert len(picked.devices) <= 1 or not any(device.parent for device in picked.devices)
+
+
+@given(_boxes(), _wishes)
+@settings(max_examples=200, deadline=None)
+def test_every_device_that_is_ours_is_taken_or_refused_or_was_not_needed(
+    snapshot: Snapshot, wish: Wish
+) -> None:
+    picked = _pick(snapshot, wish)
+    ours = [d for d in snapshot.devices if wish.within is None or d.key in wish.within]
+    left = len(ours) - len(picked.devices) - len(picked.refused)
+    assert left >= 0
+    assert left == 0 or picked.enough(wish)
+    assert not {d.key for d in picked.devices} & {d.key for d, _ in picked.refused}
+    assert all(why for _, why in picked.refused)
+
+
+@given(_boxes(), _wishes)
+@settings(max_examples=200, deadline=None)
+def test_the_order_is_by_free_memory_to_the_gib_and_then_by_place(snapshot: Snapshot, wish: Wish) -> None:
+    chosen = _pick(snapshot, wish).devices
+    everyone = _pick(snapshot, replace(wish, count=max(wish.count, 2))).devices
+    place = {device.key: where for where, device in enumerate(snapshot.devices)}
+    order = [(-round((d.memory_free or 0) / GIB), place[d.key]) for d in chosen]
+    assert order == sorted(order)
+    assert wish.count == 1 or chosen == everyone[: len(chosen)]

@@ -1,0 +1,228 @@
+"""Who owns a pid that a driver named: known, hidden, of another namespace, or another process by now."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN
+from gputui.sources import processes
+from gputui.sources.processes import Owner, ProcessTable, in_initial_namespace
+
+NOBODY = 2**22 + 1
+"""A pid that Linux never gives away."""
+
+
+class Fake:
+    """psutil.Process as a test tells it; `alive` is what is_running answers."""
+
+    def __init__(
+        self, user: str = "mira", command: str = "python train.py", started: float = 1_000.0
+    ) -> None:
+        self.user, self.command, self.started, self.alive = user, command, started, True
+        self.refuses: type[psutil.Error] | None = None
+
+    def _answer(self, value: object) -> object:
+        if self.refuses:
+            raise self.refuses(1)
+        return value
+
+    def username(self) -> object:
+        return self._answer(self.user)
+
+    def cmdline(self) -> object:
+        return self._answer(self.command.split())
+
+    def name(self) -> object:
+        return self._answer(self.command.split("/")[-1] or "name")
+
+    def create_time(self) -> object:
+        return self.started
+
+    def is_running(self) -> bool:
+        return self.alive
+
+
+Give = Callable[[int, Fake], None]
+
+
+@pytest.fixture
+def give(monkeypatch: pytest.MonkeyPatch) -> Give:
+    """Puts a fake process behind a pid; every other pid is nobody's. `give.asked` counts look-ups."""
+    there: dict[int, Fake] = {}
+
+    def look(pid: int) -> Fake:
+        looked.append(pid)
+        if pid not in there:
+            raise psutil.NoSuchProcess(pid)
+        return there[pid]
+
+    looked: list[int] = []
+    monkeypatch.setattr(psutil, "Process", look)
+
+    def put(pid: int, fake: Fake) -> None:
+        there[pid] = fake
+
+    put.looked = looked  # type: ignore[attr-defined]
+    return put
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of ours that waits for its standard input to close."""
+    with subprocess.Popen([sys.executable, "-S", "-c", "input('up')"], stdin=-1, stdout=-1) as started:
+        assert started.stdout
+        started.stdout.read(2)
+        yield started
+        assert started.stdin
+        started.stdin.close()
+
+
+# Real processes.
+
+
+def test_our_own_process_is_known() -> None:
+    owner = ProcessTable(host_pids=True).owner(os.getpid())
+    assert owner.user == getpass.getuser()
+    assert owner.command and "py" in owner.command
+    assert owner.started and 0 <= time.time() - owner.started < 86_400
+    assert owner.note is None
+
+
+def test_a_child_is_known_by_its_whole_command_line(child: subprocess.Popen[bytes]) -> None:
+    owner = ProcessTable(host_pids=True).owner(child.pid)
+    assert owner.command == f"{sys.executable} -S -c input('up')"
+
+
+def test_a_process_that_has_ended_is_not_taken_for_running(child: subprocess.Popen[bytes]) -> None:
+    table = ProcessTable(host_pids=True)
+    assert table.owner(child.pid).user
+    child.communicate(b"\n")
+    assert table.owner(child.pid).user is None
+
+
+def test_a_process_that_is_dead_and_not_yet_buried_raises_nothing() -> None:
+    pid = os.posix_spawn(sys.executable, [sys.executable, "-S", "-c", ""], os.environ)
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        owner = ProcessTable(host_pids=True).owner(pid)
+        assert owner.user == getpass.getuser() or owner.note
+    finally:
+        os.waitpid(pid, 0)
+
+
+def test_whether_the_drivers_pids_are_ours_is_found_out() -> None:
+    assert in_initial_namespace() == (os.readlink("/proc/self/ns/pid") == "pid:[4026531836]")  # noqa: PTH115
+
+
+# Another namespace.
+
+
+def test_in_another_namespace_nothing_is_looked_up(give: Give) -> None:
+    give(7, Fake())
+    assert ProcessTable(host_pids=False).owner(7) == Owner(note=ANOTHER_NAMESPACE)
+    assert give.looked == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("give")
+def test_a_pid_that_nobody_has_is_not_somebody() -> None:
+    owner = ProcessTable(host_pids=True).owner(NOBODY)
+    assert (owner.user, owner.command, owner.started) == (None, None, None)
+    assert owner.note
+
+
+@pytest.mark.usefixtures("give")
+def test_a_process_that_ended_meanwhile_is_not_said_to_be_of_another_namespace() -> None:
+    assert ProcessTable(host_pids=True).owner(NOBODY).note != ANOTHER_NAMESPACE
+
+
+# What may not be looked at.
+
+
+def test_a_process_that_may_not_be_looked_at_is_still_somebodys(give: Give) -> None:
+    hidden = Fake()
+    hidden.refuses = psutil.AccessDenied
+    give(7, hidden)
+    assert ProcessTable(host_pids=True).owner(7) == Owner(None, None, 1_000.0, OWNER_UNKNOWN)
+
+
+@pytest.mark.usefixtures("give")
+def test_a_process_that_proc_hides_is_still_somebodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(processes.os, "kill", refuse)
+    assert ProcessTable(host_pids=True).owner(7).note == OWNER_UNKNOWN
+
+
+@pytest.mark.usefixtures("give")
+def test_looking_at_a_process_never_signals_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    signals: list[int] = []
+    monkeypatch.setattr(processes.os, "kill", lambda pid, signal: signals.append(signal))
+    ProcessTable(host_pids=True).owner(7)
+    assert set(signals) <= {0}
+
+
+@pytest.mark.parametrize("error", [psutil.NoSuchProcess, psutil.ZombieProcess])
+def test_a_process_that_ends_while_it_is_looked_at_raises_nothing(
+    give: Give, error: type[psutil.Error]
+) -> None:
+    ending = Fake()
+    ending.refuses = error
+    give(NOBODY, ending)
+    owner = ProcessTable(host_pids=True).owner(NOBODY)
+    assert owner.user is None and owner.note
+
+
+def test_a_process_without_a_command_line_goes_by_its_name(give: Give) -> None:
+    give(7, Fake(command=""))
+    assert ProcessTable(host_pids=True).owner(7).command == "name"
+
+
+# What is remembered.
+
+
+def test_a_process_is_looked_up_once(give: Give) -> None:
+    give(7, Fake())
+    table = ProcessTable(host_pids=True)
+    assert table.owner(7) == table.owner(7) == Owner("mira", "python train.py", 1_000.0)
+    assert give.looked == [7]  # type: ignore[attr-defined]
+
+
+def test_a_pid_that_was_given_to_another_process_is_looked_up_anew(give: Give) -> None:
+    first, second = Fake(), Fake("olek", "python sweep.py", 2_000.0)
+    table = ProcessTable(host_pids=True)
+    give(7, first)
+    assert table.owner(7).user == "mira"
+    first.alive = False
+    give(7, second)
+    assert table.owner(7) == Owner("olek", "python sweep.py", 2_000.0)
+
+
+def test_a_process_that_is_gone_is_not_remembered(give: Give) -> None:
+    first = Fake()
+    give(NOBODY, first)
+    table = ProcessTable(host_pids=True)
+    table.owner(NOBODY)
+    first.alive, first.refuses = False, psutil.NoSuchProcess
+    assert table.owner(NOBODY).user is None
+    give(NOBODY, Fake("olek"))
+    assert table.owner(NOBODY).user == "olek"
+
+
+def test_what_no_device_runs_any_more_is_forgotten(give: Give) -> None:
+    table = ProcessTable(host_pids=True)
+    for pid in (7, 8):
+        give(pid, Fake())
+        table.owner(pid)
+    table.forget_all_but({8, 9})
+    table.owner(8)
+    table.owner(7)
+    assert give.looked == [7, 8, 7]  # type: ignore[attr-defined]

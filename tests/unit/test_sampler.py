@@ -1,0 +1,397 @@
+"""The thread that reads a source: its pace, what it asks for, and that no call delays the exit."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources import sampler as module
+from gputui.sources.sampler import PROCESSES_EVERY, SENSORS_EVERY, UNFOCUSED_EVERY, Sampler
+from gputui.sources.source import NoSourceError, Want
+from unit.builders import box, gpu
+
+PATIENCE = 20.0
+"""Seconds after which a test gives up waiting for a thread on a slow machine."""
+NEVER = 3600.0
+"""An interval that no test lives to see the end of."""
+SOON = 1.0
+"""The usual interval: much shorter than the pace while nobody looks."""
+
+BOX = box(gpu(0))
+LAPTOP = box(gpu(0, name="NVIDIA GeForce RTX 4070 Laptop GPU"))
+
+
+class Clock:
+    """Stands in for the module `time` in the sampler."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Stepped:
+    """A source of which each reading waits for the test: `wanted` tells what is asked, `answer` answers."""
+
+    label = "stepped"
+
+    def __init__(self) -> None:
+        self.asked: queue.Queue[Want] = queue.Queue()
+        self._answers: queue.Queue[Snapshot | Exception] = queue.Queue()
+        self.inside = threading.Event()
+        self.closed = threading.Semaphore(0)
+        self.closed_inside = False
+
+    def open(self) -> None: ...
+
+    def read(self, want: Want = Want.ALL) -> Snapshot:
+        self.inside.set()
+        self.asked.put(want)
+        answer = self._answers.get(timeout=PATIENCE)
+        self.inside.clear()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self.closed_inside = self.closed_inside or self.inside.is_set()
+        self.closed.release()
+
+    def wanted(self) -> Want:
+        """What the reading asks for that goes on now."""
+        return self.asked.get(timeout=PATIENCE)
+
+    def answer(self, answer: Snapshot | Exception = BOX) -> None:
+        self._answers.put(answer)
+
+    def turn(self, answer: Snapshot | Exception = BOX) -> Want:
+        """One whole reading: what it asked for."""
+        want = self.wanted()
+        self.answer(answer)
+        return want
+
+    def was_closed(self) -> bool:
+        return self.closed.acquire(timeout=PATIENCE)
+
+
+class Desk:
+    """A sampler on a stepped source, and what it has told."""
+
+    def __init__(self, interval: float) -> None:
+        self.source = Stepped()
+        self.news: queue.Queue[tuple[Snapshot | Exception, float]] = queue.Queue()
+        self.sampler = Sampler(self.source, lambda *news: self.news.put(news), interval)
+
+    def told(self) -> Snapshot | Exception:
+        return self.news.get(timeout=PATIENCE)[0]
+
+    def settle(self) -> None:
+        """The first two readings: the picture, and the links."""
+        for _ in range(2):
+            self.source.turn()
+            self.told()
+
+
+@pytest.fixture
+def desk() -> Iterator[Callable[[float], Desk]]:
+    made: list[Desk] = []
+
+    def start(interval: float = NEVER) -> Desk:
+        made.append(Desk(interval))
+        made[-1].sampler.start()
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.sampler.stop(patience=0)
+        each.source.answer()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(module, "time", made)
+    return made
+
+
+Start = Callable[..., Desk]
+
+
+# What is asked for, and when.
+
+
+def test_the_first_picture_does_not_wait_for_the_links(desk: Start) -> None:
+    first = desk().source.turn()
+    assert Want.LOAD in first and Want.PROCESSES in first and Want.NAMES in first
+    assert Want.LINKS not in first
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_links_come_at_once_after_the_first_picture_and_once_only(desk: Start) -> None:
+    start = desk(0.0)
+    wants = [start.source.turn() for _ in range(6)]
+    assert [Want.LINKS in want for want in wants] == [False, True, False, False, False, False]
+
+
+def test_load_is_read_in_every_turn_and_the_costly_parts_at_their_own_pace(desk: Start, clock: Clock) -> None:
+    start = desk(0.0)
+    start.source.turn()
+    wants: list[Want] = []
+    for _ in range(21):
+        wants.append(start.source.wanted())
+        clock.now += 1
+        start.source.answer()
+    assert all(Want.LOAD in want and Want.NAMES in want for want in wants)
+    seconds = range(21)
+    assert [s for s in seconds if Want.PROCESSES in wants[s]] == list(range(0, 21, PROCESSES_EVERY))
+    assert [s for s in seconds if Want.SENSORS in wants[s]] == list(range(0, 21, SENSORS_EVERY))
+
+
+def test_a_turn_that_comes_a_little_early_is_on_time(desk: Start, clock: Clock) -> None:
+    start = desk(0.0)
+    start.source.turn()
+    wants: list[Want] = []
+    for _ in range(9):
+        wants.append(start.source.wanted())
+        clock.now += 0.99
+        start.source.answer()
+    assert [Want.PROCESSES in want for want in wants] == [True, False] * 4 + [True]
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_cheapest_reading_is_load_and_names(desk: Start) -> None:
+    start = desk(0.0)
+    wants = [start.source.turn() for _ in range(4)]
+    assert wants[-1] == Want.LOAD | Want.NAMES
+
+
+# Asking.
+
+
+def test_asking_reads_at_once_what_a_verdict_needs(desk: Start) -> None:
+    start = desk()
+    start.settle()
+    start.sampler.ask()
+    want = start.source.turn()
+    assert Want.LOAD in want and Want.PROCESSES in want
+    assert start.told() == BOX
+
+
+def test_asking_during_a_reading_reads_once_more(desk: Start) -> None:
+    start = desk()
+    start.settle()
+    start.sampler.ask()
+    start.source.wanted()
+    start.sampler.ask()
+    start.sampler.ask()
+    start.source.answer()
+    assert Want.PROCESSES in start.source.turn()
+    start.told()
+    start.told()
+    assert start.source.asked.empty()
+
+
+def test_nobody_asks_and_nothing_is_read(desk: Start) -> None:
+    start = desk()
+    start.settle()
+    assert start.news.empty() and not start.source.inside.is_set()
+
+
+# What is told.
+
+
+def test_every_snapshot_is_handed_over_with_the_moment_its_reading_began(desk: Start, clock: Clock) -> None:
+    start = desk(0.0)
+    start.source.wanted()
+    clock.now += 3
+    start.source.answer()
+    snapshot, began = start.news.get(timeout=PATIENCE)
+    assert (snapshot, began) == (BOX, 1_000.0)
+
+
+def test_how_old_the_last_good_reading_is(desk: Start, clock: Clock) -> None:
+    start = desk()
+    assert start.sampler.age is None
+    start.settle()
+    assert start.sampler.age == 0
+    clock.now += 4
+    assert start.sampler.age == 4
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_lost_source_is_handed_over_and_reading_goes_on(desk: Start) -> None:
+    start = desk(0.0)
+    gone = NoSourceError("the driver is not loaded")
+    start.source.turn()
+    assert start.told() == BOX
+    start.source.turn(gone)
+    assert start.told() is gone
+    start.source.turn()
+    assert start.told() == BOX
+
+
+def test_a_lost_source_is_not_a_good_reading(desk: Start, clock: Clock) -> None:
+    start = desk()
+    start.settle()
+    clock.now += 7
+    start.sampler.ask()
+    start.source.turn(NoSourceError("gone"))
+    start.told()
+    assert start.sampler.age == 7
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_source_lost_from_the_beginning_is_told_and_tried_again(desk: Start) -> None:
+    start = desk(0.0)
+    start.source.turn(NoSourceError("gone"))
+    assert isinstance(start.told(), NoSourceError)
+    assert start.sampler.age is None
+    assert Want.LINKS not in start.source.turn()
+    assert start.told() == BOX
+
+
+def test_what_a_failed_reading_did_not_bring_is_asked_for_again(desk: Start, clock: Clock) -> None:
+    start = desk(0.0)
+    start.source.turn()
+    clock.now += 10
+    assert Want.PROCESSES in start.source.turn(NoSourceError("gone"))
+    assert Want.PROCESSES in start.source.turn()
+
+
+def test_a_defect_is_handed_over_and_ends_the_reading(desk: Start) -> None:
+    start = desk()
+    defect = ZeroDivisionError("a defect")
+    start.source.turn(defect)
+    assert start.told() is defect
+    assert start.source.was_closed()
+    assert start.sampler.stop(PATIENCE)
+    assert start.source.asked.empty()
+
+
+# Stopping.
+
+
+def test_stopping_closes_the_source(desk: Start) -> None:
+    start = desk()
+    start.settle()
+    assert start.sampler.stop(PATIENCE)
+    assert start.source.was_closed() and not start.source.closed_inside
+
+
+def test_a_hung_call_does_not_delay_the_end_and_nothing_is_closed_under_it(desk: Start) -> None:
+    start = desk()
+    start.source.wanted()
+    began = time.monotonic()
+    assert not start.sampler.stop(patience=0.05)
+    assert time.monotonic() - began < PATIENCE / 4
+    assert not start.source.closed.acquire(blocking=False)
+
+
+def test_a_hung_call_that_comes_back_after_the_end_tells_nothing_and_closes_then(desk: Start) -> None:
+    start = desk()
+    start.source.wanted()
+    assert not start.sampler.stop(patience=0)
+    start.source.answer()
+    assert start.source.was_closed() and not start.source.closed_inside
+    assert start.news.empty()
+
+
+def test_the_thread_never_holds_the_process_back(desk: Start) -> None:
+    start = desk()
+    start.source.wanted()
+    threads = [thread for thread in threading.enumerate() if thread.name == "gputui sampler"]
+    assert threads and all(thread.daemon for thread in threads)
+
+
+def test_stopping_a_sampler_that_was_never_started_is_harmless() -> None:
+    assert Desk(NEVER).sampler.stop()
+
+
+def test_stopping_twice_is_harmless(desk: Start) -> None:
+    start = desk()
+    start.settle()
+    assert start.sampler.stop(PATIENCE) and start.sampler.stop(PATIENCE)
+
+
+# Focus.
+
+
+@pytest.mark.parametrize(
+    ("interval", "focused", "pace"),
+    [(1.0, True, 1.0), (1.0, False, UNFOCUSED_EVERY), (60.0, True, 60.0), (60.0, False, 60.0)],
+)
+def test_the_pace_is_slower_while_nobody_looks(interval: float, focused: bool, pace: float) -> None:
+    sampler = Desk(interval).sampler
+    sampler.focus(focused)
+    assert sampler.pace == pace
+
+
+def test_coming_back_reads_at_once(desk: Start) -> None:
+    start = desk(SOON)
+    start.settle()
+    start.sampler.focus(False)
+    start.sampler.ask()
+    start.source.turn()
+    start.told()
+    began = time.monotonic()
+    start.sampler.focus(True)
+    assert Want.LOAD in start.source.turn()
+    assert time.monotonic() - began < UNFOCUSED_EVERY / 2
+
+
+def test_looking_on_is_no_reason_to_read(desk: Start) -> None:
+    start = desk()
+    start.settle()
+    start.sampler.focus(True)
+    start.sampler.ask()
+    start.source.turn()
+    start.told()
+    assert start.source.asked.empty()
+
+
+def _asleep(start: Desk) -> None:
+    """A laptop that nobody looks at any more: one reading, and its GPU may sleep."""
+    for _ in range(2):
+        start.source.turn(LAPTOP)
+        start.told()
+    start.sampler.focus(False)
+    start.sampler.ask()
+    start.source.turn(LAPTOP)
+    start.told()
+    assert start.source.was_closed()
+
+
+def test_a_laptops_gpu_may_sleep_while_nobody_looks(desk: Start) -> None:
+    start = desk(SOON)
+    _asleep(start)
+    start.sampler.focus(True)
+    assert Want.LINKS in start.source.turn(LAPTOP)
+
+
+def test_a_laptop_that_was_let_go_is_read_whole_when_somebody_looks_again(desk: Start) -> None:
+    start = desk(SOON)
+    _asleep(start)
+    start.sampler.focus(True)
+    want = start.source.turn(LAPTOP)
+    assert Want.PROCESSES in want and Want.SENSORS in want
+
+
+@pytest.mark.parametrize(
+    "snapshot", [BOX, box(), box(gpu(0, name="NVIDIA RTX A2000 Laptop GPU"), gpu(1)), box(gpu(0, name=None))]
+)
+def test_any_other_box_stays_open(desk: Start, snapshot: Snapshot) -> None:
+    start = desk(SOON)
+    start.settle()
+    start.sampler.focus(False)
+    start.sampler.ask()
+    start.source.turn(snapshot)
+    start.told()
+    start.sampler.focus(True)
+    start.source.wanted()
+    assert not start.source.closed.acquire(blocking=False)

@@ -1,0 +1,78 @@
+"""What only several snapshots can tell: since when a device is in its state, and how it was loaded."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputui.choosing.verdict import verdicts
+from gputui.choosing.watch import LONGEST, Watch
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+from unit.builders import NOW, box, busy, gpu
+
+KEY = gpu(0).key
+
+
+def _after(watch: Watch, snapshot: Snapshot) -> Watch:
+    return watch.after(snapshot, verdicts(snapshot))
+
+
+def _watched(*film: tuple[float, Device]) -> Watch:
+    watch = Watch()
+    for second, device in film:
+        watch = _after(watch, box(device, time=NOW + second))
+    return watch
+
+
+def test_a_device_that_was_never_seen_has_no_time() -> None:
+    assert Watch().lasting(KEY, NOW) is None
+
+
+def test_a_state_lasts_since_it_was_first_seen() -> None:
+    watch = _watched((0, gpu(0)), (5, gpu(0)), (9, gpu(0)))
+    assert watch.lasting(KEY, NOW + 10) == 10
+
+
+def test_another_state_begins_anew() -> None:
+    watch = _watched((0, gpu(0)), (5, busy(gpu(0))), (9, busy(gpu(0))))
+    assert watch.lasting(KEY, NOW + 10) == 5
+
+
+def test_a_state_that_comes_back_begins_anew() -> None:
+    watch = _watched((0, gpu(0)), (5, busy(gpu(0))), (9, gpu(0)))
+    assert watch.lasting(KEY, NOW + 10) == 1
+
+
+def test_a_device_that_went_away_is_forgotten() -> None:
+    watch = _after(_watched((0, gpu(0))), box(gpu(1), time=NOW + 1))
+    assert watch.lasting(KEY, NOW + 2) is None
+    assert set(watch.loads) == {gpu(1).key}
+
+
+def test_loads_are_kept_oldest_first_and_unknown_stays_unknown() -> None:
+    watch = _watched((0, gpu(0, utilization=1)), (1, gpu(0, utilization=None)), (2, gpu(0, utilization=3)))
+    assert watch.loads[KEY] == (1, None, 3)
+
+
+def test_only_the_last_loads_are_kept() -> None:
+    watch = Watch()
+    for second in range(LONGEST + 10):
+        watch = _after(watch, box(gpu(0, utilization=second % 100), time=NOW + second))
+    assert len(watch.loads[KEY]) == LONGEST
+    assert watch.loads[KEY][-1] == (LONGEST + 9) % 100
+    assert watch.loads[KEY][0] == 10
+
+
+def test_a_watch_is_not_changed_by_what_comes_after_it() -> None:
+    first = _watched((0, gpu(0)))
+    _after(first, box(busy(gpu(0)), time=NOW + 5))
+    assert first.lasting(KEY, NOW + 5) == 5 and len(first.loads[KEY]) == 1
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_a_state_lasts_as_long_as_its_last_run(film: list[bool]) -> None:
+    watch = _watched(*((second, busy(gpu(0)) if taken else gpu(0)) for second, taken in enumerate(film)))
+    run = next((n for n, taken in enumerate(reversed(film)) if taken != film[-1]), len(film))
+    assert watch.lasting(KEY, NOW + len(film)) == run
