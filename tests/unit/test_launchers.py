@@ -115,6 +115,10 @@ def test_no_command_stays_none() -> None:
     [
         ("torchrun train.py --lr 3e-4", "torchrun --standalone --nproc-per-node=2 train.py --lr 3e-4"),
         ("torchrun -m train", "torchrun --standalone --nproc-per-node=2 -m train"),
+        (
+            "torchrun -m train --nproc-per-node 9",
+            "torchrun --standalone --nproc-per-node=2 -m train --nproc-per-node 9",
+        ),
         ("torchrun --module train", "torchrun --standalone --nproc-per-node=2 --module train"),
         ("torchrun --no-python ./t.sh", "torchrun --standalone --nproc-per-node=2 --no-python ./t.sh"),
         ("torchrun --no_python ./t.sh", "torchrun --standalone --nproc-per-node=2 --no_python ./t.sh"),

@@ -329,5 +329,10 @@ def test_a_program_that_only_looks_alike_is_not(word: str) -> None:
     assert Launch((word,)).line == word
 
 
+@pytest.mark.parametrize("word", ["=ls", "~x", "!x", "#x", "a b", ""])
+def test_a_word_that_some_shell_expands_is_quoted(word: str) -> None:
+    assert quote(word) == posix(word) == f"'{word}'"
+
+
 def test_a_launch_without_changes_is_the_command_itself() -> None:
     assert Launch(("python", "train.py", "--lr", "3e-4")).line == "python train.py --lr 3e-4"

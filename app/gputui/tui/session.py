@@ -60,8 +60,11 @@ def run_screen(
         mailbox = Mailbox()
         mailbox.forward = lambda reading: picture.paint(reading.news)
         sampler = Sampler(source, mailbox.put, interval)
-        # The first reading goes on while Textual is imported.
+        # The first reading goes on while Textual is imported. The thread inherits that it is never the one
+        # that a signal is delivered to, or holding them below would hold nothing.
+        hold_signals(True)
         sampler.start()
+        hold_signals(False)
         try:
             from gputui.tui.app import GputuiApp
             from gputui.tui.terminal import driver_after
