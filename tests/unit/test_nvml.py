@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gputui.choosing.verdict import verdicts
-from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN, Process
+from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, Process
 from gputui.inventory.wording import MIB
 from gputui.sources.nvml import NvmlSource
 from gputui.sources.processes import ProcessTable
@@ -234,11 +234,10 @@ def test_owners_come_from_the_system_and_a_missing_one_says_why(nvml_here: Simul
     assert mine.note is None
     assert mine.command
     assert mine.started
-    assert (other.user, other.note) == (None, ANOTHER_NAMESPACE)
+    assert (other.user, other.note) == (None, ENDED)
     inside = NvmlSource(ProcessTable(host_pids=False))
     assert {p.note for p in inside.read().devices[0].processes or ()} == {ANOTHER_NAMESPACE}
     inside.close()
-    assert OWNER_UNKNOWN != ANOTHER_NAMESPACE
 
 
 def test_mig_instances_come_and_go_while_it_runs(nvml_here: SimulatedNvml) -> None:

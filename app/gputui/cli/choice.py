@@ -45,7 +45,7 @@ _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 def memory(text: str) -> int:
     """A SIZE in bytes: "20G", "20GiB" and "20GB" are all 20 × 2^30, as nvidia-smi counts."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *([KMGT]?)(?:i?B)?", text, re.IGNORECASE | re.ASCII)
     if match is None or len(text) > 32:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size (20G, 512M)")
     amount = int(float(match[1]) * _UNITS[match[2].upper()])

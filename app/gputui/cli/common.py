@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+from gputui.inventory.wording import printable
 from gputui.sources.source import Source
 
 DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH = 0, 2, 3, 4
@@ -42,9 +43,17 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
     """`--demo [BOX]` and `--from FILE`, which every subcommand takes."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--demo", nargs="?", const="", metavar="BOX", help="a simulated box instead of this machine"
+        "--demo", nargs="?", const="", type=_box, metavar="BOX", help="a simulated box, not this machine"
     )
     where.add_argument("--from", dest="recording", metavar="FILE", help="a recording (`gputui record`)")
+
+
+def _box(name: str) -> str:
+    from gputui.sources.simulated.boxes import BOXES
+
+    if name not in BOXES:
+        raise argparse.ArgumentTypeError(f"there is no demo box {name!r}; there are: {', '.join(BOXES)}")
+    return name
 
 
 def make_source(demo: str | None, recording: str | None) -> Source:
@@ -74,5 +83,5 @@ def opened(args: argparse.Namespace) -> Iterator[Source]:
 
 
 def say(message: str) -> None:
-    """One line to stderr, where messages go."""
-    print(f"gputui: {message}", file=sys.stderr)
+    """One line to stderr, where messages go; foreign text in it cannot do anything to the terminal."""
+    print(printable(f"gputui: {message}"), file=sys.stderr)

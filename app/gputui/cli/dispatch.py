@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
+import sys
 
 from gputui.cli.common import NO_SOURCE, NOT_ENOUGH, WRONG_CALL, NotEnoughError, WrongCallError, say
 from gputui.sources.source import NoSourceError
@@ -18,18 +21,23 @@ SUBCOMMANDS: dict[str, str] = {
 """Every subcommand, with its line in `gputui --help`; each lives in the file of its name."""
 
 _SCREEN = "screen"
+_OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EBADF, errno.EIO)
 _TAKE_A_VALUE = ("--from", "--interval")
+_VALUES_WITHIN = ("--demo=", "--from=", "--interval=")
 
 
 def dispatch(words: list[str]) -> int:
     """Run one call and return its exit status."""
     name = ""
+    _speak_plainly()
     try:
         before, command = _split(words)
         before = _settle_demo(before)
         name, rest = _subcommand(before)
         module = importlib.import_module(f"gputui.cli.{name or _SCREEN}")
         status: int = module.main(rest, command)
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return status
     except WrongCallError as error:
         say(f"{error} (see `gputui {name + ' ' if name else ''}--help`)")
@@ -42,6 +50,28 @@ def dispatch(words: list[str]) -> int:
         return NO_SOURCE
     except KeyboardInterrupt:
         return 130
+    except OSError as error:
+        if error.errno not in _OUTPUT_LOST:
+            raise
+        return _output_lost(error)
+
+
+def _speak_plainly() -> None:
+    """Whatever the terminal's encoding: words of a command go out as they came in, the rest is shown."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and hasattr(stream, "reconfigure"):
+            utf8 = stream.encoding.lower().replace("-", "") == "utf8"
+            stream.reconfigure(errors="surrogateescape" if utf8 else "backslashreplace")
+
+
+def _output_lost(error: OSError) -> int:
+    """Nobody reads our output any more (`| head`), or it cannot be written: the status a shell would give."""
+    # What is still buffered must not be tried again at the end.
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
+    if isinstance(error, BrokenPipeError):
+        return 128 + 13
+    say(f"cannot write: {error.strerror}")
+    return 1
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str] | None]:
@@ -69,7 +99,7 @@ def _subcommand(words: list[str]) -> tuple[str, list[str]]:
     """The subcommand's name ("" for the screen) and the other words."""
     place = 0
     while place < len(words) and words[place].startswith("-"):
-        if words[place] not in _TAKE_A_VALUE and not words[place].startswith("--demo="):
+        if words[place] not in _TAKE_A_VALUE and not words[place].startswith(_VALUES_WITHIN):
             break
         place += 2 if words[place] in _TAKE_A_VALUE else 1
     if place >= len(words) or words[place].startswith("-"):

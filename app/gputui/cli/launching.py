@@ -30,7 +30,9 @@ def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
     """The launch that a call describes; its warnings have been said."""
     additions, argv = assignments(command)
     devices = choose(args).devices
-    launch = compose(devices, Plan(argv, args.launcher, args.ids, None, additions), os.environ)
+    # Without a command there is nothing to start: the variables alone are asked for.
+    launcher = args.launcher if argv else "python"
+    launch = compose(devices, Plan(argv, launcher, args.ids, None, additions), os.environ)
     for warning in launch.warnings:
         say(f"warning: {warning}")
     return launch

@@ -42,7 +42,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.json:
         print(document_text(snapshot, judged))
     else:
-        sys.stdout.write(table(snapshot, judged, *_terminal()))
+        print(table(snapshot, judged, *_terminal()), end="")
     return DONE
 
 
@@ -58,7 +58,7 @@ def document_text(snapshot: Snapshot, judged: dict[str, Verdict]) -> str:
 
 def _terminal() -> tuple[int | None, bool]:
     """The width to keep to (None: no limit) and whether to colour: both only on a terminal."""
-    if not sys.stdout.isatty():
+    if sys.stdout is None or not sys.stdout.isatty():
         return None, False
     plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
     return shutil.get_terminal_size().columns, not plain

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -44,7 +43,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         )
     text = document_text(snapshot, verdicts(snapshot)) + "\n"
     if args.file == "-":
-        sys.stdout.write(text)
+        print(text, end="")
         return DONE
     try:
         _write(Path(args.file), text)

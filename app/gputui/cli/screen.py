@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from gputui import __version__
 from gputui.choosing.verdict import verdicts
@@ -67,11 +68,17 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 def _no_screen() -> str | None:
     """Why there can be no screen here, None when there can."""
     # Of the two only one must be the terminal: the other may lead to a file or a pipe for the command.
-    if not (sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty())):
+    stdin, stdout, stderr = (stream is not None and stream.isatty() for stream in _streams())
+    if not (stdin and (stdout or stderr)):
         return "no terminal here: this is `gputui ls`"
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
         return "TERM=dumb cannot show a screen: this is `gputui ls`"
     return None
+
+
+def _streams() -> tuple[TextIO | None, ...]:
+    # Each is None where it was closed before we were started.
+    return sys.stdin, sys.stdout, sys.stderr
 
 
 def _table_instead(source: Source, reason: str, command: Sequence[str] | None) -> int:
@@ -80,7 +87,7 @@ def _table_instead(source: Source, reason: str, command: Sequence[str] | None) -
     source.open()
     snapshot = source.read(Want.ALL)
     source.close()
-    sys.stdout.write(table(snapshot, verdicts(snapshot), None, colour=False))
+    print(table(snapshot, verdicts(snapshot), None, colour=False), end="")
     if command is None:
         say(reason)
         return DONE

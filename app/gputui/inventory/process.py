@@ -13,6 +13,9 @@ KINDS: tuple[str, ...] = get_args(Kind)
 ANOTHER_NAMESPACE = "another namespace"
 """Note of a process whose pid means nothing here: NVML reports the host's pids inside a container."""
 
+ENDED = "ended"
+"""Note of a process that the driver still lists and the system does not have any more."""
+
 OWNER_UNKNOWN = "owner unknown"
 """Note of a process that exists but whose owner may not be read (hidepid): somebody's, so occupied."""
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NoReturn
 
 from gputui.launching.launch import Launch
+
+
+def _shell_script(program: str, environment: Mapping[str, str]) -> str | None:
+    """The path of a program without "#!", which every shell reads as a script; None for a binary."""
+    path = shutil.which(program, path=environment.get("PATH"))
+    if path is None:
+        return None
+    with Path(path).open("rb") as file:
+        return None if b"\0" in file.read(256) else path
 
 
 class StartError(Exception):
@@ -32,7 +44,13 @@ def replace_process(launch: Launch, environ: Mapping[str, str]) -> NoReturn:
             signal.signal(getattr(signal, name), signal.SIG_DFL)
     program = launch.argv[0]
     try:
-        os.execvpe(program, list(launch.argv), environment)
+        try:
+            os.execvpe(program, list(launch.argv), environment)
+        except OSError as error:
+            script = _shell_script(program, environment) if error.errno == errno.ENOEXEC else None
+            if script is None:
+                raise
+            os.execve("/bin/sh", ["/bin/sh", script, *launch.argv[1:]], environment)
     except FileNotFoundError:
         raise StartError(f"there is no program {program!r}", 127) from None
     except (OSError, ValueError) as error:

@@ -56,10 +56,14 @@ class NvmlSource:
         if self._nvml is not None:
             return
         nvml = _binding()
+        started = False
         try:
             nvml.nvmlInit()
+            started = True
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
+            if started:
+                nvml.nvmlShutdown()
             raise NoSourceError(REMEDIES.get(error.value, f"NVML does not start: {error}")) from None
         self._nvml = nvml
         self._gpus = [Gpu(nvml, index, self._clock) for index in range(count)]

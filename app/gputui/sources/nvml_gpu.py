@@ -75,6 +75,7 @@ class Gpu:
         self._trouble = None
         try:
             device = self._read(self.devices[0], want)
+            instances = self._read_instances(device, want)
         except _GoneError as gone:
             self._lose(Fault(gone.kind, str(gone), self._clock()))
             return
@@ -83,7 +84,7 @@ class Gpu:
         if self._trouble:
             before = self.devices[0].fault
             fault = Fault("error", self._trouble, before.since if before else self._clock())
-        self.devices = (replace(device, fault=fault), *self._read_instances(device, want))
+        self.devices = (replace(device, fault=fault), *instances)
 
     def ask(self, function: Any, *arguments: Any) -> Any:
         """The answer, or None: not supported (never asked again), or failed (noted in `fault`)."""
@@ -303,12 +304,13 @@ class Gpu:
         A device with no compute process is also asked for MPS clients and utilization, and for programs
         that draw unless it is plainly empty: those take memory, and a verdict allows them some.
         """
-        facts = self._memory()
-        compute = None if device.mig else self._list("Compute")
+        compute = [] if device.mig else self._list("Compute")
         if compute:
-            return facts | {"processes": self._merged((("compute", compute),))}
-        facts |= self._utilization()
-        if facts["utilization"] is None:
+            # A divided GPU lists the processes of its instances (nvml.h), which say nothing of the others.
+            divided = device.parent is None and (self._divided() if device.mig is None else device.mig)
+            return {"mig": divided, "processes": () if divided else self._merged((("compute", compute),))}
+        facts = self._memory() | self._utilization()
+        if facts["utilization"] is None and device.parent is None:
             facts["mig"] = self._divided()
         if compute is None:
             return facts
@@ -327,17 +329,17 @@ class Gpu:
             try:
                 handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(self.handle, place)
                 uuid = nvml.nvmlDeviceGetUUID(handle)
-            except nvml.NVMLError:
-                # A place with no instance in it answers NOT_FOUND.
+                instance = self._instances.get(uuid) or self._instance(handle, uuid, place, device)
+            except (nvml.NVMLError, _GoneError):
+                # A place with no instance in it answers NOT_FOUND; one that goes just now is gone.
                 continue
-            instance = self._instances.get(uuid) or self._instance(uuid, place, device)
             instance.handle = handle
             instance.refresh(want)
             present[uuid] = instance
         self._instances = present
         return [instance.devices[0] for instance in present.values()]
 
-    def _instance(self, uuid: str, place: int, parent: Device) -> Gpu:
+    def _instance(self, handle: Any, uuid: str, place: int, parent: Device) -> Gpu:
         instance = Gpu(self._nvml, place, self._clock)
         name = self._nvml.nvmlDeviceGetName
         # The driver has none of these of an instance, and some drivers answer with the parent's.
@@ -349,7 +351,6 @@ class Gpu:
             "nvmlDeviceGetMigMode",
         }
         instance._named = True
-        handle = self._nvml.nvmlDeviceGetMigDeviceHandleByIndex(self.handle, place)
         instance.devices = (
             Device(
                 index=place,

@@ -59,7 +59,8 @@ def nvlinks_between(one: NvLinks, other: NvLinks, peers: Callable[[], bool]) -> 
     """How many NVLinks join two GPUs, 0 where none is known to."""
     if one.to_switches and other.to_switches:
         return min(one.to_switches, other.to_switches)
-    direct = sum(remote == other.bus_id for remote in one.remotes)
+    # Either end may be unreadable: the other one still tells.
+    direct = max(one.remotes.count(other.bus_id), other.remotes.count(one.bus_id))
     if direct:
         return direct
     switched = min(one.remotes.count("switch"), other.remotes.count("switch"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN
+from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN
 
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """Linux gives the initial pid namespace this fixed inode (PROC_PID_INIT_INO, include/linux/proc_ns.h)."""
@@ -49,7 +49,7 @@ class ProcessTable:
             owner = _look(process)
         except psutil.NoSuchProcess:
             self._known.pop(pid, None)
-            return Owner(note=OWNER_UNKNOWN if _exists(pid) else ANOTHER_NAMESPACE)
+            return Owner(note=OWNER_UNKNOWN if _exists(pid) else ENDED)
         self._known[pid] = (process, owner)
         return owner
 

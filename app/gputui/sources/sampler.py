@@ -101,6 +101,8 @@ class Sampler:
             want = self._wanted(asked)
             snapshot = self._source.read(want)
         except NoSourceError as error:
+            # Whatever this turn was to bring is still to be brought.
+            self._due.clear()
             self._tell(error, began)
             self._rest()
             return
@@ -112,6 +114,7 @@ class Sampler:
                 # An open NVML keeps a laptop's GPU awake (nvtop #267); the next reading opens it again.
                 self._source.close()
                 self._linked = False
+                self._due.clear()
             self._rest()
 
     def _rest(self) -> None:

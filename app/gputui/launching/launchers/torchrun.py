@@ -78,8 +78,9 @@ def _converted(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]
     if not is_python(command):
         script = command[0].endswith(".py")
         return ("torchrun",), tuple(command) if script else ("--no-python", *command)
-    # An interpreter given by its path is the one that has the user's torch.
-    starter = (command[0], "-m", "torch.distributed.run") if "/" in command[0] else ("torchrun",)
+    # An interpreter given by its path or version is the one that has the user's torch.
+    plain = command[0] in ("python", "python3")
+    starter = ("torchrun",) if plain else (command[0], "-m", "torch.distributed.run")
     rest = list(command[1:])
     while rest and rest[0] == "-u":
         # torchrun starts its workers with -u itself.
