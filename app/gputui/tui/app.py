@@ -23,7 +23,7 @@ from gputui.tui.actions import ACTIONS
 from gputui.tui.board import Board
 from gputui.tui.messages import Read
 from gputui.tui.screens.main import MainScreen
-from gputui.tui.session import ENDING_SIGNALS, Mailbox, Outcome, Reading, hold_signals
+from gputui.tui.session import EarlySignals, Mailbox, Outcome, Reading
 from gputui.tui.theme import DARK, THEMES, default_theme
 
 _TERMINAL_CHECK = 2.0
@@ -48,9 +48,11 @@ class GputuiApp(App[Outcome]):
         theme: str | None = None,
         clock: Callable[[], float] = time.time,
         driver_class: type[Driver] | None = None,
+        signals: EarlySignals | None = None,
     ) -> None:
         super().__init__(driver_class=driver_class)
         self.clock = clock
+        self._signals = signals
         self.sampler = sampler
         self._mailbox = mailbox
         self._environ = environ
@@ -73,14 +75,20 @@ class GputuiApp(App[Outcome]):
         self._mailbox.forward = self._forward
         if self._mailbox.latest is not None:
             self._forward(self._mailbox.latest)
-        loop = asyncio.get_running_loop()
-        for number in ENDING_SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                # An add_signal_handler that the platform does not have (Windows) leaves the default.
-                with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                    loop.add_signal_handler(number, self._leave, 128 + number)
-        hold_signals(False)
+        self._answer_signals()
         self.set_interval(_TERMINAL_CHECK, self._check_terminal)
+
+    def _answer_signals(self) -> None:
+        """End at a signal with the terminal restored, at one that has come already too."""
+        if self._signals is None:
+            return
+        loop = asyncio.get_running_loop()
+        for number in self._signals.answered:
+            # Where the platform has no such handlers (Windows), the default stays.
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, self._leave, 128 + number)
+        if self._signals.came is not None:
+            self._leave(128 + self._signals.came)
 
     async def on_event(self, event: events.Event) -> None:
         # Textual drops keys that come before the first screen runs; a person does not wait for it.
@@ -89,10 +97,11 @@ class GputuiApp(App[Outcome]):
             return
         await super().on_event(event)
 
-    def on_ready(self) -> None:
+    async def on_ready(self) -> None:
+        # At once, not posted: those that come now must stay behind those that came before.
         early, self._early_keys = self._early_keys or [], None
         for event in early:
-            self.post_message(event)
+            await super().on_event(event)
 
     def _forward(self, reading: Reading) -> None:
         """Hand a reading to the main screen; called on any thread."""

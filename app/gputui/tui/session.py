@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.compose import Plan
@@ -56,53 +56,61 @@ def run_screen(
     additions, argv = assignments(command)
     plan = Plan(command=argv, additions=additions)
     source.open()
-    with FirstPicture(Board(environ, plan, source.label)) as picture, _ended_by_signals():
+    with FirstPicture(Board(environ, plan, source.label)) as picture, EarlySignals() as signals:
         mailbox = Mailbox()
         mailbox.forward = lambda reading: picture.paint(reading.news)
         sampler = Sampler(source, mailbox.put, interval)
-        # The first reading goes on while Textual is imported. The thread inherits that it is never the one
-        # that a signal is delivered to, or holding them below would hold nothing.
-        hold_signals(True)
+        # The first reading goes on while Textual is imported.
         sampler.start()
-        hold_signals(False)
         try:
             from gputui.tui.app import GputuiApp
             from gputui.tui.terminal import driver_after
 
-            app = GputuiApp(sampler, mailbox, plan, environ, source.label, driver_class=driver_after(picture))
-            # From here on the application answers signals, as soon as it can.
-            hold_signals(True)
+            app = GputuiApp(
+                sampler,
+                mailbox,
+                plan,
+                environ,
+                source.label,
+                driver_class=driver_after(picture),
+                signals=signals,
+            )
             return app.run() or Outcome(status=app.return_code or 0)
         finally:
             sampler.stop()
 
 
-ENDING_SIGNALS: tuple[int, ...] = tuple(
-    getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name)
-)
-"""The signals at which the screen is left with the terminal restored; the status is 128 + n."""
+class EarlySignals:
+    """Remembers a signal that should end us until the application can answer it.
 
+    An exception in the middle of an import, or of Textual's start, would leave a half-made screen behind, or
+    get lost. A context: afterwards the handlers are those of before.
+    """
 
-def hold_signals(hold: bool) -> None:
-    """Let signals wait while Textual starts: in the middle of that it cannot end cleanly."""
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_BLOCK if hold else signal.SIG_UNBLOCK, ENDING_SIGNALS)
+    NUMBERS: tuple[int, ...] = tuple(
+        getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name)
+    )
 
+    def __init__(self) -> None:
+        self.came: int | None = None
+        self._before: dict[int, Any] = {}
 
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Until the application has its own handlers, a signal that ends us still restores the terminal."""
+    @property
+    def answered(self) -> tuple[int, ...]:
+        """The signals that end us: all but those that whoever started us wants ignored (nohup)."""
+        return tuple(self._before)
 
-    def end(number: int, _: FrameType | None) -> None:
-        raise SystemExit(128 + number)
+    def __enter__(self) -> EarlySignals:
+        for number in self.NUMBERS:
+            handler = signal.getsignal(number)
+            if handler is not signal.SIG_IGN:
+                self._before[number] = handler
+                signal.signal(number, self._remember)
+        return self
 
-    before = {number: signal.getsignal(number) for number in ENDING_SIGNALS if number != signal.SIGINT}
-    for number, handler in before.items():
-        if handler is signal.SIG_DFL:
-            signal.signal(number, end)
-    try:
-        yield
-    finally:
-        hold_signals(False)
-        for number, handler in before.items():
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def _remember(self, number: int, _: FrameType | None) -> None:
+        self.came = number
