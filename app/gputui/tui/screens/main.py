@@ -84,16 +84,20 @@ class MainScreen(Screen[None]):
         self._cpu: float | None = None
         self._plain: str | None = None
         self._aside_drawn = 0.0
+        self._table = DeviceTable(id="table")
+        self._header, self._history, self._processes, self._chosen, self._launch = (
+            Lines(id=name) for name in ("header", "history", "processes", "chosen", "launch")
+        )
 
     def compose(self) -> ComposeResult:
-        yield Lines(id="header")
+        yield self._header
         with Container(id="body"):
             with Container(id="list"):
-                yield DeviceTable(id="table")
-                yield Lines(id="history")
-            yield Lines(id="processes")
-        yield Lines(id="chosen")
-        yield Lines(id="launch")
+                yield self._table
+                yield self._history
+            yield self._processes
+        yield self._chosen
+        yield self._launch
         yield KeyLine(id="keys")
 
     def on_mount(self) -> None:
@@ -153,15 +157,14 @@ class MainScreen(Screen[None]):
             return
         board = self.board
         launch_lines = launch(board, width, most=max(2, height - min(len(board.rows), 16) - 5))
-        self._draw_fixed("#chosen", chosen(board, width))
-        self._draw_fixed("#launch", launch_lines)
-        table, side = self.query_one(DeviceTable), self.query_one("#processes", Lines)
+        _draw_fixed(self._chosen, chosen(board, width))
+        _draw_fixed(self._launch, launch_lines)
         room = height - 4 - len(launch_lines)
         wide = width >= WIDE
         rows = len(board.rows) + 1
-        _set_height(table, min(rows, room) if board.rows else room)
-        side.display = bool(board.rows) and (wide or room - rows >= _WORTH_A_LIST)
-        self.query_one("#history", Lines).display = wide and room - rows >= _WORTH_A_LIST
+        _set_height(self._table, min(rows, room) if board.rows else room)
+        self._processes.display = bool(board.rows) and (wide or room - rows >= _WORTH_A_LIST)
+        self._history.display = wide and room - rows >= _WORTH_A_LIST
         self._aside_drawn = 0.0
         self._draw_box()
 
@@ -169,28 +172,21 @@ class MainScreen(Screen[None]):
         """What changes with every reading. The lists beside the table follow at half the pace."""
         board, now = self.board, time.monotonic()
         self._draw_header()
-        self.query_one(DeviceTable).draw_board(board)
+        self._table.draw_board(board)
         if now - self._aside_drawn < _ASIDE_EVERY:
             return
         self._aside_drawn = now
-        side, past = self.query_one("#processes", Lines), self.query_one("#history", Lines)
-        if side.display:
-            side.draw(lambda width, height: processes(board, width, height))
-        if past.display:
-            past.draw(lambda width, height: [((" ", ""),), *history(board, width, height - 1)])
-
-    def _draw_fixed(self, name: str, lines: list[Line]) -> None:
-        """A section that is exactly as high as what it has to say."""
-        widget = self.query_one(name, Lines)
-        _set_height(widget, len(lines))
-        widget.draw(lambda width, height: lines)
+        if self._processes.display:
+            self._processes.draw(lambda width, height: processes(board, width, height))
+        if self._history.display:
+            self._history.draw(lambda width, height: [((" ", ""),), *history(board, width, height - 1)])
 
     def _draw_header(self) -> None:
         sampler = self._sampler
         age = sampler.age if sampler else None
         late = age if sampler and age is not None and age > _STALE * sampler.pace else None
         line = header(self.board, self.size.width, late, self._cpu, self._clock())
-        self.query_one("#header", Lines).draw(lambda width, height: [line])
+        self._header.draw(lambda width, height: [line])
 
     def _tick(self) -> None:
         """Once a second: what must be said though nothing has been read."""
@@ -366,6 +362,12 @@ def _same_sections(before: Board, board: Board) -> bool:
         and len(before.rows) == len(board.rows)
         and before.snapshot.links == board.snapshot.links
     )
+
+
+def _draw_fixed(widget: Lines, lines: list[Line]) -> None:
+    """A section that is exactly as high as what it has to say."""
+    _set_height(widget, len(lines))
+    widget.draw(lambda width, height: lines)
 
 
 def _set_height(widget: Widget, height: int | str) -> None:
