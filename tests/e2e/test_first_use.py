@@ -129,15 +129,16 @@ def test_ctrl_c_on_the_screen_leaves_with_130_and_starts_nothing(
     assert "started" not in terminal.text
 
 
-def test_a_missing_program_is_127_and_said(
+def test_a_missing_program_is_said_and_the_screen_stays(
     start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
 ) -> None:
     simulated_nvml.show_box(BOXES["idle"])
     terminal = start("--", "no-such-program", environment=environment)
     terminal.until("○ free")
     terminal.send("0\r")
-    assert terminal.end() == 127
-    assert "there is no program 'no-such-program'" in terminal.text
+    terminal.until("there is no program 'no-such-program'").until("cuda:0 = GPU 0")
+    terminal.send("q")
+    assert terminal.end() == 0
 
 
 def test_on_a_shared_box_run_takes_what_is_free_and_says_what_is_not(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -95,7 +96,12 @@ async def session(
     source = StillSource(box_at(box) if isinstance(box, str) else box)
     mailbox = Mailbox()
     sampler = Sampler(source, mailbox.put, interval)
-    given = {"TERM": "xterm-256color", "PATH": "/nonexistent", "HOME": str(Path.home()), **(environ or {})}
+    given = {
+        "TERM": "xterm-256color",
+        "PATH": os.environ["PATH"],
+        "HOME": str(Path.home()),
+        **(environ or {}),
+    }
     app = GputuiApp(sampler, mailbox, Plan(command), given)
     async with app.run_test(size=size) as pilot:
         sampler.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +16,13 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.launching.visibility import ORDER, VISIBLE
 from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS
+from gputui.tui.messages import Read
 from gputui.tui.screens.changed import ChangedScreen
 from gputui.tui.screens.edit import EditScreen
 from gputui.tui.screens.help import HelpScreen
 from gputui.tui.screens.processes import ProcessesScreen
+from gputui.tui.session import Reading
+from gputui.tui.widgets.lines import Lines
 from tui.support import box_at, session
 
 
@@ -64,7 +68,7 @@ async def test_a_digit_without_a_gpu_says_so_and_chooses_nothing() -> None:
     async with session() as s:
         await s.press("9")
         assert s.chosen == []
-        assert [n.message for n in s.app._notifications] == ["there is no GPU 9"]
+        assert s.main.message == "there is no GPU 9"
 
 
 async def test_space_chooses_the_device_under_the_cursor_and_goes_on_to_the_next() -> None:
@@ -101,14 +105,14 @@ async def test_b_takes_the_devices_that_pick_would_take() -> None:
         assert s.chosen == ["4", "5", "7"]
         await s.press("b")
         assert s.chosen == ["4", "5", "7"]
-        assert "no more free device" in [n.message for n in s.app._notifications]
+        assert s.main.message == "no more free device"
 
 
 async def test_a_busy_device_can_be_chosen_and_it_is_said() -> None:
     async with session() as s:
         await s.press("0")
         assert s.chosen == ["0"]
-        assert "GPU 0 is busy: mira runs python" in next(iter(s.app._notifications)).message
+        assert "GPU 0 is busy: mira runs python" in s.main.message
 
 
 async def test_a_lost_device_and_a_divided_one_cannot_be_chosen() -> None:
@@ -185,7 +189,7 @@ async def test_enter_without_devices_says_how_to_choose_them() -> None:
     async with session() as s:
         await s.press("enter")
         assert s.app.is_running
-        assert "choose devices first" in next(iter(s.app._notifications)).message
+        assert "choose devices first" in s.main.message
 
 
 async def test_enter_reads_again_and_ends_with_the_launch_that_is_shown() -> None:
@@ -253,7 +257,7 @@ async def test_a_vanished_device_is_not_chosen_any_more_and_nothing_starts_witho
 async def test_inherited_devices_are_shown_and_chosen_inside_of() -> None:
     async with session(environ={VISIBLE: "4,7", ORDER: "PCI_BUS_ID"}) as s:
         assert f"inside {VISIBLE}=4,7" in s.texts("#chosen")[0]
-        assert "not given to you" in s.texts("#table")[6]
+        assert "not yours" in s.texts("#table")[6]
         await s.press("5")
         assert s.chosen == []
         await s.press("b", "b", "b")
@@ -326,8 +330,8 @@ async def test_a_click_on_a_row_chooses_it_and_a_click_on_a_key_does_it() -> Non
 async def test_copying_says_what_was_done_and_the_line_is_printed_when_nobody_knows(tmp_path: Path) -> None:
     async with session(environ={"PATH": str(tmp_path)}) as s:
         await s.press("4", "y")
-        await s.until(lambda: len(s.app._notifications))
-        assert "OSC 52" in next(iter(s.app._notifications)).message
+        await s.until(lambda: s.main.message)
+        assert "OSC 52" in s.main.message
         line = s.main.board.launch.line
         await s.press("q")
         await s.until(lambda: not s.app.is_running)
@@ -341,7 +345,7 @@ async def test_copying_with_a_tool_gives_it_the_line_that_is_shown(tmp_path: Pat
     tool.chmod(0o755)
     async with session(environ={"PATH": str(tmp_path), "DISPLAY": ":9"}) as s:
         await s.press("4", "y")
-        await s.until(lambda: len(s.app._notifications))
+        await s.until(lambda: s.main.message)
         assert (tmp_path / "taken").read_text() == s.main.board.launch.line
         await s.press("q")
         await s.until(lambda: not s.app.is_running)
@@ -376,3 +380,88 @@ async def test_every_size_is_painted_without_an_error(size: tuple[int, int]) -> 
         assert s.chosen == ["4", "5"]
         for widget in ("#header", "#chosen", "#launch"):
             assert all(len(text) <= size[0] for text in s.texts(widget))
+
+
+async def test_a_key_after_enter_takes_the_launch_back() -> None:
+    async with session(interval=1000) as s:
+        await s.press("4")
+        # The reading that Enter asks for is held back until the other key has been pressed.
+        s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
+        await s.press("enter", "5")
+        s.main.post_message(Read(Reading(box_at("shared"), time.monotonic())))
+        await s.pilot.pause()
+        assert s.app.is_running
+        assert s.chosen == ["4", "5"]
+
+
+@pytest.mark.parametrize("key", ["e", "question_mark", "p"])
+async def test_nothing_starts_underneath_another_screen(key: str) -> None:
+    async with session(interval=1000) as s:
+        await s.press("4")
+        s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
+        await s.press("enter", key)
+        s.main.post_message(Read(Reading(box_at("shared"), time.monotonic())))
+        await s.pilot.pause()
+        assert s.app.is_running
+
+
+async def test_yes_to_a_question_starts_nothing_else_than_was_asked_about() -> None:
+    async with session() as s:
+        await s.press("4")
+        s.source.snapshot = with_device(box_at("shared"), 4, fault=Fault("lost", "GPU is lost"))
+        await s.press("enter")
+        await s.until(lambda: isinstance(s.app.screen, ChangedScreen))
+        whole = box_at("shared")
+        s.source.snapshot = replace(
+            whole, devices=whole.devices[:4], links=tuple(row[:4] for row in whole.links[:4])
+        )
+        await s.until(lambda: not s.main.board.selection.decided)
+        await s.press("y")
+        assert s.app.is_running
+        assert "changed meanwhile" in s.main.message
+
+
+async def test_a_program_that_is_not_there_is_said_before_the_screen_is_left() -> None:
+    async with session(command=("pythn", "train.py")) as s:
+        await s.press("4", "enter")
+        assert s.app.is_running
+        assert "there is no program 'pythn'" in s.main.message
+        assert s.chosen == ["4"]
+
+
+async def test_reordering_without_a_chosen_device_at_the_cursor_moves_the_last_one() -> None:
+    async with session() as s:
+        await s.press("4", "5", "K")
+        assert s.chosen == ["5", "4"]
+        await s.press("J")
+        assert s.chosen == ["4", "5"]
+
+
+async def test_starting_on_a_device_that_is_not_free_is_said_for_as_long_as_it_is_chosen() -> None:
+    async with session() as s:
+        await s.press("0", "down")
+        assert any("! GPU 0 is busy: mira python" in line for line in s.texts("#launch"))
+        await s.press("0")
+        assert not any("! GPU 0" in line for line in s.texts("#launch"))
+
+
+async def test_a_message_stands_until_the_next_key_and_covers_no_section() -> None:
+    async with session() as s:
+        await s.press("9")
+        assert "there is no GPU 9" in s.texts("#keys")[0]
+        await s.press("down")
+        assert "? help" in s.texts("#keys")[0]
+
+
+async def test_what_holds_a_device_without_a_process_is_listed_too() -> None:
+    async with session() as s:
+        assert any("held: 22.4G in use by no process" in line for line in s.texts("#processes"))
+
+
+async def test_foreign_variables_do_not_reach_the_terminal() -> None:
+    async with session(environ={VISIBLE: "4,5,\x1b]0;pwn\x07", "PET_X": "a\x1b[2J"}) as s:
+        await s.press("l", "4")
+        assert s.chosen == ["4"]
+        for widget in s.main.query(Lines):
+            for y in range(widget.size.height):
+                assert "\x1b" not in widget.render_line(y).text

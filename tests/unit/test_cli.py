@@ -822,3 +822,18 @@ def test_no_stdout_at_all_is_no_traceback() -> None:
 def test_a_terminal_that_knows_ascii_only_gets_the_table_too() -> None:
     done = _process("ls", "--demo", "idle", PYTHONIOENCODING="ascii")
     assert done.returncode == 0 and b"RTX 3090" in done.stdout
+
+
+def test_messages_never_take_the_place_of_results_when_stderr_is_closed() -> None:
+    call = f"{shlex.join(GPUTUI)} pick --demo -n 99 2>&-"
+    done = subprocess.run(["sh", "-c", call], stdout=subprocess.PIPE, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (4, b"")
+
+
+def test_a_line_for_a_shell_has_the_bytes_of_the_arguments_in_every_locale() -> None:
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    words = ["export", "--demo", "--as", "sh", "--", "echo", "\u00e9 x".encode()]
+    done = subprocess.run([*GPUTUI, *words], env=environment, stdout=subprocess.PIPE, timeout=60, check=True)
+    assert done.stdout.endswith(b"\n")
+    ran = subprocess.run(["sh", "-c", done.stdout], stdout=subprocess.PIPE, timeout=60, check=True)
+    assert ran.stdout == "\u00e9 x\n".encode()

@@ -443,3 +443,19 @@ def test_bytes_out_of_nowhere_are_no_recording(text: bytes) -> None:
 def test_json_out_of_nowhere_is_no_recording(junk: Any) -> None:
     with pytest.raises(DocumentError):
         from_document(junk)
+
+
+@pytest.mark.parametrize("uuid", ["0", "GPU-a,GPU-b", "GPU-\x1b[2J", "GPU-a\nb", "GPU-", "gpu-1"], ids=repr)
+def test_a_uuid_that_could_not_be_given_to_cuda_is_refused(uuid: str) -> None:
+    broken = document(box(gpu(0)))
+    broken["devices"][0]["uuid"] = uuid
+    with pytest.raises(DocumentError, match=r"devices\[0\]\.uuid"):
+        from_document(broken)
+
+
+def test_an_instance_without_a_uuid_is_refused() -> None:
+    parent = gpu(0, mig=True)
+    broken = document(box(parent, instance(parent, 0)))
+    broken["devices"][1]["uuid"] = None
+    with pytest.raises(DocumentError, match="parent"):
+        from_document(broken)

@@ -197,6 +197,73 @@ def test_processes_that_may_not_be_listed_make_a_device_unknown_not_free(nvml_he
     source.close()
 
 
+@pytest.mark.parametrize("which", ["Graphics", "MPSCompute"])
+def test_a_list_that_fails_is_not_an_empty_one_also_in_the_turns_between(
+    nvml_here: SimulatedNvml, which: str
+) -> None:
+    # GPU 0 has a desktop on it, so that the short reading asks for every list.
+    nvml_here.show_box(BOXES["rtx3090"])
+    nvml_here.error(f"nvmlDeviceGet{which}RunningProcesses_v3", UNKNOWN, device=0)
+    source = NvmlSource(ProcessTable(host_pids=False))
+    for want in (Want.ALL, Want.LOAD, Want.LOAD | Want.PROCESSES, Want.LOAD, Want.VERDICT):
+        snapshot = source.read(want)
+        assert verdicts(snapshot)[snapshot.devices[0].key].state == "unknown"
+    nvml_here.heal()
+    snapshot = source.read(Want.MONITOR)
+    assert verdicts(snapshot)[snapshot.devices[0].key].state == "free"
+    source.close()
+
+
+def test_a_fact_that_fails_once_is_asked_again(nvml_here: SimulatedNvml) -> None:
+    nvml_here.show_box(BOXES["a100-mig"])
+    nvml_here.error("nvmlDeviceGetMigMode", UNKNOWN, device=0)
+    nvml_here.error("nvmlDeviceGetName", UNKNOWN, device=1)
+    source = NvmlSource(ProcessTable(host_pids=False))
+    first = source.read(Want.MONITOR)
+    assert verdicts(first)[first.devices[0].key].state == "unknown"
+    nvml_here.heal()
+    again = source.read(Want.MONITOR)
+    source.close()
+    assert [again.label(d) for d in again.devices] == ["0", "0:0", "0:1", "0:2", "0:3", "1"]
+    assert again.devices[-1].name == "NVIDIA A100-SXM4-80GB"
+
+
+@pytest.mark.parametrize("code", [3, 4, UNKNOWN])
+def test_an_end_that_fails_does_not_lose_the_answer(simulated_nvml: SimulatedNvml, code: int) -> None:
+    simulated_nvml.show_box(BOXES["idle"])
+    simulated_nvml.error("nvmlShutdown", code)
+    done = gputui("pick", environment=simulated_nvml.environment())
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+def test_conditions_on_a_busy_device_that_is_named_are_judged_by_what_it_has(
+    simulated_nvml: SimulatedNvml,
+) -> None:
+    simulated_nvml.show_box(BOXES["shared"])
+    environment = simulated_nvml.environment()
+    done = gputui("pick", "--gpus", "1", "--max-util", "99", "--min-free", "1G", environment=environment)
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    done = gputui("pick", "--gpus", "1", "--max-util", "5", environment=environment)
+    assert (done.returncode, done.stdout) == (4, "")
+
+
+def test_a_driver_that_never_answers_ends_a_call_with_status_3(simulated_nvml: SimulatedNvml) -> None:
+    simulated_nvml.show_box(BOXES["idle"])
+    simulated_nvml.hang("nvmlDeviceGetMemoryInfo", 0)
+    code = "import gputui.cli.common as c; c.PATIENCE = 0.3; from gputui.cli.main import main; "
+    code += "exit(main(['pick']))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=simulated_nvml.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "does not answer" in done.stderr
+
+
 def test_a_process_in_two_lists_is_one_process(nvml_here: SimulatedNvml) -> None:
     snapshot = at(BOXES["idle"], 0, 0)
     both = Process(77, "compute+graphics", memory=300 * MIB)

@@ -92,7 +92,7 @@ def _by_load(device: Device, drawing: Sequence[Process], used: int, now: float, 
         return Verdict("busy", f"{load} % busy, by no process that can be seen", f"busy {load} %, unseen")
     if used > rules.memory:
         reason = f"{size(used)} in use by no process that can be seen"
-        return Verdict("held", reason, f"held {size(used)}, no process")
+        return Verdict("held", reason, "held, no process")
     return Verdict("free", "no process, no load", "free")
 
 

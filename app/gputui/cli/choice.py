@@ -93,7 +93,7 @@ def choose(
         picked = pick(snapshot, verdicts(snapshot), wish)
         if not picked.enough(wish):
             # Now, and only now, the owners are worth their price.
-            snapshot = source.read(Want.MONITOR | want)
+            snapshot = source.read(Want.MONITOR)
             raise NotEnoughError(_shortage(pick(snapshot, verdicts(snapshot), wish), wish, snapshot, limits))
         return Chosen(picked.devices, snapshot)
 
@@ -118,8 +118,12 @@ def _decided(
     """Devices named one by one: a decision. Conditions asked for must hold; all else is a warning."""
     judged = verdicts(snapshot)
     if not all(judged[device.key].free for device in devices):
-        snapshot = source.read(Want.MONITOR | want)
+        # The whole reading: the short one, which was enough to see that, leaves out what it costs.
+        snapshot = source.read(Want.MONITOR | (want & ~Want.VERDICT))
         judged = verdicts(snapshot)
+    gone = [device.key for device in devices if device.key not in judged]
+    if gone:
+        raise NotEnoughError(f"{', '.join(gone)} is not there any more")
     wish = Wish(
         len(devices),
         getattr(args, "min_free", None),

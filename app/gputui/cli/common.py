@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
+from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.wording import printable
-from gputui.sources.source import Source
+from gputui.sources.source import NoSourceError, Source, Want
+
+T = TypeVar("T")
 
 DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH = 0, 2, 3, 4
 """Exit statuses (the contract's; `run` ends with its command's own)."""
@@ -36,6 +42,8 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments"):
+            message += "; a command to start goes after --"
         raise WrongCallError(message)
 
 
@@ -74,7 +82,7 @@ def make_source(demo: str | None, recording: str | None) -> Source:
 @contextmanager
 def opened(args: argparse.Namespace) -> Iterator[Source]:
     """The source of a call, open, and closed at the end."""
-    source = make_source(args.demo, args.recording)
+    source = InTime(make_source(args.demo, args.recording))
     source.open()
     try:
         yield source
@@ -82,6 +90,72 @@ def opened(args: argparse.Namespace) -> Iterator[Source]:
         source.close()
 
 
+PATIENCE = 30.0
+"""Seconds after which a one-shot call gives a driver up that does not answer (calls can hang for ever)."""
+
+
+class InTime:
+    """A source whose readings come back within `PATIENCE` seconds or end the call.
+
+    It is read on a daemon thread: a call that hangs in the kernel holds that thread and nothing else.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.label = source.label
+        self._source = source
+        self._hangs = False
+
+    def open(self) -> None:
+        self._done(self._source.open)
+
+    def read(self, want: Want = Want.ALL) -> Snapshot:
+        return self._done(lambda: self._source.read(want))
+
+    def close(self) -> None:
+        # Closing NVML under a running call crashes (nvitop #222).
+        if not self._hangs:
+            self._source.close()
+
+    def _done(self, work: Callable[[], T]) -> T:
+        answers: list[T] = []
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                answers.append(work())
+            except BaseException as error:  # noqa: BLE001 - raised again below, on the caller's thread
+                errors.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(PATIENCE)
+        if errors:
+            raise errors[0]
+        if not answers:
+            self._hangs = True
+            raise NoSourceError(f"the driver does not answer for {PATIENCE:.0f} seconds; see `dmesg`")
+        return answers[0]
+
+
 def say(message: str) -> None:
     """One line to stderr, where messages go; foreign text in it cannot do anything to the terminal."""
-    print(printable(f"gputui: {message}"), file=sys.stderr)
+    if sys.stderr is None:
+        # Closed before we were started; print would take stdout instead, which is for results.
+        return
+    with contextlib.suppress(OSError):
+        # A message that cannot be written does not change what a call does.
+        print(printable(f"gputui: {message}"), file=sys.stderr, flush=True)
+
+
+def print_line(line: str) -> None:
+    """A line for a shell, to stdout, in the very bytes that our own arguments had, whatever the locale."""
+    if not hasattr(sys.stdout, "buffer"):
+        print(line)
+    else:
+        try:
+            data = os.fsencode(line)
+        except UnicodeEncodeError:
+            # The locale has no bytes for it; it did not come from our arguments then.
+            data = line.encode(errors="surrogateescape")
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data + b"\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from gputui.cli.common import DONE, Parser, say
+from gputui.cli.common import DONE, Parser, print_line, say
 from gputui.cli.launching import add_launch_options, launch_of
 from gputui.launching.exports import FORMS
 
@@ -28,7 +28,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
     text = FORMS[args.form](launch_of(args, command or ()))
     if not args.copy:
-        print(text)
+        print_line(text)
         return DONE
     from gputui.launching.clipboard import copy
 

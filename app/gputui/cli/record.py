@@ -36,11 +36,6 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     )
     if args.anonymous:
         snapshot = _anonymous(snapshot)
-    elif named:
-        say(
-            f"the recording has the user names and command lines of {named} processes;"
-            " --anonymous leaves them out"
-        )
     text = document_text(snapshot, verdicts(snapshot)) + "\n"
     if args.file == "-":
         print(text, end="")
@@ -49,6 +44,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         _write(Path(args.file), text)
     except OSError as error:
         raise WrongCallError(f"cannot write {args.file!r}: {error.strerror}") from None
+    private = f", with the user names and command lines of {named} processes (--anonymous: without)"
+    say(f"wrote {args.file}{private if named and not args.anonymous else ''}")
     return DONE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from gputui.cli.common import DONE, Parser, WrongCallError, say
+from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
 from gputui.cli.launching import add_launch_options, launch_of
 from gputui.launching.start import StartError, replace_process
 
@@ -34,7 +34,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if not launch.argv:
         raise WrongCallError("no command after the variables")
     if args.dry_run:
-        print(launch.line)
+        print_line(launch.line)
         return DONE
     if args.demo is not None or args.recording is not None:
         say("warning: the devices are not this machine's (--demo, --from); the command starts all the same")

@@ -58,6 +58,9 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         print(outcome.text)
     if outcome.launch is None:
         return outcome.status
+    if stderr_is_terminal():
+        # What was started stays readable above its output; a log gets the command's own words only.
+        say(outcome.launch.line)
     try:
         replace_process(outcome.launch, os.environ)
     except StartError as error:
@@ -74,6 +77,11 @@ def _no_screen() -> str | None:
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
         return "TERM=dumb cannot show a screen: this is `gputui ls`"
     return None
+
+
+def stderr_is_terminal() -> bool:
+    """Whether messages reach a person."""
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def _streams() -> tuple[TextIO | None, ...]:

@@ -6,6 +6,7 @@ Wrong types, huge numbers, missing keys, unknown words: one `DocumentError` that
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime, timezone
 from typing import Any, cast
 
@@ -22,6 +23,10 @@ MOST_PROCESSES = 65_536
 MOST_TEXT = 128 * 1024
 """Linux's limit on one argument (MAX_ARG_STRLEN)."""
 MOST_NUMBER = 2**63 - 1
+MOST_WATTS = 1e9
+
+_UUID = re.compile(r"(?:GPU|MIG)-[A-Za-z0-9/-]{1,120}")
+"""As CUDA_VISIBLE_DEVICES takes it: nothing in it may end an entry, or move a cursor."""
 LAST_MOMENT = 253_402_214_400
 """The last day of the year 9999: in every time zone a date that can be written."""
 
@@ -79,7 +84,7 @@ class _Node:
         return self.value
 
     def number(self) -> float:
-        if type(self.value) not in (int, float) or not 0 <= self.value <= MOST_NUMBER:
+        if type(self.value) not in (int, float) or not 0 <= self.value <= MOST_WATTS:
             raise self.wrong("a number")
         return float(self.value)
 
@@ -136,9 +141,7 @@ def from_document(document: Any) -> Snapshot:
     keys = {device.key for device in devices}
     if len(keys) < len(devices):
         raise DocumentError("devices: two of them have the same uuid")
-    for place, device in enumerate(devices):
-        if device.parent is not None and device.parent not in keys:
-            raise DocumentError(f"devices[{place}].parent: no device has this uuid")
+    _check_family(devices)
     host, driver, cuda = (root[key] for key in ("host", "driver", "cuda"))
     return Snapshot(
         host=Host(*(node.text() if node.known else None for node in (host, driver, cuda))),
@@ -147,6 +150,22 @@ def from_document(document: Any) -> Snapshot:
         links=_links(root["links"], len(devices)),
         errors=errors,
     )
+
+
+def _check_family(devices: tuple[Device, ...]) -> None:
+    """UUIDs that can be given to CUDA, and instances that are parts of a GPU before them, each once."""
+    whole: set[str] = set()
+    places: set[tuple[str | None, int]] = set()
+    for place, device in enumerate(devices):
+        if device.uuid and not _UUID.fullmatch(device.uuid):
+            raise DocumentError(f"devices[{place}].uuid: GPU-… or MIG-… expected")
+        if device.parent is None:
+            whole.add(device.uuid)
+        elif device.parent not in whole or not device.uuid:
+            raise DocumentError(f"devices[{place}].parent: no device before it has this uuid")
+        if (device.parent, device.index) in places:
+            raise DocumentError(f"devices[{place}].index: it is there twice")
+        places.add((device.parent, device.index))
 
 
 def _device(node: _Node, fault: Fault | None) -> Device:

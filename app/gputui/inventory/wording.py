@@ -24,7 +24,7 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{minutes}m"
     if not days:
-        return f"{hours}h{minutes:02}m" if minutes else f"{hours}h"
+        return f"{hours}h{minutes:02}m" if minutes and hours < 10 else f"{hours}h"
     return f"{days}d{hours}h" if hours and days < 10 else f"{days}d"
 
 

@@ -27,7 +27,6 @@ def to_json(launch: Launch) -> str:
             "directory": launch.directory,
             "warnings": list(launch.warnings),
         },
-        ensure_ascii=False,
     )
 
 

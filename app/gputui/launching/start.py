@@ -22,6 +22,16 @@ def _shell_script(program: str, environment: Mapping[str, str]) -> str | None:
         return None if b"\0" in file.read(256) else path
 
 
+def missing_program(launch: Launch, environ: Mapping[str, str]) -> str | None:
+    """That the launch's program cannot be found, None when it can: said before a screen is left for it."""
+    program = launch.argv[0]
+    if "/" in program:
+        found = (Path(launch.directory or ".") / program).exists()
+    else:
+        found = shutil.which(program, path=launch.environment(environ).get("PATH")) is not None
+    return None if found else f"there is no program {program!r}"
+
+
 class StartError(Exception):
     """The command could not be started; `status` is what a shell would end with (126 or 127)."""
 

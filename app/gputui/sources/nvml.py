@@ -5,6 +5,7 @@ Here: loading the library, the box as a whole, and what to do when there is none
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -63,7 +64,7 @@ class NvmlSource:
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
             if started:
-                nvml.nvmlShutdown()
+                _shut_down(nvml)
             raise NoSourceError(REMEDIES.get(error.value, f"NVML does not start: {error}")) from None
         self._nvml = nvml
         self._gpus = [Gpu(nvml, index, self._clock) for index in range(count)]
@@ -87,11 +88,7 @@ class NvmlSource:
             return
         nvml, self._nvml = self._nvml, None
         self._gpus, self._links = [], ()
-        try:
-            nvml.nvmlShutdown()
-        except nvml.NVMLError_Uninitialized:
-            # Somebody else in this process has shut NVML down: it is closed, as was wanted.
-            return
+        _shut_down(nvml)
 
     def _read_host(self) -> Host:
         import socket
@@ -145,6 +142,12 @@ class NvmlSource:
 
         self._links = matrix([gpu.nvlinks() if gpu else None for gpu in gpus], level, peers)
         self._linked = tuple(device.key for device in devices)
+
+
+def _shut_down(nvml: Any) -> None:
+    """End NVML. What it says to that changes nothing: all that was asked has been answered."""
+    with contextlib.suppress(nvml.NVMLError):
+        nvml.nvmlShutdown()
 
 
 def _binding() -> Any:

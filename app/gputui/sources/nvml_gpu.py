@@ -39,6 +39,9 @@ _IDENTITY = (
 """What stays true of a device that is lost."""
 
 
+_KIND_OF: dict[str, Kind] = {"Graphics": "graphics", "MPSCompute": "mps"}
+
+
 class _GoneError(Exception):
     """The device has answered that it is lost or must be reset."""
 
@@ -184,7 +187,8 @@ class Gpu:
             device = replace(device, uuid=self.ask(nvml.nvmlDeviceGetUUID, self.handle) or "")
         if Want.NAMES in want and not self._named:
             device = replace(device, **self._names())
-            self._named = True
+            # What failed is asked again: who a device is must not hang on one bad moment.
+            self._named = self._trouble is None
         if Want.VERDICT in want:
             return replace(device, **self._least(device))
         facts: dict[str, Any] = {}
@@ -212,6 +216,7 @@ class Gpu:
         }
 
     def _divided(self) -> bool:
+        """Whether MIG is on; where that cannot be read just now, the device is in trouble anyway."""
         mode = self.ask(self._nvml.nvmlDeviceGetMigMode, self.handle)
         return bool(mode and mode[0])
 
@@ -270,13 +275,20 @@ class Gpu:
         return None
 
     def _processes(self) -> tuple[Process, ...] | None:
-        """The three lists as one, without doubling; None when compute processes cannot be listed."""
+        """The three lists as one, without doubling; None when one of them cannot be read."""
         compute = self._list("Compute")
         if compute is None:
             return None
-        return self._merged(
-            (("compute", compute), ("graphics", self._list("Graphics")), ("mps", self._list("MPSCompute")))
-        )
+        return self._with_others(compute, "Graphics", "MPSCompute")
+
+    def _with_others(self, compute: list[Any], *names: str) -> tuple[Process, ...] | None:
+        """Compute processes and those of other lists; a list that the driver does not have is empty."""
+        before, self._trouble = self._trouble, None
+        lists: list[tuple[Kind, list[Any] | None]] = [("compute", compute)]
+        lists += [(_KIND_OF[name], self._list(name)) for name in names]
+        failed, self._trouble = self._trouble, self._trouble or before
+        # A list that failed may have had somebody on it: then nobody is known not to be.
+        return None if failed else self._merged(lists)
 
     def _merged(self, lists: Iterable[tuple[Kind, list[Any] | None]]) -> tuple[Process, ...] | None:
         found: dict[int, Process] = {}
@@ -314,10 +326,8 @@ class Gpu:
             facts["mig"] = self._divided()
         if compute is None:
             return facts
-        lists: list[tuple[Kind, list[Any] | None]] = [("mps", self._list("MPSCompute"))]
-        if not _plainly_empty(facts):
-            lists.insert(0, ("graphics", self._list("Graphics")))
-        return facts | {"processes": self._merged(lists)}
+        others = ("MPSCompute",) if _plainly_empty(facts) else ("Graphics", "MPSCompute")
+        return facts | {"processes": self._with_others(compute, *others)}
 
     def _read_instances(self, device: Device, want: Want) -> list[Device]:
         """The MIG instances as they are now: they come and go while the box runs."""

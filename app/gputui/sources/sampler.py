@@ -44,6 +44,8 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="gputui sampler", daemon=True)
         self._due: dict[Want, float] = {}
         self._last_good: float | None = None
+        self.took = 0.0
+        """Seconds that the last good reading took."""
         self._linked = False
 
     def start(self) -> None:
@@ -107,6 +109,7 @@ class Sampler:
             self._rest()
             return
         self._last_good = time.monotonic()
+        self.took = self._last_good - began
         self._linked = self._linked or Want.LINKS in want
         self._tell(snapshot, began)
         if not first:

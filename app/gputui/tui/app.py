@@ -67,6 +67,13 @@ class GputuiApp(App[Outcome]):
         board = self._first.seen(first.news) if first and isinstance(first.news, Snapshot) else self._first
         return MainScreen(board, self._environ, self.clock)
 
+    @property
+    def main(self) -> MainScreen:
+        """The screen below all others."""
+        main = self.screen_stack[0]
+        assert isinstance(main, MainScreen)
+        return main
+
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return DARK.variables
 
@@ -76,6 +83,7 @@ class GputuiApp(App[Outcome]):
         if self._mailbox.latest is not None:
             self._forward(self._mailbox.latest)
         self._answer_signals()
+        self.app_resume_signal.subscribe(self, lambda _: self.call_later(self.main.repaint))
         self.set_interval(_TERMINAL_CHECK, self._check_terminal)
 
     def _answer_signals(self) -> None:
@@ -92,9 +100,11 @@ class GputuiApp(App[Outcome]):
 
     async def on_event(self, event: events.Event) -> None:
         # Textual drops keys that come before the first screen runs; a person does not wait for it.
-        if self._early_keys is not None and isinstance(event, events.Key):
-            self._early_keys.append(event)
-            return
+        if isinstance(event, events.Key):
+            if self._early_keys is not None:
+                self._early_keys.append(event)
+                return
+            self.main.hush()
         await super().on_event(event)
 
     async def on_ready(self) -> None:

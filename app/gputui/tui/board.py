@@ -67,6 +67,23 @@ class Board:
             return Launch(self.plan.command, tuple(self.plan.additions), self.plan.directory)
         return compose(self.chosen, self.plan, self.environ)
 
+    @cached_property
+    def cautions(self) -> tuple[str, ...]:
+        """What there is to say about starting on the chosen devices as they are: not free, not real."""
+        found = []
+        taken = [device for device in self.chosen if not self.verdicts[device.key].free]
+        if self.snapshot is not None and len(taken) <= 2:
+            found += [
+                f"GPU {self.snapshot.label(d)} is {v.state}: {v.brief}"
+                for d in taken
+                for v in (self.verdicts[d.key],)
+            ]
+        elif self.snapshot is not None:
+            found.append(f"GPU {', '.join(self.snapshot.label(d) for d in taken)} are not free")
+        if self.label and self.plan.command and self.selection.decided:
+            found.append(f"these devices are not this machine's ({self.label}); the command is real")
+        return tuple(found)
+
     @property
     def launcher(self) -> str:
         """The name of the launcher that is in force."""
@@ -143,8 +160,14 @@ class Board:
         return replace(self, cursor=rows[min(max(place + by, 0), len(rows) - 1)].key)
 
     def reorder(self, by: int) -> Board:
-        """The chosen device under the cursor, earlier or later in the order."""
-        return self._select(self.selection.move(self.cursor or "", by))
+        """The chosen device under the cursor, else the one chosen last, earlier or later in the order.
+
+        The cursor goes with it, so that the next press moves the same device.
+        """
+        if not self.selection.keys:
+            return self
+        key = self.cursor if self.cursor in self.selection else self.selection.keys[-1]
+        return replace(self._select(self.selection.move(key or "", by)), cursor=key)
 
     def add_best(self) -> tuple[Board, str | None]:
         """The board with the best free device that is not chosen yet: pressed n times, `pick -n n`."""

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.wording import printable
 from gputui.tui.board import Board
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J", "\x1b[?25h\x1b[?1049l"
@@ -118,7 +119,7 @@ def frame(board: Board, width: int, height: int) -> str:
     lines += [blank] * (room - len(rows)) + below
     return "\r\n".join(
         "".join(
-            f"{look}{text}\x1b[0m" if (look := _LOOKS.get(style)) else text
+            f"{look}{printable(text)}\x1b[0m" if (look := _LOOKS.get(style)) else printable(text)
             for text, style in clip(line, width)
         )
         for line in lines[:height]

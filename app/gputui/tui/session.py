@@ -94,6 +94,7 @@ class EarlySignals:
     def __init__(self) -> None:
         self.came: int | None = None
         self._before: dict[int, Any] = {}
+        self._ignored: list[int] = []
 
     @property
     def answered(self) -> tuple[int, ...]:
@@ -106,11 +107,17 @@ class EarlySignals:
             if handler is not signal.SIG_IGN:
                 self._before[number] = handler
                 signal.signal(number, self._remember)
+        # Textual answers these too, and gives the default back, not what was before.
+        names = ("SIGTSTP", "SIGTTOU", "SIGTTIN", "SIGCONT", "SIGWINCH")
+        numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+        self._ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
         return self
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        for number in self._ignored:
+            signal.signal(number, signal.SIG_IGN)
 
     def _remember(self, number: int, _: FrameType | None) -> None:
         self.came = number

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
@@ -17,7 +18,11 @@ class EditScreen(ModalScreen[str | None]):
     """The typed line, or None when it was left with Escape. A quote left open is said while typing."""
 
     CSS_PATH = "edit.tcss"
-    BINDINGS = [("escape", "dismiss(None)", "Back")]
+    BINDINGS = [
+        ("escape", "dismiss(None)", "Back"),
+        # Within a text field Textual would copy.
+        Binding("ctrl+c", "app.help_quit", show=False, priority=True),
+    ]
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
@@ -27,7 +32,7 @@ class EditScreen(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static("command (⏎ takes it, esc leaves it)", id="what", markup=False)
-            line = Input(self._line, placeholder="python train.py --lr 3e-4", select_on_focus=False)
+            line = Input(self._line, placeholder="for example: python train.py", select_on_focus=False)
             line.cursor_blink = False
             yield line
 

@@ -20,6 +20,7 @@ from gputui.choosing.changes import changes
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.clipboard import Copied, copy
+from gputui.launching.start import missing_program
 from gputui.launching.words import WordsError, assignments, shell_syntax, split
 from gputui.sources.sampler import Sampler
 from gputui.sources.source import NoSourceError
@@ -84,7 +85,7 @@ class MainScreen(Screen[None]):
         self._cpu: float | None = None
         self._plain: str | None = None
         self._aside_drawn = 0.0
-        self._table = DeviceTable(id="table")
+        self._table, self._keys = DeviceTable(id="table"), KeyLine(id="keys")
         self._header, self._history, self._processes, self._chosen, self._launch = (
             Lines(id=name) for name in ("header", "history", "processes", "chosen", "launch")
         )
@@ -98,7 +99,7 @@ class MainScreen(Screen[None]):
             yield self._processes
         yield self._chosen
         yield self._launch
-        yield KeyLine(id="keys")
+        yield self._keys
 
     def on_mount(self) -> None:
         self.set_interval(1.0, self._tick)
@@ -107,6 +108,12 @@ class MainScreen(Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         self._draw()
+
+    def repaint(self) -> None:
+        """Paint every cell: after Ctrl-Z the terminal has forgotten those that did not change."""
+        for widget in self.query(Lines):
+            widget.refresh()
+        self.refresh(repaint=True, layout=True)
 
     # What arrives
 
@@ -119,14 +126,13 @@ class MainScreen(Screen[None]):
             psutil = sys.modules.get("psutil")
             if psutil is not None and not self.board.label and hasattr(psutil, "cpu_percent"):
                 self._cpu = psutil.cpu_percent(None)
-            chosen_before = len(self.board.selection)
+            chosen_before, launching = len(self.board.selection), self._launching
             self.set_board(self.board.seen(news))
-            launching = self._launching
             if launching is not None and message.reading.began >= launching.since:
                 self._launching = None
                 self._launch_if_unchanged(launching.board)
             elif len(self.board.selection) < chosen_before:
-                self._say("a chosen device is not there any more and is taken out", "error")
+                self._say("a chosen device is not there any more and is taken out", "lost")
         else:
             raise news
 
@@ -143,6 +149,9 @@ class MainScreen(Screen[None]):
         before, self.board = self.board, board
         if board is before:
             return
+        if (board.selection, board.plan) != (before.selection, before.plan):
+            # What Enter was pressed on is not what stands there now.
+            self._launching = None
         if _same_sections(before, board):
             self._draw_box()
         else:
@@ -193,7 +202,8 @@ class MainScreen(Screen[None]):
         age = self._sampler.age if self._sampler else None
         if age is None or age > 1.5:
             self._draw_header()
-        if self._launching is not None and time.monotonic() - self._launching.since > _PATIENCE:
+        patience = max(_PATIENCE, 3 * self._sampler.took) if self._sampler else _PATIENCE
+        if self._launching is not None and time.monotonic() - self._launching.since > patience:
             self._launching = None
             self._ask_about(("the chosen devices could not be read again: the driver does not answer",))
 
@@ -201,9 +211,18 @@ class MainScreen(Screen[None]):
     def _sampler(self) -> Sampler | None:
         return getattr(self.app, "sampler", None)
 
-    def _say(self, text: str | None, severity: str = "information") -> None:
+    @property
+    def message(self) -> str:
+        """What the last line says in place of the keys, "" when it shows them."""
+        return self._keys.message
+
+    def _say(self, text: str | None, tone: str = "") -> None:
         if text:
-            self.notify(text, severity=severity, markup=False, timeout=4)  # type: ignore[arg-type]
+            self._keys.say(text, tone)
+
+    def hush(self) -> None:
+        """A message stands until the next key."""
+        self._keys.say("")
 
     # What keys do
 
@@ -211,7 +230,7 @@ class MainScreen(Screen[None]):
         cursor = self.board.cursor
         board, news = self.board.toggle(device)
         self.set_board(board if follow else replace(board, cursor=cursor))
-        self._say(news, "warning")
+        self._say(news, "warn")
 
     def action_select(self) -> None:
         if self.board.current is not None:
@@ -220,7 +239,7 @@ class MainScreen(Screen[None]):
     def action_number(self, index: int) -> None:
         device = self.board.numbered(index)
         if device is None:
-            self._say(f"there is no GPU {index}", "warning")
+            self._say(f"there is no GPU {index}", "warn")
         else:
             self._toggle(device, follow=False)
 
@@ -228,14 +247,14 @@ class MainScreen(Screen[None]):
         self.set_board(self.board.move_cursor(by))
 
     def action_reorder(self, by: int) -> None:
-        if self.board.cursor not in self.board.selection:
-            self._say("put the cursor on a chosen device to move it")
+        if not self.board.selection.keys:
+            self._say("nothing is chosen yet: space or 0-9 chooses", "warn")
         self.set_board(self.board.reorder(by))
 
     def action_best(self) -> None:
         board, news = self.board.add_best()
         self.set_board(board)
-        self._say(news, "warning")
+        self._say(news, "warn")
 
     def action_clear(self) -> None:
         self.set_board(self.board.clear())
@@ -253,6 +272,7 @@ class MainScreen(Screen[None]):
         self.app.action_next_theme()  # type: ignore[attr-defined]
 
     def action_palette(self) -> None:
+        self._launching = None
         self.app.action_command_palette()
 
     def action_stop(self) -> None:
@@ -262,16 +282,19 @@ class MainScreen(Screen[None]):
         self.app.exit(Outcome(text=self._plain))
 
     def action_help(self) -> None:
+        self._launching = None
         from gputui.tui.screens.help import HelpScreen
 
         self.app.push_screen(HelpScreen())
 
     def action_processes(self) -> None:
+        self._launching = None
         from gputui.tui.screens.processes import ProcessesScreen
 
         self.app.push_screen(ProcessesScreen(lambda: self.board))
 
     def action_edit(self) -> None:
+        self._launching = None
         from gputui.tui.screens.edit import EditScreen
 
         self.app.push_screen(EditScreen(self.board.plan), self._edited)
@@ -282,7 +305,7 @@ class MainScreen(Screen[None]):
         try:
             words = split(line)
         except WordsError as error:
-            self._say(str(error), "error")
+            self._say(str(error), "lost")
             return
         additions, command = assignments(words)
         self.set_board(
@@ -290,13 +313,13 @@ class MainScreen(Screen[None]):
         )
         odd = shell_syntax(command)
         if odd:
-            self._say(f"{odd} is a plain argument here: for a shell, bash -c '…'", "warning")
+            self._say(f"{odd} is a plain argument here: for a shell, bash -c '…'", "warn")
 
     # Copying and launching
 
     def action_copy(self) -> None:
         if not self.board.selection.decided:
-            self._say("choose devices first (space, 0-9, b), or c for CPU only", "warning")
+            self._say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
             return
         line = self.board.launch.line
         driver = self.app._driver
@@ -309,7 +332,7 @@ class MainScreen(Screen[None]):
         threading.Thread(target=work, daemon=True).start()
 
     def _copied(self, line: str, done: Copied) -> None:
-        self._say(done.message, "information" if done.sure else "warning")
+        self._say(done.message, "" if done.sure else "warn")
         if not done.sure:
             # Nobody can say whether the terminal took it: it is printed when the screen is gone.
             self._plain = line
@@ -318,16 +341,20 @@ class MainScreen(Screen[None]):
         if not self.board.plan.command:
             self.action_edit()
         elif not self.board.selection.decided:
-            self._say("choose devices first (space, 0-9, b), or c for CPU only", "warning")
+            self._say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
+        elif (absent := missing_program(self.board.launch, self._environ)) is not None:
+            self._say(f"{absent}: e edits the command", "lost")
         elif self._launching is None and self._sampler is not None:
+            self._say("reading the chosen devices again …")
             self._launching = _Launching(self.board, time.monotonic())
             self._sampler.ask()
 
     def _launch_if_unchanged(self, asked: Board) -> None:
         """Launch what Enter was pressed on, unless the box is not what it was then."""
         board = self.board
+        self.hush()
         if board.snapshot is None or not board.selection.decided:
-            self._say("the chosen devices are not there any more", "error")
+            self._say("the chosen devices are not there any more", "lost")
             return
         news = changes(asked.selection, asked.chosen_as, board.snapshot, board.verdicts)
         if news:
@@ -338,9 +365,15 @@ class MainScreen(Screen[None]):
     def _ask_about(self, news: tuple[str, ...]) -> None:
         from gputui.tui.screens.changed import ChangedScreen
 
+        asked = self.board
+
         def answered(go: bool | None) -> None:
-            if go:
-                self.app.exit(Outcome(launch=self.board.launch))
+            # Behind the question the box went on: yes was said to this selection and to no other.
+            if go and (self.board.selection, self.board.plan) == (asked.selection, asked.plan):
+                if asked.selection.decided:
+                    self.app.exit(Outcome(launch=self.board.launch))
+            elif go:
+                self._say("the chosen devices have changed meanwhile: look again", "lost")
 
         self.app.push_screen(ChangedScreen(news), answered)
 
@@ -355,8 +388,8 @@ def _load_psutil() -> None:
 def _same_sections(before: Board, board: Board) -> bool:
     """Whether only facts about the devices differ, so that all but the table stands as it is."""
     return (
-        (before.selection, before.plan, before.limits, before.cursor, before.problem)
-        == (board.selection, board.plan, board.limits, board.cursor, board.problem)
+        (before.selection, before.plan, before.limits, before.cursor, before.problem, before.cautions)
+        == (board.selection, board.plan, board.limits, board.cursor, board.problem, board.cautions)
         and before.snapshot is not None
         and board.snapshot is not None
         and len(before.rows) == len(board.rows)

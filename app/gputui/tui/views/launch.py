@@ -15,7 +15,7 @@ def launch(board: Board, width: int, most: int) -> list[Line]:
         hint = "e types the command" if not shown else "…  e types the command"
         lines.append(clip(((" $ ", "prompt"), (f"{shown} " if shown else "", ""), (hint, "dim")), width))
         return lines
-    warnings = board.launch.warnings
+    warnings = (*board.launch.warnings, *board.cautions)
     style = "" if board.selection.decided else "dim"
     wrapped = wrap(board.launch.line, width - 4)
     room = max(1, most - len(warnings))

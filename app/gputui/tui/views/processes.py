@@ -1,6 +1,9 @@
-"""The processes of the box, device by device: who to ask."""
+"""What runs on which device, and what holds the others: whom to ask."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from gputui.inventory.process import Process
 from gputui.inventory.wording import duration, printable, size
@@ -8,45 +11,62 @@ from gputui.tui.board import Board
 from gputui.tui.views.text import Line, clip, fit, title, wrap
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A process, or a device that is not free though no process is to be seen on it."""
+
+    key: str
+    label: str
+    pid: str
+    user: str
+    used: str
+    age: str
+    what: str
+
+
 def processes(board: Board, width: int, height: int) -> list[Line]:
     """A rule, and each process; its command line wrapped where all of them then fit in `height`, else cut."""
     lines = [title("processes", width)]
-    snapshot = board.snapshot
-    if snapshot is None:
-        return lines
-    listed = [(device, process) for device in snapshot.devices for process in device.processes or ()]
-    user = min(12, max([4, *(len(_who(process)) for _, process in listed)]))
-    label = max([1, *(len(snapshot.label(device)) for device, _ in listed)])
-    room = max(10, width - label - user - 21)
-    commands = [wrap(_what(process), room) for _, process in listed]
-    whole = sum(map(len, commands)) + 1 <= height
-    for (device, process), command in zip(listed, commands, strict=True):
-        style = "strong" if device.key == board.cursor else ""
-        used = "–" if process.memory is None else size(process.memory)
-        age = "–" if process.started is None else duration(snapshot.time - process.started)
+    entries = list(_entries(board))
+    if not entries:
+        return [*lines, clip(((" none", "dim"),), width)] if board.snapshot else lines
+    label, pid, user = (max(len(getattr(e, name)) for e in entries) for name in ("label", "pid", "user"))
+    user = min(12, user)
+    head_width = label + pid + user + 23
+    room = max(10, width - head_width)
+    pieces = [wrap(entry.what, room) for entry in entries]
+    whole = sum(map(len, pieces)) + 1 <= height
+    for entry, words in zip(entries, pieces, strict=True):
+        style = "strong" if entry.key == board.cursor else ""
         head: Line = (
-            (f" {fit(snapshot.label(device), label, right=True)} ", "dim"),
-            (f" {fit(_who(process), user)}  {used:>6}  {age:>6}  ", style),
+            (f" {fit(entry.label, label, right=True)} ", "dim"),
+            (f" {fit(entry.user, user)}  {entry.used:>6}  {entry.age:>6}  ", style),
+            (f"{fit(entry.pid, pid, right=True)}  ", "dim"),
         )
-        if not whole:
-            lines.append(clip((*head, (_what(process), style or "dim")), width))
-            continue
-        lines.append((*head, (command[0], style or "dim")))
-        indent = " " * (width - room)
-        lines += [((indent, ""), (piece, style or "dim")) for piece in command[1:]]
-    unread = [snapshot.label(d) for d in snapshot.devices if d.processes is None and not d.fault]
-    if unread:
-        lines.append(clip(((f" not listed by the driver: GPU {', '.join(unread)}", "warn"),), width))
-    if not listed and not unread:
-        lines.append(clip(((" none", "dim"),), width))
+        shown = words if whole else [entry.what]
+        lines.append(clip((*head, (shown[0], style or "dim")), width))
+        lines += [((" " * head_width, ""), (piece, style or "dim")) for piece in shown[1:]]
     return lines
 
 
-def _who(process: Process) -> str:
-    return printable(process.user) if process.user else "?"
+def _entries(board: Board) -> Iterator[_Entry]:
+    snapshot = board.snapshot
+    if snapshot is None:
+        return
+    for device in snapshot.devices:
+        label, verdict = snapshot.label(device), board.verdicts[device.key]
+        for process in device.processes or ():
+            used = "–" if process.memory is None else size(process.memory)
+            age = "–" if process.started is None else duration(snapshot.time - process.started)
+            user = printable(process.user) if process.user else "?"
+            yield _Entry(device.key, label, str(process.pid), user, used, age, _what(process))
+        if not device.processes and not verdict.free and not device.mig:
+            used = "–" if device.memory_used is None else size(device.memory_used)
+            what = f"{verdict.state}: {printable(verdict.reason)}"
+            yield _Entry(device.key, label, "", "–", used, "–", what)
 
 
 def _what(process: Process) -> str:
     if process.command:
         return printable(process.command)
-    return f"pid {process.pid} ({process.note})" if process.note else f"pid {process.pid}"
+    return process.note or "?"

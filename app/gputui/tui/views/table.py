@@ -34,6 +34,7 @@ class Columns:
     memory: int
     amount: int
     gap: int
+    sensors: bool
 
     @classmethod
     def of(cls, board: Board, width: int) -> Columns:
@@ -42,14 +43,15 @@ class Columns:
         label = max([2, *(len(board.snapshot.label(d)) for d in devices)]) if board.snapshot else 2
         longest = max([4, *(len(short_name(d.name or "?")) for d in devices)])
         amount = max([6, *(len(_amount(d)) for d in devices)])
-        roomy = width >= 100
+        roomy, tight = width >= 100, width < 72
         return cls(
             label=label,
-            name=min(longest, 20 if roomy else 9 if width < 90 else 12),
-            util=10 if roomy else 6,
-            memory=10 if roomy else 5,
+            name=0 if width < 56 else min(longest, 20 if roomy else 9 if width < 90 else 12),
+            util=10 if roomy else 0 if tight else 6,
+            memory=10 if roomy else 0 if tight else 5,
             amount=amount,
             gap=2 if roomy else 1,
+            sensors=width >= 64,
         )
 
 
@@ -58,7 +60,7 @@ def heading(columns: Columns, width: int) -> Line:
     c, gap = columns, " " * columns.gap
     text = (
         f"      {fit('#', c.label, right=True)}{gap}{fit('NAME', c.name)}{gap}{fit('UTIL', c.util + 5)}{gap}"
-        f"{fit('MEMORY', c.memory + 1 + c.amount)}{gap} °C{gap}   W{gap} STATE"
+        f"{fit('MEMORY', c.memory + 1 + c.amount)}{f'{gap} °C{gap}   W' if c.sensors else ''}{gap} STATE"
     )
     return ((fit(text, width), "dim"),)
 
@@ -104,11 +106,11 @@ def row(board: Board, device: Device, columns: Columns, width: int) -> Line:
         *_load(device, columns, tone),
         (gap, ""),
         *_memory(device, columns, tone),
-        (f"{gap}{_or_dash(device.temperature):>3}", tone),
-        (f"{gap}{_or_dash(device.power):>4}{gap}", tone),
+        *_sensors(device, columns, tone),
+        (gap, ""),
     ]
     state = f" {GLYPHS[verdict.state]} "
-    words = _state_words(board, device) if given else f"not given to you, {verdict.state}"
+    words = _state_words(board, device) if given else f"not yours, {verdict.state}"
     spans += [(state, verdict.state), (words, verdict.state if verdict.state != "busy" else tone)]
     return _padded(clip(tuple(spans), width), width)
 
@@ -130,6 +132,13 @@ def _memory(device: Device, columns: Columns, tone: str) -> list[Span]:
         (empty, "rest"),
         (" " + fit(_amount(device), columns.amount, right=True), tone),
     ]
+
+
+def _sensors(device: Device, columns: Columns, tone: str) -> list[Span]:
+    if not columns.sensors:
+        return []
+    gap = " " * columns.gap
+    return [(f"{gap}{_or_dash(device.temperature):>3}{gap}{_or_dash(device.power):>4}", tone)]
 
 
 def _amount(device: Device) -> str:

@@ -6,12 +6,12 @@ from textual import events
 from textual.message import Message
 
 from gputui.tui.views.keys import keys
-from gputui.tui.views.text import Line
+from gputui.tui.views.text import Line, clip
 from gputui.tui.widgets.lines import Lines
 
 
 class KeyLine(Lines):
-    """The keys that matter, in one line. Posts `Pressed` with the id of the action that was clicked."""
+    """The keys that matter, or a message in their place. Posts `Pressed` with an action that was clicked."""
 
     class Pressed(Message):
         """A key was clicked."""
@@ -23,9 +23,20 @@ class KeyLine(Lines):
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
         self._places: list[tuple[int, int, str]] = []
+        self.message = ""
+        self._tone = ""
         self.draw(self._line)
 
+    def say(self, message: str, tone: str = "") -> None:
+        """Show a message (`tone`: a style) where it covers nothing that is chosen or launched; "" ends it."""
+        if message != self.message:
+            self.message, self._tone = message, tone
+            self.draw(self._line)
+
     def _line(self, width: int, height: int) -> list[Line]:
+        if self.message:
+            self._places = []
+            return [clip(((" ▌ ", "key"), (self.message, self._tone)), width)]
         line, self._places = keys(width)
         return [line]
 

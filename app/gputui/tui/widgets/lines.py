@@ -14,6 +14,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from gputui.inventory.wording import printable
 from gputui.tui.views.text import Line
 
 STYLES = (
@@ -97,7 +98,7 @@ class Lines(Widget):
         if y >= len(self._shown):
             return Strip.blank(width, self._style("", False))
         line, lit = self._shown[y]
-        segments = [Segment(text, self._style(name, lit)) for text, name in line if text]
+        segments = [Segment(printable(text), self._style(name, lit)) for text, name in line if text]
         return Strip(segments).adjust_cell_length(width, self._style("", lit))
 
     def _style(self, name: str, lit: bool) -> Style:
