@@ -122,6 +122,7 @@ class GputuiApp(App[Outcome]):
         self.exit(Outcome(status=status), return_code=status)
 
     def _check_terminal(self) -> None:
+        self.main.tick()
         if self.is_headless:
             return
         with contextlib.suppress(OSError, ValueError):

@@ -85,6 +85,7 @@ class MainScreen(Screen[None]):
         self._cpu: float | None = None
         self._plain: str | None = None
         self._aside_drawn = 0.0
+        self._charts_due = False
         self._table, self._keys = DeviceTable(id="table"), KeyLine(id="keys")
         self._header, self._history, self._processes, self._chosen, self._launch = (
             Lines(id=name) for name in ("header", "history", "processes", "chosen", "launch")
@@ -102,7 +103,6 @@ class MainScreen(Screen[None]):
         yield self._keys
 
     def on_mount(self) -> None:
-        self.set_interval(1.0, self._tick)
         if not self.board.label:
             threading.Thread(target=_load_psutil, daemon=True).start()
 
@@ -123,9 +123,6 @@ class MainScreen(Screen[None]):
         if isinstance(news, NoSourceError):
             self.set_board(self.board.troubled(str(news)))
         elif isinstance(news, Snapshot):
-            psutil = sys.modules.get("psutil")
-            if psutil is not None and not self.board.label and hasattr(psutil, "cpu_percent"):
-                self._cpu = psutil.cpu_percent(None)
             chosen_before, launching = len(self.board.selection), self._launching
             self.set_board(self.board.seen(news))
             if launching is not None and message.reading.began >= launching.since:
@@ -180,14 +177,20 @@ class MainScreen(Screen[None]):
     def _draw_box(self) -> None:
         """What changes with every reading. The lists beside the table follow at half the pace."""
         board, now = self.board, time.monotonic()
+        aside = now - self._aside_drawn >= _ASIDE_EVERY
+        psutil = sys.modules.get("psutil") if aside and not board.label else None
+        if psutil is not None and hasattr(psutil, "cpu_percent"):
+            self._cpu = psutil.cpu_percent(None)
         self._draw_header()
         self._table.draw_board(board)
-        if now - self._aside_drawn < _ASIDE_EVERY:
+        if not aside:
             return
+        # The charts scroll, which repaints all of them: every other time is often enough.
+        self._charts_due = not self._charts_due or not self._aside_drawn
         self._aside_drawn = now
         if self._processes.display:
             self._processes.draw(lambda width, height: processes(board, width, height))
-        if self._history.display:
+        if self._history.display and self._charts_due:
             self._history.draw(lambda width, height: [((" ", ""),), *history(board, width, height - 1)])
 
     def _draw_header(self) -> None:
@@ -197,8 +200,8 @@ class MainScreen(Screen[None]):
         line = header(self.board, self.size.width, late, self._cpu, self._clock())
         self._header.draw(lambda width, height: [line])
 
-    def _tick(self) -> None:
-        """Once a second: what must be said though nothing has been read."""
+    def tick(self) -> None:
+        """Every two seconds: what must be said though nothing has been read."""
         age = self._sampler.age if self._sampler else None
         if age is None or age > 1.5:
             self._draw_header()
