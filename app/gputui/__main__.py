@@ -1,8 +1,6 @@
 """`python -m gputui`, the same program as the `gputui` command."""
 
-import sys
-
-from gputui.cli.main import main
+from gputui.cli.main import entry
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

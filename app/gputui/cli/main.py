@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
+
+
+def entry() -> NoReturn:
+    """The command itself: ends without taking the interpreter down piece by piece, which takes 5 ms."""
+    status = main()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.flush()
+    os._exit(status)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -16,7 +16,8 @@ def parser() -> Parser:
         "pick",
         "The best free devices, in order, on one line. On a shortage: nothing on stdout, the reason on\n"
         "stderr, status 4.",
-        epilog="env $(gputui pick -n 2 --format env) python train.py",
+        epilog="E=$(gputui pick -n 2 --format env) && env $E python train.py\n"
+        "(without &&, a shortage would start the command on every GPU; `gputui run` is safe by itself)",
     )
     add_choice_options(made, exclusive=False)
     made.add_argument("--min-free", type=memory, metavar="SIZE", help="at least so much free memory (20G)")

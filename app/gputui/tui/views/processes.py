@@ -10,6 +10,8 @@ from gputui.inventory.wording import duration, printable, size
 from gputui.tui.board import Board
 from gputui.tui.views.text import Line, clip, fit, title, wrap
 
+_WIDE = 64
+
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
@@ -32,7 +34,9 @@ def processes(board: Board, width: int, height: int) -> list[Line]:
         return [*lines, clip(((" none", "dim"),), width)] if board.snapshot else lines
     label, pid, user = (max(len(getattr(e, name)) for e in entries) for name in ("label", "pid", "user"))
     user = min(12, user)
-    head_width = label + pid + user + 23
+    # Beside the table there is room for the command or for its number: the command says more.
+    pid = pid + 2 if width >= _WIDE else 0
+    head_width = label + pid + user + 21
     room = max(10, width - head_width)
     pieces = [wrap(entry.what, room) for entry in entries]
     whole = sum(map(len, pieces)) + 1 <= height
@@ -41,7 +45,7 @@ def processes(board: Board, width: int, height: int) -> list[Line]:
         head: Line = (
             (f" {fit(entry.label, label, right=True)} ", "dim"),
             (f" {fit(entry.user, user)}  {entry.used:>6}  {entry.age:>6}  ", style),
-            (f"{fit(entry.pid, pid, right=True)}  ", "dim"),
+            (fit(f"{entry.pid}  ", pid, right=True) if pid else "", "dim"),
         )
         shown = words if whole else [entry.what]
         lines.append(clip((*head, (shown[0], style or "dim")), width))
