@@ -20,7 +20,8 @@ from gputui.launching.quoting import posix, quote
 
 DUMP = Path(__file__).with_name("dump.py")
 SHELLS = [shell for shell in ("bash", "zsh") if shutil.which(shell)]
-BASE = {"PATH": os.defpath, "HOME": "/nonexistent", "KEPT": "kept", "GONE": "to be unset"}
+# Not "/bin:/usr/bin": for a PATH of exactly that, Debian makes zsh set another.
+BASE = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "KEPT": "kept", "GONE": "to be unset"}
 SHELLS_OWN = {b"_", b"PWD", b"OLDPWD", b"SHLVL", b"LOGNAME"}
 """Variables that a shell sets by itself."""
 
@@ -248,7 +249,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_program_of_any_name_is_the_one_that_starts(programs: Path) -> None:
-    base = {**BASE, "PATH": f"{programs}:{os.defpath}"}
+    base = {**BASE, "PATH": f"{programs}:{BASE['PATH']}"}
     launches = [Launch((name, "word", name), (("VALUE", name),)) for name in PROGRAMS]
     for shell in SHELLS:
         told = _run(_shell(shell), "".join(f"{launch.line}\n" for launch in launches), base)
