@@ -19,7 +19,14 @@ DARK = Theme(
     surface="#1a1d29",
     panel="#222636",
     dark=True,
-    variables={"dim": "#7f88a8", "rest": "#3b4261", "load": "#7aa2f7", "memory": "#73c8b6", "lit": "#272c40"},
+    variables={
+        "dim": "#7f88a8",
+        "rest": "#3b4261",
+        "load": "#7aa2f7",
+        "memory": "#73c8b6",
+        "lit": "#272c40",
+        "lit-style": "bold",
+    },
 )
 
 LIGHT = Theme(
@@ -35,7 +42,14 @@ LIGHT = Theme(
     surface="#f0f0f2",
     panel="#e6e8ee",
     dark=False,
-    variables={"dim": "#666c7a", "rest": "#c3c8d4", "load": "#2f5bb7", "memory": "#0f7b6c", "lit": "#dde4f3"},
+    variables={
+        "dim": "#666c7a",
+        "rest": "#c3c8d4",
+        "load": "#2f5bb7",
+        "memory": "#0f7b6c",
+        "lit": "#dde4f3",
+        "lit-style": "bold",
+    },
 )
 
 ANSI = Theme(
@@ -59,7 +73,9 @@ ANSI = Theme(
         "rest": "ansi_bright_black",
         "load": "ansi_blue",
         "memory": "ansi_cyan",
-        "lit": "ansi_bright_black",
+        # Any fixed background is unreadable on somebody's palette: the cursor's sign and bold do.
+        "lit": "ansi_default",
+        "lit-style": "bold",
     },
 )
 
