@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -98,7 +99,7 @@ async def session(
     sampler = Sampler(source, mailbox.put, interval)
     given = {
         "TERM": "xterm-256color",
-        "PATH": os.environ["PATH"],
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(Path.home()),
         **(environ or {}),
     }

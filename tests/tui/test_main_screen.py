@@ -368,7 +368,7 @@ async def test_hostile_text_of_others_does_not_reach_the_screen() -> None:
 async def test_the_environment_of_this_process_never_changes() -> None:
     before = dict(os.environ)
     async with session() as s:
-        await s.press("4", "5", "l", "enter")
+        await s.press("4", "5", "l", "l", "enter")
         await s.until(lambda: not s.app.is_running)
     assert dict(os.environ) == before
 
