@@ -115,7 +115,7 @@ def test_ctrl_c_in_the_command_gives_130_as_by_hand(
     shell.send("echo status:$?\r")
     shell.until("status:130")
     shell.send("exit\r")
-    shell.end()
+    assert shell.end() == 0
 
 
 def test_ctrl_c_on_the_screen_leaves_with_130_and_starts_nothing(

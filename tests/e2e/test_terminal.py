@@ -68,7 +68,7 @@ def test_ctrl_z_gives_the_shell_back_and_fg_the_screen(
     shell.send("q")
     shell.until(lambda t: t.text.rstrip().endswith("ready>"))
     shell.send("exit\r")
-    shell.end()
+    assert shell.end() == 0
 
 
 def test_a_terminal_that_is_resized_is_painted_anew(start: Start) -> None:

@@ -17,6 +17,16 @@ from gputui.inventory.wording import GIB, MIB, duration, printable, program, siz
 State = Literal["free", "busy", "held", "claimed", "unknown", "lost"]
 STATES: tuple[str, ...] = get_args(State)
 
+GLYPHS: dict[State, str] = {
+    "free": "○",
+    "busy": "●",
+    "held": "◐",
+    "claimed": "◆",
+    "unknown": "?",
+    "lost": "✕",
+}
+"""The sign of each state, the same in every table: state is never told by colour alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

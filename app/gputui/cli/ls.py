@@ -7,21 +7,13 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-from gputui.choosing.verdict import State, Verdict, verdicts
+from gputui.choosing.verdict import GLYPHS, State, Verdict, verdicts
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.wording import GIB, printable, short_name
 from gputui.sources.source import Want
 
-GLYPHS: dict[State, str] = {
-    "free": "○",
-    "busy": "●",
-    "held": "◐",
-    "claimed": "◆",
-    "unknown": "?",
-    "lost": "✕",
-}
 _COLOURS: dict[State, int] = {"free": 32, "busy": 31, "held": 33, "claimed": 35, "unknown": 90, "lost": 31}
 
 
@@ -89,14 +81,9 @@ def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, col
 def heading(snapshot: Snapshot) -> str:
     """ "dgx-3  8× H100 80GB HBM3  driver 550.54.15  CUDA 12.4"."""
     host = snapshot.host
-    counted: dict[str, int] = {}
-    for device in snapshot.devices:
-        if device.parent is None:
-            name = short_name(device.name or "unknown GPU")
-            counted[name] = counted.get(name, 0) + 1
     parts = [
         printable(host.name or "?"),
-        " + ".join(f"{count}× {name}" for name, count in counted.items()) or "no devices",
+        snapshot.models,
         f"driver {printable(host.driver)}" if host.driver else "",
         f"CUDA {printable(host.cuda)}" if host.cuda else "",
     ]

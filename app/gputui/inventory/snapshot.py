@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from gputui.inventory.device import Device
 from gputui.inventory.link import LinkMatrix
+from gputui.inventory.wording import short_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,12 @@ class Snapshot:
     @cached_property
     def _position(self) -> dict[str, int]:
         return {device.key: place for place, device in enumerate(self.devices)}
+
+    @cached_property
+    def models(self) -> str:
+        """The GPUs by model, "8× H100 80GB HBM3": how a box is called in one breath."""
+        counted = Counter(short_name(d.name or "unknown GPU") for d in self.devices if d.parent is None)
+        return " + ".join(f"{count}× {name}" for name, count in counted.items()) or "no devices"
 
     def label(self, device: Device) -> str:
         """The number that a person sees: NVML's index, "0:1" for instance 1 of GPU 0 (as nvidia-smi)."""

@@ -7,9 +7,8 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from gputui.choosing.verdict import State
+from gputui.choosing.verdict import GLYPHS, State
 from gputui.tui.actions import ACTIONS
-from gputui.tui.views.table import GLYPHS
 
 MEANINGS: dict[State, str] = {
     "free": "nobody on it",

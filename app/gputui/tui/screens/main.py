@@ -12,9 +12,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container
-from textual.css.scalar import Scalar
 from textual.screen import Screen
-from textual.widget import Widget
 
 from gputui.choosing.changes import changes
 from gputui.inventory.device import Device
@@ -33,7 +31,6 @@ from gputui.tui.views.header import header
 from gputui.tui.views.history import history
 from gputui.tui.views.launch import launch
 from gputui.tui.views.processes import processes
-from gputui.tui.views.text import Line
 from gputui.tui.widgets.device_table import DeviceTable
 from gputui.tui.widgets.key_line import KeyLine
 from gputui.tui.widgets.lines import Lines
@@ -163,12 +160,12 @@ class MainScreen(Screen[None]):
             return
         board = self.board
         launch_lines = launch(board, width, most=max(2, height - min(len(board.rows), 16) - 5))
-        _draw_fixed(self._chosen, chosen(board, width))
-        _draw_fixed(self._launch, launch_lines)
+        self._chosen.draw_all(chosen(board, width))
+        self._launch.draw_all(launch_lines)
         room = height - 4 - len(launch_lines)
         wide = width >= WIDE
         rows = len(board.rows) + 1
-        _set_height(self._table, min(rows, room) if board.rows else room)
+        self._table.set_height(min(rows, room) if board.rows else room)
         self._processes.display = bool(board.rows) and (wide or room - rows >= _WORTH_A_LIST)
         self._history.display = wide and room - rows >= _WORTH_A_LIST
         self._aside_drawn = 0.0
@@ -398,15 +395,3 @@ def _same_sections(before: Board, board: Board) -> bool:
         and len(before.rows) == len(board.rows)
         and before.snapshot.links == board.snapshot.links
     )
-
-
-def _draw_fixed(widget: Lines, lines: list[Line]) -> None:
-    """A section that is exactly as high as what it has to say."""
-    _set_height(widget, len(lines))
-    widget.draw(lambda width, height: lines)
-
-
-def _set_height(widget: Widget, height: int | str) -> None:
-    """Set a height if it is another one: each setting costs a layout."""
-    if widget.styles.height != Scalar.parse(str(height)):
-        widget.styles.height = height

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from gputui.inventory.wording import duration, printable, short_name
+from gputui.inventory.wording import duration, printable
 from gputui.tui.board import Board
 from gputui.tui.views.text import Line, clip, width_of
 
@@ -15,13 +15,7 @@ def header(board: Board, width: int, age: float | None, cpu: float | None, clock
     snapshot = board.snapshot
     if snapshot is not None:
         left.append((f" {printable(snapshot.host.name or '?')}", "strong"))
-        counted: dict[str, int] = {}
-        for device in snapshot.devices:
-            if device.parent is None:
-                name = short_name(device.name or "unknown GPU")
-                counted[name] = counted.get(name, 0) + 1
-        what = " + ".join(f"{count}× {name}" for name, count in counted.items()) or "no devices"
-        left.append((f"  {what}", ""))
+        left.append((f"  {snapshot.models}", ""))
     right: list[tuple[str, str]] = []
     if age is not None:
         right.append((f"stale {duration(age)}  ", "warn"))

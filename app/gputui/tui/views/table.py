@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gputui.choosing.verdict import State
+from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.device import Device
 from gputui.inventory.wording import GIB, duration, printable, short_name
 from gputui.tui.board import Board
 from gputui.tui.views.text import Line, Span, bar, clip, fit, shorten, width_of, wrap
 
-GLYPHS: dict[State, str] = {
-    "free": "○",
-    "busy": "●",
-    "held": "◐",
-    "claimed": "◆",
-    "unknown": "?",
-    "lost": "✕",
-}
 UNKNOWN = "–"
 
 _LONG_ENOUGH = 60

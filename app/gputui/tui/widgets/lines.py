@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.css.scalar import Scalar
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
@@ -67,6 +68,16 @@ class Lines(Widget):
         self._build = build
         if self.size:
             self._show(build(self.size.width, self.size.height))
+
+    def draw_all(self, lines: Sequence[Line]) -> None:
+        """Show these lines and be exactly as high as they are."""
+        self.set_height(len(lines))
+        self.draw(lambda width, height: lines)
+
+    def set_height(self, lines: int) -> None:
+        """Be so many lines high; each change costs a layout, so that none is made without need."""
+        if self.styles.height != Scalar.parse(str(lines)):
+            self.styles.height = lines
 
     def on_resize(self) -> None:
         if self._build is not None:
