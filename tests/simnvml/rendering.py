@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from gputui.inventory.device import Device
-from gputui.inventory.link import SELF
+from gputui.inventory.link import PEER_WORDS, SELF, direct_links
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.topology import Place, ranges
 from gputui.sources.simulated.spec import MIB, Box
 
 Facts = Mapping[str, int | None]
@@ -26,24 +27,13 @@ CPUS_A_NODE = 32
 UNREADABLE = "FFFFFFFF:FF:FF.0"
 """What GB200 answers for the remote end of every NVLink."""
 
-_SWITCH = "00000000:FE:00.0"
+_PEERS = {word: status for status, word in enumerate(PEER_WORDS)}
 _LEVELS = {SELF: 0, "PIX": 10, "PXB": 20, "PHB": 30, "NODE": 40, "SYS": 50}
 _FAULTS = {"lost": 15, "reset": 16, "error": 999}
 _LISTS = {"compute": "c", "graphics": "g", "compute+graphics": "cg", "mps": "m"}
 _ARCHITECTURES = {"6.": 4, "7.0": 5, "7.5": 6, "8.9": 8, "8.": 7, "9.": 9, "10.": 10, "12.": 10}
 _NVLINK_VERSIONS = {"6.": 1, "7.": 2, "8.": 4, "9.": 6, "10.": 7}
-_PCIE_GENERATIONS = {"6.": 3, "7.": 3, "8.": 4, "9.": 5, "10.": 5, "12.": 5}
 _MIG_CAPABLE = ("8.0", "9.0", "10.0")
-_CORES = {
-    "H100": 16896,
-    "A100": 6912,
-    "V100": 5120,
-    "RTX 4070 Laptop": 4608,
-    "RTX 4090": 16384,
-    "RTX 3090": 10496,
-    "GTX 1080": 2560,
-    "GB10": 6144,
-}
 _GEFORCE, _TESLA, _NVIDIA = 5, 2, 14
 _MOST_INSTANCES = 7
 _MOST_LINKS = 36  # NVML_NVLINK_MAX_LINKS
@@ -58,7 +48,7 @@ def render(
 ) -> str:
     """The box file of `snapshot`.
 
-    box               tells what the snapshot does not: whether NVLinks go to switches, the highest clocks
+    box               tells what the snapshot does not: whether NVLinks go to switches, and which
     facts             numbers to add or to replace, by label ("3", "0:1"); None takes one away
     unreadable_links  the driver does not tell where NVLinks end, as on GB200 and in virtual machines
     """
@@ -86,23 +76,25 @@ def _device(
     yield f"name {_line(device.name or 'Unknown')}"
     if device.pci_bus_id:
         yield f"bus {device.pci_bus_id}"
-    clock = box.gpus[device.index].clock if box and device.parent is None else None
-    numbers = _numbers(device, clock)
+    place = _place(snapshot, device)
+    numbers = _numbers(device) | _hung(place)
     numbers |= _instance(device) if device.parent else _gpu(device, snapshot.time)
     for key, value in {**numbers, **facts.get(label, {})}.items():
         if value is not None:
             yield f"{key} {value}"
+    yield from _near(place)
     if device.parent is None:
         yield "levels " + " ".join(str(_level(snapshot, device, other)) for other in gpus)
-        yield from _links(snapshot, device, gpus, box is not None and box.switched, unreadable_links)
+        if snapshot.peers:
+            yield "peers " + " ".join(str(_PEERS.get(snapshot.peer(device, o), -1)) for o in gpus)
+        yield from _links(snapshot, device, gpus, _switch(box, device), unreadable_links)
     for process in device.processes or ():
         yield _process(process)
 
 
-def _numbers(device: Device, clock: int | None) -> dict[str, int | None]:
+def _numbers(device: Device) -> dict[str, int | None]:
     """What the snapshot itself says, and what follows from it for GPUs and instances alike."""
     major, _, minor = (device.compute_capability or "").partition(".")
-    node = device.numa_node
     return {
         "fault": _FAULTS[device.fault.kind] if device.fault else None,
         "memory_total": device.memory_total,
@@ -114,12 +106,10 @@ def _numbers(device: Device, clock: int | None) -> dict[str, int | None]:
         "temperature": device.temperature,
         "power": _milli(device.power),
         "sm_clock": device.sm_clock,
-        "max_sm_clock": clock,
+        "max_sm_clock": device.max_sm_clock,
+        "cores": device.cores,
         "capability_major": int(major) if major else None,
         "capability_minor": int(minor) if minor else None,
-        "numa_node": node,
-        "first_cpu": (node or 0) * CPUS_A_NODE,
-        "cpus": CPUS_A_NODE,
         "lists_processes": None if device.processes is None else 1,
     }
 
@@ -135,12 +125,9 @@ def _gpu(device: Device, moment: float) -> dict[str, int | None]:
         "power_limit_max": limit,
         "mig": int(bool(device.mig)) if capable else None,
         "instances_most": _MOST_INSTANCES if capable else None,
-        "cores": next((cores for part, cores in _CORES.items() if part in name), None),
         "brand": _GEFORCE if "GeForce" in name else _TESLA if "Tesla" in name else _NVIDIA,
         "architecture": _by_capability(_ARCHITECTURES, capability),
         "nvlink_version": _by_capability(_NVLINK_VERSIONS, capability),
-        "pcie_generation": _by_capability(_PCIE_GENERATIONS, capability),
-        "pcie_width": 16,
         "ecc": None if consumer else 1,
         "display": int(any("graphics" in process.kind for process in device.processes or ())),
         # The counter of a real GPU only ever grows: 100 W since a moment long ago.
@@ -157,35 +144,66 @@ def _instance(device: Device) -> dict[str, int | None]:
     }
 
 
+def _place(snapshot: Snapshot, device: Device) -> Place:
+    """Where the device hangs; what the snapshot does not say follows from its NUMA node."""
+    if snapshot.topology:
+        return snapshot.topology.places[snapshot.position[device.key]]
+    node = device.numa_node
+    first = (node or 0) * CPUS_A_NODE
+    cpus = tuple(range(first, first + CPUS_A_NODE))
+    return Place(cpus, None if node is None else (node,), pcie_generation=4, pcie_width=16)
+
+
+def _hung(place: Place) -> dict[str, int | None]:
+    return {
+        "gpu_numa_node": place.own_node,
+        "pcie_generation": place.pcie_generation,
+        "pcie_width": place.pcie_width,
+    }
+
+
+def _near(place: Place) -> Iterator[str]:
+    if place.cpus is not None:
+        yield f"cpus {ranges(place.cpus)}"
+    if place.memory_nodes is not None:
+        yield f"nodes {ranges(place.memory_nodes)}"
+
+
+def _switch(box: Box | None, device: Device) -> str | None:
+    """The bus id of the switches that the device's NVLinks go to, None where they go from GPU to GPU."""
+    if box is None or not box.switched:
+        return None
+    fabric = box.fabrics[device.index] if box.fabrics else 0
+    return f"00000000:FE:{fabric:02X}.0"
+
+
 def _level(snapshot: Snapshot, one: Device, other: Device) -> int:
     """Where the PCIe paths of two GPUs meet; of a pair with NVLinks only the NUMA nodes tell."""
+    if snapshot.pcie:
+        return _LEVELS.get(snapshot.pcie_class(one, other) or "", -1)
     word = snapshot.link(one, other)
     if word is None:
         return -1
-    if _nvlinks(word):
+    if direct_links(word):
         return _LEVELS["NODE" if one.numa_node == other.numa_node else "SYS"]
     return _LEVELS[word]
 
 
 def _links(
-    snapshot: Snapshot, device: Device, gpus: Iterable[Device], switched: bool, unreadable: bool
+    snapshot: Snapshot, device: Device, gpus: Iterable[Device], switch: str | None, unreadable: bool
 ) -> Iterator[str]:
     counts = {
-        other.pci_bus_id: _nvlinks(snapshot.link(device, other) or "") for other in gpus if other != device
+        other.pci_bus_id: direct_links(snapshot.link(device, other)) for other in gpus if other != device
     }
-    if switched:
+    if switch:
         for _ in range(max(counts.values(), default=0)):
-            yield f"link unknown {UNREADABLE}" if unreadable else f"link switch {_SWITCH}"
+            yield f"link unknown {UNREADABLE}" if unreadable else f"link switch {switch}"
         return
     if sum(counts.values()) > _MOST_LINKS:
         raise ValueError(f"a GPU has no {sum(counts.values())} direct NVLinks; show its switched box with it")
     for bus_id, count in counts.items():
         for _ in range(count):
             yield f"link unknown {UNREADABLE}" if unreadable else f"link gpu {bus_id}"
-
-
-def _nvlinks(word: str) -> int:
-    return int(word[2:]) if re.fullmatch(r"NV\d+", word) else 0
 
 
 def _process(process: Process) -> str:

@@ -65,11 +65,20 @@ class SimulatedNvml:
         opened: float = 1_750_000_000.0,
         *,
         facts: Mapping[str, Facts] | None = None,
+        unreadable_links: bool = False,
     ) -> Snapshot:
         """Show a box as it is `elapsed` seconds after it was opened; returns that snapshot."""
         snapshot = motion.at(box, elapsed, opened)
-        self.show(snapshot, box, facts=facts)
+        self.show(snapshot, box, facts=facts, unreadable_links=unreadable_links)
         return snapshot
+
+    def rewrite(self, text: str) -> None:
+        """Show this box file, for what a snapshot cannot say (`native/box.c` describes it)."""
+        self._replace(self.box, text)
+
+    def p2p_denied(self) -> None:
+        """The driver denies every pair peer access over NVLink, though the links are up."""
+        self.rewrite(self.box.read_text().replace("gpu 0 ", "fabric_down yes\ngpu 0 "))
 
     def delay(self, function: str, microseconds: int, device: int | str | None = None) -> None:
         """Every such call takes so long from now on. "*" is every function; None every device, or none."""

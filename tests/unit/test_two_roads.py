@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from gputui.choosing.pick import Wish, pick
 from gputui.choosing.verdict import verdicts
+from gputui.inventory.link import LinkMatrix
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.topology import Place
 from gputui.sources.nvml import NvmlSource
 from gputui.sources.processes import Owner, ProcessTable
 from gputui.sources.simulated.boxes import BOXES
@@ -36,28 +39,48 @@ class Directory(ProcessTable):
 def comparable(snapshot: Snapshot) -> Snapshot:
     """A snapshot without what the two roads cannot share: whose host this is, and when it was read."""
     faults = tuple(replace(d, fault=replace(d.fault, since=None)) if d.fault else d for d in snapshot.devices)
-    return replace(snapshot, host=replace(snapshot.host, name=None), time=0.0, devices=faults)
+    topology = snapshot.topology and replace(snapshot.topology, between_cpus=None)
+    return replace(
+        snapshot, host=replace(snapshot.host, name=None), time=0.0, devices=faults, topology=topology
+    )
 
 
 @pytest.mark.parametrize("elapsed", MOMENTS)
 @pytest.mark.parametrize("name", BOXES)
-def test_both_roads_give_the_same_snapshot(nvml_here: SimulatedNvml, name: str, elapsed: float) -> None:
+def test_both_roads_give_the_same_snapshot(
+    nvml_here: SimulatedNvml, tmp_path: Path, name: str, elapsed: float
+) -> None:
     box = BOXES[name]
     # Read while all is well first, as a program that runs does: a GPU that is lost later keeps its name.
     healthy = replace(box, gpus=tuple(replace(gpu, fails_after=None) for gpu in box.gpus))
     truth = at(box, elapsed, OPENED)
     nvml_here.show_box(healthy, elapsed, OPENED)
-    source = NvmlSource(Directory(at(healthy, elapsed, OPENED)), clock=lambda: OPENED + elapsed)
+    directory = Directory(at(healthy, elapsed, OPENED))
+    source = NvmlSource(directory, clock=lambda: OPENED + elapsed, sysfs=tmp_path)
     source.read()
     nvml_here.show(truth, box)
     seen = source.read()
     source.close()
-    assert comparable(seen) == comparable(replace(truth, links=seen.links))
     lost = [place for place, d in enumerate(truth.devices) if d.fault]
-    assert [
-        [None if {i, j} & set(lost) and i != j else word for j, word in enumerate(row)]
-        for i, row in enumerate(truth.links)
-    ] == [list(row) for row in seen.links]
+
+    def known(matrix: LinkMatrix) -> LinkMatrix:
+        """Of a GPU that is lost nothing is known but itself."""
+        return tuple(
+            tuple(None if {i, j} & set(lost) and i != j else word for j, word in enumerate(row))
+            for i, row in enumerate(matrix)
+        )
+
+    assert truth.topology is not None
+    places = tuple(Place() if i in lost else place for i, place in enumerate(truth.topology.places))
+    topology = replace(truth.topology, places=places)
+    expected = replace(
+        truth,
+        links=known(truth.links),
+        pcie=known(truth.pcie),
+        peers=known(truth.peers),
+        topology=topology,
+    )
+    assert comparable(seen) == comparable(expected)
 
 
 @pytest.mark.parametrize("elapsed", MOMENTS)

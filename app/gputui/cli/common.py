@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
@@ -51,15 +51,23 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
     """`--demo [BOX]` and `--from FILE`, which every subcommand takes."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--demo", nargs="?", const="", type=_box, metavar="BOX", help="a simulated box, not this machine"
+        "--demo",
+        nargs="?",
+        const="",
+        type=_box,
+        metavar="BOX",
+        help="a simulated box, not this machine; or a file with a matrix as nvidia-smi topo -m prints it",
     )
-    where.add_argument("--from", dest="recording", metavar="FILE", help="a recording (`gputui record`)")
+    where.add_argument(
+        "--from", dest="recording", metavar="FILE", help="a recording (`gputui record`), or such a matrix"
+    )
 
 
 def _box(name: str) -> str:
     from gputui.sources.simulated.boxes import BOXES
+    from gputui.sources.simulated.source import is_file_name
 
-    if name not in BOXES:
+    if name not in BOXES and not is_file_name(name):
         raise argparse.ArgumentTypeError(f"there is no demo box {name!r}; there are: {', '.join(BOXES)}")
     return name
 
@@ -108,8 +116,8 @@ class InTime:
     def open(self) -> None:
         self._done(self._source.open)
 
-    def read(self, want: Want = Want.ALL) -> Snapshot:
-        return self._done(lambda: self._source.read(want))
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+        return self._done(lambda: self._source.read(want, among))
 
     def close(self) -> None:
         # Closing NVML under a running call crashes (nvitop #222).

@@ -12,6 +12,7 @@ from gputui.sources.source import NoSourceError
 
 SUBCOMMANDS: dict[str, str] = {
     "ls": "the box as a table, or as JSON",
+    "topo": "what joins the devices, as `nvidia-smi topo -m` prints it",
     "pick": "the best free devices, in order",
     "run": "pick devices and become the command on them",
     "export": "the launch in another form",
@@ -87,10 +88,11 @@ def _settle_demo(words: list[str]) -> list[str]:
     if "--demo" not in words:
         return words
     from gputui.sources.simulated.boxes import BOXES, DEFAULT
+    from gputui.sources.simulated.source import is_file_name
 
     place = words.index("--demo")
     following = words[place + 1 : place + 2]
-    if following and following[0] in BOXES:
+    if following and (following[0] in BOXES or is_file_name(following[0])):
         return [*words[:place], f"--demo={following[0]}", *words[place + 2 :]]
     return [*words[:place], f"--demo={DEFAULT}", *words[place + 1 :]]
 

@@ -36,6 +36,7 @@ class Device:
     memory_utilization  percent of that period in which device memory was read or written
     temperature         °C;  power, power_limit: W;  sm_clock: MHz
     compute_capability  "9.0"
+    cores, max_sm_clock how many cores, and MHz at most: what "fastest" is judged by
     numa_node           of the host, -1 never: None where the platform has none
     processes           None where the driver cannot list them (WSL2), () where there are none
     """
@@ -57,6 +58,8 @@ class Device:
     power_limit: float | None = None
     sm_clock: int | None = None
     compute_capability: str | None = None
+    cores: int | None = None
+    max_sm_clock: int | None = None
     numa_node: int | None = None
     processes: tuple[Process, ...] | None = None
     fault: Fault | None = None

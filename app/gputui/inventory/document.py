@@ -1,7 +1,8 @@
 """A snapshot as JSON, schema 1: what `ls --json` prints and `record` writes.
 
 The way in (`reading.py`) is strict, for a recording may come from a stranger. Bytes, percent, °C, W, MHz,
-ISO 8601; unknown is null. Beside the keys of the contract a device has `mig` and a process has `note`.
+ISO 8601; unknown is null. Beside the keys of the contract a device has `mig`,
+`cores` and `max_sm_clock`, a process has `note`, and the box has `pcie`, `peers` and `topology`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from gputui.inventory.device import Device, Fault
+from gputui.inventory.link import LinkMatrix
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.topology import Topology, ranges
 
 SCHEMA = 1
 
@@ -34,6 +37,8 @@ DEVICE_FACTS: tuple[str, ...] = (
     "power_limit",
     "sm_clock",
     "compute_capability",
+    "cores",
+    "max_sm_clock",
     "numa_node",
 )
 """The keys of a device whose JSON value is the attribute's value, in the order in which they are written."""
@@ -48,7 +53,10 @@ def to_document(snapshot: Snapshot, verdicts: Mapping[str, tuple[str, str]]) -> 
         "driver": snapshot.host.driver,
         "cuda": snapshot.host.cuda,
         "devices": [_device(device, verdicts[device.key]) for device in snapshot.devices],
-        "links": [list(row) for row in snapshot.links],
+        "links": _rows(snapshot.links),
+        "pcie": _rows(snapshot.pcie),
+        "peers": _rows(snapshot.peers),
+        "topology": topology_document(snapshot.topology) if snapshot.topology else None,
         "errors": [
             *({"device": None, "kind": "error", "message": text, "since": None} for text in snapshot.errors),
             *(_fault(place, d.fault) for place, d in enumerate(snapshot.devices) if d.fault),
@@ -67,6 +75,33 @@ def _device(device: Device, verdict: tuple[str, str]) -> dict[str, Any]:
     facts["verdict"] = {"state": verdict[0], "reason": verdict[1]}
     facts["processes"] = None if device.processes is None else [_process(p) for p in device.processes]
     return facts
+
+
+def _rows(matrix: LinkMatrix) -> list[list[str | None]]:
+    return [list(row) for row in matrix]
+
+
+def topology_document(topology: Topology) -> dict[str, Any]:
+    """How the box is wired, as JSON-ready values."""
+    return {
+        "places": [
+            {
+                "cpus": None if place.cpus is None else ranges(place.cpus),
+                "memory_nodes": None if place.memory_nodes is None else ranges(place.memory_nodes),
+                "own_node": place.own_node,
+                "switched": place.switched,
+                "pcie_generation": place.pcie_generation,
+                "pcie_width": place.pcie_width,
+            }
+            for place in topology.places
+        ],
+        "nics": [
+            {"name": nic.name, "pci_bus_id": nic.pci_bus_id, "numa_node": nic.numa_node}
+            for nic in topology.nics
+        ],
+        "nic_links": _rows(topology.nic_links),
+        "between_cpus": topology.between_cpus,
+    }
 
 
 def _process(process: Process) -> dict[str, Any]:

@@ -11,15 +11,29 @@ PCIE_CLASSES: tuple[str, ...] = ("SYS", "NODE", "PHB", "PXB", "PIX")
 """From the weakest to the strongest: across sockets; across host bridges of one NUMA node; through one
 host bridge; through several PCIe switches; through one (`nvidia-smi topo -m`, legend)."""
 
-_NVLINKS = re.compile(r"(?:NV|XGMI)([1-9][0-9]{0,2})")
+_COUNTED = re.compile(r"(?:NV|XGMI)([1-9][0-9]{0,2})")
 
 LinkMatrix = tuple[tuple[str | None, ...], ...]
 """Row i, column j: the link between the i-th and the j-th device of a snapshot. None: not known."""
 
 
+PEER_WORDS: tuple[str, ...] = ("OK", "CNS", "GNS", "TNS", "DR", "NS", "U")
+"""Whether a device reads another's memory itself: yes; or what does not support it (chipset, GPU,
+topology, switched off in the driver's settings, all of it), or not known (`nvidia-smi topo -p2p r`)."""
+
+PeerMatrix = tuple[tuple[str | None, ...], ...]
+"""As `LinkMatrix`, of peer access; the diagonal is X."""
+
+
 def is_link(word: str) -> bool:
     """Whether `word` is one of the words a link can have: X, SYS … PIX, NVn, XGMIn."""
-    return word == SELF or word in PCIE_CLASSES or _NVLINKS.fullmatch(word) is not None
+    return word == SELF or word in PCIE_CLASSES or _COUNTED.fullmatch(word) is not None
+
+
+def direct_links(word: str | None) -> int:
+    """How many NVLinks (or XGMI links) a word counts: 12 for "NV12", 0 for a PCIe class."""
+    match = _COUNTED.fullmatch(word) if word else None
+    return int(match[1]) if match else 0
 
 
 def strength(word: str | None) -> int:
@@ -31,7 +45,5 @@ def strength(word: str | None) -> int:
         return -1
     if word == SELF:
         return 10_000
-    match = _NVLINKS.fullmatch(word)
-    if match:
-        return 100 + int(match[1])
-    return PCIE_CLASSES.index(word)
+    count = direct_links(word)
+    return 100 + count if count else PCIE_CLASSES.index(word)

@@ -7,111 +7,24 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime, timezone
+from collections.abc import Callable
 from typing import Any, cast
 
 from gputui.inventory.device import FAULT_KINDS, Device, Fault, FaultKind
 from gputui.inventory.document import SCHEMA
-from gputui.inventory.link import LinkMatrix, is_link
+from gputui.inventory.link import PEER_WORDS, SELF, LinkMatrix, is_link
+from gputui.inventory.node import DocumentError, Node
 from gputui.inventory.process import KINDS, Kind, Process
 from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.topology import Nic, Place, Topology, from_ranges
 
 MOST_BYTES = 32 * 1024 * 1024
 """A recording of 72 busy devices is 200 KiB; a larger file than this is not a recording."""
 MOST_DEVICES = 1024
 MOST_PROCESSES = 65_536
-MOST_TEXT = 128 * 1024
-"""Linux's limit on one argument (MAX_ARG_STRLEN)."""
-MOST_NUMBER = 2**63 - 1
-MOST_WATTS = 1e9
 
 _UUID = re.compile(r"(?:GPU|MIG)-[A-Za-z0-9/-]{1,120}")
 """As CUDA_VISIBLE_DEVICES takes it: nothing in it may end an entry, or move a cursor."""
-LAST_MOMENT = 253_402_214_400
-"""The last day of the year 9999: in every time zone a date that can be written."""
-
-_REQUIRED: Any = object()
-
-
-class DocumentError(ValueError):
-    """The JSON is not a snapshot; the message is one line that names the place and what is wrong."""
-
-
-class _Node:
-    """A value with its place in the document, so that every complaint can name it."""
-
-    def __init__(self, value: Any, place: str) -> None:
-        self.value, self.place = value, place
-
-    def wrong(self, want: str) -> DocumentError:
-        if isinstance(self.value, (dict, list)):
-            # Not what is inside: it may be nested too deep to be shown.
-            return DocumentError(f"{self.place}: {want} expected, found a list or an object")
-        shown = json.dumps(self.value)
-        shown = shown if len(shown) <= 40 else shown[:37] + "…"
-        return DocumentError(f"{self.place}: {want} expected, found {shown}")
-
-    def __getitem__(self, key: str) -> _Node:
-        return self.get(key, _REQUIRED)
-
-    def get(self, key: str, default: Any) -> _Node:
-        if not isinstance(self.value, dict):
-            raise self.wrong("an object")
-        value = self.value.get(key, default)
-        if value is _REQUIRED:
-            raise DocumentError(f"{self.place}: '{key}' is missing")
-        return _Node(value, f"{self.place}.{key}" if self.place != "file" else key)
-
-    def items(self, most: int) -> list[_Node]:
-        if not isinstance(self.value, list):
-            raise self.wrong("a list")
-        if len(self.value) > most:
-            raise DocumentError(f"{self.place}: {len(self.value)} entries, at most {most} are read")
-        return [_Node(value, f"{self.place}[{place}]") for place, value in enumerate(self.value)]
-
-    def text(self) -> str:
-        if not isinstance(self.value, str) or len(self.value) > MOST_TEXT:
-            raise self.wrong("a text")
-        try:
-            self.value.encode()
-        except UnicodeEncodeError:
-            raise DocumentError(f"{self.place}: not valid Unicode") from None
-        return self.value
-
-    def whole(self, least: int = 0) -> int:
-        if type(self.value) is not int or not least <= self.value <= MOST_NUMBER:
-            raise self.wrong("a whole number")
-        return self.value
-
-    def number(self) -> float:
-        if type(self.value) not in (int, float) or not 0 <= self.value <= MOST_WATTS:
-            raise self.wrong("a number")
-        return float(self.value)
-
-    def yes(self) -> bool:
-        if not isinstance(self.value, bool):
-            raise self.wrong("true or false")
-        return self.value
-
-    def moment(self) -> float:
-        try:
-            moment = datetime.fromisoformat(self.text().replace("Z", "+00:00"))
-            # A time without an offset would mean another moment on every machine that reads it.
-            seconds = moment.replace(tzinfo=moment.tzinfo or timezone.utc).timestamp()
-        except (ValueError, OverflowError):
-            raise self.wrong("a time (ISO 8601)") from None
-        if not 0 <= seconds <= LAST_MOMENT:
-            raise self.wrong("a time from 1970 to 9999")
-        return seconds
-
-    def word(self, words: tuple[str, ...]) -> str:
-        if self.value not in words:
-            raise self.wrong(" or ".join(words))
-        return cast(str, self.value)
-
-    @property
-    def known(self) -> bool:
-        return self.value is not None
 
 
 def from_json(text: str | bytes) -> Snapshot:
@@ -127,7 +40,7 @@ def from_json(text: str | bytes) -> Snapshot:
 
 def from_document(document: Any) -> Snapshot:
     """The snapshot in JSON-ready values. Raises DocumentError when they are not one."""
-    root = _Node(document, "file")
+    root = Node(document, "file")
     schema = root["schema"]
     if schema.value != SCHEMA or type(schema.value) is not int:
         raise schema.wrong(f"schema {SCHEMA} of this gputui")
@@ -147,8 +60,11 @@ def from_document(document: Any) -> Snapshot:
         host=Host(*(node.text() if node.known else None for node in (host, driver, cuda))),
         time=root["time"].moment(),
         devices=devices,
-        links=_links(root["links"], len(devices)),
+        links=_matrix(root["links"], len(devices), len(devices), _link),
         errors=errors,
+        pcie=_matrix(root.get("pcie", []), len(devices), len(devices), _link),
+        peers=_matrix(root.get("peers", []), len(devices), len(devices), _peer),
+        topology=_topology(root.get("topology", None), len(devices)),
     )
 
 
@@ -168,7 +84,7 @@ def _check_family(devices: tuple[Device, ...]) -> None:
         places.add((device.parent, device.index))
 
 
-def _device(node: _Node, fault: Fault | None) -> Device:
+def _device(node: Node, fault: Fault | None) -> Device:
     def maybe_text(key: str) -> str | None:
         return node[key].text() if node[key].known else None
 
@@ -177,6 +93,10 @@ def _device(node: _Node, fault: Fault | None) -> Device:
 
     def maybe_number(key: str) -> float | None:
         return node[key].number() if node[key].known else None
+
+    def later_whole(key: str) -> int | None:
+        """A fact that recordings of older versions do not have."""
+        return node.get(key, None).whole() if node.get(key, None).known else None
 
     mig, processes = node.get("mig", None), node["processes"]
     return Device(
@@ -197,6 +117,8 @@ def _device(node: _Node, fault: Fault | None) -> Device:
         power_limit=maybe_number("power_limit"),
         sm_clock=maybe_whole("sm_clock"),
         compute_capability=maybe_text("compute_capability"),
+        cores=later_whole("cores"),
+        max_sm_clock=later_whole("max_sm_clock"),
         numa_node=maybe_whole("numa_node"),
         processes=tuple(_process(each) for each in processes.items(MOST_PROCESSES))
         if processes.known
@@ -205,7 +127,7 @@ def _device(node: _Node, fault: Fault | None) -> Device:
     )
 
 
-def _process(node: _Node) -> Process:
+def _process(node: Node) -> Process:
     user, memory, command, started = (node[key] for key in ("user", "memory", "command", "started"))
     note = node.get("note", None)
     return Process(
@@ -219,25 +141,83 @@ def _process(node: _Node) -> Process:
     )
 
 
-def _links(node: _Node, devices: int) -> LinkMatrix:
-    rows = node.items(MOST_DEVICES)
-    if not rows:
+def _topology(node: Node, devices: int) -> Topology | None:
+    if not node.known:
+        return None
+    places, between = node["places"].items(MOST_DEVICES), node["between_cpus"]
+    if len(places) != devices:
+        raise node["places"].wrong(f"one place for each of the {devices} devices")
+    nics = tuple(_nic(each) for each in node["nics"].items(MOST_DEVICES))
+    return Topology(
+        places=tuple(_place(each) for each in places),
+        nics=nics,
+        nic_links=_matrix(node["nic_links"], devices + len(nics), len(nics), _link) if nics else (),
+        between_cpus=between.number() if between.known else None,
+    )
+
+
+def _place(node: Node) -> Place:
+    own, switched, generation, width = (
+        node[key] for key in ("own_node", "switched", "pcie_generation", "pcie_width")
+    )
+    return Place(
+        cpus=_numbers(node["cpus"]),
+        memory_nodes=_numbers(node["memory_nodes"]),
+        own_node=own.whole() if own.known else None,
+        switched=switched.yes() if switched.known else None,
+        pcie_generation=generation.whole() if generation.known else None,
+        pcie_width=width.whole() if width.known else None,
+    )
+
+
+def _numbers(node: Node) -> tuple[int, ...] | None:
+    if not node.known:
+        return None
+    if not node.text():
         return ()
+    try:
+        return from_ranges(node.text())
+    except ValueError:
+        raise node.wrong("a list of numbers (0-3,8)") from None
+
+
+def _nic(node: Node) -> Nic:
+    bus, numa = node["pci_bus_id"], node["numa_node"]
+    return Nic(
+        name=node["name"].text(),
+        pci_bus_id=bus.text() if bus.known else None,
+        numa_node=numa.whole() if numa.known else None,
+    )
+
+
+def _matrix(node: Node, rows: int, columns: int, check: Callable[[Node], None]) -> LinkMatrix:
+    found = node.items(2 * MOST_DEVICES)
+    if not found:
+        return ()
+    if len(found) != rows:
+        raise node.wrong(f"{rows} rows")
     matrix = []
-    for row in rows:
+    for row in found:
         cells = row.items(MOST_DEVICES)
-        if len(cells) != devices:
-            raise row.wrong(f"one link for each of the {devices} devices")
+        if len(cells) != columns:
+            raise row.wrong(f"{columns} cells")
         for cell in cells:
-            if cell.known and not is_link(cell.text()):
-                raise cell.wrong("a link (X, NVn, PIX, PXB, PHB, NODE, SYS)")
+            if cell.known:
+                check(cell)
         matrix.append(tuple(cell.value for cell in cells))
-    if len(matrix) != devices:
-        raise node.wrong(f"one row for each of the {devices} devices")
     return tuple(matrix)
 
 
-def _errors(node: _Node) -> tuple[dict[int, Fault], tuple[str, ...]]:
+def _link(cell: Node) -> None:
+    if not is_link(cell.text()):
+        raise cell.wrong("a link (X, NVn, PIX, PXB, PHB, NODE, SYS)")
+
+
+def _peer(cell: Node) -> None:
+    cell.word((SELF, *PEER_WORDS))
+
+
+def _errors(node: Node) -> tuple[dict[int, Fault], tuple[str, ...]]:
     faults: dict[int, Fault] = {}
     errors: list[str] = []
     for each in node.items(MOST_PROCESSES):

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from gputui.inventory.device import Device
-from gputui.inventory.link import LinkMatrix
+from gputui.inventory.link import LinkMatrix, PeerMatrix
+from gputui.inventory.topology import Topology
 from gputui.inventory.wording import short_name
 
 
@@ -24,7 +25,9 @@ class Host:
 class Snapshot:
     """The box at `time` (seconds since the epoch): devices in bus order, each parent before its instances.
 
-    `links` has one row and one column for every device; it is empty until it has been read.
+    Three matrices have a row and a column for every device, and are empty until they have been read:
+    `links`; `pcie`, the PCIe class of every pair, also of those that NVLinks join; and `peers`, peer access
+    of every pair (reads), one of `PEER_WORDS`.
     `errors` are of the box as a whole; a device's own trouble is in `Device.fault`.
     """
 
@@ -33,6 +36,9 @@ class Snapshot:
     devices: tuple[Device, ...]
     links: LinkMatrix = ()
     errors: tuple[str, ...] = field(default=())
+    pcie: LinkMatrix = ()
+    peers: PeerMatrix = ()
+    topology: Topology | None = None
 
     @cached_property
     def by_key(self) -> dict[str, Device]:
@@ -40,7 +46,8 @@ class Snapshot:
         return {device.key: device for device in self.devices}
 
     @cached_property
-    def _position(self) -> dict[str, int]:
+    def position(self) -> dict[str, int]:
+        """The row of each device in the matrices, by `Device.key`."""
         return {device.key: place for place, device in enumerate(self.devices)}
 
     @cached_property
@@ -62,6 +69,15 @@ class Snapshot:
 
     def link(self, one: Device, other: Device) -> str | None:
         """What joins two devices of this snapshot, None where it is not known."""
-        if not self.links:
-            return None
-        return self.links[self._position[one.key]][self._position[other.key]]
+        return self._cell(self.links, one, other)
+
+    def pcie_class(self, one: Device, other: Device) -> str | None:
+        """The PCIe class of two devices, None where it is not known."""
+        return self._cell(self.pcie, one, other)
+
+    def peer(self, one: Device, other: Device) -> str | None:
+        """Whether one device reads the other's memory itself, None where it is not known."""
+        return self._cell(self.peers, one, other)
+
+    def _cell(self, matrix: LinkMatrix, one: Device, other: Device) -> str | None:
+        return matrix[self.position[one.key]][self.position[other.key]] if matrix else None

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from gputui.inventory.device import Device
-from gputui.inventory.link import LinkMatrix
+from gputui.inventory.link import LinkMatrix, PeerMatrix
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.topology import Place, Topology
+from gputui.sources.host_cpu import between_cpus
 from gputui.sources.nvml_gpu import Gpu
-from gputui.sources.nvml_links import matrix
+from gputui.sources.nvml_wiring import Wiring
 from gputui.sources.processes import ProcessTable
+from gputui.sources.rdma import Rdma
 from gputui.sources.source import NoSourceError, Want
 
 # nvmlReturn_t, nvml.h. Written out so that the remedies below can be read without the binding.
@@ -40,17 +44,22 @@ REMEDIES: dict[int, str] = {
 
 
 class NvmlSource:
-    """NVML on this machine. `processes` looks up owners; `clock` gives seconds since the epoch."""
+    """NVML on this machine. `processes` looks up owners; `clock` gives seconds since the epoch; `sysfs` is
+    where the kernel shows its devices."""
 
-    def __init__(self, processes: ProcessTable | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        processes: ProcessTable | None = None,
+        clock: Callable[[], float] = time.time,
+        sysfs: Path = Path("/sys"),
+    ) -> None:
         self.label = ""
         self._processes = processes or ProcessTable()
-        self._clock = clock
+        self._clock, self._sysfs = clock, sysfs
         self._nvml: Any = None
         self._host = Host()
         self._gpus: list[Gpu] = []
-        self._links: LinkMatrix = ()
-        self._linked: tuple[str, ...] = ()
+        self._wired = _NOTHING
 
     def open(self) -> None:
         """Load the library and start NVML. Raises NoSourceError."""
@@ -69,25 +78,38 @@ class NvmlSource:
         self._nvml = nvml
         self._gpus = [Gpu(nvml, index, self._clock) for index in range(count)]
 
-    def read(self, want: Want = Want.ALL) -> Snapshot:
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()
         if Want.NAMES in want and self._host == Host():
             self._host = self._read_host()
-        for gpu in self._gpus:
-            gpu.refresh(want)
+        if want & ~(Want.LINKS | Want.TOPOLOGY):
+            for gpu in self._gpus:
+                gpu.refresh(want)
+        wiring = want & (Want.LINKS | Want.TOPOLOGY)
+        keys = tuple(device.key for gpu in self._gpus for device in gpu.devices)
+        if wiring or (self._wired.links and keys != self._wired.keys):
+            # Instances have come or gone: what was known of the box as it was is asked again.
+            self._read_wiring(wiring or self._wired.want, keys, among)
         devices = tuple(device for gpu in self._gpus for device in gpu.devices)
-        if Want.LINKS in want or (self._links and tuple(d.key for d in devices) != self._linked):
-            self._read_links(devices)
         if Want.OWNERS in want:
             devices = self._with_owners(devices)
-        return Snapshot(self._host, self._clock(), devices, self._links)
+        wired = self._wired
+        return Snapshot(
+            self._host,
+            self._clock(),
+            devices,
+            wired.links,
+            pcie=wired.pcie,
+            peers=wired.peers,
+            topology=wired.topology,
+        )
 
     def close(self) -> None:
         """Stop NVML. Never while another thread is inside it: that crashes (nvitop #222)."""
         if self._nvml is None:
             return
         nvml, self._nvml = self._nvml, None
-        self._gpus, self._links = [], ()
+        self._gpus, self._wired = [], _NOTHING
         _shut_down(nvml)
 
     def _read_host(self) -> Host:
@@ -123,25 +145,41 @@ class NvmlSource:
         self._processes.forget_all_but({p.pid for d in owned for p in d.processes or ()})
         return owned
 
-    def _read_links(self, devices: tuple[Device, ...]) -> None:
-        by_uuid = {gpu.devices[0].key: gpu for gpu in self._gpus}
-        gpus = [by_uuid.get(device.key) for device in devices]
+    def _read_wiring(self, want: Want, keys: tuple[str, ...], among: Collection[str] | None) -> None:
+        # A row for each device; only GPUs as a whole can be asked.
+        rows = [gpu if place == 0 else None for gpu in self._gpus for place, _ in enumerate(gpu.devices)]
+        asked = [gpu if gpu and (among is None or gpu.devices[0].key in among) else None for gpu in rows]
+        wiring = Wiring(self._nvml, asked)
+        links = wiring.links()
+        whole = Want.TOPOLOGY in want
+        peers = wiring.peers(links, every=whole)
+        topology = self._topology(wiring, rows) if whole else None
+        self._wired = _Wired(want, keys, links, wiring.pcie(), peers, topology)
 
-        def pair(function: Any, i: int, j: int, *more: Any) -> Any:
-            one, other = gpus[i], gpus[j]
-            assert one is not None and other is not None
-            return one.pair(function, other, *more)
+    def _topology(self, wiring: Wiring, rows: list[Gpu | None]) -> Topology:
+        places: list[Place] = []
+        for place, gpu in enumerate(rows):
+            # A MIG instance hangs where its GPU does, which stands before it.
+            places.append(wiring.place(place) if gpu else places[-1])
+        rdma = Rdma(self._sysfs)
+        bus_ids = [gpu.devices[0].pci_bus_id if gpu else None for gpu in rows]
+        nics, nic_links = rdma.nics(), rdma.links(bus_ids)
+        return Topology(tuple(places), nics, nic_links, between_cpus())
 
-        def peers(i: int, j: int) -> bool:
-            index = self._nvml.NVML_P2P_CAPS_INDEX_NVLINK
-            return bool(pair(self._nvml.nvmlDeviceGetP2PStatus, i, j, index) == 0)
 
-        def level(i: int, j: int) -> int | None:
-            found: int | None = pair(self._nvml.nvmlDeviceGetTopologyCommonAncestor, i, j)
-            return found
+@dataclass(frozen=True, slots=True)
+class _Wired:
+    """What was last read of the wiring, and of which devices."""
 
-        self._links = matrix([gpu.nvlinks() if gpu else None for gpu in gpus], level, peers)
-        self._linked = tuple(device.key for device in devices)
+    want: Want
+    keys: tuple[str, ...] = ()
+    links: LinkMatrix = ()
+    pcie: LinkMatrix = ()
+    peers: PeerMatrix = ()
+    topology: Topology | None = None
+
+
+_NOTHING = _Wired(Want(0))
 
 
 def _shut_down(nvml: Any) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 from gputui.inventory.device import Device, Fault, FaultKind
 from gputui.inventory.process import Kind, Process
-from gputui.sources.nvml_links import UNREADABLE_BUS_ID, NvLinks
 from gputui.sources.source import Want
 
 # nvmlReturn_t, nvml.h.
@@ -34,6 +33,8 @@ _IDENTITY = (
     "memory_total",
     "power_limit",
     "compute_capability",
+    "cores",
+    "max_sm_clock",
     "numa_node",
 )
 """What stays true of a device that is lost."""
@@ -42,7 +43,7 @@ _IDENTITY = (
 _KIND_OF: dict[str, Kind] = {"Graphics": "graphics", "MPSCompute": "mps"}
 
 
-class _GoneError(Exception):
+class GoneError(Exception):
     """The device has answered that it is lost or must be reset."""
 
     def __init__(self, kind: FaultKind, message: str) -> None:
@@ -79,7 +80,7 @@ class Gpu:
         try:
             device = self._read(self.devices[0], want)
             instances = self._read_instances(device, want)
-        except _GoneError as gone:
+        except GoneError as gone:
             self._lose(Fault(gone.kind, str(gone), self._clock()))
             return
         self._retry = None
@@ -101,66 +102,20 @@ class Gpu:
             if code in (NOT_SUPPORTED, FUNCTION_NOT_FOUND):
                 self._unsupported.add(name)
             elif code in (GPU_IS_LOST, RESET_REQUIRED):
-                raise _GoneError("lost" if code == GPU_IS_LOST else "reset", str(error)) from None
+                raise GoneError("lost" if code == GPU_IS_LOST else "reset", str(error)) from None
             else:
                 self._trouble = f"{name.removeprefix('nvmlDevice')}: {error}"
             return None
 
     def pair(self, function: Any, other: Gpu, *more: Any) -> Any:
-        """The answer about this GPU and another, or None; which of the two is lost is not told."""
-        try:
-            return self.ask(function, self.handle, other.handle, *more)
-        except _GoneError:
-            return None
+        """The answer about this GPU and another, or None.
 
-    def nvlinks(self) -> NvLinks | None:
-        """This GPU's NVLinks, None when it cannot be asked."""
-        device = self.devices[0]
-        if self.handle is None or device.fault or device.parent or not device.pci_bus_id:
+        What one pair does not support another may; and which of the two is lost is not told.
+        """
+        try:
+            return function(self.handle, other.handle, *more)
+        except self._nvml.NVMLError:
             return None
-        try:
-            return self._links_of(device.pci_bus_id)
-        except _GoneError as gone:
-            self._lose(Fault(gone.kind, str(gone), self._clock()))
-            return None
-
-    def _links_of(self, bus_id: str) -> NvLinks:
-        nvml = self._nvml
-        fields = self.ask(
-            nvml.nvmlDeviceGetFieldValues,
-            self.handle,
-            [nvml.NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT, nvml.NVML_FI_DEV_NVLINK_LINK_COUNT],
-        )
-        switches, total = [
-            field.value.uiVal if field.nvmlReturn == 0 else None for field in fields or ()
-        ] or (None, None)
-        if switches:
-            # Every link of such a GPU ends at a switch; asking each would cost 3 calls a link.
-            return NvLinks(bus_id, switches)
-        most = nvml.NVML_NVLINK_MAX_LINKS if total is None else total
-        remotes = [self._remote(link) for link in range(most)]
-        return NvLinks(bus_id, None, tuple(end for up, end in remotes if up))
-
-    def _remote(self, link: int) -> tuple[bool, str | None]:
-        """Whether a link is up, and where it ends. Errors of one link say nothing of the device."""
-        nvml = self._nvml
-        try:
-            if not nvml.nvmlDeviceGetNvLinkState(self.handle, link):
-                return False, None
-        except nvml.NVMLError:
-            return False, None
-        try:
-            kind = nvml.nvmlDeviceGetNvLinkRemoteDeviceType(self.handle, link)
-            if kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
-                return True, "switch"
-        except nvml.NVMLError:
-            # Drivers before R450 do not know the type; the bus id below still tells the peer.
-            kind = None
-        try:
-            bus_id = _bus_id(nvml.nvmlDeviceGetNvLinkRemotePciInfo(self.handle, link))
-        except nvml.NVMLError:
-            return True, None
-        return True, None if bus_id == UNREADABLE_BUS_ID else bus_id
 
     def _lose(self, fault: Fault) -> None:
         before, now = self.devices[0], self._clock()
@@ -205,13 +160,18 @@ class Gpu:
         nvml, handle = self._nvml, self.handle
         pci = self.ask(nvml.nvmlDeviceGetPciInfo, handle)
         capability = self.ask(nvml.nvmlDeviceGetCudaComputeCapability, handle)
+        # The name tells nothing of how fast it is: "fastest" is judged by these.
+        cores = self.ask(nvml.nvmlDeviceGetNumGpuCores, handle)
+        clock = self.ask(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM)
         limit = self.ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
         return {
             "name": self.ask(nvml.nvmlDeviceGetName, handle),
-            "pci_bus_id": _bus_id(pci) if pci is not None else None,
+            "pci_bus_id": bus_id(pci) if pci is not None else None,
             "compute_capability": "{}.{}".format(*capability) if capability else None,
+            "cores": cores,
+            "max_sm_clock": clock,
             "power_limit": limit / 1000 if limit is not None else None,
-            "numa_node": self._numa_node(),
+            "numa_node": self.numa_node(),
             "mig": self._divided(),
         }
 
@@ -220,13 +180,19 @@ class Gpu:
         mode = self.ask(self._nvml.nvmlDeviceGetMigMode, self.handle)
         return bool(mode and mode[0])
 
-    def _numa_node(self) -> int | None:
-        """The one host NUMA node whose memory is near; None for none, or several (GH200)."""
-        words = self.ask(
-            self._nvml.nvmlDeviceGetMemoryAffinity, self.handle, 4, self._nvml.NVML_AFFINITY_SCOPE_NODE
-        )
-        bits = sum(word << (64 * place) for place, word in enumerate(words or ()))
-        return bits.bit_length() - 1 if bits and not bits & (bits - 1) else None
+    def numa_node(self) -> int | None:
+        """The host NUMA node whose memory is near, None for none.
+
+        Of several (GH200: the CPU's node, and those that stand for shares of the GPU's own memory) the
+        first: that one has the CPUs.
+        """
+        nodes = self.memory_nodes()
+        return nodes[0] if nodes else None
+
+    def memory_nodes(self) -> tuple[int, ...] | None:
+        """Every host NUMA node whose memory is near."""
+        scope = self._nvml.NVML_AFFINITY_SCOPE_NODE
+        return bits_set(self.ask(self._nvml.nvmlDeviceGetMemoryAffinity, self.handle, 4, scope))
 
     def _memory(self) -> dict[str, Any]:
         nvml = self._nvml
@@ -340,7 +306,7 @@ class Gpu:
                 handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(self.handle, place)
                 uuid = nvml.nvmlDeviceGetUUID(handle)
                 instance = self._instances.get(uuid) or self._instance(handle, uuid, place, device)
-            except (nvml.NVMLError, _GoneError):
+            except (nvml.NVMLError, GoneError):
                 # A place with no instance in it answers NOT_FOUND; one that goes just now is gone.
                 continue
             instance.handle = handle
@@ -375,7 +341,14 @@ class Gpu:
         return instance
 
 
-def _bus_id(pci: Any) -> str:
+def bits_set(words: Iterable[int] | None) -> tuple[int, ...] | None:
+    """The numbers of the bits that are set in a mask of 64-bit words, as NVML gives CPUs and nodes."""
+    if words is None:
+        return None
+    return tuple(64 * place + bit for place, word in enumerate(words) for bit in range(64) if word >> bit & 1)
+
+
+def bus_id(pci: Any) -> str:
     """NVML's 8-digit form, in upper case: some drivers give the 4-digit one in `busIdLegacy` only."""
     return f"{pci.domain:08X}:{pci.bus:02X}:{pci.device:02X}.0"
 

@@ -4,6 +4,7 @@ The rules, in this order (facts measured on real boxes; vLLM #4159 shipped what 
 both GPUs have links to NVSwitches: the smaller number; else active links whose remote bus id is the
 peer's; else active links that end at a switch on both sides; else, where no remote id can be read (GB200,
 virtual machines) but the driver grants NVLink peer access: the smaller number; else the PCIe letters.
+What is only inferred (all but the second) is given up where the driver denies NVLink peer access.
 """
 
 from __future__ import annotations
@@ -36,39 +37,63 @@ class NvLinks:
 def matrix(
     gpus: list[NvLinks | None],
     level: Callable[[int, int], int | None],
-    nvlink_peers: Callable[[int, int], bool],
+    by_nvlink: Callable[[int, int], bool | None],
 ) -> LinkMatrix:
     """The link of every pair; a GPU that is None (lost, a MIG instance) has no known links.
 
-    `level(i, j)` is the common ancestor's level, `nvlink_peers(i, j)` whether NVLink peer access works.
+    `level(i, j)` is the common ancestor's level; `by_nvlink(i, j)` whether NVLink peer access works, None
+    where the driver does not tell.
     """
     cells: list[list[str | None]] = [[None] * len(gpus) for _ in gpus]
+    fabric = _Fabric(by_nvlink)
     for i, one in enumerate(gpus):
         cells[i][i] = SELF
         for j in range(i):
             other = gpus[j]
             if one is None or other is None:
                 continue
-            count = nvlinks_between(one, other, lambda i=i, j=j: nvlink_peers(i, j))  # type: ignore[misc]
-            word = f"NV{count}" if count else PCIE_BY_LEVEL.get(_known(level(i, j)))
+            count = nvlinks_between(one, other, lambda i=i, j=j: fabric.joins(i, j))  # type: ignore[misc]
+            word = f"NV{count}" if count else pcie_word(level(i, j))
             cells[i][j] = cells[j][i] = word
     return tuple(tuple(row) for row in cells)
 
 
-def nvlinks_between(one: NvLinks, other: NvLinks, peers: Callable[[], bool]) -> int:
-    """How many NVLinks join two GPUs, 0 where none is known to."""
+def pcie_word(level: int | None) -> str | None:
+    """The class of a common ancestor's level, None where it is not known."""
+    return None if level is None else PCIE_BY_LEVEL.get(level)
+
+
+class _Fabric:
+    """Which GPUs reach each other through switches. What reaches the same GPU reaches each other, so that
+    of a box behind one fabric each GPU is asked about once and not each pair."""
+
+    def __init__(self, by_nvlink: Callable[[int, int], bool | None]) -> None:
+        self._ask = by_nvlink
+        self._home: dict[int, int] = {}
+
+    def joins(self, i: int, j: int) -> bool | None:
+        if self._home.get(i, i) == self._home.get(j, j):
+            return True
+        answer = self._ask(i, j)
+        if answer and i not in self._home:
+            self._home[i] = self._home.get(j, j)
+        return answer
+
+
+def nvlinks_between(one: NvLinks, other: NvLinks, by_nvlink: Callable[[], bool | None]) -> int:
+    """How many NVLinks join two GPUs, 0 where none is known to.
+
+    Links that end at switches join only GPUs of one fabric: a partitioned box, or one whose fabric manager
+    does not run, has the links and no peer access through them.
+    """
     if one.to_switches and other.to_switches:
-        return min(one.to_switches, other.to_switches)
+        return min(one.to_switches, other.to_switches) if by_nvlink() is not False else 0
     # Either end may be unreadable: the other one still tells.
     direct = max(one.remotes.count(other.bus_id), other.remotes.count(one.bus_id))
     if direct:
         return direct
     switched = min(one.remotes.count("switch"), other.remotes.count("switch"))
     if switched:
-        return switched
+        return switched if by_nvlink() is not False else 0
     dark = min(one.remotes.count(None), other.remotes.count(None))
-    return dark if dark and peers() else 0
-
-
-def _known(level: int | None) -> int:
-    return -1 if level is None else level
+    return dark if dark and by_nvlink() else 0

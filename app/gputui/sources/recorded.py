@@ -1,12 +1,19 @@
-"""The source that replays a recording made by `gputui record`."""
+"""The source that replays a recording (`gputui record`), or a matrix that `nvidia-smi topo -m` printed."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
-from gputui.inventory.reading import MOST_BYTES, DocumentError, from_json
-from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.device import Device
+from gputui.inventory.matrix_text import MatrixError, looks_like_one, read
+from gputui.inventory.node import DocumentError
+from gputui.inventory.reading import MOST_BYTES, from_json
+from gputui.inventory.snapshot import Host, Snapshot
+from gputui.sources.simulated.motion import at
+from gputui.sources.simulated.printed import box_of
 from gputui.sources.source import NoSourceError, Want
 
 
@@ -28,12 +35,33 @@ class RecordedSource:
                     text = stream.read(MOST_BYTES + 1)
         except OSError as error:
             raise NoSourceError(f"cannot read {self.file!r}: {error.strerror}") from None
+        if not text.lstrip().startswith(b"{"):
+            printed = text.decode(errors="replace")
+            if looks_like_one(printed):
+                self._snapshot = self._wiring_only(printed)
+                return
         try:
             self._snapshot = from_json(text)
         except DocumentError as error:
             raise NoSourceError(f"{self.file!r} is not a recording: {error}") from None
 
-    def read(self, want: Want = Want.ALL) -> Snapshot:
+    def _wiring_only(self, text: str) -> Snapshot:
+        """A printed matrix tells how a box is wired, and nothing of what runs on it."""
+        try:
+            box = box_of(read(text), Path(self.file).stem)
+        except MatrixError as error:
+            raise NoSourceError(f"{self.file!r} is no matrix that can be read: {error}") from None
+        whole = at(box, 0.0, 0.0)
+        return replace(
+            whole,
+            host=Host(box.host),
+            devices=tuple(
+                Device(index=d.index, uuid=d.uuid, pci_bus_id=d.pci_bus_id, numa_node=d.numa_node)
+                for d in whole.devices
+            ),
+        )
+
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()
         assert self._snapshot is not None
         return self._snapshot

@@ -142,7 +142,7 @@ class Sampler:
             self._due.clear()
         elif not self._linked:
             # Links take the longest (1.3 s on 8×B200) and never change: once, after the first picture.
-            want |= Want.LINKS
+            want |= Want.LINKS | Want.TOPOLOGY
         return want
 
     def _tell(self, news: Snapshot | Exception, began: float) -> None:

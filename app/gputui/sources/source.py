@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Flag, auto
 from typing import Protocol
 
@@ -24,13 +25,15 @@ class Want(Flag):
     SENSORS = auto()
     """Temperature, power, clocks."""
     LINKS = auto()
-    """The matrix of links."""
+    """Links, PCIe classes and peer access of every pair: what devices are chosen by."""
+    TOPOLOGY = auto()
+    """Links, and where each device hangs: CPUs, PCIe, network devices. Seconds on some boxes."""
     NAMES = auto()
     """Who the devices are: name, bus id, limits. Read once a source."""
     VERDICT = auto()
     """No more than a verdict needs, in the fewest calls: what `pick` reads."""
 
-    ALL = LOAD | PROCESSES | OWNERS | SENSORS | LINKS | NAMES
+    ALL = LOAD | PROCESSES | OWNERS | SENSORS | LINKS | TOPOLOGY | NAMES
     MONITOR = LOAD | PROCESSES | OWNERS | SENSORS | NAMES
 
 
@@ -52,8 +55,11 @@ class Source(Protocol):
     def open(self) -> None:
         """Get ready. Raises NoSourceError with cause and remedy."""
 
-    def read(self, want: Want = Want.ALL) -> Snapshot:
-        """The box now. One device's trouble stays on that device; raises NoSourceError if all is gone."""
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+        """The box now. One device's trouble stays on that device; raises NoSourceError if all is gone.
+
+        `among` (`Device.key`s) limits links to pairs of these devices: the others' may be left unknown.
+        """
 
     def close(self) -> None:
         """Give everything back. Harmless when not open."""

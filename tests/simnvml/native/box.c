@@ -3,11 +3,15 @@
  *
  *   driver 550.54.15
  *   cuda 12040
+ *   fabric_down yes           links to NVSwitches are up and lead nowhere
  *   gpu INDEX UUID            begins a GPU; the lines below are its facts
  *   instance INDEX UUID       begins a MIG instance of the GPU above
  *   name TEXT
  *   bus 00000000:1B:00.0
  *   levels N N ...            topology level to each GPU, -1 unknown
+ *   peers N N ...             status of reads from each GPU, -1 as the level makes one expect
+ *   cpus 0-13,28-41           near CPUs; with nothing behind it: none that we may use
+ *   nodes 0,5-11              near NUMA nodes, likewise
  *   link KIND BUS             one NVLink: gpu, switch or unknown, and where it ends; or `link down`
  *   process LISTS PID BYTES   LISTS of c, g, m; BYTES - when not available
  *   KEY NUMBER                the rest; a key that is not there is "not supported"
@@ -28,8 +32,7 @@ static const struct {
     NUMBER(fault), NUMBER(memory_total), NUMBER(memory_reserved), NUMBER(memory_used), NUMBER(memory_free),
     NUMBER(utilization), NUMBER(memory_utilization), NUMBER(temperature), NUMBER(power), NUMBER(power_limit),
     NUMBER(power_limit_min), NUMBER(power_limit_max), NUMBER(sm_clock), NUMBER(max_sm_clock),
-    NUMBER(capability_major), NUMBER(capability_minor), NUMBER(numa_node), NUMBER(gpu_numa_node),
-    NUMBER(first_cpu), NUMBER(cpus), NUMBER(lists_processes), NUMBER(mig), NUMBER(instances_most),
+    NUMBER(capability_major), NUMBER(capability_minor), NUMBER(gpu_numa_node), NUMBER(lists_processes), NUMBER(mig), NUMBER(instances_most),
     NUMBER(gpu_instance), NUMBER(compute_instance), NUMBER(slices), NUMBER(cores), NUMBER(brand),
     NUMBER(architecture), NUMBER(ecc), NUMBER(display), NUMBER(energy), NUMBER(nvlink_version),
     NUMBER(pcie_generation), NUMBER(pcie_width),
@@ -92,7 +95,7 @@ static void clear(struct device *device, int parent)
     for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++)
         *(long long *)((char *)device + NUMBERS[i].offset) = UNKNOWN;
     for (int i = 0; i < MOST_GPUS; i++)
-        device->levels[i] = -1;
+        device->levels[i] = device->peers[i] = -1;
     device->fault = 0;
     device->parent = parent;
 }
@@ -118,14 +121,36 @@ static bool start_device(struct box *box, bool instance, char *value)
     return length < (int)sizeof device->label && (instance || device->index < MOST_GPUS);
 }
 
-static bool read_levels(struct device *device, char *value)
+static bool read_row(int *row, char *value)
 {
     char *place = NULL, *word = strtok_r(value, " ", &place);
     for (int i = 0; word; i++, word = strtok_r(NULL, " ", &place)) {
-        long long level;
-        if (i == MOST_GPUS || !whole(word, &level))
+        long long number;
+        if (i == MOST_GPUS || !whole(word, &number))
             return false;
-        device->levels[i] = (int)level;
+        row[i] = (int)number;
+    }
+    return true;
+}
+
+/* "0-13,28-41" as bits of `words` words. */
+static bool read_set(unsigned long *set, int words, const char *value)
+{
+    const unsigned bits = 8 * sizeof *set;
+    while (*value) {
+        unsigned first, last;
+        int used = 0;
+        if (sscanf(value, "%u-%u%n", &first, &last, &used) != 2) {
+            if (sscanf(value, "%u%n", &first, &used) != 1)
+                return false;
+            last = first;
+        }
+        if (last < first || last >= bits * (unsigned)words)
+            return false;
+        for (unsigned bit = first; bit <= last; bit++)
+            set[bit / bits] |= 1ul << (bit % bits);
+        value += used;
+        value += *value == ',';
     }
     return true;
 }
@@ -194,6 +219,8 @@ static bool read_line(struct box *box, char *line)
         return copy_text(box->driver, sizeof box->driver, value);
     if (strcmp(line, "cuda") == 0)
         return whole(value, &box->cuda);
+    if (strcmp(line, "fabric_down") == 0)
+        return box->fabric_down = true;
     if (strcmp(line, "gpu") == 0)
         return start_device(box, false, value);
     if (strcmp(line, "instance") == 0)
@@ -206,7 +233,13 @@ static bool read_line(struct box *box, char *line)
     if (strcmp(line, "bus") == 0)
         return bus_parse(value, &device->bus);
     if (strcmp(line, "levels") == 0)
-        return read_levels(device, value);
+        return read_row(device->levels, value);
+    if (strcmp(line, "peers") == 0)
+        return read_row(device->peers, value);
+    if (strcmp(line, "cpus") == 0)
+        return device->has_cpus = true, read_set(device->cpus, CPU_WORDS, value);
+    if (strcmp(line, "nodes") == 0)
+        return device->has_nodes = true, read_set(device->nodes, NODE_WORDS, value);
     if (strcmp(line, "link") == 0)
         return read_link(device, value);
     if (strcmp(line, "process") == 0)
@@ -223,6 +256,7 @@ static bool read_box(struct box *box)
     }
     box->device_count = box->process_count = 0;
     box->driver[0] = '\0';
+    box->fabric_down = false;
     box->cuda = UNKNOWN;
     char *line = NULL;
     size_t size = 0;

@@ -10,6 +10,19 @@ static bool same_bus(const struct bus *one, const struct bus *other)
     return one->domain == other->domain && one->bus == other->bus && one->device == other->device;
 }
 
+/* Links to switches join GPUs of one fabric, which is told by the bus id of the switches. */
+static bool one_fabric(const struct device *one, const struct device *other)
+{
+    for (int i = 0; i < one->links_count; i++)
+        for (int j = 0; j < other->links_count; j++)
+            if (one->links[i].up && other->links[j].up &&
+                one->links[i].kind == NVML_NVLINK_DEVICE_TYPE_SWITCH &&
+                other->links[j].kind == NVML_NVLINK_DEVICE_TYPE_SWITCH &&
+                same_bus(&one->links[i].bus, &other->links[j].bus))
+                return true;
+    return false;
+}
+
 static int switched(const struct device *device)
 {
     int count = 0;
@@ -32,7 +45,7 @@ static bool joined(const struct device *one, const struct device *other)
     for (int i = 0; i < one->links_count; i++)
         if (one->links[i].up && same_bus(&one->links[i].bus, &other->bus))
             return true;
-    return (switched(one) && switched(other)) || (dark(one) && dark(other));
+    return (one_fabric(one, other) && !box_now()->fabric_down) || (dark(one) && dark(other));
 }
 
 /* Both devices of a pair, under the lock on success; the call counts for the first. */
@@ -73,6 +86,11 @@ nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other, nvmlGp
         return answer;
     if (!status || (unsigned)capability >= NVML_P2P_CAPS_INDEX_UNKNOWN)
         return finish(NVML_ERROR_INVALID_ARGUMENT);
+    int ordered = pair[0]->peers[pair[1]->index];
+    if (ordered >= 0 && capability != NVML_P2P_CAPS_INDEX_NVLINK) {
+        *status = (nvmlGpuP2PStatus_t)ordered;
+        return finish(NVML_SUCCESS);
+    }
     int level = pair[0]->levels[pair[1]->index];
     bool reachable = level >= 0 && level < NVML_TOPOLOGY_SYSTEM && capability != NVML_P2P_CAPS_INDEX_NVLINK;
     *status = joined(pair[0], pair[1]) || reachable ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED;

@@ -233,19 +233,21 @@ nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t handle, nvmlPcieUtilCounte
     return NVML_SUCCESS;
 }
 
-/* Set `count` bits from `first` on in a set of `size` words. */
-static nvmlReturn_t give_bits(long long first, long long count, unsigned int size, unsigned long *set)
+/* The host's CPUs or NUMA nodes that are near, in a set of `size` words. */
+static nvmlReturn_t give_set(bool has, const unsigned long *near, unsigned int words, unsigned int size,
+                             unsigned long *set)
 {
-    const long long bits = 8 * (long long)sizeof *set;
     if (!set || size == 0)
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (first == UNKNOWN || count == UNKNOWN)
+    if (!has)
         return NVML_ERROR_NOT_SUPPORTED;
-    if (first + count > bits * size)
-        return NVML_ERROR_INSUFFICIENT_SIZE;
     memset(set, 0, size * sizeof *set);
-    for (long long bit = first; bit < first + count; bit++)
-        set[bit / bits] |= 1ul << (bit % bits);
+    for (unsigned int i = 0; i < words; i++) {
+        if (i < size)
+            set[i] = near[i];
+        else if (near[i])
+            return NVML_ERROR_INSUFFICIENT_SIZE;
+    }
     return NVML_SUCCESS;
 }
 
@@ -256,7 +258,7 @@ nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t handle, unsigned int size,
     nvmlReturn_t answer = ask(__func__, handle, &device);
     if (answer || scope > NVML_AFFINITY_SCOPE_SOCKET)
         return answer ? answer : NVML_ERROR_INVALID_ARGUMENT;
-    return give_bits(device.numa_node, 1, size, nodes);
+    return give_set(device.has_nodes, device.nodes, NODE_WORDS, size, nodes);
 }
 
 nvmlReturn_t nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t handle, unsigned int size, unsigned long *cpus,
@@ -266,12 +268,12 @@ nvmlReturn_t nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t handle, unsigned i
     nvmlReturn_t answer = ask(__func__, handle, &device);
     if (answer || scope > NVML_AFFINITY_SCOPE_SOCKET)
         return answer ? answer : NVML_ERROR_INVALID_ARGUMENT;
-    return give_bits(device.first_cpu, device.cpus, size, cpus);
+    return give_set(device.has_cpus, device.cpus, CPU_WORDS, size, cpus);
 }
 
 nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t handle, unsigned int size, unsigned long *cpus)
 {
     struct device device;
     nvmlReturn_t answer = ask(__func__, handle, &device);
-    return answer ? answer : give_bits(device.first_cpu, device.cpus, size, cpus);
+    return answer ? answer : give_set(device.has_cpus, device.cpus, CPU_WORDS, size, cpus);
 }

@@ -37,6 +37,8 @@ enum {
     MOST_LINKS = NVML_NVLINK_MAX_LINKS,
     MOST_TEXT = 96,
     MOST_LABEL = 12, /* "3", or "0:1" for instance 1 of GPU 0 */
+    CPU_WORDS = 128, /* 8192 CPUs, the most that Linux is built for */
+    NODE_WORDS = 4,
 };
 
 /* A number that the box does not have: its functions answer "not supported". */
@@ -68,17 +70,20 @@ struct device {
     int parent; /* place in box.devices of the GPU that an instance is a part of; -1: a GPU */
     long long index, fault, memory_total, memory_reserved, memory_used, memory_free, utilization,
         memory_utilization, temperature, power, power_limit, power_limit_min, power_limit_max, sm_clock,
-        max_sm_clock, capability_major, capability_minor, numa_node, gpu_numa_node, first_cpu, cpus,
-        lists_processes, mig, instances_most, gpu_instance, compute_instance, slices, cores, brand,
+        max_sm_clock, capability_major, capability_minor, gpu_numa_node, lists_processes, mig, instances_most, gpu_instance, compute_instance, slices, cores, brand,
         architecture, ecc, display, energy, nvlink_version, pcie_generation, pcie_width;
     int links_count;
     struct remote links[MOST_LINKS];
     int levels[MOST_GPUS]; /* nvmlGpuTopologyLevel_t to each GPU by index, -1: unknown */
+    int peers[MOST_GPUS];  /* nvmlGpuP2PStatus_t of reads to each GPU, -1: as the level makes one expect */
+    bool has_cpus, has_nodes;
+    unsigned long cpus[CPU_WORDS], nodes[NODE_WORDS]; /* near host CPUs and NUMA nodes */
 };
 
 struct box {
     char driver[MOST_TEXT];
     long long cuda; /* 12040 for 12.4 */
+    bool fabric_down; /* the NVSwitches are not set up: links are up, peer access over them is denied */
     int device_count, process_count;
     struct device devices[MOST_DEVICES];
     struct process processes[MOST_PROCESSES];

@@ -15,6 +15,8 @@ _NO_NUMA = frozenset({"numa_node"})
 
 _H100 = Gpu(
     name="NVIDIA H100 80GB HBM3",
+    cores=16896,
+    generation=5,
     memory=81559,
     bus="",
     capability="9.0",
@@ -24,6 +26,8 @@ _H100 = Gpu(
 )
 _V100 = Gpu(
     name="Tesla V100-SXM2-32GB",
+    cores=5120,
+    generation=3,
     memory=32768,
     bus="",
     capability="7.0",
@@ -33,6 +37,7 @@ _V100 = Gpu(
 )
 _3090 = Gpu(
     name="NVIDIA GeForce RTX 3090",
+    cores=10496,
     memory=24576,
     bus="",
     capability="8.6",
@@ -43,6 +48,7 @@ _3090 = Gpu(
 )
 _4090 = Gpu(
     name="NVIDIA GeForce RTX 4090",
+    cores=16384,
     memory=24564,
     bus="",
     capability="8.9",
@@ -52,6 +58,7 @@ _4090 = Gpu(
 )
 _A100 = Gpu(
     name="NVIDIA A100-SXM4-80GB",
+    cores=6912,
     memory=81920,
     bus="",
     capability="8.0",
@@ -157,6 +164,7 @@ RTX_4090 = Box(
     cuda="12.6",
     gpus=_gpus(_4090, ("01", "24", "41", "61", "81", "A1", "C1", "E1"), 4),
     links=sockets((4, 4), "NODE", "SYS"),
+    peers=False,
     tasks=(_train("1 2", "jun", "accelerate launch sft.py --bf16", 90331, 21_800, load=99),),
 )
 
@@ -199,6 +207,8 @@ GB10 = Box(
     gpus=(
         Gpu(
             name="NVIDIA GB10",
+            cores=6144,
+            generation=5,
             memory=0,
             bus="0F:01.0",
             capability="12.1",
@@ -241,6 +251,8 @@ MIXED = Box(
     gpus=(
         Gpu(
             name="NVIDIA GeForce GTX 1080",
+            cores=2560,
+            generation=3,
             memory=8192,
             bus="01:00.0",
             capability="6.1",
@@ -338,6 +350,7 @@ LAPTOP = Box(
     gpus=(
         Gpu(
             name="NVIDIA GeForce RTX 4070 Laptop GPU",
+            cores=4608,
             memory=8188,
             bus="01:00.0",
             capability="8.9",

@@ -10,10 +10,10 @@ import random
 from dataclasses import replace
 
 from gputui.inventory.device import Device, Fault
-from gputui.inventory.link import LinkMatrix
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.simulated.spec import MIB, Box, Gpu, Task
+from gputui.sources.simulated.wiring import wired
 
 MESSAGES = {"lost": "GPU is lost", "reset": "GPU requires restart", "error": "Unknown Error"}
 """The words of nvidia-ml-py for the faults that a simulated GPU can have."""
@@ -29,25 +29,15 @@ def at(box: Box, elapsed: float, opened: float) -> Snapshot:
     devices: list[Device] = []
     for index, gpu in enumerate(box.gpus):
         devices.extend(_devices(box, index, gpu, elapsed, opened))
+    wiring = wired(box)
     return Snapshot(
         host=Host(box.host, box.driver, box.cuda),
         time=opened + elapsed,
         devices=tuple(devices),
-        links=links(box),
-    )
-
-
-def links(box: Box) -> LinkMatrix:
-    """The box's matrix over all its devices; between MIG instances there is none to be known."""
-    places: list[int | None] = []
-    for index, gpu in enumerate(box.gpus):
-        places.extend([index, *(None for _ in gpu.mig)])
-    return tuple(
-        tuple(
-            "X" if row == column else box.links[i][j] if i is not None and j is not None else None
-            for column, j in enumerate(places)
-        )
-        for row, i in enumerate(places)
+        links=wiring.links,
+        pcie=wiring.pcie,
+        peers=wiring.peers,
+        topology=wiring.topology,
     )
 
 
@@ -60,7 +50,9 @@ def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> l
         pci_bus_id=f"00000000:{gpu.bus}",
         mig=bool(gpu.mig),
         power_limit=gpu.power_limit,
-        compute_capability=gpu.capability,
+        compute_capability=gpu.capability or None,
+        cores=gpu.cores,
+        max_sm_clock=gpu.clock,
         numa_node=gpu.numa,
         memory_total=None if "memory_total" in gpu.unsupported else gpu.memory * MIB,
     )
@@ -80,7 +72,7 @@ def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> l
             pci_bus_id=identity.pci_bus_id,
             parent=identity.uuid,
             memory_total=mig.memory * MIB,
-            compute_capability=gpu.capability,
+            compute_capability=gpu.capability or None,
             numa_node=gpu.numa,
         )
         # The driver has no utilization, temperature, power or clock of an instance.

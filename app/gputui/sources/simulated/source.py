@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 
+from gputui.inventory.matrix_text import MatrixError, read
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES, DEFAULT
 from gputui.sources.simulated.motion import at
+from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import Box
 from gputui.sources.source import NoSourceError, Want
 
@@ -27,7 +30,7 @@ class SimulatedSource:
         if self._opened is None:
             self._opened = self._clock()
 
-    def read(self, want: Want = Want.ALL) -> Snapshot:
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()
         assert self._opened is not None
         return at(self.box, self._clock() - self._opened, self._opened)
@@ -37,8 +40,27 @@ class SimulatedSource:
 
 
 def named(name: str | None) -> SimulatedSource:
-    """The box of that name; None is the one that `--demo` shows. Raises NoSourceError for any other."""
+    """The box of that name, or the one that a file describes in the form of `nvidia-smi topo -m`.
+
+    None is the box that `--demo` shows. Raises NoSourceError.
+    """
     box = BOXES.get(name or DEFAULT)
+    if box is None and name is not None and is_file_name(name):
+        return SimulatedSource(_printed(Path(name)))
     if box is None:
         raise NoSourceError(f"there is no demo box '{name}'; there are: {', '.join(BOXES)}")
     return SimulatedSource(box)
+
+
+def is_file_name(name: str) -> bool:
+    """Whether the name of a box can only be meant as a file's."""
+    return "/" in name or name.endswith(".txt")
+
+
+def _printed(file: Path) -> Box:
+    try:
+        return box_of(read(file.read_text(errors="replace")), file.stem)
+    except OSError as error:
+        raise NoSourceError(f"cannot read {str(file)!r}: {error.strerror}") from None
+    except MatrixError as error:
+        raise NoSourceError(f"{str(file)!r} is no matrix that can be read: {error}") from None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gputui.inventory.device import FaultKind
 from gputui.inventory.link import SELF, LinkMatrix
 from gputui.inventory.process import Kind
+from gputui.inventory.topology import Place
 
 MIB = 1024 * 1024
 
@@ -28,6 +29,8 @@ class Mig:
 class Gpu:
     """A GPU as it stands idle. Memory in MiB, power in W, clock in MHz.
 
+    generation    of PCIe, on 16 lanes
+    place         where it hangs, for what does not follow from `numa`: 32 CPUs a NUMA node, its memory
     reserve       MiB in use with nobody on it (a desktop, the driver)
     unsupported   the attributes of `Device` that this GPU's driver answers with "not supported"
     fails_after   seconds after the box was opened at which `fault` strikes; None: never
@@ -40,6 +43,9 @@ class Gpu:
     power_limit: float | None
     clock: int
     numa: int | None = None
+    cores: int | None = None
+    generation: int = 4
+    place: Place | None = None
     idle_power: float = 20.0
     reserve: int = 0
     mig: tuple[Mig, ...] = ()
@@ -76,7 +82,15 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """A named box. `switched`: its NVLinks all go to NVSwitches, not from GPU to GPU."""
+    """A named box.
+
+    switched   its NVLinks all go to NVSwitches, not from GPU to GPU
+    fabrics    which GPUs share switches, by a number for each GPU; left out: all
+    pcie       the PCIe class of every pair; left out, that of `links`, and where NVLinks join two GPUs NODE
+               on one NUMA node and SYS between two
+    peers      peer access over PCIe: whether GPUs read each other's memory where no NVLink joins them
+    nics       names of the RDMA network devices; nic_links: a row for each GPU and NIC, a column a NIC
+    """
 
     name: str
     about: str
@@ -87,6 +101,11 @@ class Box:
     links: LinkMatrix
     tasks: tuple[Task, ...] = ()
     switched: bool = False
+    fabrics: tuple[int, ...] | None = None
+    pcie: LinkMatrix | None = None
+    peers: bool = True
+    nics: tuple[str, ...] = ()
+    nic_links: LinkMatrix = ()
 
     def uuid(self, label: str) -> str:
         """The UUID of a device of this box, always the same one."""

@@ -1,0 +1,71 @@
+"""What a link can carry, as NCCL models it: GB/s one way. Pure. A model for comparing, not a measurement."""
+
+from __future__ import annotations
+
+from gputui.inventory.device import Device
+from gputui.inventory.link import direct_links
+from gputui.inventory.snapshot import Snapshot
+
+_PER_NVLINK: dict[int, float] = {1: 18.0, 2: 20.0, 3: 20.0, 4: 20.6, 5: 40.0}
+"""GB/s of one NVLink by generation (NCCL, graph/topo.h; nominal: 20, 25, 25, 25, 50)."""
+
+_PER_BRIDGE_LINK = 12.0
+"""GB/s of one NVLink of a GA102 bridge (RTX 3090, A6000), which is slower than its generation."""
+
+_PER_PCIE: dict[int, float] = {1: 3.0, 2: 6.0, 3: 12.0, 4: 24.0, 5: 48.0, 6: 96.0}
+"""GB/s of PCIe x16 by generation."""
+
+_LANES = 16
+
+
+def nvlink_generation(device: Device) -> int | None:
+    """Of the device's NVLinks: 1 Pascal, 2 Volta and Turing, 3 Ampere, 4 Hopper, 5 Blackwell.
+
+    By compute capability: NVML's NvLinkVersion is an enumeration, not a generation. None for GPUs that have
+    none, and for those that are not known.
+    """
+    major, _, minor = (device.compute_capability or "").partition(".")
+    by_major = {"6": 1, "7": 2, "8": 3, "9": 4, "10": 5}
+    if major == "8" and minor == "9":
+        return None
+    return by_major.get(major)
+
+
+def generation(snapshot: Snapshot, one: Device, other: Device) -> int | None:
+    """The generation of what joins two devices: of NVLink, else of PCIe; the older of both ends."""
+    if direct_links(snapshot.link(one, other)):
+        ends = [nvlink_generation(one), nvlink_generation(other)]
+    else:
+        ends = [_pcie(snapshot, one)[0], _pcie(snapshot, other)[0]]
+    known = [end for end in ends if end is not None]
+    return min(known) if len(known) == len(ends) else None
+
+
+def bandwidth(snapshot: Snapshot, one: Device, other: Device) -> float | None:
+    """GB/s one way between two devices, None where something that decides it is not known."""
+    word = snapshot.link(one, other)
+    if word is None:
+        return None
+    count, age = direct_links(word), generation(snapshot, one, other)
+    if age is None:
+        return None
+    if count:
+        ga102 = any(device.compute_capability == "8.6" for device in (one, other))
+        return round(count * (_PER_BRIDGE_LINK if ga102 else _PER_NVLINK[age]), 1)
+    lanes = [_pcie(snapshot, end)[1] for end in (one, other)]
+    if None in lanes or age not in _PER_PCIE:
+        return None
+    over_pcie = _PER_PCIE[age] * min(lane for lane in lanes if lane is not None) / _LANES
+    if word != "SYS":
+        # NCCL counts NODE as PHB: the way between host bridges of one socket is no narrower.
+        return round(over_pcie, 1)
+    between = snapshot.topology.between_cpus if snapshot.topology else None
+    return None if between is None else round(min(over_pcie, between), 1)
+
+
+def _pcie(snapshot: Snapshot, device: Device) -> tuple[int | None, int | None]:
+    """Generation and lanes."""
+    if snapshot.topology is None:
+        return None, None
+    place = snapshot.topology.places[snapshot.position[device.key]]
+    return place.pcie_generation, place.pcie_width

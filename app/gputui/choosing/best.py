@@ -1,0 +1,63 @@
+"""The best devices for a job, and their order: ranked, each with its reason in words. Pure.
+
+How sets are compared is said in `sets.py`, how they are ordered in `order.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from gputui.choosing.job import ALL_REDUCE, Job
+from gputui.choosing.order import arranged
+from gputui.choosing.pairs import Pairs
+from gputui.choosing.reasons import reason
+from gputui.choosing.sets import Found, ranked
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+
+MOST = 6
+"""Sets that are told: the best, and alternatives to walk through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """Devices in the order in which they serve the job best.
+
+    `weakest` is the weakest link that the job runs over, None where there is none or it is not known.
+    `exact`: there is no better set; else a good one, in a box too large to look at every set.
+    """
+
+    devices: tuple[Device, ...]
+    weakest: str | None
+    reason: str
+    exact: bool
+
+
+def best(
+    snapshot: Snapshot,
+    candidates: Sequence[Device],
+    count: int,
+    job: Job = ALL_REDUCE,
+    required: Collection[str] = (),
+    most: int = MOST,
+) -> tuple[Best, ...]:
+    """The best sets of `count` of the candidates, which are in the box's order; () where there are too few.
+
+    Sets that differ only by devices that are all the same to the comparison count as one. `required`
+    (`Device.key`s) are in every set. `count` must fit the job (`Job.fits`).
+    """
+    pairs = Pairs.of(snapshot, candidates)
+    places = [place for place, device in enumerate(candidates) if device.key in required]
+    found = islice(ranked(pairs, count, job, places), most)
+    return tuple(_told(pairs, each, job) for each in found)
+
+
+def _told(pairs: Pairs, found: Found, job: Job) -> Best:
+    return Best(
+        devices=tuple(pairs.devices[place] for place in arranged(pairs, found, job)),
+        weakest=pairs.word_of(found.members, found.weakest),
+        reason=reason(pairs, found, job),
+        exact=found.exact,
+    )

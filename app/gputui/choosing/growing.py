@@ -1,0 +1,108 @@
+"""Good sets of devices in a box too large to look at every set: grown one by one, then improved. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gputui.choosing.pairs import Pairs
+
+_MOST_SEEDS = 12
+"""Sets that are grown: each costs some milliseconds with 72 devices."""
+_MOST_SWAPS = 4
+
+
+def grown_sets(
+    pairs: Pairs, count: int, size: int, chain: bool, needed: Sequence[int]
+) -> Iterator[tuple[int, ...]]:
+    """Sets of `count` devices, part by part of `size`: each grown from another device, and then improved.
+
+    In a `chain` only the links from each to the next count. Every set has the `needed` devices in it.
+    """
+    seeds = list(needed[:1]) or [twins[0] for twins in pairs.twins]
+    step = max(1, len(seeds) // _MOST_SEEDS)
+    for seed in seeds[::step][:_MOST_SEEDS]:
+        if size == count:
+            grown = _grow(pairs, [seed], needed, count, set(range(len(pairs))), chain)
+            yield tuple(grown)
+            if not chain:
+                yield tuple(_improved(pairs, grown, needed))
+            continue
+        chosen: list[int] = []
+        rest = set(range(len(pairs)))
+        for _ in range(count // size):
+            wanted = [i for i in needed if i in rest]
+            start = seed if seed in rest else wanted[0] if wanted else _loneliest(pairs, rest, chosen)
+            part = _grow(pairs, [start], wanted, size, rest, chain)
+            chosen += part
+            rest -= set(part)
+        if set(needed) <= set(chosen):
+            yield tuple(chosen)
+
+
+def _grow(
+    pairs: Pairs, part: list[int], needed: Sequence[int], size: int, among: set[int], chain: bool
+) -> list[int]:
+    """The part, made larger by the device with the strongest weakest link to it, until it has `size`."""
+    part = [*part, *(i for i in needed if i not in part and len(part) < size)][:size]
+    ends = part[-1:] if chain else part
+    open_ = among - set(part)
+    weakest = {v: min(pairs.rank[v][i] for i in ends) for v in open_}
+    worth = {v: sum(pairs.worth[v][i] for i in part) for v in open_}
+    while len(part) < size:
+        nodes = {pairs.node[i] for i in part}
+        # (Bound now: the functions below are used within this round only.)
+        best = max(
+            open_,
+            key=lambda v, nodes=nodes: (  # type: ignore[misc]
+                weakest[v],
+                worth[v],
+                pairs.node[v] in nodes,
+                -pairs.degree[v],
+                pairs.memory[v],
+                -v,
+            ),
+        )
+        part.append(best)
+        open_.discard(best)
+        for v in open_:
+            weakest[v] = pairs.rank[v][best] if chain else min(weakest[v], pairs.rank[v][best])
+            worth[v] += pairs.worth[v][best]
+    return part
+
+
+def _loneliest(pairs: Pairs, rest: set[int], chosen: Sequence[int]) -> int:
+    """Where to begin the next part: near to those before, and whoever has the fewest good partners."""
+    return max(
+        rest,
+        key=lambda v: (
+            max((pairs.rank[v][w] for w in rest if w != v), default=0),
+            sum(pairs.worth[v][i] for i in chosen),
+            -pairs.degree[v],
+            -v,
+        ),
+    )
+
+
+def _improved(pairs: Pairs, chosen: Sequence[int], needed: Sequence[int]) -> list[int]:
+    """The set after exchanging devices one by one, as long as the sum of its links grows and no link in it
+    becomes weaker than the weakest was."""
+    now = list(chosen)
+    for _ in range(_MOST_SWAPS):
+        inside = {v: sum(pairs.worth[v][i] for i in now) for v in range(len(pairs))}
+        weakest = min(pairs.rank[i][j] for i in now for j in now if i != j)
+        best: tuple[int, int, int] | None = None
+        for out in now:
+            if out in needed:
+                continue
+            for other in range(len(pairs)):
+                if other in now:
+                    continue
+                gain = inside[other] - pairs.worth[other][out] - inside[out]
+                if gain > 0 and (best is None or gain > best[0]):
+                    ranks = (pairs.rank[other][i] for i in now if i != out)
+                    if min(ranks, default=weakest) >= weakest:
+                        best = (gain, out, other)
+        if best is None:
+            break
+        now[now.index(best[1])] = best[2]
+    return now

@@ -1,0 +1,62 @@
+"""What the chosen devices will do together: that decides which links matter. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class JobError(ValueError):
+    """A shape that no number of devices has. The message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """How a job uses its devices.
+
+    tensor       devices in a tensor-parallel group; groups are consecutive ranks (Megatron, DeepSpeed)
+    pipeline     stages; the ranks of a stage are consecutive, its neighbours n / pipeline ranks away
+    independent  separate processes that do not talk to each other
+
+    With neither groups nor stages all devices reduce together, as in data-parallel training.
+    """
+
+    tensor: int = 1
+    pipeline: int = 1
+    independent: bool = False
+
+    @property
+    def unit(self) -> int:
+        """The number of devices must be a multiple of this."""
+        return self.tensor * self.pipeline
+
+    def fits(self, count: int) -> bool:
+        """Whether so many devices make whole groups and stages."""
+        return count % self.unit == 0
+
+    def __str__(self) -> str:
+        if self.independent:
+            return "independent"
+        parts = [f"tp={self.tensor}"] if self.tensor > 1 else []
+        parts += [f"pp={self.pipeline}"] if self.pipeline > 1 else []
+        return ",".join(parts) or "all-reduce"
+
+
+ALL_REDUCE = Job()
+_MOST = 4096
+
+
+def parse(text: str) -> Job:
+    """The job of "tp=2,pp=2", "tp=4", "pp=2", "none" (independent) or "all". Raises JobError."""
+    if text == "all":
+        return ALL_REDUCE
+    if text == "none":
+        return Job(independent=True)
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, number = part.strip().partition("=")
+        if name not in ("tp", "pp") or not equals or name in found:
+            raise JobError(f"{text!r} is none of tp=N, pp=N, tp=N,pp=N, all, none")
+        if not (number.isascii() and number.isdigit()) or not 1 <= int(number) <= _MOST:
+            raise JobError(f"{text!r}: {name} is a number of devices, 1 or more")
+        found[name] = int(number)
+    return Job(found.get("tp", 1), found.get("pp", 1))

@@ -1,0 +1,250 @@
+"""The order of chosen devices: the n-th is cuda:n, and rank n of a job that starts a process a device. Pure.
+
+Tensor-parallel groups are consecutive ranks, so that each group stands together; then come the neighbours of
+a pipeline. Where an order gains nothing devices stay in the box's order, as on a box behind NVSwitches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Literal, get_args
+
+from gputui.choosing.job import Job
+from gputui.choosing.matching import bottleneck, matched
+from gputui.choosing.pairs import Pairs
+from gputui.choosing.sets import Found
+from gputui.inventory.device import Device
+
+Order = Literal["best", "given", "fastest", "emptiest"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+
+_MOST_STEPS = 20_000
+"""Steps of a search after which the best order that it has found is taken."""
+
+_Group = tuple[int, ...]
+
+
+def fastest(devices: Sequence[Device]) -> tuple[Device, ...]:
+    """By compute capability, then by cores times clock; a device that is not known comes last."""
+
+    def speed(device: Device) -> tuple[tuple[int, ...], int]:
+        capability = tuple(map(int, (device.compute_capability or "0").split(".")))
+        return capability, (device.cores or 0) * (device.max_sm_clock or 0)
+
+    return tuple(sorted(devices, key=speed, reverse=True))
+
+
+def emptiest(devices: Sequence[Device]) -> tuple[Device, ...]:
+    """By free memory, then by the least load; what is not known comes last."""
+    return tuple(
+        sorted(
+            devices,
+            key=lambda device: (
+                -(device.memory_free if device.memory_free is not None else -1),
+                device.utilization if device.utilization is not None else 101,
+            ),
+        )
+    )
+
+
+def arranged(pairs: Pairs, found: Found, job: Job) -> tuple[int, ...]:
+    """The places of the set in the order that suits the job best; ascending where that gains nothing."""
+    if found.weakest is None or len(found.members) < 3:
+        return found.members
+    if job.tensor > 1:
+        return _groups(pairs, found, job)
+    if job.pipeline > 1:
+        return _stages(pairs, found, job)
+    return _ring(pairs, found.members, found.weakest)
+
+
+def _ring(pairs: Pairs, members: _Group, least: int) -> _Group:
+    """Around a ring of links that are `least` or stronger, beginning with the first device."""
+    if _closed(pairs, members) >= least:
+        return members
+    return _walk(pairs, members[:1], members[1:], least, [_MOST_STEPS], closed=True) or members
+
+
+def _closed(pairs: Pairs, ring: Sequence[int]) -> int:
+    return min(pairs.rank[a][b] for a, b in zip(ring, [*ring[1:], ring[0]], strict=True))
+
+
+def _walk(
+    pairs: Pairs, begun: _Group, rest: Sequence[int], least: int, steps: list[int], closed: bool
+) -> _Group | None:
+    """A way from the end of `begun` through all the rest, lowest numbers first; None for none found."""
+    if not rest:
+        return begun if not closed or pairs.rank[begun[-1]][begun[0]] >= least else None
+    for place, device in enumerate(rest):
+        if pairs.rank[begun[-1]][device] < least:
+            continue
+        steps[0] -= 1
+        if steps[0] < 0:
+            return None
+        way = _walk(pairs, (*begun, device), (*rest[:place], *rest[place + 1 :]), least, steps, closed)
+        if way:
+            return way
+    return None
+
+
+def _stages(pairs: Pairs, found: Found, job: Job) -> _Group:
+    """Chains side by side: stage by stage, the same device of each chain at the same place."""
+    assert found.weakest is not None
+    steps, parts = [_MOST_STEPS], found.parts
+    if not parts:
+        parts = next(_chains_of(pairs, found.members, job.pipeline, found.weakest, steps), ())
+    if not parts:
+        return found.members
+    return tuple(part[stage] for stage in range(job.pipeline) for part in parts)
+
+
+def _chains_of(
+    pairs: Pairs, members: _Group, size: int, least: int, steps: list[int]
+) -> Iterator[tuple[_Group, ...]]:
+    """The members as chains of `size` devices over links that are `least` or stronger."""
+    if len(members) == size and all(pairs.rank[a][b] >= least for a, b in pairwise(members)):
+        yield (members,)
+        return
+    if not members:
+        yield ()
+        return
+    for chain in _chains_with(pairs, members, size, least, steps):
+        rest = tuple(i for i in members if i not in chain)
+        for others in _chains_of(pairs, rest, size, least, steps):
+            yield (chain, *others)
+
+
+def _chains_with(pairs: Pairs, members: _Group, size: int, least: int, steps: list[int]) -> Iterator[_Group]:
+    """Chains that the first of the members is in, each once."""
+
+    def longer(chain: _Group) -> Iterator[_Group]:
+        if len(chain) == size:
+            if members[0] in chain and chain[0] < chain[-1]:
+                yield chain
+            return
+        for device in members:
+            steps[0] -= 1
+            if steps[0] < 0:
+                return
+            if device not in chain and pairs.rank[chain[-1]][device] >= least:
+                yield from longer((*chain, device))
+
+    for start in members:
+        yield from longer((start,))
+
+
+def _groups(pairs: Pairs, found: Found, job: Job) -> _Group:
+    """Tensor-parallel groups one after another; the stages of a pipeline next to each other."""
+    assert found.weakest is not None
+    parts = tuple(tuple(sorted(part)) for part in found.parts)
+    steps = [_MOST_STEPS]
+    best: tuple[tuple[int, int], _Group] | None = None
+    ways = iter([parts]) if parts else _groups_of(pairs, found.members, job.tensor, found.weakest, steps)
+    for groups in ways:
+        weakest, order = _piped(pairs, groups, job.pipeline)
+        key = (weakest, sum(pairs.sum(group) for group in groups))
+        if best is None or key > best[0]:
+            best = (key, order)
+        steps[0] -= len(groups)
+        if steps[0] < 0:
+            break
+    return best[1] if best else found.members
+
+
+def _groups_of(
+    pairs: Pairs, members: _Group, size: int, least: int, steps: list[int]
+) -> Iterator[tuple[_Group, ...]]:
+    """The members as groups with a ring of links that are `least` or stronger, lowest numbers first."""
+    if not members:
+        yield ()
+        return
+    for group in _rings_with(pairs, members, size, least, steps):
+        rest = tuple(i for i in members if i not in group)
+        for others in _groups_of(pairs, rest, size, least, steps):
+            yield (group, *others)
+
+
+def _rings_with(pairs: Pairs, members: _Group, size: int, least: int, steps: list[int]) -> Iterator[_Group]:
+    """Groups that the first of the members is in and that have a ring, each once, ascending."""
+    from itertools import combinations
+
+    for others in combinations(members[1:], size - 1):
+        steps[0] -= 1
+        if steps[0] < 0:
+            return
+        group = (members[0], *others)
+        if size == 2:
+            if pairs.rank[group[0]][group[1]] >= least:
+                yield group
+        elif _closed(pairs, group) >= least or _walk(pairs, group[:1], others, least, steps, closed=True):
+            yield group
+
+
+def _piped(pairs: Pairs, groups: tuple[_Group, ...], stages: int) -> tuple[int, _Group]:
+    """The groups in the order of a pipeline, and the rank of the weakest link between its neighbours.
+
+    Ranks go by group within a stage, then by stage; the i-th device of a group talks to the i-th of the same
+    group of the next stage.
+    """
+    if stages == 1:
+        return 0, tuple(i for group in groups for i in group)
+    between = {
+        (a, b): bottleneck([[pairs.rank[i][j] for j in groups[b]] for i in groups[a]])
+        for a in range(len(groups))
+        for b in range(len(groups))
+        if a != b
+    }
+    least, lines = _lines(between, len(groups), stages)
+    chains = [_aligned(pairs, [groups[place] for place in line]) for line in lines]
+    return least, tuple(i for stage in range(stages) for chain in chains for i in chain[stage])
+
+
+def _lines(between: dict[tuple[int, int], int], count: int, stages: int) -> tuple[int, list[list[int]]]:
+    """`count` groups as lines of `stages` groups, so that the weakest step along a line is strongest."""
+    for least in sorted(set(between.values()), reverse=True):
+        lines = _lined(between, list(range(count)), stages, least, [_MOST_STEPS // 10])
+        if lines is not None:
+            return least, lines
+    # The search was given up: as they come.
+    lines = [list(range(at, at + stages)) for at in range(0, count, stages)]
+    return min(between[pair] for line in lines for pair in pairwise(line)), lines
+
+
+def _lined(
+    between: dict[tuple[int, int], int], rest: list[int], stages: int, least: int, steps: list[int]
+) -> list[list[int]] | None:
+    if not rest:
+        return []
+
+    def longer(line: list[int]) -> list[list[int]] | None:
+        steps[0] -= 1
+        if steps[0] < 0:
+            return None
+        if len(line) == stages:
+            if rest[0] not in line:
+                return None
+            others = _lined(between, [g for g in rest if g not in line], stages, least, steps)
+            return None if others is None else [line, *others]
+        for group in rest:
+            if group not in line and between[line[-1], group] >= least:
+                found = longer([*line, group])
+                if found is not None:
+                    return found
+        return None
+
+    for start in rest:
+        found = longer([start])
+        if found is not None:
+            return found
+    return None
+
+
+def _aligned(pairs: Pairs, chain: Sequence[_Group]) -> list[_Group]:
+    """The groups of one line with their devices in such orders that neighbours are joined best."""
+    aligned = [chain[0]]
+    for group in chain[1:]:
+        before = aligned[-1]
+        table = [[pairs.rank[i][j] for j in group] for i in before]
+        aligned.append(tuple(group[place] for place in matched(table, bottleneck(table))))
+    return aligned

@@ -1,0 +1,112 @@
+"""Why these devices: a set in words, "a bridged pair on NUMA 0; weakest link NV12; leaves the other pair
+whole". Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputui.choosing.job import Job
+from gputui.choosing.pairs import Pairs
+from gputui.choosing.sets import Found
+from gputui.inventory.link import PCIE_CLASSES, direct_links, strength
+
+_PCIE_WORDS: dict[str, str] = {
+    "PIX": "under one PCIe switch",
+    "PXB": "under PCIe switches of one root",
+    "PHB": "under one host bridge",
+    "NODE": "on one socket",
+    "SYS": "across sockets",
+}
+
+
+def reason(pairs: Pairs, found: Found, job: Job) -> str:
+    """The set in words: what it is, its weakest link, and what it leaves to others."""
+    whole = [island for island in islands(pairs) if len(island) > 1]
+    parts = [" ".join(filter(None, (_what(pairs, found, whole), _where(pairs, found.members))))]
+    if job.independent:
+        parts.append("processes that do not talk to each other")
+    elif found.weakest is not None:
+        parts.append(_weakest(pairs, found, job))
+    parts.append(_left(pairs, found.members, whole))
+    return "; ".join(filter(None, parts))
+
+
+def islands(pairs: Pairs) -> tuple[tuple[int, ...], ...]:
+    """The devices by who is joined by NVLinks, over others too; a device without any is alone."""
+    home = list(range(len(pairs)))
+    for i in range(len(pairs)):
+        for j in range(i):
+            if direct_links(pairs.words[i][j]) and home[i] != home[j]:
+                old, new = max(home[i], home[j]), min(home[i], home[j])
+                home = [new if each == old else each for each in home]
+    return tuple(tuple(i for i, each in enumerate(home) if each == island) for island in sorted(set(home)))
+
+
+def _what(pairs: Pairs, found: Found, whole: Sequence[tuple[int, ...]]) -> str:
+    chosen = found.members
+    if len(chosen) == 1:
+        return _single(pairs, chosen[0], whole)
+    if len(chosen) == len(pairs):
+        return f"all {len(chosen)} that can be had" if len(chosen) > 2 else "both that can be had"
+    pieces = [island for island in whole if set(island) <= set(chosen)]
+    if all(len(piece) == 2 for piece in pieces) and 2 * len(pieces) == len(chosen):
+        if len(pieces) == 1:
+            return "a bridged pair"
+        both = "both" if len(pieces) == 2 == len(whole) else str(len(pieces))
+        return f"{both} bridged pairs"
+    words = [pairs.words[i][j] for place, i in enumerate(chosen) for j in chosen[:place]]
+    if all(map(direct_links, words)):
+        return "all joined by NVLink" if len(chosen) > 2 else "joined by NVLink"
+    worst = min(words, key=strength)
+    if worst is None:
+        return "links not known"
+    return _PCIE_WORDS[worst] if worst in PCIE_CLASSES[1:] else ""
+
+
+def _single(pairs: Pairs, device: int, whole: Sequence[tuple[int, ...]]) -> str:
+    if len(pairs) == 1:
+        return "the only one that can be had"
+    if whole and not any(device in island for island in whole):
+        return "joined to no other by NVLink"
+    least = min(pairs.degree)
+    if pairs.degree[device] == least < max(pairs.degree):
+        return "the one that is joined least to the others"
+    return ""
+
+
+def _where(pairs: Pairs, chosen: Sequence[int]) -> str:
+    known = {pairs.devices[i].numa_node for i in chosen}
+    nodes = pairs.nodes(chosen)
+    if None not in known and len(known) == nodes:
+        return f"on NUMA {', '.join(map(str, sorted(node for node in known if node is not None)))}"
+    if len(set(pairs.node)) > 1:
+        return "on one NUMA node" if nodes == 1 else f"on {nodes} NUMA nodes"
+    return ""
+
+
+def _weakest(pairs: Pairs, found: Found, job: Job) -> str:
+    word = pairs.word_of(found.members, found.weakest)
+    where = ""
+    if job.tensor > 1:
+        where = f" in the groups of {job.tensor}"
+    elif job.pipeline > 1:
+        where = " along the stages"
+    elif len(found.members) > 3 and word != pairs.word_of(found.members, pairs.weakest(found.members)):
+        where = " around the ring"
+    denied = found.weakest is not None and pairs.denied(found.members, found.weakest)
+    access = ", without peer access" if denied else ""
+    return f"weakest link{where} {word or 'not known'}{access}"
+
+
+def _left(pairs: Pairs, chosen: Sequence[int], whole: Sequence[tuple[int, ...]]) -> str:
+    rest = [island for island in whole if not set(island) & set(chosen)]
+    if not rest:
+        return ""
+    if len(rest) == 1:
+        if len(rest[0]) == 2:
+            other = "the other pair" if len(whole) > 1 and len(chosen) > 1 else "the pair"
+            return f"leaves {other} whole"
+        return f"leaves {len(rest[0])} joined by NVLink"
+    if all(len(island) == 2 for island in rest):
+        return f"leaves {len(rest)} pairs whole"
+    return f"leaves {len(rest)} groups joined by NVLink"

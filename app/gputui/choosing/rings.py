@@ -1,0 +1,154 @@
+"""Rings and chains: which sets of devices a collective or a pipeline can run around over good links. Pure.
+
+A ring is a cycle through every device of a set, as NCCL builds it; a chain is a path. All sets of up to 16
+devices are answered at once: a set is a number (bit i: device i is in it), a set of sets is a long number
+(bit s: the set s is in it), and one step of the search works on all sets together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+MOST_EXACT = 16
+"""Devices up to which every set is looked at: 2^16 sets."""
+
+Rank = Sequence[Sequence[int]]
+
+
+@cache
+def _without(count: int) -> tuple[int, ...]:
+    """For each device all sets that it is not in."""
+    return tuple(_pattern(count, device, 0) for device in range(count))
+
+
+@cache
+def _first(count: int) -> tuple[int, ...]:
+    """For each device all sets of which it is the first."""
+    without, found = _without(count), []
+    rest = (1 << (1 << count)) - 1
+    for device in range(count):
+        found.append(rest & ~without[device])
+        rest &= without[device]
+    return tuple(found)
+
+
+@cache
+def _later(count: int) -> tuple[int, ...]:
+    """For each device all sets that it is not in and that have an earlier device."""
+    first, without = _first(count), _without(count)
+    found, earlier = [], 0
+    for device in range(count):
+        found.append(earlier & without[device])
+        earlier |= first[device]
+    return tuple(found)
+
+
+def _pattern(count: int, device: int, value: int) -> int:
+    """All sets in which the device is (1) or is not (0)."""
+    run = 1 << device
+    pattern = ((1 << run) - 1) << (run if value else 0)
+    width = 2 * run
+    while width < 1 << count:
+        pattern |= pattern << width
+        width *= 2
+    return pattern
+
+
+def rings(rank: Rank, least: int, size: int) -> int:
+    """All sets of `size` devices with a ring of links that are `least` or stronger.
+
+    A pair is a ring over its one link, a single device a ring of none.
+    """
+    count = len(rank)
+    near = [[v for v in range(count) if v != u and rank[u][v] >= least] for u in range(count)]
+    ends = [1 << (1 << v) for v in range(count)]
+    later, first = _later(count), _first(count)
+    for _ in range(size - 1):
+        # From the first device of each set: every ring is found once each way, and no other.
+        ends = [(_any(ends[v] for v in near[u]) & later[u]) << (1 << u) for u in range(count)]
+    if size <= 2:
+        return _any(ends)
+    return _any(ends[v] & _any(first[s] for s in near[v]) for v in range(count))
+
+
+def chains(rank: Rank, least: int, size: int) -> int:
+    """All sets of `size` devices with a chain of links that are `least` or stronger."""
+    count = len(rank)
+    near = [[v for v in range(count) if v != u and rank[u][v] >= least] for u in range(count)]
+    ends = [1 << (1 << v) for v in range(count)]
+    without = _without(count)
+    for _ in range(size - 1):
+        ends = [(_any(ends[v] for v in near[u]) & without[u]) << (1 << u) for u in range(count)]
+    return _any(ends)
+
+
+def packed(parts: int, count: int, times: int) -> int:
+    """All sets that are `times` disjoint ones of `parts`, of `count` devices in all."""
+    found, without = parts, _without(count)
+    if times == 2 and parts.bit_length() > 1 and 2 * bin(parts.bit_length() - 1).count("1") == count:
+        # Two halves of everything: the sets whose complement is there too. (Backwards is the complement.)
+        backwards = int(bin(parts)[:1:-1].ljust(1 << count, "0"), 2)
+        return 1 << ((1 << count) - 1) if parts & backwards else 0
+    each = members(parts)
+    for _ in range(times - 1):
+        longer = 0
+        for part in each:
+            apart = found
+            for device in members(part):
+                apart &= without[device]
+            longer |= apart << part
+        found = longer
+    return found
+
+
+def members(number: int) -> list[int]:
+    """The places of the bits that are set."""
+    text = bin(number)[:1:-1]
+    found, place = [], text.find("1")
+    while place >= 0:
+        found.append(place)
+        place = text.find("1", place + 1)
+    return found
+
+
+def _any(sets: Iterable[int]) -> int:
+    found = 0
+    for each in sets:
+        found |= each
+    return found
+
+
+def strongest_ring(rank: Rank, devices: Sequence[int]) -> int | None:
+    """The rank of the weakest link of the best ring through `devices`; None for fewer than two.
+
+    Exact up to 16 devices. Beyond, a ring that is known to be there: the best may be stronger.
+    """
+    if len(devices) < 2:
+        return None
+    table = [[rank[i][j] for j in devices] for i in devices]
+    count = len(devices)
+    levels = sorted({table[i][j] for i in range(count) for j in range(i)}, reverse=True)
+    if count > MOST_EXACT:
+        return next((level for level in levels if _surely(table, level)), levels[-1])
+    whole = (1 << count) - 1
+    return next(level for level in levels if rings(table, level, count) >> whole & 1)
+
+
+def _surely(table: Rank, least: int) -> bool:
+    """Whether there is certainly a ring: each device reaches at least half of the others (Dirac, 1952), or
+    one is found by going from each to the one with the fewest ways on."""
+    count = len(table)
+    near = [{v for v in range(count) if v != u and table[u][v] >= least} for u in range(count)]
+    if all(len(each) * 2 >= count for each in near):
+        return True
+    if any(len(each) < 2 for each in near):
+        return False
+    at, rest = 0, set(range(1, count))
+    while rest:
+        ways = near[at] & rest
+        if not ways:
+            return False
+        at = min(ways, key=lambda v: (len(near[v] & rest), v))
+        rest.discard(at)
+    return 0 in near[at]

@@ -1,0 +1,83 @@
+"""`gputui topo`: the matrix of links, as `nvidia-smi topo -m` prints it, or as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+from gputui.choosing.bandwidth import bandwidth, generation
+from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, print_line, say
+from gputui.inventory.device import Device
+from gputui.inventory.document import SCHEMA, topology_document
+from gputui.inventory.link import direct_links
+from gputui.inventory.matrix_text import write, write_peers
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.source import Want
+
+
+def parser() -> Parser:
+    made = Parser(
+        "topo",
+        "What joins the devices: the matrix in the text form of `nvidia-smi topo -m`, computed from NVML\n"
+        "and the kernel, with its legend.",
+        epilog="gputui topo --json | jq '.links[] | select(.kind == \"NVLink\")'",
+    )
+    form = made.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="every pair with kind, count, generation and GB/s")
+    form.add_argument("--p2p", action="store_true", help="which devices read each other's memory themselves")
+    add_source_options(made)
+    return made
+
+
+def main(words: Sequence[str], command: Sequence[str] | None) -> int:
+    args = parser().parse_args(words)
+    if command is not None:
+        raise WrongCallError("topo starts nothing; a command is for `gputui run`")
+    with opened(args) as source:
+        snapshot = source.read(Want.NAMES | Want.TOPOLOGY)
+    for device in snapshot.devices:
+        if device.fault and device.fault.kind != "error":
+            say(f"GPU {snapshot.label(device)}: {device.fault.message}; its links are not known")
+    if args.json:
+        import json
+
+        print(json.dumps(_document(snapshot)))
+    else:
+        print_line((write_peers if args.p2p else write)(snapshot).rstrip("\n"))
+    return DONE
+
+
+def _document(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "host": snapshot.host.name,
+        "devices": [
+            {name: getattr(device, name) for name in ("index", "uuid", "name", "pci_bus_id", "parent")}
+            | {"numa_node": device.numa_node}
+            for device in snapshot.devices
+        ],
+        "matrix": [list(row) for row in snapshot.links],
+        "links": [
+            _link(snapshot, one, other)
+            for one, other in combinations(snapshot.devices, 2)
+            if one.parent is None and other.parent is None
+        ],
+        "topology": topology_document(snapshot.topology) if snapshot.topology else None,
+    }
+
+
+def _link(snapshot: Snapshot, one: Device, other: Device) -> dict[str, Any]:
+    """A pair by its indices. `gb_per_s` is one way, as NCCL models it; null where that needs what is not
+    known."""
+    word = snapshot.link(one, other)
+    count = direct_links(word)
+    return {
+        "devices": [one.index, other.index],
+        "link": word,
+        "kind": None if word is None else "NVLink" if count else word,
+        "count": count or None,
+        "generation": None if word is None else generation(snapshot, one, other),
+        "gb_per_s": bandwidth(snapshot, one, other),
+        "peer_access": snapshot.peer(one, other),
+    }

@@ -1,0 +1,39 @@
+"""The host's processors, as far as they matter to GPUs: how fast the way between two sockets is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_AMD, _INTEL_SAPPHIRE, _INTEL_SKYLAKE, _INTEL_BROADWELL, _POWER9 = 16.0, 22.0, 10.0, 6.0, 32.0
+"""GB/s one way, NCCL's model (graph/topo.h)."""
+
+_SKYLAKE_MODEL, _SAPPHIRE_MODEL = 85, 143
+"""The first server models of each, of Intel's family 6."""
+
+
+def between_cpus(file: Path = Path("/proc/cpuinfo")) -> float | None:
+    """GB/s one way between two sockets of this host, as NCCL models it; None for processors it does not."""
+    try:
+        with file.open(errors="replace") as stream:
+            # The first processor is enough; a large box has hundreds.
+            text = stream.read(4096)
+    except OSError:
+        return None
+    facts: dict[str, str] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            facts.setdefault(name.strip(), value.strip())
+    vendor, model = facts.get("vendor_id", ""), facts.get("model", "")
+    if vendor == "AuthenticAMD":
+        return _AMD
+    if vendor == "GenuineIntel" and facts.get("cpu family") == "6" and model.isdecimal():
+        number = int(model)
+        return (
+            _INTEL_SAPPHIRE
+            if number >= _SAPPHIRE_MODEL
+            else _INTEL_SKYLAKE
+            if number >= _SKYLAKE_MODEL
+            else _INTEL_BROADWELL
+        )
+    return _POWER9 if facts.get("cpu", "").startswith("POWER9") else None

@@ -1,0 +1,90 @@
+"""How a simulated box is wired: links, peer access and places over all its devices. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gputui.inventory.link import SELF, LinkMatrix, PeerMatrix, direct_links
+from gputui.inventory.topology import Nic, Place, Topology
+from gputui.sources.simulated.spec import Box, Gpu
+
+_CPUS_A_NODE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """The wiring part of a snapshot. Between MIG instances there is nothing to be known."""
+
+    links: LinkMatrix
+    pcie: LinkMatrix
+    peers: PeerMatrix
+    topology: Topology
+
+
+@lru_cache(maxsize=4)
+def wired(box: Box) -> Wired:
+    """The box's wiring, a row for each device, instances included."""
+    rows: list[int | None] = []
+    for index, gpu in enumerate(box.gpus):
+        rows.extend([index, *(None for _ in gpu.mig)])
+
+    def each_pair(fact: Callable[[int, int], str | None]) -> LinkMatrix:
+        return tuple(
+            tuple(
+                SELF if a == b else fact(i, j) if i is not None and j is not None else None
+                for b, j in enumerate(rows)
+            )
+            for a, i in enumerate(rows)
+        )
+
+    owners = [index for index, gpu in enumerate(box.gpus) for _ in range(1 + len(gpu.mig))]
+    nic_rows = [*(None if row is None else row for row in rows), *range(len(box.gpus), len(box.nic_links))]
+    nic_links = tuple(
+        tuple(None if row is None else box.nic_links[row][column] for column in range(len(box.nics)))
+        for row in nic_rows
+    )
+    return Wired(
+        each_pair(lambda i, j: box.links[i][j]),
+        each_pair(lambda i, j: _pcie(box, i, j)),
+        each_pair(lambda i, j: _peer(box, i, j)),
+        Topology(
+            places=tuple(_place(box, box.gpus[owner], owner) for owner in owners),
+            nics=tuple(Nic(name) for name in box.nics),
+            nic_links=nic_links if box.nics else (),
+        ),
+    )
+
+
+def _pcie(box: Box, i: int, j: int) -> str | None:
+    """The PCIe class of two GPUs of the box."""
+    if box.pcie is not None:
+        return box.pcie[i][j]
+    word = box.links[i][j]
+    if direct_links(word):
+        return "NODE" if box.gpus[i].numa == box.gpus[j].numa else "SYS"
+    return word
+
+
+def _peer(box: Box, i: int, j: int) -> str | None:
+    word = box.links[i][j]
+    if word is None:
+        return None
+    if direct_links(word):
+        return "OK"
+    return "OK" if box.peers and word != "SYS" else "CNS"
+
+
+def _place(box: Box, gpu: Gpu, index: int) -> Place:
+    if gpu.place is not None:
+        return gpu.place
+    first = (gpu.numa or 0) * _CPUS_A_NODE
+    joined = any(direct_links(word) for word in box.links[index])
+    return Place(
+        cpus=tuple(range(first, first + _CPUS_A_NODE)),
+        memory_nodes=None if gpu.numa is None else (gpu.numa,),
+        switched=box.switched and joined,
+        pcie_generation=gpu.generation,
+        pcie_width=16,
+    )
