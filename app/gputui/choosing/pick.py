@@ -1,17 +1,17 @@
-"""Which free devices to take: free by verdict, most free memory, lowest index. Pure.
-
-(The best connected set is to follow; this is the rule without links.)
-"""
+"""Which devices to take, and in which order: those that can be had, and of them the best. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from gputui.choosing.best import Best, best
+from gputui.choosing.job import ALL_REDUCE, Job
+from gputui.choosing.order import Order, emptiest, fastest
 from gputui.choosing.verdict import Verdict
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import GIB, size
+from gputui.inventory.wording import size
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,44 +19,65 @@ class Wish:
     """What is asked for: `count` devices, each with at least `min_free` bytes free and at most `max_util` %.
 
     `within` limits the choice to these keys, None to nothing; devices outside are not "short", just not ours.
+    `job` is what they will do; `order` how they are to stand: by the fastest or the emptiest first it also
+    decides which are taken. `required` are taken in any case.
     """
 
     count: int = 1
     min_free: int | None = None
     max_util: int | None = None
     within: Collection[str] | None = None
+    job: Job = ALL_REDUCE
+    order: Order = "best"
+    required: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """The answer: enough devices, in order; or too few, and then why each of the others is not one."""
+    """The answer: enough devices, in order; or too few, and then why each of the others is not one.
+
+    `ways` are the best sets, the taken one first; () where there are too few or links decided nothing.
+    """
 
     devices: tuple[Device, ...]
     refused: tuple[tuple[Device, str], ...]
+    ways: tuple[Best, ...] = ()
 
     def enough(self, wish: Wish) -> bool:
         return len(self.devices) >= wish.count
 
 
-def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], wish: Wish) -> Picked:
-    """The best `wish.count` devices, or all that would do when there are not as many."""
+def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], wish: Wish) -> Picked:
+    """Every device that can be had, in the box's order, and why the others cannot."""
     good: list[Device] = []
     refused: list[tuple[Device, str]] = []
     for device in snapshot.devices:
-        if wish.within is not None and device.key not in wish.within:
-            continue
-        why = _why_not(device, verdicts[device.key], wish)
-        if why:
-            refused.append((device, why))
-        else:
-            good.append(device)
-    return Picked(tuple(sorted(good, key=_preference)[: wish.count]), tuple(refused))
+        if device.key not in wish.required:
+            if wish.within is not None and device.key not in wish.within:
+                continue
+            why = _why_not(device, verdicts[device.key], wish)
+            if why:
+                refused.append((device, why))
+                continue
+        good.append(device)
+    return Picked(tuple(good), tuple(refused))
 
 
-def _preference(device: Device) -> int:
-    # To the nearest GiB: a few MiB that a driver keeps on one of two equal GPUs are no reason for an order.
-    # The sort is stable, so that of equals the lowest index comes first.
-    return -round((device.memory_free or 0) / GIB)
+def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], wish: Wish) -> Picked:
+    """The best `wish.count` devices, or all that would do when there are not as many."""
+    there = available(snapshot, verdicts, wish)
+    if not there.enough(wish):
+        return there
+    if wish.order in ("fastest", "emptiest"):
+        ordered = fastest(there.devices) if wish.order == "fastest" else emptiest(there.devices)
+        return Picked(ordered[: wish.count], there.refused)
+    ways = best(snapshot, there.devices, wish.count, wish.job, wish.required)
+    if not ways:
+        return Picked((), there.refused)
+    chosen = ways[0].devices
+    if wish.order == "given":
+        chosen = tuple(sorted(chosen, key=there.devices.index))
+    return Picked(chosen, there.refused, ways)
 
 
 def _why_not(device: Device, verdict: Verdict, wish: Wish) -> str | None:

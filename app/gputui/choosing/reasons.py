@@ -22,12 +22,13 @@ _PCIE_WORDS: dict[str, str] = {
 def reason(pairs: Pairs, found: Found, job: Job) -> str:
     """The set in words: what it is, its weakest link, and what it leaves to others."""
     whole = [island for island in islands(pairs) if len(island) > 1]
-    parts = [" ".join(filter(None, (_what(pairs, found, whole), _where(pairs, found.members))))]
+    what, where = _what(pairs, found, whole), _where(pairs, found.members)
+    parts = [f"{what}{', ' if len(found.members) == 1 else ' '}{where}" if what and where else what or where]
     if job.independent:
         parts.append("processes that do not talk to each other")
     elif found.weakest is not None:
         parts.append(_weakest(pairs, found, job))
-    parts.append(_left(pairs, found.members, whole))
+    parts.append(_left(found.members, whole))
     return "; ".join(filter(None, parts))
 
 
@@ -67,11 +68,11 @@ def _single(pairs: Pairs, device: int, whole: Sequence[tuple[int, ...]]) -> str:
     if len(pairs) == 1:
         return "the only one that can be had"
     if whole and not any(device in island for island in whole):
-        return "joined to no other by NVLink"
+        return "no NVLink to any other"
     least = min(pairs.degree)
     if pairs.degree[device] == least < max(pairs.degree):
-        return "the one that is joined least to the others"
-    return ""
+        return "joined least to the others"
+    return "as good as any other" if len(set(pairs.degree)) == 1 else ""
 
 
 def _where(pairs: Pairs, chosen: Sequence[int]) -> str:
@@ -98,13 +99,14 @@ def _weakest(pairs: Pairs, found: Found, job: Job) -> str:
     return f"weakest link{where} {word or 'not known'}{access}"
 
 
-def _left(pairs: Pairs, chosen: Sequence[int], whole: Sequence[tuple[int, ...]]) -> str:
+def _left(chosen: Sequence[int], whole: Sequence[tuple[int, ...]]) -> str:
     rest = [island for island in whole if not set(island) & set(chosen)]
     if not rest:
         return ""
     if len(rest) == 1:
         if len(rest[0]) == 2:
-            other = "the other pair" if len(whole) > 1 and len(chosen) > 1 else "the pair"
+            broken = any(set(island) & set(chosen) for island in whole)
+            other = "the other pair" if broken else "the pair"
             return f"leaves {other} whole"
         return f"leaves {len(rest[0])} joined by NVLink"
     if all(len(island) == 2 for island in rest):

@@ -8,8 +8,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gputui.choosing.best import Best, best
+from gputui.choosing.job import ALL_REDUCE, Job, JobError, parse
+from gputui.choosing.links import PERMUTED, permuted_behind_switches
 from gputui.choosing.naming import NamingError, named
-from gputui.choosing.pick import Picked, Wish, pick
+from gputui.choosing.order import ORDERS, emptiest, fastest
+from gputui.choosing.pick import Picked, Wish, available, pick
 from gputui.choosing.verdict import Verdict, verdicts
 from gputui.cli.common import NotEnoughError, WrongCallError, opened, say
 from gputui.inventory.device import Device
@@ -26,6 +30,20 @@ def add_choice_options(parser: argparse.ArgumentParser, exclusive: bool) -> None
         "--gpus", metavar="LIST", help="these devices in this order: indices, UUIDs, or none for CPU only"
     )
     parser.add_argument(
+        "--group",
+        type=shape,
+        metavar="SHAPE",
+        help="what the devices do together: tp=2,pp=2 (tensor-parallel groups, pipeline stages), all"
+        " (default), none (separate processes)",
+    )
+    parser.add_argument(
+        "--order",
+        choices=ORDERS,
+        help="best (default with -n), given (default with --gpus), fastest or emptiest first; with -n the"
+        " last two also decide which",
+    )
+    parser.add_argument("--why", action="store_true", help="say on stderr why these devices")
+    parser.add_argument(
         "--ids",
         choices=("index", "uuid"),
         default="index",
@@ -38,6 +56,14 @@ def count(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of devices (1 or more)")
     return int(text)
+
+
+def shape(text: str) -> Job:
+    """The shape of a job."""
+    try:
+        return parse(text)
+    except JobError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
@@ -64,10 +90,11 @@ def percent(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The devices of one call, and the box they were chosen in."""
+    """The devices of one call, and the box they were chosen in; `ways`: as in `Picked`."""
 
     devices: tuple[Device, ...]
     snapshot: Snapshot
+    ways: tuple[Best, ...] = ()
 
 
 def choose(
@@ -77,6 +104,12 @@ def choose(
 
     Raises WrongCallError or NotEnoughError. `want` is what the answer needs to know of the devices.
     """
+    job = args.group or ALL_REDUCE
+    asked = args.n or (job.unit if args.gpus is None else None)
+    if asked is not None and not job.fits(asked):
+        raise WrongCallError(f"{asked} devices do not make whole groups of {job}")
+    if args.order == "fastest":
+        want |= Want.NAMES
     with opened(args) as source:
         snapshot = source.read(want)
         limits = inherited(environ, snapshot)
@@ -85,17 +118,64 @@ def choose(
         if args.gpus is not None:
             devices = _named(args.gpus, snapshot, limits)
             if args.n is None:
-                return Chosen(_decided(devices, args, source, want, snapshot), snapshot)
+                chosen = _decided(devices, args, source, want, snapshot)
+                return _in_order(chosen, args, source, snapshot, job)
             within: set[str] | None = {device.key for device in devices}
         else:
             within = set(limits.keys) if limits else None
-        wish = Wish(args.n or 1, getattr(args, "min_free", None), getattr(args, "max_util", None), within)
-        picked = pick(snapshot, verdicts(snapshot), wish)
-        if not picked.enough(wish):
+        wish = Wish(
+            asked or 1,
+            getattr(args, "min_free", None),
+            getattr(args, "max_util", None),
+            within,
+            job,
+            args.order or "best",
+        )
+        judged = verdicts(snapshot)
+        there = available(snapshot, judged, wish)
+        if not there.enough(wish):
             # Now, and only now, the owners are worth their price.
             snapshot = source.read(Want.MONITOR)
             raise NotEnoughError(_shortage(pick(snapshot, verdicts(snapshot), wish), wish, snapshot, limits))
-        return Chosen(picked.devices, snapshot)
+        if len(there.devices) > 2 or (len(there.devices) == 2 and (wish.count == 1 or args.why)):
+            # Links among those that can be had: of two, to take both, they decide nothing.
+            snapshot = source.read(Want.LINKS, {device.key for device in there.devices})
+        picked = pick(snapshot, judged, wish)
+        if args.why and picked.ways:
+            say(why(snapshot, picked.devices, picked.ways[0].reason))
+        return Chosen(picked.devices, snapshot, picked.ways)
+
+
+def why(snapshot: Snapshot, devices: Sequence[Device], reason: str) -> str:
+    """The choice and its reason as one sentence."""
+    return f"GPU {','.join(map(snapshot.label, devices))}: {reason or 'no difference is known'}"
+
+
+def _in_order(
+    devices: tuple[Device, ...], args: argparse.Namespace, source: Source, snapshot: Snapshot, job: Job
+) -> Chosen:
+    """Devices that were named, in the order that is asked for; as they were named unless one is."""
+    if not job.fits(len(devices)):
+        raise WrongCallError(f"{len(devices)} devices do not make whole groups of {job}")
+    order = args.order or "given"
+    keys = {device.key for device in devices}
+    places = [snapshot.position[device.key] for device in devices]
+    ways: tuple[Best, ...] = ()
+    if len(devices) > 1 and (order == "best" or args.why or places != sorted(places)):
+        snapshot = source.read(Want.LINKS | Want.NAMES, keys)
+        devices = tuple(snapshot.by_key[device.key] for device in devices)
+    if len(devices) > 1 and (order == "best" or args.why):
+        in_box = tuple(device for device in snapshot.devices if device.key in keys)
+        ways = best(snapshot, in_box, len(devices), job, most=1)
+    if order == "best" and ways:
+        devices = ways[0].devices
+    elif order in ("fastest", "emptiest"):
+        devices = fastest(devices) if order == "fastest" else emptiest(devices)
+    if args.why:
+        say(why(snapshot, devices, ways[0].reason if ways else "named"))
+    if permuted_behind_switches(snapshot, devices):
+        say(f"warning: {PERMUTED}")
+    return Chosen(devices, snapshot, ways)
 
 
 def _named(text: str, snapshot: Snapshot, limits: Inherited | None) -> tuple[Device, ...]:
