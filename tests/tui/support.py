@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -36,7 +36,7 @@ class StillSource:
 
     def open(self) -> None: ...
 
-    def read(self, want: Want = Want.ALL) -> Snapshot:
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.wanted.append(want)
         if isinstance(self.snapshot, Exception):
             raise self.snapshot

@@ -31,9 +31,11 @@ def test_of_equal_devices_the_lowest_index_comes_first() -> None:
     assert _indices(_pick(box(*(gpu(i) for i in range(4))), Wish(3))) == [0, 1, 2]
 
 
-def test_the_most_free_memory_comes_first() -> None:
+def test_of_devices_that_links_do_not_tell_apart_those_with_the_most_free_memory_are_taken() -> None:
     snapshot = box(_with_free(0, 20 * GIB), _with_free(1, 40 * GIB), _with_free(2, 30 * GIB))
-    assert _indices(_pick(snapshot, Wish(3))) == [1, 2, 0]
+    assert _indices(_pick(snapshot, Wish(1))) == [1]
+    assert _indices(_pick(snapshot, Wish(2))) == [1, 2]
+    assert _indices(_pick(snapshot, Wish(3))) == [0, 1, 2]
 
 
 def test_a_few_mib_are_no_reason_for_an_order() -> None:

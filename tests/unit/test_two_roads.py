@@ -92,7 +92,9 @@ def test_the_short_reading_of_pick_comes_to_the_same_choice(
     source = NvmlSource(Directory(truth))
     for count in range(1, len(truth.devices) + 1):
         wish = Wish(count)
-        short, whole = source.read(Want.VERDICT), source.read(Want.ALL)
+        judged = verdicts(source.read(Want.VERDICT))
+        free = {key for key, verdict in judged.items() if verdict.free}
+        short, whole = source.read(Want.LINKS, among=free), source.read(Want.ALL)
         chosen = [
             [d.uuid for d in pick(snapshot, verdicts(snapshot), wish).devices] for snapshot in (short, whole)
         ]

@@ -60,3 +60,18 @@ def parse(text: str) -> Job:
             raise JobError(f"{text!r}: {name} is a number of devices, 1 or more")
         found[name] = int(number)
     return Job(found.get("tp", 1), found.get("pp", 1))
+
+
+def asked(text: str) -> tuple[int, Job]:
+    """The number of devices and the job of "4", "8 tp=2 pp=2" or "tp=2,pp=2". Raises JobError."""
+    words = text.replace(",", " ").split()
+    number = words.pop(0) if words and words[0].isascii() and words[0].isdigit() else None
+    job = parse(",".join(words)) if words else ALL_REDUCE
+    if number is None and not words:
+        raise JobError("a number of devices is wanted: 4, or 8 tp=2 pp=2")
+    count = job.unit if number is None else int(number[:6])
+    if count < 1:
+        raise JobError("a number of devices is wanted, 1 or more")
+    if not job.fits(count):
+        raise JobError(f"{count} devices do not make whole groups of {job}")
+    return count, job

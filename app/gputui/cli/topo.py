@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
 from gputui.choosing.bandwidth import bandwidth, generation
+from gputui.choosing.tree import lines, nvlinks
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, print_line, say
 from gputui.inventory.device import Device
 from gputui.inventory.document import SCHEMA, topology_document
 from gputui.inventory.link import direct_links
 from gputui.inventory.matrix_text import write, write_peers
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.wording import printable, short_name
 from gputui.sources.source import Want
 
 
@@ -25,6 +27,7 @@ def parser() -> Parser:
     )
     form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="every pair with kind, count, generation and GB/s")
+    form.add_argument("--tree", action="store_true", help="what hangs where: NUMA nodes, switches, NVLinks")
     form.add_argument("--p2p", action="store_true", help="which devices read each other's memory themselves")
     add_source_options(made)
     return made
@@ -43,9 +46,21 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         import json
 
         print(json.dumps(_document(snapshot)))
+    elif args.tree:
+        print_line("\n".join(_tree(snapshot)))
     else:
         print_line((write_peers if args.p2p else write)(snapshot).rstrip("\n"))
     return DONE
+
+
+def _tree(snapshot: Snapshot) -> Iterator[str]:
+    for before, thing in lines(snapshot):
+        if isinstance(thing, Device):
+            yield f"{before}GPU {snapshot.label(thing)}  {short_name(thing.name or '?')}"
+        else:
+            yield before + (f"network {printable(thing.name)}" if thing else "")
+    for told in nvlinks(snapshot):
+        yield f"NVLink  {told}"
 
 
 def _document(snapshot: Snapshot) -> dict[str, Any]:

@@ -91,6 +91,9 @@ class NvmlSource:
             # Instances have come or gone: what was known of the box as it was is asked again.
             self._read_wiring(wiring or self._wired.want, keys, among)
         devices = tuple(device for gpu in self._gpus for device in gpu.devices)
+        if self._wired.links and tuple(device.key for device in devices) != self._wired.keys:
+            # A GPU was lost over its links, and its instances are gone with it.
+            self._read_wiring(self._wired.want, tuple(device.key for device in devices), among)
         if Want.OWNERS in want:
             devices = self._with_owners(devices)
         wired = self._wired

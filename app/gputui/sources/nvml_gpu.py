@@ -81,7 +81,7 @@ class Gpu:
             device = self._read(self.devices[0], want)
             instances = self._read_instances(device, want)
         except GoneError as gone:
-            self._lose(Fault(gone.kind, str(gone), self._clock()))
+            self.lose(gone)
             return
         self._retry = None
         fault = None
@@ -117,8 +117,10 @@ class Gpu:
         except self._nvml.NVMLError:
             return None
 
-    def _lose(self, fault: Fault) -> None:
+    def lose(self, gone: GoneError) -> None:
+        """Take the answer that the device is lost for what it is; it is tried again later."""
         before, now = self.devices[0], self._clock()
+        fault = Fault(gone.kind, str(gone), now)
         if before.fault and before.fault.kind == fault.kind:
             fault = replace(fault, since=before.fault.since)
         wait = min(_LONGEST_WAIT, self._retry.wait * 2) if self._retry else 1.0

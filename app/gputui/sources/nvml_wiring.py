@@ -90,8 +90,8 @@ class Wiring:
                 pcie_generation=gpu.ask(nvml.nvmlDeviceGetMaxPcieLinkGeneration, gpu.handle),
                 pcie_width=gpu.ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, gpu.handle),
             )
-        except GoneError:
-            # The next reading of the device itself says so.
+        except GoneError as gone:
+            gpu.lose(gone)
             return Place()
 
     def _each_pair(self, fact: Any) -> tuple[tuple[str | None, ...], ...]:
@@ -133,7 +133,8 @@ class Wiring:
         try:
             bus = device.pci_bus_id or self._bus_id(gpu)
             return self._links_of(gpu, bus) if bus else None
-        except GoneError:
+        except GoneError as gone:
+            gpu.lose(gone)
             return None
 
     def _bus_id(self, gpu: Gpu) -> str | None:

@@ -58,9 +58,37 @@ ACTIONS: tuple[Action, ...] = (
         "b",
         "b",
         "best",
-        "Add the best free device",
-        "the one that `gputui pick` would take next",
+        "One more of the best devices",
+        "one, two, … of the best connected free ones, as `gputui pick -n` takes them, and why these",
         "best",
+    ),
+    Action("other", "B", "B", "", "The next best set", "of as many devices, with its reason", "other_best"),
+    Action(
+        "ask",
+        "n",
+        "n",
+        "",
+        "The best N devices",
+        "how many, and for what: 4, or 8 tp=2 pp=2",
+        "ask_best",
+    ),
+    Action(
+        "order",
+        "o",
+        "o",
+        "",
+        "Put the chosen in another order",
+        "best for their links, as in the box, fastest first, emptiest first",
+        "order",
+    ),
+    Action(
+        "topology",
+        "t",
+        "t",
+        "topology",
+        "Show the topology",
+        "what joins the devices: a matrix and a tree, to choose from",
+        "topology",
     ),
     Action("edit", "e", "e", "edit", "Edit the command", "in place, with a shell's quotes", "edit"),
     Action(
@@ -128,6 +156,17 @@ ACTIONS: tuple[Action, ...] = (
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 KEY_LINE: tuple[tuple[str, str], ...] = tuple(
     (name, "J/K" if name == "later" else BY_ID[name].shown)
-    for name in ("select", "later", "best", "launcher", "launch", "copy", "edit", "processes", "help")
+    for name in (
+        "select",
+        "later",
+        "best",
+        "topology",
+        "launcher",
+        "launch",
+        "copy",
+        "edit",
+        "processes",
+        "help",
+    )
 )
 """The actions of the key line, in its order, and the keys as they are written there."""

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from gputui.choosing.best import Best, best
+from gputui.choosing.job import ALL_REDUCE, Job
+from gputui.choosing.links import permuted_behind_switches
+from gputui.choosing.order import ORDERS, Order, emptiest, fastest
 from gputui.choosing.pick import Wish, pick
 from gputui.choosing.selection import Selection
 from gputui.choosing.verdict import Verdict, verdicts
@@ -18,12 +22,35 @@ from gputui.launching.launchers import LAUNCHERS, launcher_for
 from gputui.launching.visibility import Inherited, inherited
 
 
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """The best sets for what was asked, which of them is taken, and what was chosen by hand before."""
+
+    ways: tuple[Best, ...]
+    place: int
+    kept: tuple[str, ...]
+    job: Job
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The taken set: what was chosen by hand in its order, then the others in theirs."""
+        keys = [device.key for device in self.ways[self.place].devices]
+        return (*self.kept, *(key for key in keys if key not in self.kept))
+
+    @property
+    def words(self) -> str:
+        """Why this set, and how many others there are."""
+        others = f"   B: {self.place + 1} of {len(self.ways)}" if len(self.ways) > 1 else ""
+        return f"{self.ways[self.place].reason or 'no difference is known'}{others}"
+
+
 @dataclass(frozen=True)
 class Board:
     """The box, the selection and the plan at one moment.
 
     `chosen_as` has the verdict on each chosen device at the moment it was chosen; `cursor` is a device key;
     `environ` is what the command will inherit, read only; `label` names a box that is not this machine.
+    `suggestion` is what the best devices were last asked for; `order` the last one that was asked for.
     """
 
     environ: Mapping[str, str]
@@ -35,6 +62,8 @@ class Board:
     selection: Selection = field(default_factory=Selection)
     chosen_as: Mapping[str, Verdict] = field(default_factory=dict)
     cursor: str | None = None
+    suggestion: Suggestion | None = None
+    order: Order | None = None
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
@@ -80,6 +109,8 @@ class Board:
             ]
         elif self.snapshot is not None:
             found.append(f"GPU {', '.join(self.snapshot.label(d) for d in taken)} are not free")
+        if self.snapshot is not None and permuted_behind_switches(self.snapshot, self.chosen):
+            found.append("NCCL may mix up a permuted order behind NVSwitches (nccl #1906): o sorts")
         if self.label and self.plan.command and self.selection.decided:
             found.append(f"these devices are not this machine's ({self.label}); the command is real")
         return tuple(found)
@@ -107,6 +138,8 @@ class Board:
             selection=selection,
             chosen_as={key: v for key, v in self.chosen_as.items() if key in selection},
             cursor=self.cursor,
+            suggestion=self.suggestion,
+            order=self.order,
         )
         watch = self.watch.after(snapshot, board.verdicts)
         if board.current is None and snapshot.devices:
@@ -169,19 +202,69 @@ class Board:
         key = self.cursor if self.cursor in self.selection else self.selection.keys[-1]
         return replace(self._select(self.selection.move(key or "", by)), cursor=key)
 
+    @property
+    def suggested(self) -> Suggestion | None:
+        """The best sets that the selection was taken from, while it is still one of them."""
+        found = self.suggestion
+        return found if found is not None and found.keys == self.selection.keys else None
+
     def add_best(self) -> tuple[Board, str | None]:
-        """The board with the best free device that is not chosen yet: pressed n times, `pick -n n`."""
+        """The board with one more of the best (with as many as make whole groups, where there are groups).
+
+        Devices that were chosen by hand stay; the others are chosen anew, as the best two need not have the
+        best one among them.
+        """
+        before = self.suggested
+        kept = before.kept if before else self.selection.keys
+        job = before.job if before else ALL_REDUCE
+        return self.best_of(len(self.selection) + job.unit, job, kept)
+
+    def best_of(self, count: int, job: Job = ALL_REDUCE, kept: tuple[str, ...] = ()) -> tuple[Board, str]:
+        """The board with the best `count` devices for the job, and why these; `kept` are among them."""
         if self.snapshot is None:
-            return self, None
-        within = {d.key for d in self.snapshot.devices} - set(self.selection)
-        if self.limits:
-            within &= set(self.limits.keys)
-        # Beside others a MIG instance is of no use: a process can use one only.
-        wish = Wish(1 if not self.selection.keys else 2, within=within)
+            return self, "nothing has been read yet"
+        within = set(self.limits.keys) if self.limits else None
+        wish = Wish(count, within=within, job=job, required=kept)
         picked = pick(self.snapshot, self.verdicts, wish)
-        if not picked.devices:
-            return self, "no more free device" if self.selection.keys else "no device is free"
-        return self._select(self.selection.toggle(picked.devices[0].key)), None
+        if not picked.ways:
+            return self, self._shortage(count)
+        return self._take(Suggestion(picked.ways, 0, kept, job))
+
+    def other_best(self) -> tuple[Board, str | None]:
+        """The board with the next best set of as many devices, after the last one the best again."""
+        before = self.suggested
+        if before is None:
+            return self.best_of(max(1, len(self.selection)))
+        return self._take(replace(before, place=(before.place + 1) % len(before.ways)))
+
+    def _take(self, suggestion: Suggestion) -> tuple[Board, str]:
+        board = self._select(Selection(suggestion.keys))
+        return replace(board, suggestion=suggestion), suggestion.words
+
+    def _shortage(self, count: int) -> str:
+        free = sum(verdict.free for verdict in self.verdicts.values())
+        if not free:
+            return "no device is free"
+        if count == len(self.selection) + 1:
+            return "no more free device"
+        return f"{count} devices cannot be had: {free} {'is' if free == 1 else 'are'} free"
+
+    def next_order(self) -> tuple[Board, str | None]:
+        """The board with the chosen devices in the next order: best, fastest, emptiest, the box's own."""
+        if self.snapshot is None or len(self.chosen) < 2:
+            return self, "two chosen devices make an order: space or 0-9 chooses"
+        following = ORDERS[(ORDERS.index(self.order) + 1) % len(ORDERS)] if self.order else ORDERS[0]
+        in_box = tuple(d for d in self.snapshot.devices if d.key in self.selection)
+        job = self.suggestion.job if self.suggestion and self.suggestion.job.fits(len(in_box)) else ALL_REDUCE
+        devices = {
+            "best": lambda: best(self.snapshot, in_box, len(in_box), job, most=1)[0].devices,
+            "given": lambda: in_box,
+            "fastest": lambda: fastest(in_box),
+            "emptiest": lambda: emptiest(in_box),
+        }[following]()
+        board = self._select(Selection(tuple(device.key for device in devices)))
+        names = {"best": "best for its links", "given": "as in the box"}
+        return replace(board, order=following), f"order: {names.get(following, following + ' first')}"
 
     def clear(self) -> Board:
         """Nothing chosen."""
@@ -204,7 +287,7 @@ class Board:
 
     def _select(self, selection: Selection) -> Board:
         chosen_as = {key: self.chosen_as.get(key) or self.verdicts[key] for key in selection}
-        return replace(self, selection=selection, chosen_as=chosen_as)
+        return replace(self, selection=selection, chosen_as=chosen_as, order=None)
 
     def _following(self, device: Device) -> str:
         """The device below, for the cursor to go on to when this one moves to the top."""

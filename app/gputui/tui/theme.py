@@ -25,6 +25,7 @@ DARK = Theme(
         "load": "#7aa2f7",
         "memory": "#73c8b6",
         "lit": "#272c40",
+        "chosen": "#31395a",
         "lit-style": "bold",
     },
 )
@@ -48,6 +49,7 @@ LIGHT = Theme(
         "load": "#2f5bb7",
         "memory": "#0f7b6c",
         "lit": "#dde4f3",
+        "chosen": "#c9d6f2",
         "lit-style": "bold",
     },
 )
@@ -75,6 +77,7 @@ ANSI = Theme(
         "memory": "ansi_cyan",
         # Any fixed background is unreadable on somebody's palette: the cursor's sign and bold do.
         "lit": "ansi_default",
+        "chosen": "ansi_default",
         "lit-style": "bold",
     },
 )

@@ -23,7 +23,7 @@ def box_of(printed: Printed, name: str) -> Box:
         cuda="12.4",
         gpus=tuple(
             Gpu(
-                name="NVIDIA GPU",
+                name="recorded GPU",
                 memory=81920,
                 bus=f"{16 + index:02X}:00.0",
                 capability="",

@@ -12,6 +12,7 @@ from textual.widgets import Input, Static
 
 from gputui.launching.compose import Plan
 from gputui.launching.words import WordsError, split
+from gputui.tui.widgets.one_line import OneLine
 
 
 class EditScreen(ModalScreen[str | None]):
@@ -25,16 +26,14 @@ class EditScreen(ModalScreen[str | None]):
     ]
 
     def __init__(self, plan: Plan) -> None:
-        super().__init__()
+        super().__init__(classes="one-line")
         words = [*(f"{name}={shlex.quote(value)}" for name, value in plan.additions)]
         self._line = " ".join([*words, *([shlex.join(plan.command)] if plan.command else [])])
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static("command (⏎ takes it, esc leaves it)", id="what", markup=False)
-            line = Input(self._line, placeholder="for example: python train.py", select_on_focus=False)
-            line.cursor_blink = False
-            yield line
+            yield OneLine(self._line, placeholder="for example: python train.py")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         what = self.query_one("#what", Static)

@@ -12,10 +12,8 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container
-from textual.screen import Screen
 
 from gputui.choosing.changes import changes
-from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.clipboard import Copied, copy
 from gputui.launching.start import missing_program
@@ -25,11 +23,13 @@ from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS, BY_ID
 from gputui.tui.board import Board
 from gputui.tui.messages import Read
+from gputui.tui.screens.choosing import Choosing
 from gputui.tui.session import Outcome
 from gputui.tui.views.chosen import chosen
 from gputui.tui.views.header import header
 from gputui.tui.views.history import history
 from gputui.tui.views.launch import launch
+from gputui.tui.views.matrix import beside, matrix_rows
 from gputui.tui.views.processes import processes
 from gputui.tui.widgets.device_table import DeviceTable
 from gputui.tui.widgets.key_line import KeyLine
@@ -43,6 +43,9 @@ _PATIENCE = 2.0
 
 _WORTH_A_LIST = 4
 """Lines below the table from which a list of processes is worth its heading."""
+
+_MOST_LINKED = 8
+"""GPUs up to which the links of all stand beside the table; of more, on the screen of their own."""
 
 _ASIDE_EVERY = 1.8
 """Seconds between two drawings of processes and history, which a source reads at that pace anyway."""
@@ -59,7 +62,7 @@ class _Launching:
     since: float
 
 
-class MainScreen(Screen[None]):
+class MainScreen(Choosing):
     """Shows a `Board`; every key makes a new one."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
@@ -84,8 +87,8 @@ class MainScreen(Screen[None]):
         self._aside_drawn = 0.0
         self._charts_due = False
         self._table, self._keys = DeviceTable(id="table"), KeyLine(id="keys")
-        self._header, self._history, self._processes, self._chosen, self._launch = (
-            Lines(id=name) for name in ("header", "history", "processes", "chosen", "launch")
+        self._header, self._history, self._processes, self._links, self._chosen, self._launch = (
+            Lines(id=name) for name in ("header", "history", "processes", "links", "chosen", "launch")
         )
 
     def compose(self) -> ComposeResult:
@@ -94,7 +97,9 @@ class MainScreen(Screen[None]):
             with Container(id="list"):
                 yield self._table
                 yield self._history
-            yield self._processes
+            with Container(id="aside"):
+                yield self._processes
+                yield self._links
         yield self._chosen
         yield self._launch
         yield self._keys
@@ -126,14 +131,14 @@ class MainScreen(Screen[None]):
                 self._launching = None
                 self._launch_if_unchanged(launching.board)
             elif len(self.board.selection) < chosen_before:
-                self._say("a chosen device is not there any more and is taken out", "lost")
+                self.say("a chosen device is not there any more and is taken out", "lost")
         else:
             raise news
 
     def on_device_table_clicked(self, message: DeviceTable.Clicked) -> None:
         device = self.board.snapshot.by_key.get(message.key) if self.board.snapshot else None
         if device is not None:
-            self._toggle(device, follow=False)
+            self.toggle(device, follow=False)
 
     async def on_key_line_pressed(self, message: KeyLine.Pressed) -> None:
         await self.run_action(BY_ID[message.action_id].call)
@@ -167,6 +172,11 @@ class MainScreen(Screen[None]):
         rows = len(board.rows) + 1
         self._table.set_height(min(rows, room) if board.rows else room)
         self._processes.display = bool(board.rows) and (wide or room - rows >= _WORTH_A_LIST)
+        linked = board.snapshot is not None and bool(board.snapshot.links)
+        gpus = len(matrix_rows(board))
+        self._links.display = wide and linked and 1 < gpus <= _MOST_LINKED and room >= 2 * gpus + 8
+        if self._links.display:
+            self._links.set_height(gpus + 2)
         self._history.display = wide and room - rows >= _WORTH_A_LIST
         self._aside_drawn = 0.0
         self._draw_box()
@@ -187,6 +197,8 @@ class MainScreen(Screen[None]):
         self._aside_drawn = now
         if self._processes.display:
             self._processes.draw(lambda width, height: processes(board, width, height))
+        if self._links.display:
+            self._links.draw(lambda width, height: beside(board, width))
         if self._history.display and self._charts_due:
             self._history.draw(lambda width, height: [((" ", ""),), *history(board, width, height - 1)])
 
@@ -216,7 +228,7 @@ class MainScreen(Screen[None]):
         """What the last line says in place of the keys, "" when it shows them."""
         return self._keys.message
 
-    def _say(self, text: str | None, tone: str = "") -> None:
+    def say(self, text: str | None, tone: str = "") -> None:
         if text:
             self._keys.say(text, tone)
 
@@ -224,49 +236,7 @@ class MainScreen(Screen[None]):
         """A message stands until the next key."""
         self._keys.say("")
 
-    # What keys do
-
-    def _toggle(self, device: Device, follow: bool = True) -> None:
-        cursor = self.board.cursor
-        board, news = self.board.toggle(device)
-        self.set_board(board if follow else replace(board, cursor=cursor))
-        self._say(news, "warn")
-
-    def action_select(self) -> None:
-        if self.board.current is not None:
-            self._toggle(self.board.current)
-
-    def action_number(self, index: int) -> None:
-        device = self.board.numbered(index)
-        if device is None:
-            self._say(f"there is no GPU {index}", "warn")
-        else:
-            self._toggle(device, follow=False)
-
-    def action_cursor(self, by: int) -> None:
-        self.set_board(self.board.move_cursor(by))
-
-    def action_reorder(self, by: int) -> None:
-        if not self.board.selection.keys:
-            self._say("nothing is chosen yet: space or 0-9 chooses", "warn")
-        self.set_board(self.board.reorder(by))
-
-    def action_best(self) -> None:
-        board, news = self.board.add_best()
-        self.set_board(board)
-        self._say(news, "warn")
-
-    def action_clear(self) -> None:
-        self.set_board(self.board.clear())
-
-    def action_cpu(self) -> None:
-        self.set_board(self.board.cpu_only())
-
-    def action_ids(self) -> None:
-        self.set_board(self.board.other_ids())
-
-    def action_launcher(self) -> None:
-        self.set_board(self.board.next_launcher())
+    # What other keys do
 
     def action_theme(self) -> None:
         self.app.action_next_theme()  # type: ignore[attr-defined]
@@ -305,7 +275,7 @@ class MainScreen(Screen[None]):
         try:
             words = split(line)
         except WordsError as error:
-            self._say(str(error), "lost")
+            self.say(str(error), "lost")
             return
         additions, command = assignments(words)
         self.set_board(
@@ -313,13 +283,13 @@ class MainScreen(Screen[None]):
         )
         odd = shell_syntax(command)
         if odd:
-            self._say(f"{odd} is a plain argument here: for a shell, bash -c '…'", "warn")
+            self.say(f"{odd} is a plain argument here: for a shell, bash -c '…'", "warn")
 
     # Copying and launching
 
     def action_copy(self) -> None:
         if not self.board.selection.decided:
-            self._say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
+            self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
             return
         line = self.board.launch.line
         driver = self.app._driver
@@ -332,7 +302,7 @@ class MainScreen(Screen[None]):
         threading.Thread(target=work, daemon=True).start()
 
     def _copied(self, line: str, done: Copied) -> None:
-        self._say(done.message, "" if done.sure else "warn")
+        self.say(done.message, "" if done.sure else "warn")
         if not done.sure:
             # Nobody can say whether the terminal took it: it is printed when the screen is gone.
             self._plain = line
@@ -341,11 +311,11 @@ class MainScreen(Screen[None]):
         if not self.board.plan.command:
             self.action_edit()
         elif not self.board.selection.decided:
-            self._say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
+            self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
         elif (absent := missing_program(self.board.launch, self._environ)) is not None:
-            self._say(f"{absent}: e edits the command", "lost")
+            self.say(f"{absent}: e edits the command", "lost")
         elif self._launching is None and self._sampler is not None:
-            self._say("reading the chosen devices again …")
+            self.say("reading the chosen devices again …")
             self._launching = _Launching(self.board, time.monotonic())
             self._sampler.ask()
 
@@ -354,7 +324,7 @@ class MainScreen(Screen[None]):
         board = self.board
         self.hush()
         if board.snapshot is None or not board.selection.decided:
-            self._say("the chosen devices are not there any more", "lost")
+            self.say("the chosen devices are not there any more", "lost")
             return
         news = changes(asked.selection, asked.chosen_as, board.snapshot, board.verdicts)
         if news:
@@ -373,7 +343,7 @@ class MainScreen(Screen[None]):
                 if asked.selection.decided:
                     self.app.exit(Outcome(launch=self.board.launch))
             elif go:
-                self._say("the chosen devices have changed meanwhile: look again", "lost")
+                self.say("the chosen devices have changed meanwhile: look again", "lost")
 
         self.app.push_screen(ChangedScreen(news), answered)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gputui.choosing.links import numa_nodes, weakest
+from collections.abc import Sequence
+
+from gputui.choosing.links import numa_nodes, weakest, weakest_ring
 from gputui.inventory.device import Device
 from gputui.inventory.wording import short_bus_id
 from gputui.tui.board import Board
@@ -43,19 +45,40 @@ def _short(board: Board, devices: tuple[Device, ...]) -> Line:
 
 def _ranks(board: Board, devices: tuple[Device, ...]) -> Line:
     assert board.snapshot is not None
-    labels = ",".join(board.snapshot.label(device) for device in devices)
-    return ((f"cuda:0…{len(devices) - 1} = GPU {labels}", "strong"),)
+    return ((f"cuda:0…{len(devices) - 1} = GPU {runs(board, devices)}", "strong"),)
+
+
+def runs(board: Board, devices: Sequence[Device]) -> str:
+    """The devices by number in their order, three and more that follow each other as "0–35"."""
+    assert board.snapshot is not None
+    parts: list[list[str]] = []
+    before: int | None = None
+    for device in devices:
+        whole = device.parent is None
+        if whole and before is not None and device.index == before + 1:
+            parts[-1].append(board.snapshot.label(device))
+        else:
+            parts.append([board.snapshot.label(device)])
+        before = device.index if whole else None
+    return ",".join(f"{p[0]}–{p[-1]}" if len(p) > 2 else ",".join(p) for p in parts)
 
 
 def _facts(board: Board) -> Line:
     assert board.snapshot is not None
     facts = []
     if len(board.chosen) > 1:
-        facts.append(f"weakest link {weakest(board.snapshot, board.chosen) or 'unknown'}")
+        facts.append(f"weakest link {_weakest(board)}")
     nodes = numa_nodes(board.chosen)
     if nodes:
         facts.append(f"NUMA {','.join(map(str, nodes))}")
     return tuple((f"   {fact}", "dim") for fact in facts)
+
+
+def _weakest(board: Board) -> str:
+    """The weakest link of the ring that a collective builds; with a remark where some pair is weaker."""
+    assert board.snapshot is not None
+    ring, overall = weakest_ring(board.snapshot, board.chosen), weakest(board.snapshot, board.chosen)
+    return f"{ring} (ring)" if ring != overall else ring or "unknown"
 
 
 def _name(board: Board, device: Device) -> str:

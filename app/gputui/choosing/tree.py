@@ -1,0 +1,164 @@
+"""What hangs where: NUMA nodes, host bridges, switches, and the devices and network devices under them. Pure.
+
+Made of the PCIe classes of all pairs, which is all that NVML and a recording tell of the bridges between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputui.inventory.device import Device
+from gputui.inventory.link import PCIE_CLASSES, strength
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.topology import Nic, Topology, ranges
+
+_JOINED_BY: tuple[tuple[str, str], ...] = (
+    ("NODE", "NUMA node"),
+    ("PHB", "host bridge"),
+    ("PXB", "PCIe switches"),
+    ("PIX", "PCIe switch"),
+)
+"""From the outermost: a class, and what all who are joined by it or closer hang under."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Something with devices under it. `members` are branches, devices with their MIG instances, and NICs,
+    in the box's order."""
+
+    name: str
+    members: tuple[Branch | Device | Nic, ...]
+
+
+def tree(snapshot: Snapshot) -> tuple[Branch, ...]:
+    """The box's NUMA nodes with all that hangs under them; () before the links have been read."""
+    if not snapshot.pcie:
+        return ()
+    things: list[Device | Nic] = [device for device in snapshot.devices if device.parent is None]
+    topology = snapshot.topology
+    things += topology.nics if topology else ()
+    words = _words(snapshot, things)
+    branches = []
+    for group in _clusters(words, range(len(things)), "NODE"):
+        level = _innermost(words, group, 0)
+        inside = _inside(snapshot, things, words, group, level)
+        if level > 0 and len(group) > 1:
+            inside = (Branch(_JOINED_BY[level][1], inside),)
+        branches.append(Branch(_node_name([things[i] for i in group]), inside))
+    return tuple(branches)
+
+
+def lines(snapshot: Snapshot) -> list[tuple[str, Device | Nic | None]]:
+    """The tree as drawn lines: what stands before a name, or all of a branch's line, and whose line it is."""
+    drawn: list[tuple[str, Device | Nic | None]] = []
+    for branch in tree(snapshot):
+        drawn.append((branch.name, None))
+        _draw(branch.members, "", drawn)
+    return drawn
+
+
+def _draw(
+    members: Sequence[Branch | Device | Nic], before: str, drawn: list[tuple[str, Device | Nic | None]]
+) -> None:
+    for place, member in enumerate(members):
+        last = place == len(members) - 1
+        head = before + ("└─ " if last else "├─ ")
+        if isinstance(member, Branch):
+            drawn.append((head + member.name, None))
+            _draw(member.members, before + ("   " if last else "│  "), drawn)
+        else:
+            drawn.append((head, member))
+
+
+def nvlinks(snapshot: Snapshot) -> tuple[str, ...]:
+    """The NVLinks in words: who is joined to whom by how many; of many GPUs joined alike in one go."""
+    devices = [device for device in snapshot.devices if device.parent is None]
+    joined: dict[str, list[tuple[Device, Device]]] = {}
+    for place, one in enumerate(devices):
+        for other in devices[place + 1 :]:
+            word = snapshot.link(one, other)
+            if strength(word) > len(PCIE_CLASSES):
+                joined.setdefault(word or "", []).append((one, other))
+    told = []
+    for word in sorted(joined, key=strength, reverse=True):
+        pairs = joined[word]
+        ends = {device.key for pair in pairs for device in pair}
+        if len(ends) > 2 and len(pairs) == len(ends) * (len(ends) - 1) // 2:
+            indices = {device.index for pair in pairs for device in pair}
+            told.append(f"{word} between all of {ranges(indices)}")
+        else:
+            told.append(f"{word} {'  '.join(f'{one.index}━{other.index}' for one, other in pairs)}")
+    return tuple(told)
+
+
+def _inside(
+    snapshot: Snapshot,
+    things: Sequence[Device | Nic],
+    words: Sequence[Sequence[str | None]],
+    group: Sequence[int],
+    level: int,
+) -> tuple[Branch | Device | Nic, ...]:
+    """What is in a group that hangs together at this level of `_JOINED_BY`: branches where some of it hang
+    together more closely, the rest as it is."""
+    if level + 1 == len(_JOINED_BY):
+        return tuple(part for i in group for part in _with_instances(snapshot, things[i]))
+    members: list[Branch | Device | Nic] = []
+    for cluster in _clusters(words, group, _JOINED_BY[level + 1][0]):
+        inner = _innermost(words, cluster, level + 1)
+        inside = _inside(snapshot, things, words, cluster, inner)
+        members += [Branch(_JOINED_BY[inner][1], inside)] if len(cluster) > 1 else inside
+    return tuple(members)
+
+
+def _innermost(words: Sequence[Sequence[str | None]], group: Sequence[int], level: int) -> int:
+    """The innermost level, from this one on, at which the whole group still hangs together."""
+    while level + 1 < len(_JOINED_BY) and len(_clusters(words, group, _JOINED_BY[level + 1][0])) == 1:
+        level += 1
+    return level
+
+
+def _with_instances(snapshot: Snapshot, thing: Device | Nic) -> tuple[Device | Nic, ...]:
+    return (thing,) if isinstance(thing, Nic) else (thing, *snapshot.instances(thing))
+
+
+def _words(snapshot: Snapshot, things: Sequence[Device | Nic]) -> list[list[str | None]]:
+    """The PCIe class of every pair of devices and NICs."""
+    topology = snapshot.topology
+
+    def word(i: int, j: int) -> str | None:
+        one, other = things[i], things[j]
+        if isinstance(one, Device) and isinstance(other, Device):
+            return snapshot.pcie_class(one, other)
+        if isinstance(one, Nic):
+            one, other = other, one
+        return _to_nic(snapshot, topology, one, other) if topology else None
+
+    return [[word(i, j) for j in range(len(things))] for i in range(len(things))]
+
+
+def _to_nic(snapshot: Snapshot, topology: Topology, one: Device | Nic, nic: Device | Nic) -> str | None:
+    assert isinstance(nic, Nic)
+    row = (
+        snapshot.position[one.key]
+        if isinstance(one, Device)
+        else len(snapshot.devices) + topology.nics.index(one)
+    )
+    return topology.nic_links[row][topology.nics.index(nic)]
+
+
+def _clusters(words: Sequence[Sequence[str | None]], group: Sequence[int], word: str) -> list[list[int]]:
+    """The members of a group by who is joined by `word` or closer."""
+    home = {i: i for i in group}
+    for i in group:
+        for j in group:
+            near = words[i][j] in PCIE_CLASSES and strength(words[i][j]) >= strength(word)
+            if i != j and near and home[i] != home[j]:
+                old, new = max(home[i], home[j]), min(home[i], home[j])
+                home = {each: new if at == old else at for each, at in home.items()}
+    return [[i for i in group if home[i] == first] for first in sorted(set(home.values()))]
+
+
+def _node_name(things: Sequence[Device | Nic]) -> str:
+    nodes = sorted({thing.numa_node for thing in things if thing.numa_node is not None})
+    return f"NUMA node {', '.join(map(str, nodes))}" if nodes else "a NUMA node (its number is not known)"

@@ -1,0 +1,217 @@
+"""The topology on the whole screen: the matrix of links, or the tree of what hangs where, to choose from.
+
+It shows the board of the main screen below and changes it by the main screen's own actions, so that nothing
+can be done here that cannot be done there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.screen import ModalScreen
+
+from gputui.choosing.bandwidth import bandwidth
+from gputui.choosing.links import numa_nodes, weakest, weakest_ring
+from gputui.inventory.device import Device
+from gputui.inventory.link import direct_links
+from gputui.tui.actions import BY_ID
+from gputui.tui.board import Board
+from gputui.tui.views.chosen import runs
+from gputui.tui.views.hangs import hangs
+from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matrix_rows
+from gputui.tui.views.text import Line, clip, title
+from gputui.tui.widgets.lines import Lines
+
+_SHARED = ("select", "later", "earlier", "best", "other", "ask", "order", "clear")
+"""The actions of the main screen that work here, under the same keys."""
+
+
+class TopologyScreen(ModalScreen[None]):
+    """`board` is asked for the board of the screen below; `act` does one of its actions."""
+
+    CSS_PATH = "topology.tcss"
+    BINDINGS = [
+        ("escape,q,t", "dismiss", "Back"),
+        ("tab", "other_form", "Matrix or tree"),
+        ("down,j", "cursor(1)", "Down"),
+        ("up,k", "cursor(-1)", "Up"),
+        ("right", "column(1)", "Right"),
+        ("left", "column(-1)", "Left"),
+        ("home,g", "cursor(-1000)", "First"),
+        ("end,G", "cursor(1000)", "Last"),
+        *(Binding(BY_ID[name].keys, f"main('{BY_ID[name].call}')", BY_ID[name].title) for name in _SHARED),
+        *(Binding(str(n), f"main('number({n})')", show=False) for n in range(10)),
+        Binding("question_mark,f1", "main('help')", "Help"),
+    ]
+
+    def __init__(
+        self,
+        board: Callable[[], Board],
+        show: Callable[[Board], None],
+        act: Callable[[str], Awaitable[object]],
+        told: Callable[[], str],
+    ) -> None:
+        super().__init__()
+        self._board, self._show, self._act, self._told = board, show, act, told
+        self._as_tree = False
+        self._column = 0
+        self._left = self._top = 0
+        self._above = 2
+        self._keys: list[str | None] = []
+
+    def compose(self) -> ComposeResult:
+        yield Lines(id="picture")
+        yield Lines(id="told")
+
+    def on_mount(self) -> None:
+        self.set_interval(1.0, self.draw)
+
+    def on_resize(self) -> None:
+        self.draw()
+
+    # What is painted
+
+    def draw(self) -> None:
+        """Show the board as it is now."""
+        board, width = self._board(), self.size.width
+        if not width:
+            return
+        told = self._account(board, width)
+        self.query_one("#told", Lines).draw_all(told)
+        form = self._tree if self._as_tree else self._matrix
+        self.query_one("#picture", Lines).draw(lambda w, h: form(board, w, h))
+
+    def _matrix(self, board: Board, width: int, height: int) -> list[Line]:
+        rows = matrix_rows(board)
+        if not rows or board.snapshot is None or not board.snapshot.links:
+            head = title("topology", width, "tab: tree")
+            return [head, (("  the links have not been read yet" if rows else "  no devices", "dim"),)]
+        self._column = min(self._column, len(rows) - 1)
+        layout = Layout.of(board, width, self._left, self._column)
+        self._left = layout.left
+        place = next((i for i, device in enumerate(rows) if device.key == board.cursor), 0)
+        self._above = 1 + heading_height(layout)
+        room = max(1, height - self._above)
+        self._top = min(max(self._top, place - room + 1), place, max(0, len(rows) - room))
+        self._keys = [device.key for device in rows[self._top : self._top + room]]
+        self.query_one("#picture", Lines).lit = place - self._top + self._above
+        parts = [
+            f"{name} {first + 1}–{first + many} of {len(rows)}"
+            for name, first, many in (("rows", self._top, room), ("columns", layout.left, layout.columns))
+            if many < len(rows)
+        ]
+        head = title("topology", width, "  ".join([*parts, "tab: tree"]))
+        return [head, *matrix(board, layout, self._top, room, self._column)]
+
+    def _tree(self, board: Board, width: int, height: int) -> list[Line]:
+        drawn, keys = hangs(board, width)
+        head = title("topology", width, "tab: matrix")
+        if not drawn:
+            return [head, (("  the links have not been read yet", "dim"),)]
+        place = next((i for i, key in enumerate(keys) if key == board.cursor), 0)
+        self._above = 1
+        room = max(1, height - 1)
+        # The branch that the first device hangs under is worth seeing too.
+        least = 0 if not any(keys[:place]) else place
+        self._top = min(max(self._top, place - room + 1), least, max(0, len(drawn) - room))
+        self._keys = keys[self._top : self._top + room]
+        self.query_one("#picture", Lines).lit = place - self._top + 1
+        return [head, *drawn[self._top : self._top + room]]
+
+    def _account(self, board: Board, width: int) -> list[Line]:
+        """What is looked at, what is chosen, what the signs mean, and the keys or a message."""
+        lines: list[Line] = [title("chosen", width), clip(self._chosen(board), width)]
+        if not self._as_tree:
+            lines = [clip(self._pair(board), width), *lines, clip(legend(width), width)]
+        message = self._told()
+        keys = " space select  J/K reorder  b best  o order  ←→ pair  tab tree/matrix  esc back"
+        lines.append(clip(((" ▌ ", "key"), (message, "")) if message else ((keys, "dim"),), width))
+        return lines
+
+    def _pair(self, board: Board) -> Line:
+        """The pair under the cursor, in words."""
+        rows, one = matrix_rows(board), board.current
+        if board.snapshot is None or one is None or one.parent or not rows or not board.snapshot.links:
+            return (("", ""),)
+        other = rows[min(self._column, len(rows) - 1)]
+        names = f" GPU {board.snapshot.label(one)} – GPU {board.snapshot.label(other)}  "
+        if one.key == other.key:
+            return ((names, "strong"), ("the device itself", "dim"))
+        return ((names, "strong"), (_words(board, one, other), ""))
+
+    def _chosen(self, board: Board) -> Line:
+        snapshot, chosen = board.snapshot, board.chosen
+        if snapshot is None or not chosen:
+            return ((" nothing yet: space or 0-9 chooses, b takes the best free one", "dim"),)
+        text = f" cuda:0{f'…{len(chosen) - 1}' if len(chosen) > 1 else ''} = GPU "
+        text += runs(board, chosen)
+        if len(chosen) > 1:
+            ring, overall = weakest_ring(snapshot, chosen), weakest(snapshot, chosen)
+            text += f"   weakest link {overall or 'unknown'}"
+            text += f" ({_weakest_pair(board, overall)})" if overall and len(chosen) > 2 else ""
+            text += f", {ring} around a ring" if ring != overall else ""
+        nodes = numa_nodes(chosen)
+        return ((text, "strong"), (f"   NUMA {','.join(map(str, nodes))}" if nodes else "", "dim"))
+
+    # What keys do
+
+    def action_other_form(self) -> None:
+        self._as_tree, self._top = not self._as_tree, 0
+        self.draw()
+
+    def action_column(self, by: int) -> None:
+        self._column = min(max(0, self._column + by), max(0, len(matrix_rows(self._board())) - 1))
+        self.draw()
+
+    def action_cursor(self, by: int) -> None:
+        board = self._board()
+        if self._as_tree:
+            order = [key for key in hangs(board, self.size.width)[1] if key is not None]
+        else:
+            order = [device.key for device in matrix_rows(board)]
+        if order:
+            place = order.index(board.cursor) if board.cursor in order else 0
+            self._show(replace(board, cursor=order[min(max(place + by, 0), len(order) - 1)]))
+        self.draw()
+
+    async def action_main(self, call: str) -> None:
+        """One of the main screen's own actions."""
+        await self._act(call)
+        self.draw()
+
+    async def on_click(self, event: events.Click) -> None:
+        if event.widget is self.query_one("#picture") and 0 <= event.y - self._above < len(self._keys):
+            key = self._keys[event.y - self._above]
+            if key is not None:
+                self._show(replace(self._board(), cursor=key))
+                await self._act("select")
+                self.draw()
+
+
+def _words(board: Board, one: Device, other: Device) -> str:
+    assert board.snapshot is not None
+    snapshot = board.snapshot
+    link, pcie, access = (ask(one, other) for ask in (snapshot.link, snapshot.pcie_class, snapshot.peer))
+    if link is None:
+        return "not known"
+    carries = bandwidth(snapshot, one, other)
+    parts = [link]
+    if carries is not None:
+        parts.append(f"{carries:g} GB/s modelled")
+    if direct_links(link) and pcie:
+        parts.append(f"{pcie} by PCIe")
+    if access is not None:
+        parts.append("peer access" if access == "OK" else f"no peer access ({access})")
+    return "  ".join(parts)
+
+
+def _weakest_pair(board: Board, word: str) -> str:
+    """The first two of the chosen that are joined no better."""
+    assert board.snapshot is not None
+    snapshot, chosen = board.snapshot, board.chosen
+    pair = next((a, b) for i, a in enumerate(chosen) for b in chosen[i + 1 :] if snapshot.link(a, b) == word)
+    return "–".join(snapshot.label(device) for device in pair)

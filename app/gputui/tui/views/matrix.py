@@ -1,0 +1,143 @@
+"""The matrix of links: rows and columns in the chosen order, each class of link with a sign and a colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gputui.choosing.verdict import GLYPHS
+from gputui.inventory.device import Device
+from gputui.inventory.link import SELF, direct_links
+from gputui.tui.board import Board
+from gputui.tui.views.text import Line, Span, fit, title
+
+SIGNS: dict[str, tuple[str, str]] = {
+    "NV": ("█", "link-nv"),
+    "PIX": ("▆", "link-near"),
+    "PXB": ("▅", "link-near"),
+    "PHB": ("▄", "link-host"),
+    "NODE": ("▃", "link-node"),
+    "SYS": ("▁", "link-sys"),
+}
+"""The stronger a link, the taller its sign. Where there is room its word stands beside it."""
+
+_SHORT = {"PIX": "PI", "PXB": "PX", "PHB": "PH", "NODE": "ND", "SYS": "SY"}
+_WIDE, _NARROW, _TINY = 6, 4, 2
+"""Cells that a column takes: sign and word, sign and two letters, the sign alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How much of a matrix is shown: so many columns of `cell` cells from `left` on."""
+
+    label: int
+    cell: int
+    left: int
+    columns: int
+
+    @classmethod
+    def of(cls, board: Board, width: int, left: int, column: int) -> Layout:
+        """The widest form in which all columns fit; signs alone, scrolled to `column`, where none does."""
+        rows = matrix_rows(board)
+        label = max([2, *(len(board.snapshot.label(d)) for d in rows)]) if board.snapshot else 2
+        # The cursor, the slot, the label; behind the cells the state's sign.
+        room = width - (7 + label) - 3
+        cell = next((c for c in (_WIDE, _NARROW, _TINY) if c * len(rows) <= room), _TINY)
+        columns = max(1, min(len(rows), room // cell))
+        left = min(max(left, column - columns + 1), column, len(rows) - columns)
+        return cls(label, cell, max(0, left), columns)
+
+
+def matrix_rows(board: Board) -> tuple[Device, ...]:
+    """The devices of the matrix: those that links are known of, the chosen ones first."""
+    return tuple(device for device in board.rows if device.parent is None)
+
+
+def matrix(board: Board, layout: Layout, top: int, rows: int, column: int | None) -> list[Line]:
+    """The names of the columns, and `rows` rows from `top` on; `column` is the one that is looked at."""
+    devices = matrix_rows(board)
+    shown = range(top, min(top + rows, len(devices)))
+    return [
+        *_heading(board, layout, devices, column),
+        *(_row(board, layout, devices, place, column) for place in shown),
+    ]
+
+
+def heading_height(layout: Layout) -> int:
+    """Lines that the names of the columns take: of one sign wide ones the tens stand above the units."""
+    return 2 if layout.cell == _TINY else 1
+
+
+def beside(board: Board, width: int) -> list[Line]:
+    """The whole matrix under a rule of its own, beside something else; the cursor is elsewhere."""
+    layout = Layout.of(board, width, 0, 0)
+    return [title("links", width, "t"), *matrix(board, layout, 0, len(matrix_rows(board)), None)]
+
+
+def _heading(board: Board, layout: Layout, devices: tuple[Device, ...], column: int | None) -> Iterator[Line]:
+    assert board.snapshot is not None
+    height, room = heading_height(layout), layout.cell - 1
+    for line in range(height):
+        spans: list[Span] = [(" " * (7 + layout.label), "")]
+        for place in range(layout.left, layout.left + layout.columns):
+            device = devices[place]
+            name = board.snapshot.label(device)
+            shown = name if height == 1 else f"{name:>2}"[-2:][line]
+            style = "here" if place == column else "slot" if device.key in board.selection else "dim"
+            spans += [(fit(shown, room), style), (" ", "")]
+        yield tuple(spans)
+
+
+def _row(board: Board, layout: Layout, rows: tuple[Device, ...], place: int, column: int | None) -> Line:
+    snapshot, device = board.snapshot, rows[place]
+    assert snapshot is not None
+    rank, lit = board.selection.rank(device.key), device.key == board.cursor
+    slot = "" if rank is None else f"[{rank + 1}]"
+    spans: list[Span] = [
+        ("▸" if lit else " ", "cursor"),
+        (fit(slot, 4, right=True) + " ", "slot"),
+        (fit(snapshot.label(device), layout.label, right=True) + " ", "strong" if rank is not None else ""),
+    ]
+    for other in range(layout.left, layout.left + layout.columns):
+        text, style = _cell(snapshot.link(device, rows[other]), layout.cell)
+        if rank is not None and rows[other].key in board.selection and style != "dim":
+            style += "-on"
+        spans += [(text, "here" if lit and other == column else style), (" ", "")]
+    state = board.verdicts[device.key].state
+    spans.append((f" {GLYPHS[state]}", state))
+    return tuple(spans)
+
+
+def _cell(word: str | None, cell: int) -> Span:
+    """A link in `cell` - 1 cells, and its style."""
+    room = cell - 1
+    if word == SELF:
+        return fit("╲", room), "dim"
+    if word is None:
+        return fit("?", room), "dim"
+    count = direct_links(word)
+    sign, style = SIGNS["NV" if count else word]
+    if room == 1:
+        return sign, style
+    if room < _WIDE - 1:
+        return fit(sign + (str(count) if count else _SHORT[word]), room), style
+    return fit(sign + word, room), style
+
+
+def legend(width: int) -> Line:
+    """What the signs mean, as much as fits."""
+    told = (
+        ("NV", "NVLink"),
+        ("PIX", "PIX one switch"),
+        ("PXB", "PXB switches"),
+        ("PHB", "PHB host bridge"),
+        ("NODE", "NODE one socket"),
+        ("SYS", "SYS across"),
+    )
+    brief = tuple((name, words.split()[0]) for name, words in told)
+    wordy = sum(len(words) + 4 for _, words in told) < width
+    spans: list[Span] = []
+    for name, words in told if wordy else brief:
+        sign, style = SIGNS[name]
+        spans += [(f" {sign}", style), (f" {words} ", "dim")]
+    return tuple(spans)
