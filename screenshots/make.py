@@ -14,10 +14,14 @@ from pathlib import Path
 
 import psutil
 
+from gputui.inventory.matrix_text import Printed, read
+from gputui.inventory.topology import Place
 from gputui.launching.compose import Plan
 from gputui.sources.sampler import Sampler
 from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.source import SimulatedSource
+from gputui.sources.simulated.spec import Box, sockets
 from gputui.tui.app import GputuiApp
 from gputui.tui.screens.main import MainScreen
 from gputui.tui.session import Mailbox
@@ -32,7 +36,7 @@ class Picture:
     """A picture: its file's name, the box, how long it has been watched, what was pressed."""
 
     name: str
-    box: str
+    box: str | Box
     size: tuple[int, int]
     keys: tuple[str, ...] = ()
     watched: int = 0
@@ -40,9 +44,27 @@ class Picture:
     theme: str = "dark"
 
 
+TOPOLOGIES = HERE.parent / "tests" / "data" / "topologies"
+
+
+def _printed(name: str) -> Box:
+    """The box of a recorded matrix."""
+    return box_of(read((TOPOLOGIES / f"{name}.txt").read_text()), name.split("_")[0])
+
+
+def _made(name: str, sizes: tuple[int, ...], inside: str, across: str) -> Box:
+    """A box of groups of GPUs, each on a NUMA node of its own."""
+    links = sockets(sizes, inside, across)
+    places = tuple(Place((node,), (node,)) for node, size in enumerate(sizes) for _ in range(size))
+    return box_of(Printed(tuple(f"GPU{n}" for n in range(sum(sizes))), links, places), name)
+
+
+_SIXTEEN = _made("pcie16", (4, 4, 4, 4), "PIX", "SYS")
+_SEVENTY_TWO = _made("nvl72", (36, 36), "NV18", "SYS")
+
 PICTURES = (
-    Picture("main-80x24", "shared", (80, 24), ("5", "4", "l"), 75),
-    Picture("main-130x40", "shared", (130, 40), ("5", "4", "l"), 200),
+    Picture("main-80x24", "shared", (80, 24), ("4", "5", "l"), 75),
+    Picture("main-130x40", "shared", (130, 40), ("4", "5", "l"), 200),
     Picture("main-200x60", "dgx-2", (200, 60), ("4", "5", "6", "7", "l"), 200),
     Picture("sixteen-80x24", "dgx-2", (80, 24), ("4", "5", "6", "7", "l"), 90),
     Picture("mig-80x24", "a100-mig", (80, 24), ("down", "down", "space"), 20),
@@ -50,6 +72,10 @@ PICTURES = (
     Picture("cpu-only-80x24", "idle", (80, 24), ("c",), 5),
     Picture("help-80x24", "shared", (80, 24), ("question_mark",), 75),
     Picture("edit-80x24", "shared", (80, 24), ("5", "e"), 75),
+    Picture("topology-8-80x24", _printed("titanv_8gpu_pix_phb_sys"), (80, 24), ("n", "4", "enter", "t"), 5),
+    Picture("topology-16-80x24", _SIXTEEN, (80, 24), ("n", "4", "enter", "t", "right", "right"), 5),
+    Picture("topology-72-130x40", _SEVENTY_TWO, (130, 40), ("n", "8", "enter", "t"), 5),
+    Picture("tree-80x24", _printed("v100_dgx1_hybrid_cube_mesh_mlx5"), (80, 24), ("b", "b", "t", "tab"), 5),
     Picture("light-130x40", "rtx4090", (130, 40), ("4", "5"), 120, theme="light"),
     Picture("ansi-80x24", "shared", (80, 24), ("5", "4"), 75, theme="ansi"),
 )
@@ -68,7 +94,7 @@ class _Clock:
 async def take(picture: Picture) -> None:
     """Run the program up to the moment of the picture, and write it."""
     clock = _Clock()
-    source = SimulatedSource(BOXES[picture.box], clock)
+    source = SimulatedSource(picture.box if isinstance(picture.box, Box) else BOXES[picture.box], clock)
     source.open()
     clock.now -= picture.watched
     mailbox = Mailbox()

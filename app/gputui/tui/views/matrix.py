@@ -102,7 +102,9 @@ def _row(board: Board, layout: Layout, rows: tuple[Device, ...], place: int, col
         text, style = _cell(snapshot.link(device, rows[other]), layout.cell)
         if rank is not None and rows[other].key in board.selection and style != "dim":
             style += "-on"
-        spans += [(text, "here" if lit and other == column else style), (" ", "")]
+        # Of signs that fill their cell only the gaps can be lit.
+        gap = style if style.endswith("-on") and layout.cell == _TINY else ""
+        spans += [(text, "here" if lit and other == column else style), (" ", gap)]
     state = board.verdicts[device.key].state
     spans.append((f" {GLYPHS[state]}", state))
     return tuple(spans)

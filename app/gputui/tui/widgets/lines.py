@@ -44,6 +44,8 @@ STYLES = (
 """The names that a span's style can have; `lines.tcss` says how each looks."""
 
 
+_OWN_BACKGROUND = ("-on", "here", "brand")
+
 Build = Callable[[int, int], Sequence[Line]]
 """From a width and a height in cells to the lines to show."""
 
@@ -118,7 +120,7 @@ class Lines(Widget):
         key = (name, lit)
         if key not in self._looks:
             style = self.get_component_rich_style(f"lines--{name}") if name else self.rich_style
-            if lit:
+            if lit and not name.endswith(_OWN_BACKGROUND):
                 style += self.get_component_rich_style("lines--lit", partial=True)
             self._looks[key] = style
         return self._looks[key]

@@ -1,0 +1,317 @@
+"""The topology screen and the keys for the best devices: what is drawn, and what each key does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from textual import events
+
+from gputui.inventory.matrix_text import read
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.simulated.motion import at
+from gputui.sources.simulated.printed import box_of
+from gputui.tui.actions import ACTIONS
+from gputui.tui.screens.topology import TopologyScreen
+from gputui.tui.views.matrix import SIGNS
+from gputui.tui.widgets.lines import Lines
+from tui.support import OPENED, Session, session
+
+TOPOLOGIES = Path(__file__).parents[1] / "data" / "topologies"
+PAIRS = "a100_pcie_4gpu_nv12_pairs"
+PIX = "titanv_8gpu_pix_phb_sys"
+DGX_1 = "v100_dgx1_hybrid_cube_mesh_mlx5"
+
+
+def recorded(name: str) -> Snapshot:
+    """A recorded box with nobody on it."""
+    return at(box_of(read((TOPOLOGIES / f"{name}.txt").read_text()), name), 0.0, OPENED)
+
+
+def many(count: int, word: str = "NV18") -> Snapshot:
+    """A box of so many GPUs, each joined to each."""
+    names = [f"GPU{n}" for n in range(count)]
+    rows = [[name, *("X" if n == m else word for m in range(count))] for n, name in enumerate(names)]
+    return at(box_of(read("\n".join(map("\t".join, [["", *names], *rows]))), "many"), 0.0, OPENED)
+
+
+def picture(running: Session) -> list[str]:
+    """The lines of the matrix or the tree, without trailing blanks."""
+    return [text.rstrip() for text in running.app.screen.query_one("#picture", Lines).texts]
+
+
+def told(running: Session) -> list[str]:
+    """The lines below it."""
+    return [text.rstrip() for text in running.app.screen.query_one("#told", Lines).texts]
+
+
+def type_ahead(running: Session, *keys: str) -> None:
+    """Press keys faster than they are answered."""
+    for key in keys:
+        running.app.post_message(events.Key(key, key if len(key) == 1 else None))
+
+
+async def test_t_shows_the_matrix_and_any_way_out_leads_back() -> None:
+    async with session(recorded(PAIRS)) as running:
+        for way in ("escape", "q", "t"):
+            await running.press("t")
+            assert isinstance(running.app.screen, TopologyScreen)
+            await running.press(way)
+            assert running.app.screen is running.main
+
+
+async def test_each_class_of_link_has_its_sign_and_its_word() -> None:
+    async with session(recorded(PIX)) as running:
+        await running.press("t")
+        rows = picture(running)
+        assert rows[1].split() == [str(n) for n in range(8)]
+        assert rows[2].split() == ["▸", "0", "╲", "▆PIX", "▄PHB", "▄PHB", *["▁SYS"] * 4, "○"]
+        assert rows[9].split() == ["7", *["▁SYS"] * 4, "▄PHB", "▄PHB", "▆PIX", "╲", "○"]
+    assert len({sign for sign, _ in SIGNS.values()}) == len(SIGNS)
+
+
+async def test_rows_and_columns_stand_in_the_chosen_order() -> None:
+    async with session(recorded(PAIRS)) as running:
+        await running.press("3", "1", "t")
+        rows = picture(running)
+        assert rows[1].split() == ["3", "1", "0", "2"]
+        assert rows[2].split()[:5] == ["[1]", "3", "╲", "▁SYS", "▁SYS"]
+        assert [row.split()[-6] for row in rows[4:6]] == ["0", "2"]
+
+
+async def test_devices_are_chosen_and_ordered_here_as_on_the_main_screen() -> None:
+    async with session(recorded(PAIRS)) as running:
+        await running.press("t", "space", "space", "3")
+        assert running.chosen == ["0", "1", "3"]
+        await running.press("K")
+        assert running.chosen != ["0", "1", "3"]
+        await running.press("x")
+        assert running.chosen == []
+        await running.press("b", "b")
+        assert running.chosen == ["0", "1"]
+        assert [row.split()[:2] for row in picture(running)[2:4]] == [["[1]", "0"], ["[2]", "1"]]
+
+
+async def test_the_pair_at_the_cursor_is_told_in_words() -> None:
+    async with session("dgx-1") as running:
+        await running.press("t")
+        assert "the device itself" in told(running)[0]
+        await running.press("right", "right")
+        assert told(running)[0] == " GPU 0 – GPU 2  NV2  40 GB/s modelled  NODE by PCIe  peer access"
+        await running.press("right", "right", "down", "left")
+        assert told(running)[0].startswith(" GPU 1 – GPU 3  NV2")
+
+
+async def test_the_weakest_link_of_the_selection_is_named() -> None:
+    async with session(recorded(PAIRS)) as running:
+        await running.press("0", "1", "t")
+        assert "cuda:0…1 = GPU 0,1   weakest link NV12" in told(running)[2]
+        await running.press("2")
+        assert "weakest link SYS (0–2)" in told(running)[2]
+
+
+async def test_a_ring_that_avoids_the_weakest_pair_is_told() -> None:
+    async with session(recorded(DGX_1)) as running:
+        await running.press(*"01234567", "t")
+        assert "weakest link SYS (0–4), NV1 around a ring" not in told(running)[2]
+        assert "weakest link SYS (0–4), NV2 around a ring" in told(running)[2]
+
+
+async def test_sixteen_devices_fit_into_80_columns() -> None:
+    async with session("dgx-2") as running:
+        await running.press("t")
+        rows = picture(running)
+        assert rows[1].split() == [str(n) for n in range(16)]
+        assert all(len(row) <= 80 for row in rows)
+        assert rows[2].split()[3:18] == ["█6"] * 15
+
+
+@pytest.mark.parametrize("size", [(80, 24), (130, 40)])
+async def test_seventy_two_devices_scroll_and_every_one_can_be_looked_at(size: tuple[int, int]) -> None:
+    async with session(many(72), size=size) as running:
+        await running.press("t")
+        head, tens, units, first, *_ = picture(running)
+        assert "of 72" in head
+        assert units.split()[:12] == list("012345678901") and tens.split()[:3] == ["1", "1", "1"]
+        assert first.split()[1:3] == ["0", "╲"]
+        await running.press("G")
+        type_ahead(running, *["right"] * 80)
+        await running.until(lambda: told(running)[0].startswith(" GPU 71 – GPU 71"))
+        assert picture(running)[-1].split()[:2] == ["▸", "71"]
+        assert picture(running)[-1].rstrip(" ○").endswith("╲")
+        await running.press("g")
+        type_ahead(running, *["left"] * 80)
+        await running.until(lambda: told(running)[0].startswith(" GPU 0 – GPU 0"))
+
+
+async def test_tab_shows_what_hangs_where() -> None:
+    async with session(recorded(PIX)) as running:
+        await running.press("t", "tab")
+        drawn = [row.strip() for row in picture(running)[1:]]
+        assert drawn[:7] == [
+            "a NUMA node (its number is not known)",
+            "└─ host bridge",
+            "├─ PCIe switch",
+            "▸        │  ├─ GPU 0  recorded GPU  ○ free",
+            "│  └─ GPU 1  recorded GPU  ○ free",
+            "└─ PCIe switch",
+            "├─ GPU 2  recorded GPU  ○ free",
+        ]
+
+
+async def test_the_tree_chooses_too() -> None:
+    async with session(recorded(DGX_1)) as running:
+        await running.press("t", "tab", "down", "down", "space")
+        assert running.chosen == ["2"]
+        assert any(row.startswith("  [1]") and "GPU 2" in row for row in picture(running))
+        assert any("network mlx5_0" in row for row in picture(running))
+        assert any("NVLink  NV2 0━2" in row for row in picture(running))
+        await running.press("up", "up", "up", "space")
+        assert running.chosen == ["2", "0"]
+
+
+async def test_a_click_chooses_in_both_forms() -> None:
+    async with session(recorded(PIX)) as running:
+        await running.press("t")
+        await running.pilot.click("#picture", offset=(8, 4))
+        await running.pilot.pause()
+        assert running.chosen == ["2"]
+        await running.press("x", "tab")
+        row = next(n for n, text in enumerate(picture(running)) if "GPU 5" in text)
+        await running.pilot.click("#picture", offset=(12, row))
+        await running.pilot.pause()
+        assert running.chosen == ["5"]
+
+
+async def test_a_mig_box_has_its_instances_in_the_tree_and_not_in_the_matrix() -> None:
+    async with session("a100-mig") as running:
+        await running.press("t")
+        assert [row.split()[:-1] for row in picture(running)[2:]] == [
+            ["▸", "0", "╲", "█NV12"],
+            ["1", "█NV12", "╲"],
+        ]
+        await running.press("tab")
+        assert any("GPU 0:2" in row for row in picture(running))
+
+
+async def test_a_box_of_one_device_has_a_matrix_of_one_cell() -> None:
+    async with session("laptop") as running:
+        await running.press("t")
+        assert picture(running)[2].split()[:3] == ["▸", "0", "╲"]
+        await running.press("down", "right", "tab", "down")
+        assert any("GPU 0" in row for row in picture(running))
+
+
+async def test_a_box_without_devices_or_without_links_says_so() -> None:
+    async with session(replace(recorded(PAIRS), devices=(), links=(), pcie=(), peers=())) as running:
+        await running.press("t", "down", "right", "space")
+        assert picture(running)[1] == "  no devices"
+    async with session(replace(recorded(PAIRS), links=(), pcie=(), peers=(), topology=None)) as running:
+        await running.press("t", "down", "right", "space")
+        assert picture(running)[1] == "  the links have not been read yet"
+        await running.press("tab", "down")
+        assert picture(running)[1] == "  the links have not been read yet"
+
+
+async def test_b_takes_one_more_of_the_best_and_says_why() -> None:
+    async with session(recorded(PAIRS)) as running:
+        await running.press("b")
+        assert running.chosen == ["0"]
+        await running.press("b")
+        assert running.chosen == ["0", "1"]
+        assert running.main.message.startswith(
+            "a bridged pair on NUMA 0; weakest link NV12; leaves the other pair whole"
+        )
+
+
+async def test_capital_b_walks_through_the_other_sets_and_comes_back() -> None:
+    async with session(recorded(PAIRS)) as running:
+        await running.press("b", "b", "B")
+        assert running.chosen == ["2", "3"]
+        assert "2 of 3" in running.main.message
+        await running.press("B", "B")
+        assert running.chosen == ["0", "1"]
+
+
+async def test_what_was_chosen_by_hand_stays_and_stays_first() -> None:
+    async with session(recorded(PAIRS)) as running:
+        await running.press("3", "b")
+        assert running.chosen == ["3", "2"]
+        await running.press("b")
+        assert running.chosen[0] == "3" and len(running.chosen) == 3
+
+
+async def test_n_takes_as_many_as_asked_for_their_job() -> None:
+    async with session(recorded(DGX_1)) as running:
+        await running.press("n", *"4", "enter")
+        assert running.chosen == ["0", "1", "2", "3"]
+        await running.press("n", *"4", "space", "t", "p", "equals_sign", "2", "enter")
+        assert running.chosen == ["0", "2", "1", "3"]
+        await running.press("n", "escape")
+        assert running.chosen == ["0", "2", "1", "3"]
+
+
+@pytest.mark.parametrize("typed", ["0", "tp=3 x", "5 tp=2", "-1", ""])
+async def test_what_cannot_be_meant_is_said_and_takes_nothing(typed: str) -> None:
+    async with session(recorded(PAIRS)) as running:
+        await running.press("n", *("space" if c == " " else "minus" if c == "-" else c for c in typed))
+        await running.press("enter")
+        assert running.app.screen is not running.main
+        await running.press("escape")
+        assert running.chosen == []
+
+
+async def test_keys_typed_behind_enter_do_not_join_what_was_typed() -> None:
+    async with session("dgx-2") as running:
+        await running.press("n")
+        type_ahead(running, "4", "enter", "t")
+        await running.until(lambda: running.chosen)
+        assert running.chosen == ["4", "5", "6", "7"]
+
+
+async def test_more_than_there_are_is_said() -> None:
+    async with session(recorded(PAIRS)) as running:
+        await running.press("n", "9", "enter")
+        assert running.chosen == []
+        assert running.main.message == "9 devices cannot be had: 4 are free"
+
+
+async def test_o_walks_through_the_orders() -> None:
+    async with session(recorded(DGX_1)) as running:
+        await running.press(*"76543210", "o")
+        assert running.chosen == ["0", "2", "3", "1", "6", "4", "5", "7"]
+        assert running.main.message == "order: best for its links"
+        await running.press("o")
+        assert running.chosen == [str(n) for n in range(8)]
+        await running.press("o")
+        assert running.main.message == "order: fastest first"
+        await running.press("o")
+        assert running.main.message == "order: emptiest first"
+        await running.press("x", "o")
+        assert "make an order" in running.main.message
+
+
+async def test_a_permuted_order_behind_nvswitches_is_warned_of_and_o_mends_it() -> None:
+    async with session("shared") as running:
+        await running.press("5", "4")
+        assert any("nccl #1906" in line for line in running.texts("#launch"))
+        await running.press("o")
+        assert running.chosen == ["4", "5"]
+        assert not any("nccl #1906" in line for line in running.texts("#launch"))
+
+
+async def test_wide_terminals_have_the_links_beside_the_table() -> None:
+    async with session("dgx-1", size=(130, 40)) as running:
+        await running.until(lambda: len(running.texts("#links")) == 10)
+        assert running.texts("#links")[2].split()[:4] == ["▸", "0", "╲", "█1"]
+    async with session("dgx-2", size=(130, 40)) as running:
+        assert not running.main.query_one("#links", Lines).display
+
+
+def test_the_actions_of_the_topology_screen_are_the_main_screens() -> None:
+    calls = {action.call for action in ACTIONS}
+    for binding in TopologyScreen.BINDINGS:
+        if not isinstance(binding, tuple) and binding.action.startswith("main('"):
+            call = binding.action[len("main('") : -2]
+            assert call in calls or call.startswith("number(")
