@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import one_shot, screen
+from bench import choosing, one_shot, screen
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
 
@@ -21,6 +21,8 @@ def main() -> None:
         gpus, python = len(BOXES[BOX].gpus), sys.version.split()[0]
         print(f"box: {BOX}, {gpus} GPUs, simulated libnvidia-ml; python {python}\n")
         print(f"{'what':<52}{'gputui':>12}{'peer':>22}   budget")
+        for row in choosing.rows():
+            print(row)
         for row in one_shot.rows(driver, 3 if quick else 9):
             print(row)
         for row in screen.rows(driver, 4.0 if quick else 15.0):

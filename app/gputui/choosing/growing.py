@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from gputui.choosing.pairs import Pairs
 
-_MOST_SEEDS = 12
+_MOST_SEEDS = 6
 """Sets that are grown: each costs some milliseconds with 72 devices."""
 _MOST_SWAPS = 4
+_MOST_NEIGHBOURHOODS = 3
 
 
 def grown_sets(
@@ -18,9 +19,7 @@ def grown_sets(
 
     In a `chain` only the links from each to the next count. Every set has the `needed` devices in it.
     """
-    seeds = list(needed[:1]) or [twins[0] for twins in pairs.twins]
-    step = max(1, len(seeds) // _MOST_SEEDS)
-    for seed in seeds[::step][:_MOST_SEEDS]:
+    for seed in _seeds(pairs, needed):
         if size == count:
             grown = _grow(pairs, [seed], needed, count, set(range(len(pairs))), chain)
             yield tuple(grown)
@@ -37,6 +36,22 @@ def grown_sets(
             rest -= set(part)
         if set(needed) <= set(chosen):
             yield tuple(chosen)
+
+
+def neighbourhoods(pairs: Pairs, size: int, needed: Sequence[int]) -> Iterator[list[int]]:
+    """Some sets of `size` devices that are joined well, ascending, each grown from another device."""
+    told: set[tuple[int, ...]] = set()
+    for seed in _seeds(pairs, needed):
+        near = sorted(_grow(pairs, [seed], needed, size, set(range(len(pairs))), chain=False))
+        if tuple(near) not in told and len(told) < _MOST_NEIGHBOURHOODS:
+            told.add(tuple(near))
+            yield near
+
+
+def _seeds(pairs: Pairs, needed: Sequence[int]) -> list[int]:
+    """Devices to begin with, not two that are alike."""
+    seeds = list(needed[:1]) or [twins[0] for twins in pairs.twins]
+    return seeds[:: max(1, len(seeds) // _MOST_SEEDS)][:_MOST_SEEDS]
 
 
 def _grow(

@@ -7,7 +7,7 @@ a pipeline. Where an order gains nothing devices stay in the box's order, as on 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import combinations, islice, pairwise
 from typing import Literal, get_args
 
 from gputui.choosing.job import Job
@@ -20,7 +20,9 @@ Order = Literal["best", "given", "fastest", "emptiest"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 
 _MOST_STEPS = 20_000
-"""Steps of a search after which the best order that it has found is taken."""
+_MOST_PARTINGS = 105
+"""Steps of a search, and ways to part a set into groups, after which the best that was found is taken.
+Eight devices have 105 ways to make pairs: up to there every one is looked at."""
 
 _Group = tuple[int, ...]
 
@@ -138,18 +140,25 @@ def _groups(pairs: Pairs, found: Found, job: Job) -> _Group:
     """Tensor-parallel groups one after another; the stages of a pipeline next to each other."""
     assert found.weakest is not None
     parts = tuple(tuple(sorted(part)) for part in found.parts)
-    steps = [_MOST_STEPS]
+    steps, piping = [_MOST_STEPS], _Piping(pairs, job.pipeline)
     best: tuple[tuple[int, int], _Group] | None = None
     ways = iter([parts]) if parts else _groups_of(pairs, found.members, job.tensor, found.weakest, steps)
-    for groups in ways:
-        weakest, order = _piped(pairs, groups, job.pipeline)
+    for groups in islice(ways, _MOST_PARTINGS):
+        weakest, order = piping.lay(groups)
         key = (weakest, sum(pairs.sum(group) for group in groups))
         if best is None or key > best[0]:
             best = (key, order)
-        steps[0] -= len(groups)
-        if steps[0] < 0:
+        if key >= _most(pairs, found.members, job):
             break
     return best[1] if best else found.members
+
+
+def _most(pairs: Pairs, members: _Group, job: Job) -> tuple[int, int]:
+    """What no order of the members can surpass: every link that is used the best of all."""
+    ranks = [pairs.rank[i][j] for place, i in enumerate(members) for j in members[:place]]
+    worths = [pairs.worth[i][j] for place, i in enumerate(members) for j in members[:place]]
+    inside = len(members) * (job.tensor - 1) // 2
+    return (max(ranks) if job.pipeline > 1 else 0, max(worths) * inside)
 
 
 def _groups_of(
@@ -167,8 +176,6 @@ def _groups_of(
 
 def _rings_with(pairs: Pairs, members: _Group, size: int, least: int, steps: list[int]) -> Iterator[_Group]:
     """Groups that the first of the members is in and that have a ring, each once, ascending."""
-    from itertools import combinations
-
     for others in combinations(members[1:], size - 1):
         steps[0] -= 1
         if steps[0] < 0:
@@ -181,23 +188,33 @@ def _rings_with(pairs: Pairs, members: _Group, size: int, least: int, steps: lis
             yield group
 
 
-def _piped(pairs: Pairs, groups: tuple[_Group, ...], stages: int) -> tuple[int, _Group]:
-    """The groups in the order of a pipeline, and the rank of the weakest link between its neighbours.
+class _Piping:
+    """Lays groups out as a pipeline. Ranks go by group within a stage, then by stage; the i-th device of a
+    group talks to the i-th of the same group of the next stage."""
 
-    Ranks go by group within a stage, then by stage; the i-th device of a group talks to the i-th of the same
-    group of the next stage.
-    """
-    if stages == 1:
-        return 0, tuple(i for group in groups for i in group)
-    between = {
-        (a, b): bottleneck([[pairs.rank[i][j] for j in groups[b]] for i in groups[a]])
-        for a in range(len(groups))
-        for b in range(len(groups))
-        if a != b
-    }
-    least, lines = _lines(between, len(groups), stages)
-    chains = [_aligned(pairs, [groups[place] for place in line]) for line in lines]
-    return least, tuple(i for stage in range(stages) for chain in chains for i in chain[stage])
+    def __init__(self, pairs: Pairs, stages: int) -> None:
+        self._pairs, self._stages = pairs, stages
+        self._between: dict[tuple[_Group, _Group], int] = {}
+
+    def lay(self, groups: tuple[_Group, ...]) -> tuple[int, _Group]:
+        """The rank of the weakest link between neighbours, and the order."""
+        if self._stages == 1:
+            return 0, tuple(i for group in groups for i in group)
+        between = {
+            (a, b): self._joined(groups[min(a, b)], groups[max(a, b)])
+            for a in range(len(groups))
+            for b in range(len(groups))
+            if a != b
+        }
+        least, lines = _lines(between, len(groups), self._stages)
+        chains = [_aligned(self._pairs, [groups[place] for place in line]) for line in lines]
+        return least, tuple(i for stage in range(self._stages) for chain in chains for i in chain[stage])
+
+    def _joined(self, one: _Group, other: _Group) -> int:
+        """The weakest link between two groups whose devices are paired best."""
+        if (one, other) not in self._between:
+            self._between[one, other] = bottleneck([[self._pairs.rank[i][j] for j in other] for i in one])
+        return self._between[one, other]
 
 
 def _lines(between: dict[tuple[int, int], int], count: int, stages: int) -> tuple[int, list[list[int]]]:

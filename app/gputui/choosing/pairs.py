@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from gputui.inventory.device import Device
 from gputui.inventory.link import LinkMatrix, PeerMatrix, direct_links, strength
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.wording import GIB
+
+T = TypeVar("T")
 
 _NO_PEER_ACCESS = 1000
 _NOT_KNOWN = -10_000
@@ -47,6 +50,22 @@ class Pairs:
             node=_nodes(snapshot, devices),
             # To the nearest GiB: a few MiB that a driver keeps on one of two equal GPUs are no reason.
             memory=tuple(round((device.memory_free or 0) / GIB) for device in devices),
+        )
+
+    def among(self, places: Sequence[int]) -> Pairs:
+        """The same numbers of some of the devices only."""
+
+        def square(table: Sequence[Sequence[T]]) -> tuple[tuple[T, ...], ...]:
+            return tuple(tuple(table[i][j] for j in places) for i in places)
+
+        return Pairs(
+            devices=tuple(self.devices[i] for i in places),
+            words=square(self.words),
+            peers=square(self.peers),
+            rank=square(self.rank),
+            worth=square(self.worth),
+            node=tuple(self.node[i] for i in places),
+            memory=tuple(self.memory[i] for i in places),
         )
 
     def __len__(self) -> int:

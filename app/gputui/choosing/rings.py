@@ -85,13 +85,14 @@ def chains(rank: Rank, least: int, size: int) -> int:
 
 def packed(parts: int, count: int, times: int) -> int:
     """All sets that are `times` disjoint ones of `parts`, of `count` devices in all."""
+    if not parts:
+        return 0
     found, without = parts, _without(count)
-    if times == 2 and parts.bit_length() > 1 and 2 * bin(parts.bit_length() - 1).count("1") == count:
-        # Two halves of everything: the sets whose complement is there too. (Backwards is the complement.)
-        backwards = int(bin(parts)[:1:-1].ljust(1 << count, "0"), 2)
-        return 1 << ((1 << count) - 1) if parts & backwards else 0
+    size = bin(parts.bit_length() - 1).count("1")
+    # Of parts that fill the box only half are put together: then the other half must be there too.
+    fills = times % 2 == 0 and size * times == count
     each = members(parts)
-    for _ in range(times - 1):
+    for _ in range((times // 2 if fills else times) - 1):
         longer = 0
         for part in each:
             apart = found
@@ -99,7 +100,11 @@ def packed(parts: int, count: int, times: int) -> int:
                 apart &= without[device]
             longer |= apart << part
         found = longer
-    return found
+    if not fills:
+        return found
+    # A set of sets read backwards is that of their complements.
+    backwards = int(bin(found)[:1:-1].ljust(1 << count, "0"), 2)
+    return 1 << ((1 << count) - 1) if found & backwards else 0
 
 
 def members(number: int) -> list[int]:
@@ -129,6 +134,10 @@ def strongest_ring(rank: Rank, devices: Sequence[int]) -> int | None:
     table = [[rank[i][j] for j in devices] for i in devices]
     count = len(devices)
     levels = sorted({table[i][j] for i in range(count) for j in range(i)}, reverse=True)
+    if count > 2:
+        # Every device needs two links of the ring: its second best is as strong as it gets.
+        most = min(sorted(row[:i] + row[i + 1 :])[-2] for i, row in enumerate(table))
+        levels = [level for level in levels if level <= most]
     if count > MOST_EXACT:
         return next((level for level in levels if _surely(table, level)), levels[-1])
     whole = (1 << count) - 1

@@ -12,10 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
-from gputui.choosing.growing import grown_sets
+from gputui.choosing.growing import grown_sets, neighbourhoods
 from gputui.choosing.job import Job
 from gputui.choosing.pairs import Pairs
 from gputui.choosing.rings import MOST_EXACT, chains, members, packed, rings, strongest_ring
+
+_MOST_NEAR = 3
+"""Sets that are taken from each neighbourhood of a large box."""
 
 MOST_SETS = 3000
 """Sets of a large box that are all looked at; from there on they are grown."""
@@ -60,19 +63,45 @@ def ranked(pairs: Pairs, count: int, job: Job, required: Iterable[int] = ()) -> 
 
     Every set has the `required` devices in it.
     """
-    shape, needed = Shape.of(job, count), sum(1 << i for i in set(required))
+    shape, needed = Shape.of(job, count), _number(set(required))
     if count > len(pairs):
         return
-    sets = list(islice(_different(pairs, count, needed), MOST_SETS + 1 if len(pairs) > MOST_EXACT else None))
+    different = _Different(pairs, count, needed)
     if len(pairs) <= MOST_EXACT:
-        yield from _by_level(pairs, count, job, shape, sets)
-    elif len(sets) <= MOST_SETS and (shape is None or shape.size == count):
-        yield from _one_by_one(pairs, job, shape, map(tuple, map(members, sets)), exact=True)
+        yield from _by_level(pairs, count, job, shape, different.all())
+    elif (shape is None or shape.size == count) and different.how_many() <= MOST_SETS:
+        sets = map(tuple, map(members, different.all()))
+        yield from _one_by_one(pairs, job, shape, sets, exact=count <= MOST_EXACT)
     else:
-        grown = grown_sets(
-            pairs, count, shape.size if shape else count, bool(shape and shape.chain), members(needed)
-        )
-        yield from _one_by_one(pairs, job, shape, grown, exact=False)
+        yield from approximate(pairs, count, job, members(needed))
+
+
+def approximate(pairs: Pairs, count: int, job: Job, needed: Sequence[int] = ()) -> Iterator[Found]:
+    """As `ranked`, quick in any box, and not always the best: the best of sets that were grown device by
+    device, and of those within neighbourhoods of 16 devices, in which every set is looked at.
+
+    tests/bench prints how far from the best they are.
+    """
+    shape = Shape.of(job, count)
+    size, chain = (shape.size, shape.chain) if shape else (count, False)
+    grown = [*grown_sets(pairs, count, size, chain, needed)]
+    found = [*_one_by_one(pairs, job, shape, grown, exact=False)]
+    if count <= MOST_EXACT < len(pairs):
+        for near in neighbourhoods(pairs, MOST_EXACT, needed):
+            places = [near.index(i) for i in needed]
+            for each in islice(ranked(pairs.among(near), count, job, places), _MOST_NEAR):
+                found.append(Found(tuple(near[i] for i in each.members), each.weakest, False))
+    found.sort(key=lambda each: _whole_key(pairs, job, each), reverse=True)
+    told: set[tuple[int, ...]] = set()
+    for each in found:
+        if each.members not in told:
+            told.add(each.members)
+            yield each
+
+
+def _whole_key(pairs: Pairs, job: Job, found: Found) -> Key:
+    level = 0 if found.weakest is None else found.weakest
+    return (level, *key_of(pairs, job, found.members), *(-i for i in found.members))
 
 
 def key_of(pairs: Pairs, job: Job, chosen: Sequence[int]) -> Key:
@@ -87,29 +116,50 @@ def key_of(pairs: Pairs, job: Job, chosen: Sequence[int]) -> Key:
     )
 
 
-def _different(pairs: Pairs, count: int, needed: int) -> Iterator[int]:
-    """Every set that is not another one with twins exchanged, as a number; the first in order first."""
-    classes = []
-    for twins in pairs.twins:
-        # Those that must be in it are not like those that need not.
-        classes += [
-            [i for i in twins if needed >> i & 1],
-            [i for i in twins if not needed >> i & 1],
-        ]
-    classes = [each for each in classes if each]
-    room = [sum(map(len, classes[place:])) for place in range(len(classes) + 1)]
+class _Different:
+    """Every set of `count` devices that is not another one with twins exchanged, with the needed in it."""
 
-    def sets(place: int, chosen: int, missing: int) -> Iterator[int]:
-        if place == len(classes):
-            yield chosen
-            return
-        each = classes[place]
-        least = max(0, missing - room[place + 1], len(each) if needed >> each[0] & 1 else 0)
-        for many in range(min(len(each), missing), least - 1, -1):
-            yield from sets(place + 1, chosen | sum(1 << i for i in each[:many]), missing - many)
+    def __init__(self, pairs: Pairs, count: int, needed: int) -> None:
+        self._count = count
+        # Those of a class that must be in it are not like those that need not; of these the first are taken.
+        self._choices: list[list[tuple[int, int]]] = []
+        for twins in pairs.twins:
+            wanted = [i for i in twins if needed >> i & 1]
+            if wanted:
+                self._choices.append([(len(wanted), _number(wanted))])
+            rest = [i for i in twins if not needed >> i & 1]
+            if rest:
+                self._choices.append([(many, _number(rest[:many])) for many in range(len(rest) + 1)])
+        most = [choices[-1][0] for choices in self._choices]
+        self._room = [sum(most[place + 1 :]) for place in range(len(most))]
 
-    if count <= room[0] and bin(needed).count("1") <= count:
-        yield from sets(0, 0, count)
+    def how_many(self) -> int:
+        """How many there are, without making them."""
+        ways = {0: 1}
+        for choices, room in zip(self._choices, self._room, strict=True):
+            longer: dict[int, int] = {}
+            for size, number in ways.items():
+                for many, _ in choices:
+                    if self._count - room <= size + many <= self._count:
+                        longer[size + many] = longer.get(size + many, 0) + number
+            ways = longer
+        return ways.get(self._count, 0)
+
+    def all(self) -> list[int]:
+        """The sets, as numbers."""
+        made: dict[int, list[int]] = {0: [0]}
+        for choices, room in zip(self._choices, self._room, strict=True):
+            longer: dict[int, list[int]] = {}
+            for size, sets in made.items():
+                for many, chosen in choices:
+                    if self._count - room <= size + many <= self._count:
+                        longer.setdefault(size + many, []).extend([each | chosen for each in sets])
+            made = longer
+        return made.get(self._count, [])
+
+
+def _number(devices: Iterable[int]) -> int:
+    return sum(1 << i for i in devices)
 
 
 def _by_level(
@@ -213,10 +263,8 @@ def _one_by_one(
         level = None if shape is None else min(_within(pairs, part, shape) for part in parts)
         whole = tuple(sorted(chosen))
         several = parts if shape and size < len(chosen) else ()
-        key = (0 if level is None else level, *key_of(pairs, job, whole), *(-i for i in whole))
-        found.append((key, Found(whole, level, exact, several)))
-    for _, each in sorted(found, key=lambda pair: pair[0], reverse=True):
-        yield each
+        found.append(Found(whole, level, exact, several))
+    yield from sorted(found, key=lambda each: _whole_key(pairs, job, each), reverse=True)
 
 
 def _within(pairs: Pairs, part: Sequence[int], shape: Shape) -> int:
