@@ -18,7 +18,7 @@ from gputui.choosing.verdict import Verdict, verdicts
 from gputui.cli.common import NotEnoughError, WrongCallError, opened, say
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.visibility import Inherited, inherited
+from gputui.launching.visibility import VISIBLE, Inherited, inherited
 from gputui.sources.source import Source, Want
 
 
@@ -110,6 +110,9 @@ def choose(
         raise WrongCallError(f"{asked} devices do not make whole groups of {job}")
     if args.order == "fastest":
         want |= Want.NAMES
+    by_index = args.gpus is None and args.ids == "index" and VISIBLE not in environ
+    if want == Want.VERDICT and asked != 1 and by_index:
+        want = Want.VERDICT | Want.WHOLE
     with opened(args) as source:
         snapshot = source.read(want)
         limits = inherited(environ, snapshot)

@@ -32,7 +32,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if command is not None:
         raise WrongCallError("pick starts nothing; a command is for `gputui run`")
     want = Want.LOAD | Want.PROCESSES | Want.NAMES if args.format == "json" else Want.VERDICT
-    devices = choose(args, want=want).devices
+    chosen = choose(args, want=want)
+    devices = chosen.devices
     if args.format == "ids":
         print(identifiers(devices, args.ids))
     elif args.format == "env":
@@ -46,6 +47,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
                 {
                     "devices": [{fact: getattr(device, fact) for fact in facts} for device in devices],
                     "environment": dict(variables(devices, args.ids)),
+                    "weakest_link": chosen.ways[0].weakest if chosen.ways else None,
+                    "reason": chosen.ways[0].reason if chosen.ways else None,
                 }
             )
         )

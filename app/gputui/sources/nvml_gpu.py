@@ -140,14 +140,14 @@ class Gpu:
             self.handle = self.ask(nvml.nvmlDeviceGetHandleByIndex, self._index)
             if self.handle is None:
                 return device
-        if not device.uuid:
+        if not device.uuid and Want.WHOLE not in want:
             device = replace(device, uuid=self.ask(nvml.nvmlDeviceGetUUID, self.handle) or "")
         if Want.NAMES in want and not self._named:
             device = replace(device, **self._names())
             # What failed is asked again: who a device is must not hang on one bad moment.
             self._named = self._trouble is None
         if Want.VERDICT in want:
-            return replace(device, **self._least(device))
+            return replace(device, **self._least(device, Want.WHOLE in want))
         facts: dict[str, Any] = {}
         if Want.LOAD in want:
             facts |= self._memory() | self._utilization()
@@ -278,28 +278,31 @@ class Gpu:
                 found[entry.pid] = Process(entry.pid, kind_now, memory=max(sizes, default=None))
         return tuple(found.values())
 
-    def _least(self, device: Device) -> dict[str, Any]:
+    def _least(self, device: Device, whole: bool) -> dict[str, Any]:
         """What decides whether the device is free, in the fewest calls: a process settles it at once.
 
-        A device with no compute process is also asked for MPS clients and utilization, and for programs
-        that draw unless it is plainly empty: those take memory, and a verdict allows them some.
+        A device with no compute process is also asked for utilization, and for MPS clients and programs that
+        draw unless it is plainly empty: those take memory. (MPS clients run in their server's context, and
+        that one is in the list of compute processes.) `whole`: instances do not matter.
         """
         compute = [] if device.mig else self._list("Compute")
         if compute:
             # A divided GPU lists the processes of its instances (nvml.h), which say nothing of the others.
-            divided = device.parent is None and (self._divided() if device.mig is None else device.mig)
+            divided = device.mig
+            if divided is None and device.parent is None and not whole:
+                divided = self._divided()
             return {"mig": divided, "processes": () if divided else self._merged((("compute", compute),))}
         facts = self._memory() | self._utilization()
         if facts["utilization"] is None and device.parent is None:
             facts["mig"] = self._divided()
         if compute is None:
             return facts
-        others = ("MPSCompute",) if _plainly_empty(facts) else ("Graphics", "MPSCompute")
+        others = () if _plainly_empty(facts) else ("Graphics", "MPSCompute")
         return facts | {"processes": self._with_others(compute, *others)}
 
     def _read_instances(self, device: Device, want: Want) -> list[Device]:
         """The MIG instances as they are now: they come and go while the box runs."""
-        if not device.mig or self.handle is None:
+        if not device.mig or self.handle is None or Want.WHOLE in want:
             return []
         nvml = self._nvml
         present: dict[str, Gpu] = {}

@@ -5,6 +5,7 @@ The rules that make links of the answers are in `nvml_links.py`; network devices
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,6 +47,7 @@ class Wiring:
 
     def __init__(self, nvml: Any, gpus: Sequence[Gpu | None]) -> None:
         self._nvml, self._gpus = nvml, gpus
+        self._buses: dict[Gpu, str] = {}
         self._ends = [self._nvlinks(gpu) if gpu else None for gpu in gpus]
         self._statuses: dict[tuple[int, int, int], str | None] = {}
 
@@ -131,17 +133,21 @@ class Wiring:
         if gpu.handle is None or device.fault or device.parent:
             return None
         try:
-            bus = device.pci_bus_id or self._bus_id(gpu)
-            return self._links_of(gpu, bus) if bus else None
+            return self._links_of(gpu)
         except GoneError as gone:
             gpu.lose(gone)
             return None
 
-    def _bus_id(self, gpu: Gpu) -> str | None:
-        pci = gpu.ask(self._nvml.nvmlDeviceGetPciInfo, gpu.handle)
-        return None if pci is None else bus_id(pci)
+    def _bus_id(self, gpu: Gpu) -> str:
+        """By which the other ends of its links name it; "" where it cannot be read."""
+        if gpu not in self._buses:
+            known = gpu.devices[0].pci_bus_id
+            asked = self._nvml.nvmlDeviceGetPciInfo
+            pci = None if known or gpu.handle is None else gpu.ask(asked, gpu.handle)
+            self._buses[gpu] = known or ("" if pci is None else bus_id(pci))
+        return self._buses[gpu]
 
-    def _links_of(self, gpu: Gpu, bus: str) -> NvLinks:
+    def _links_of(self, gpu: Gpu) -> NvLinks:
         nvml = self._nvml
         switches, total = self._fields(
             gpu,
@@ -149,12 +155,14 @@ class Wiring:
         )
         if switches:
             # Every link of such a GPU ends at a switch; asking each would cost 3 calls a link.
-            return NvLinks(bus, switches)
+            return NvLinks("", switches)
         most = self._most_links(gpu) if total is None else total
-        if not most:
-            return NvLinks(bus)
-        up = self._states(gpu, most)
-        return NvLinks(bus, None, tuple(self._remote(gpu, link) for link in range(most) if up[link]))
+        up = self._states(gpu, most) if most else []
+        if not any(up):
+            return NvLinks("")
+        return NvLinks(
+            self._bus_id(gpu), None, tuple(self._remote(gpu, link) for link in range(most) if up[link])
+        )
 
     def _most_links(self, gpu: Gpu) -> int:
         """How many links to ask about where the driver does not tell: 40 calls in vain are too many."""
@@ -193,14 +201,15 @@ class Wiring:
         """Where a link ends: a bus id, "switch", None where it cannot be read."""
         nvml = self._nvml
         try:
+            bus = bus_id(nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu.handle, link))
+        except nvml.NVMLError:
+            bus = UNREADABLE_BUS_ID
+        if any(bus == self._bus_id(other) for other in self._gpus if other):
+            # What is known to be a GPU need not be asked whether it is a switch.
+            return bus
+        with contextlib.suppress(nvml.NVMLError):
+            # (Drivers before R450 do not know the type.)
             kind = nvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu.handle, link)
             if kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
                 return "switch"
-        except nvml.NVMLError:
-            # Drivers before R450 do not know the type; the bus id below still tells the peer.
-            kind = None
-        try:
-            bus = bus_id(nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu.handle, link))
-        except nvml.NVMLError:
-            return None
         return None if bus == UNREADABLE_BUS_ID else bus

@@ -33,6 +33,10 @@ class Want(Flag):
     VERDICT = auto()
     """No more than a verdict needs, in the fewest calls: what `pick` reads."""
 
+    WHOLE = auto()
+    """GPUs as a whole and by index only: MIG instances and UUIDs may be left out. A job on several devices
+    has no use for the first, and one that names them by index none for the others."""
+
     ALL = LOAD | PROCESSES | OWNERS | SENSORS | LINKS | TOPOLOGY | NAMES
     MONITOR = LOAD | PROCESSES | OWNERS | SENSORS | NAMES
 
