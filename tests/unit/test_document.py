@@ -6,29 +6,41 @@ import copy
 import json
 from dataclasses import replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
+from gputui.inventory import matrix_text
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.process import ANOTHER_NAMESPACE
 from gputui.inventory.reading import MOST_BYTES, DocumentError, from_document, from_json
 from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.topology import Nic, Place, Topology
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from gputui.sources.simulated.printed import box_of
 from unit.builders import NOW, box, document, gpu, instance, job
 
 MOMENTS = (0.0, 3.5, 12.0, 61.25)
+TOPOLOGIES = sorted((Path(__file__).parents[1] / "data" / "topologies").glob("*.txt"))
 
 BOX_KEYS = {"schema", "host", "time", "driver", "cuda", "devices", "links", "errors"}
+BOX_KEYS_SINCE = {"pcie", "peers", "topology"}
+"""Keys that recordings of older versions do not have."""
 DEVICE_KEYS = {
     *("index", "uuid", "name", "vendor", "pci_bus_id", "parent", "memory_total", "memory_used"),
     *("memory_free", "utilization", "memory_utilization", "temperature", "power", "power_limit", "sm_clock"),
     *("compute_capability", "numa_node", "verdict", "processes"),
 }
+DEVICE_KEYS_SINCE = {"mig", "cores", "max_sm_clock"}
 PROCESS_KEYS = {"pid", "user", "kind", "memory", "command", "started"}
+PROCESS_KEYS_SINCE = {"note"}
+TOPOLOGY_KEYS = {"places", "nics", "nic_links", "between_cpus"}
+PLACE_KEYS = {"cpus", "memory_nodes", "own_node", "switched", "pcie_generation", "pcie_width"}
+NIC_KEYS = {"name", "pci_bus_id", "numa_node"}
 
 
 def _text(snapshot: Snapshot) -> str:
@@ -68,19 +80,23 @@ def test_a_snapshot_read_from_json_equals_the_one_that_was_written(name: str) ->
 def test_exactly_the_keys_of_the_contract_are_there(name: str) -> None:
     for elapsed in MOMENTS:
         written = document(at(BOXES[name], elapsed, NOW))
-        assert set(written) == BOX_KEYS
+        assert set(written) == BOX_KEYS | BOX_KEYS_SINCE
         assert written["schema"] == 1
+        assert set(written["topology"]) == TOPOLOGY_KEYS
+        assert all(set(place) == PLACE_KEYS for place in written["topology"]["places"])
         for device in written["devices"]:
-            assert set(device) == DEVICE_KEYS | {"mig"}
+            assert set(device) == DEVICE_KEYS | DEVICE_KEYS_SINCE
             assert set(device["verdict"]) == {"state", "reason"}
             for process in device["processes"] or ():
-                assert set(process) == PROCESS_KEYS | {"note"}
+                assert set(process) == PROCESS_KEYS | PROCESS_KEYS_SINCE
 
 
 @pytest.mark.parametrize("name", BOXES)
 def test_the_links_are_one_row_and_one_column_a_device(name: str) -> None:
     written = document(at(BOXES[name], 0.0, NOW))
-    assert [len(row) for row in written["links"]] == [len(written["devices"])] * len(written["devices"])
+    for matrix in ("links", "pcie", "peers"):
+        assert [len(row) for row in written[matrix]] == [len(written["devices"])] * len(written["devices"])
+    assert len(written["topology"]["places"]) == len(written["devices"])
 
 
 def test_what_is_not_known_is_null() -> None:
@@ -89,6 +105,8 @@ def test_what_is_not_known_is_null() -> None:
     known = {key for key, value in device.items() if value is not None}
     assert known == {"index", "vendor", "verdict"}
     assert (written["host"], written["driver"], written["cuda"]) == (None, None, None)
+    assert (written["links"], written["pcie"], written["peers"]) == ([], [], [])
+    assert written["topology"] is None
 
 
 def test_what_is_zero_is_zero_and_not_null() -> None:
@@ -158,6 +176,143 @@ def test_keys_of_a_newer_gputui_are_passed_over() -> None:
     written["weather"] = "fine"
     written["devices"][0]["colour"] = "green"
     assert from_document(written) == box(gpu())
+
+
+# How the box is wired.
+
+WIRED = replace(
+    box(gpu(0, cores=16896, max_sm_clock=1980), gpu(1), links=(("X", "NV18"), ("NV18", "X"))),
+    pcie=(("X", "SYS"), ("SYS", "X")),
+    peers=(("X", "OK"), ("CNS", "X")),
+    topology=Topology(
+        places=(
+            Place((0, 1, 2, 8), (0, 5, 6), own_node=4, switched=True, pcie_generation=5, pcie_width=16),
+            Place((), None, switched=False),
+        ),
+        nics=(Nic("mlx5_0", "00000000:19:00.0", 1), Nic("mlx5_1")),
+        nic_links=(("PIX", "SYS"), (None, "PXB"), ("X", None), (None, "X")),
+        between_cpus=22.0,
+    ),
+)
+
+
+def test_the_wiring_comes_back() -> None:
+    assert from_json(_text(WIRED)) == WIRED
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_the_wiring_of_every_demo_box_comes_back(name: str) -> None:
+    snapshot = at(BOXES[name], 12.0, NOW)
+    read = from_json(_text(snapshot))
+    assert snapshot.topology is not None
+    assert (read.links, read.pcie, read.peers) == (snapshot.links, snapshot.pcie, snapshot.peers)
+    assert read.topology == snapshot.topology
+    assert [(d.cores, d.max_sm_clock) for d in read.devices] == [
+        (d.cores, d.max_sm_clock) for d in snapshot.devices
+    ]
+
+
+@pytest.mark.parametrize("file", TOPOLOGIES, ids=lambda file: file.stem)
+def test_the_wiring_of_every_recorded_matrix_comes_back(file: Path) -> None:
+    snapshot = at(box_of(matrix_text.read(file.read_text()), file.stem), 0.0, NOW)
+    assert from_json(_text(snapshot)) == snapshot
+
+
+def test_the_wiring_is_written_in_words_and_ranges() -> None:
+    written = document(WIRED)
+    assert written["pcie"] == [["X", "SYS"], ["SYS", "X"]]
+    assert written["peers"] == [["X", "OK"], ["CNS", "X"]]
+    assert written["topology"] == {
+        "places": [
+            {
+                "cpus": "0-2,8",
+                "memory_nodes": "0,5-6",
+                "own_node": 4,
+                "switched": True,
+                "pcie_generation": 5,
+                "pcie_width": 16,
+            },
+            {
+                "cpus": "",
+                "memory_nodes": None,
+                "own_node": None,
+                "switched": False,
+                "pcie_generation": None,
+                "pcie_width": None,
+            },
+        ],
+        "nics": [
+            {"name": "mlx5_0", "pci_bus_id": "00000000:19:00.0", "numa_node": 1},
+            {"name": "mlx5_1", "pci_bus_id": None, "numa_node": None},
+        ],
+        "nic_links": [["PIX", "SYS"], [None, "PXB"], ["X", None], [None, "X"]],
+        "between_cpus": 22.0,
+    }
+    assert all(set(nic) == NIC_KEYS for nic in written["topology"]["nics"])
+
+
+def test_no_cpus_and_cpus_not_known_are_told_apart() -> None:
+    places = (Place(cpus=()), Place(cpus=None))
+    written = document(replace(box(gpu(0), gpu(1)), topology=Topology(places)))
+    assert [place["cpus"] for place in written["topology"]["places"]] == ["", None]
+    assert from_document(written).topology == Topology(places)
+
+
+# Recordings of older versions.
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_a_recording_of_an_older_version_can_be_read(name: str) -> None:
+    whole = at(BOXES[name], 12.0, NOW)
+    written = document(whole)
+    for key in BOX_KEYS_SINCE:
+        del written[key]
+    for device in written["devices"]:
+        for key in DEVICE_KEYS_SINCE:
+            del device[key]
+        for process in device["processes"] or ():
+            for key in PROCESS_KEYS_SINCE:
+                del process[key]
+    devices = tuple(
+        replace(d, mig=None, cores=None, max_sm_clock=None) for d in from_json(_text(whole)).devices
+    )
+    assert from_document(written) == replace(whole, devices=devices, pcie=(), peers=(), topology=None)
+
+
+@pytest.mark.parametrize(
+    ("key", "unknown"), [("pcie", ()), ("peers", ()), ("topology", None)], ids=["pcie", "peers", "topology"]
+)
+def test_one_key_of_the_wiring_that_is_missing_is_not_known(key: str, unknown: Any) -> None:
+    written = document(WIRED)
+    del written[key]
+    assert from_document(written) == replace(WIRED, **{key: unknown})
+
+
+@pytest.mark.parametrize("key", sorted(DEVICE_KEYS_SINCE))
+def test_one_key_of_a_device_that_is_missing_is_not_known(key: str) -> None:
+    written = document(WIRED)
+    del written["devices"][0][key]
+    first, second = WIRED.devices
+    assert from_document(written) == replace(WIRED, devices=(replace(first, **{key: None}), second))
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        *((("topology", key), "topology") for key in sorted(TOPOLOGY_KEYS)),
+        *((("topology", "places", 0, key), "topology.places[0]") for key in sorted(PLACE_KEYS)),
+        *((("topology", "nics", 0, key), "topology.nics[0]") for key in sorted(NIC_KEYS)),
+    ],
+)
+def test_a_missing_key_of_the_topology_is_named(path: tuple[str | int, ...], place: str) -> None:
+    written: Any = document(WIRED)
+    inner = written
+    for step in path[:-1]:
+        inner = inner[step]
+    del inner[path[-1]]
+    with pytest.raises(DocumentError) as refused:
+        from_document(written)
+    assert str(refused.value) == f"{place}: '{path[-1]}' is missing"
 
 
 def test_a_recording_without_the_two_extra_keys_can_be_read() -> None:
@@ -244,6 +399,56 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         _set("errors", to=[{"device": 0, "kind": "sad", "message": "gone"}]),
         "errors[0].kind",
     ),
+]
+
+
+def _wired(*path: str | int, to: Any) -> dict[str, Any]:
+    written = document(WIRED)
+    place: Any = written
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = to
+    return written
+
+
+REFUSED += [
+    ("PCIe classes that are null", _wired("pcie", to=None), "pcie"),
+    ("PCIe classes that are a text", _wired("pcie", to="SYS"), "pcie"),
+    ("a row of PCIe classes too few", _wired("pcie", to=[["X", "SYS"]]), "pcie"),
+    ("a PCIe class that is none", _wired("pcie", 0, 1, to="SOC"), "pcie[0][1]"),
+    ("a row of peer access too many", _wired("peers", to=[["X"], ["X"], ["X"]]), "peers"),
+    ("a peer access that there is not", _wired("peers", 1, 0, to="YES"), "peers[1][0]"),
+    ("a peer access that is a link", _wired("peers", 1, 0, to="NV4"), "peers[1][0]"),
+    ("a peer access that is true", _wired("peers", 1, 0, to=True), "peers[1][0]"),
+    ("a topology that is a list", _wired("topology", to=[]), "topology"),
+    ("a topology that is a text", _wired("topology", to="flat"), "topology"),
+    ("places that are null", _wired("topology", "places", to=None), "topology.places"),
+    ("a place too few", _wired("topology", "places", to=document(WIRED)["topology"]["places"][:1]), "places"),
+    ("no places", _wired("topology", "places", to=[]), "topology.places"),
+    ("a place that is null", _wired("topology", "places", 0, to=None), "topology.places[0]"),
+    ("CPUs that are a list", _wired("topology", "places", 0, "cpus", to=[0, 1]), "places[0].cpus"),
+    ("CPUs that are a number", _wired("topology", "places", 0, "cpus", to=7), "places[0].cpus"),
+    ("CPUs that are words", _wired("topology", "places", 0, "cpus", to="all"), "places[0].cpus"),
+    ("CPUs backwards", _wired("topology", "places", 0, "cpus", to="7-0"), "places[0].cpus"),
+    ("CPUs below zero", _wired("topology", "places", 0, "cpus", to="-1"), "places[0].cpus"),
+    ("more CPUs than there can be", _wired("topology", "places", 0, "cpus", to="0-65536"), "places[0].cpus"),
+    ("CPUs of 10^40", _wired("topology", "places", 0, "cpus", to="1" + "0" * 40), "places[0].cpus"),
+    ("nodes that are a number", _wired("topology", "places", 0, "memory_nodes", to=0), "memory_nodes"),
+    ("an own node below zero", _wired("topology", "places", 0, "own_node", to=-1), "places[0].own_node"),
+    ("switched by 1", _wired("topology", "places", 0, "switched", to=1), "places[0].switched"),
+    ("half a generation", _wired("topology", "places", 0, "pcie_generation", to=4.5), "pcie_generation"),
+    ("lanes in words", _wired("topology", "places", 0, "pcie_width", to="x16"), "places[0].pcie_width"),
+    ("NICs that are an object", _wired("topology", "nics", to={}), "topology.nics"),
+    ("a NIC without a name", _wired("topology", "nics", 0, "name", to=None), "topology.nics[0].name"),
+    ("a NIC on no node", _wired("topology", "nics", 0, "numa_node", to=-1), "topology.nics[0].numa_node"),
+    ("a NIC more than rows", _wired("topology", "nic_links", to=[["X", "X"]] * 3), "topology.nic_links"),
+    ("a column of NICs too few", _wired("topology", "nic_links", 3, to=["X"]), "topology.nic_links[3]"),
+    ("a link of a NIC that is none", _wired("topology", "nic_links", 0, 0, to="LAN"), "nic_links[0][0]"),
+    ("sockets without an end", _wired("topology", "between_cpus", to=float("inf")), "between_cpus"),
+    ("sockets below zero", _wired("topology", "between_cpus", to=-1), "topology.between_cpus"),
+    ("cores that are a text", _wired("devices", 0, "cores", to="many"), "devices[0].cores"),
+    ("cores below zero", _wired("devices", 0, "cores", to=-1), "devices[0].cores"),
+    ("a clock with a fraction", _wired("devices", 0, "max_sm_clock", to=1980.5), "devices[0].max_sm_clock"),
 ]
 
 
@@ -381,14 +586,25 @@ def _paths(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int
     return [path, *below] if path else below
 
 
+_FOUR = box(
+    gpu(0, processes=(job(1), job(2, user=None, note=ANOTHER_NAMESPACE))),
+    gpu(1, mig=True),
+    instance(gpu(1), 0),
+    gpu(2, fault=Fault("lost", "GPU is lost", NOW)),
+    links=tuple(tuple("X" if i == j else "NV4" for j in range(4)) for i in range(4)),
+    errors=("slow",),
+)
 _FULL = document(
-    box(
-        gpu(0, processes=(job(1), job(2, user=None, note=ANOTHER_NAMESPACE))),
-        gpu(1, mig=True),
-        instance(gpu(1), 0),
-        gpu(2, fault=Fault("lost", "GPU is lost", NOW)),
-        links=tuple(tuple("X" if i == j else "NV4" for j in range(4)) for i in range(4)),
-        errors=("slow",),
+    replace(
+        _FOUR,
+        pcie=tuple(tuple("X" if i == j else "PXB" for j in range(4)) for i in range(4)),
+        peers=tuple(tuple("X" if i == j else "OK" for j in range(4)) for i in range(4)),
+        topology=Topology(
+            places=(Place((0, 1), (0,), 4, True, 5, 16), Place(), Place((), ()), Place((2, 3), (1,))),
+            nics=(Nic("mlx5_0", "00000000:19:00.0", 0), Nic("mlx5_1")),
+            nic_links=(*((("PIX", "SYS"),) * 4), ("X", None), (None, "X")),
+            between_cpus=16.0,
+        ),
     )
 )
 _PLACES = _paths(_FULL)
@@ -409,6 +625,9 @@ def _mutated(path: tuple[str | int, ...], what: str, junk: Any) -> dict[str, Any
     return written
 
 
+_WIRING = [path for path in _PLACES if path[0] in ("links", *BOX_KEYS_SINCE)]
+
+
 @given(st.sampled_from(_PLACES), st.sampled_from(["drop", "double", "replace", "replace"]), _JUNK)
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example(("devices", 0, "power"), "replace", 10**400)
@@ -420,6 +639,28 @@ def test_one_change_to_a_recording_gives_a_snapshot_or_one_line(
 ) -> None:
     answer = _read_or_refused(json.dumps(_mutated(path, what, junk)))
     assert answer is None or len(answer.devices) == 4
+
+
+@given(st.sampled_from(_WIRING), st.sampled_from(["drop", "double", "replace", "replace"]), _JUNK)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(("topology", "nics"), "replace", [])
+@example(("topology", "places", 0, "cpus"), "replace", "0-65535")
+@example(("topology", "nic_links", 0), "drop", None)
+@example(("pcie",), "replace", [])
+def test_one_change_to_the_wiring_gives_a_matrix_that_can_be_printed_or_one_line(
+    path: tuple[str | int, ...], what: str, junk: Any
+) -> None:
+    # Links of no NICs, where there are NICs: a test of its own.
+    assume(not (path == ("topology", "nic_links") and what == "replace" and junk == []))
+    answer = _read_or_refused(json.dumps(_mutated(path, what, junk)))
+    if answer is not None:
+        assert matrix_text.write(answer).startswith("\tGPU0\tGPU1\tGPU2\t")
+        assert matrix_text.write_peers(answer).startswith("\tGPU0\tGPU1\tGPU2\n")
+
+
+def test_nics_without_their_links_are_refused_or_can_be_printed() -> None:
+    answer = _read_or_refused(json.dumps(_mutated(("topology", "nic_links"), "replace", [])))
+    assert answer is None or matrix_text.write(answer)
 
 
 @given(st.data())

@@ -20,7 +20,12 @@ def _yes(*_: object) -> bool:
     return True
 
 
-def _between(one: NvLinks, other: NvLinks, peers: bool = False) -> int:
+def _untold(*_: object) -> None:
+    return None
+
+
+def _between(one: NvLinks, other: NvLinks, peers: bool | None = None) -> int:
+    """How many links join two GPUs, where the driver says that of peer access over NVLink."""
     forward = nvlinks_between(one, other, lambda: peers)
     assert forward == nvlinks_between(other, one, lambda: peers), "a link is the same from both ends"
     return forward
@@ -50,6 +55,30 @@ def test_the_words_of_pcie_are_those_of_nvidia_smi() -> None:
 )
 def test_links_to_switches_join_with_the_smaller_number(one: NvLinks, other: NvLinks, count: int) -> None:
     assert _between(one, other) == count
+    assert _between(one, other, peers=True) == count
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (NvLinks(A, 18), NvLinks(B, 18)),
+        (NvLinks(A, None, ("switch",) * 6), NvLinks(B, None, ("switch",) * 6)),
+        (NvLinks(A, 0, ("switch",) * 6), NvLinks(B, 0, ("switch", None, C))),
+        (NvLinks(A, None, (None,) * 18), NvLinks(B, None, (None,) * 18)),
+    ],
+)
+def test_what_is_only_inferred_is_given_up_where_the_driver_denies_peer_access(
+    one: NvLinks, other: NvLinks
+) -> None:
+    """NVSwitches whose fabric manager does not run, or that are divided: links that lead nowhere."""
+    assert _between(one, other, peers=False) == 0
+    assert matrix([one, other], lambda i, j: 40, _no) == ((SELF, "NODE"), ("NODE", SELF))
+
+
+def test_links_that_end_at_the_peer_stay_whatever_is_said_of_peer_access() -> None:
+    one, other = NvLinks(A, None, (B, B, "switch")), NvLinks(B, None, (A, A, "switch"))
+    assert [_between(one, other, peers=peers) for peers in (True, False, None)] == [2, 2, 2]
+    assert matrix([one, other], lambda i, j: 40, _no)[0][1] == "NV2"
 
 
 def test_links_whose_end_is_the_peer_are_counted() -> None:
@@ -84,23 +113,33 @@ def test_unreadable_ends_count_only_where_the_driver_grants_peer_access() -> Non
     one, other = NvLinks(A, None, (None,) * 18), NvLinks(B, None, (None,) * 17)
     assert _between(one, other, peers=True) == 17
     assert _between(one, other, peers=False) == 0
+    assert _between(one, other, peers=None) == 0
 
 
 def test_peer_access_without_a_link_is_no_link() -> None:
     assert _between(NvLinks(A), NvLinks(B), peers=True) == 0
 
 
-def test_peer_access_is_asked_only_where_nothing_else_tells() -> None:
-    asked: list[bool] = []
+def test_peer_access_is_asked_only_where_it_changes_the_answer() -> None:
+    asked: list[NvLinks] = []
 
-    def peers() -> bool:
-        asked.append(True)
-        return True
+    def count(one: NvLinks, other: NvLinks) -> int:
+        def peers() -> bool:
+            asked.append(one)
+            return True
 
-    nvlinks_between(NvLinks(A, 18), NvLinks(B, 18), peers)
-    nvlinks_between(NvLinks(A, None, (B,)), NvLinks(B, None, (A,)), peers)
-    nvlinks_between(NvLinks(A), NvLinks(B), peers)
+        return nvlinks_between(one, other, peers)
+
+    count(NvLinks(A, None, (B,)), NvLinks(B, None, (A,)))
+    count(NvLinks(A), NvLinks(B))
+    count(NvLinks(A, 18), NvLinks(B))
+    count(NvLinks(A, None, (None,)), NvLinks(B, None, (C,)))
+    count(NvLinks(A, None, ("switch",)), NvLinks(B, None, (None,)))
     assert asked == []
+    inferred = [NvLinks(A, 18), NvLinks(A, None, ("switch",)), NvLinks(A, None, (None,))]
+    for one in inferred:
+        assert count(one, NvLinks(B, one.to_switches, one.remotes)) > 0
+    assert asked == inferred
 
 
 def test_an_end_that_only_one_side_can_read_still_joins() -> None:
@@ -125,8 +164,62 @@ def test_a_pair_that_cannot_be_asked_is_not_asked() -> None:
 
 def test_the_pcie_level_of_a_pair_with_nvlink_is_not_asked() -> None:
     asked: list[tuple[int, int]] = []
-    found = matrix([NvLinks(A, 18), NvLinks(B, 18)], lambda i, j: asked.append((i, j)), _no)
-    assert found[0][1] == "NV18" and asked == []
+    for by_nvlink in (_yes, _untold):
+        found = matrix([NvLinks(A, 18), NvLinks(B, 18)], lambda i, j: asked.append((i, j)), by_nvlink)
+        assert found[0][1] == "NV18" and asked == []
+
+
+def _switched(count: int, links: int = 18) -> list[NvLinks | None]:
+    return [NvLinks(f"00000000:{0x10 + n:02X}:00.0", links) for n in range(count)]
+
+
+def test_behind_one_fabric_each_gpu_is_asked_about_once_and_not_each_pair() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def by_nvlink(i: int, j: int) -> bool:
+        asked.append((i, j))
+        return True
+
+    found = matrix(_switched(72), lambda i, j: 40, by_nvlink)
+    assert {word for row in found for word in row} == {SELF, "NV18"}
+    assert len(asked) == 71 == len(set(asked))
+
+
+@pytest.mark.parametrize(
+    "islands", [((0, 1), (2, 3)), ((0, 3), (1, 2)), ((0, 2, 5), (1,), (3, 4)), ((0,), (1,))]
+)
+def test_switches_that_are_divided_join_only_those_of_one_part(islands: tuple[tuple[int, ...], ...]) -> None:
+    home = {gpu: island for island in islands for gpu in island}
+    found = matrix(_switched(len(home)), lambda i, j: 40, lambda i, j: home[i] == home[j])
+    for i, row in enumerate(found):
+        for j, word in enumerate(row):
+            assert word == (SELF if i == j else "NV18" if home[i] == home[j] else "NODE")
+
+
+def test_where_the_driver_does_not_tell_of_peer_access_each_pair_has_its_switched_links() -> None:
+    asked: list[tuple[int, int]] = []
+    gpus = _switched(4)
+    gpus[2] = NvLinks(C, 16)
+    found = matrix(gpus, lambda i, j: 40, lambda i, j: asked.append((i, j)))
+    assert found[0] == (SELF, "NV18", "NV16", "NV18")
+    assert len(asked) == 6
+
+
+def test_a_lost_gpu_among_switched_ones_is_not_asked_about() -> None:
+    asked: list[int] = []
+    gpus = _switched(4)
+    gpus[1] = None
+    found = matrix(gpus, lambda i, j: 40, lambda i, j: not asked.extend((i, j)))
+    assert found[1] == (None, SELF, None, None)
+    assert found[3] == ("NV18", None, "NV18", SELF)
+    assert 1 not in asked
+
+
+def test_links_whose_ends_cannot_be_read_are_no_fabric() -> None:
+    """V100s in a hybrid cube mesh in a virtual machine: 0 reaches 1 and 2, which do not reach each other."""
+    gpus: list[NvLinks | None] = [NvLinks(bus, None, (None,) * 6) for bus in (A, B, C)]
+    found = matrix(gpus, lambda i, j: 50, lambda i, j: (i, j) != (2, 1))
+    assert found[2] == ("NV6", "SYS", SELF)
 
 
 def test_every_pair_gets_its_own_answer() -> None:
@@ -152,10 +245,10 @@ _gpus = st.lists(
 )
 
 
-@given(_gpus, st.sampled_from([None, 0, 10, 20, 30, 40, 50, 7]), st.booleans())
+@given(_gpus, st.sampled_from([None, 0, 10, 20, 30, 40, 50, 7]), st.sampled_from([True, False, None]))
 @settings(max_examples=200, deadline=None)
 def test_whatever_nvml_tells_the_matrix_is_square_symmetric_and_of_known_words(
-    gpus: list[NvLinks | None], level: int | None, peers: bool
+    gpus: list[NvLinks | None], level: int | None, peers: bool | None
 ) -> None:
     found = matrix(gpus, lambda i, j: level, lambda i, j: peers)
     assert [len(row) for row in found] == [len(gpus)] * len(gpus)

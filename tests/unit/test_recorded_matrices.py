@@ -18,6 +18,7 @@ from gputui.inventory.matrix_text import Printed, read, write
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Place
 from gputui.sources.nvml import NvmlSource
+from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import bridged, sockets, uniform
 from gputui.sources.source import Want
@@ -168,6 +169,22 @@ def test_a_lost_gpu_in_the_middle_leaves_the_others_links(computed: Computing) -
     )
     cells = read(write(seen)).links
     assert cells == seen.links
+
+
+def test_with_mig_on_the_links_of_the_gpu_are_down_and_its_instances_have_none(computed: Computing) -> None:
+    snapshot = computed.driver.show_box(BOXES["a100-mig"])
+    text = computed.driver.box.read_text()
+    head, tail = text.split("gpu 1 ", 1)
+    computed.driver.rewrite(head.replace("link switch 00000000:FE:00.0", "link down") + "gpu 1 " + tail)
+    seen = computed.look(computed.root)
+    labels = [seen.label(device) for device in seen.devices]
+    assert labels == [snapshot.label(device) for device in snapshot.devices]
+    whole = [labels.index("0"), labels.index("1")]
+    assert seen.links[whole[0]][whole[1]] == "NODE"
+    for place, row in enumerate(seen.links):
+        if place not in whole:
+            assert set(row) == {None, "X"}
+    assert read(write(seen)).links == (("X", "NODE"), ("NODE", "X"))
 
 
 def test_seventy_two_devices(computed: Computing) -> None:

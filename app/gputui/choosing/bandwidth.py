@@ -24,16 +24,18 @@ def nvlink_generation(device: Device) -> int | None:
     By compute capability: NVML's NvLinkVersion is an enumeration, not a generation. None for GPUs that have
     none, and for those that are not known.
     """
-    major, _, minor = (device.compute_capability or "").partition(".")
-    by_major = {"6": 1, "7": 2, "8": 3, "9": 4, "10": 5}
-    if major == "8" and minor == "9":
+    capability = device.capability
+    if capability is None or capability == (8, 9):
         return None
-    return by_major.get(major)
+    return {6: 1, 7: 2, 8: 3, 9: 4, 10: 5}.get(capability[0])
 
 
 def generation(snapshot: Snapshot, one: Device, other: Device) -> int | None:
     """The generation of what joins two devices: of NVLink, else of PCIe; the older of both ends."""
-    if direct_links(snapshot.link(one, other)):
+    word = snapshot.link(one, other) or ""
+    if word.startswith("XGMI"):
+        return None
+    if direct_links(word):
         ends = [nvlink_generation(one), nvlink_generation(other)]
     else:
         ends = [_pcie(snapshot, one)[0], _pcie(snapshot, other)[0]]
@@ -44,13 +46,14 @@ def generation(snapshot: Snapshot, one: Device, other: Device) -> int | None:
 def bandwidth(snapshot: Snapshot, one: Device, other: Device) -> float | None:
     """GB/s one way between two devices, None where something that decides it is not known."""
     word = snapshot.link(one, other)
-    if word is None:
+    if word is None or (word.startswith("XGMI")):
+        # (Of AMD's links no model is at hand.)
         return None
     count, age = direct_links(word), generation(snapshot, one, other)
     if age is None:
         return None
     if count:
-        ga102 = any(device.compute_capability == "8.6" for device in (one, other))
+        ga102 = any(device.capability == (8, 6) for device in (one, other))
         return round(count * (_PER_BRIDGE_LINK if ga102 else _PER_NVLINK[age]), 1)
     lanes = [_pcie(snapshot, end)[1] for end in (one, other)]
     if None in lanes or age not in _PER_PCIE:

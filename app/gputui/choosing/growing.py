@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise
 
 from gputui.choosing.pairs import Pairs
 
@@ -10,6 +11,7 @@ _MOST_SEEDS = 6
 """Sets that are grown: each costs some milliseconds with 72 devices."""
 _MOST_SWAPS = 4
 _MOST_NEIGHBOURHOODS = 3
+_MOST_STARTS = 8
 
 
 def grown_sets(
@@ -28,10 +30,15 @@ def grown_sets(
             continue
         chosen: list[int] = []
         rest = set(range(len(pairs)))
+        strongest: int | None = None
         for _ in range(count // size):
             wanted = [i for i in needed if i in rest]
             start = seed if seed in rest else wanted[0] if wanted else _loneliest(pairs, rest, chosen)
             part = _grow(pairs, [start], wanted, size, rest, chain)
+            if strongest is not None and _weakest(pairs, part, chain) < strongest and not wanted:
+                # Begun in the wrong place: perhaps too few are left around it.
+                part = _best_part(pairs, part, size, rest, chain)
+            strongest = max(strongest or _weakest(pairs, part, chain), _weakest(pairs, part, chain))
             chosen += part
             rest -= set(part)
         if set(needed) <= set(chosen):
@@ -83,6 +90,18 @@ def _grow(
             weakest[v] = pairs.rank[v][best] if chain else min(weakest[v], pairs.rank[v][best])
             worth[v] += pairs.worth[v][best]
     return part
+
+
+def _weakest(pairs: Pairs, part: Sequence[int], chain: bool) -> int:
+    steps = pairwise(part) if chain else combinations(part, 2)
+    return min((pairs.rank[i][j] for i, j in steps), default=0)
+
+
+def _best_part(pairs: Pairs, part: list[int], size: int, rest: set[int], chain: bool) -> list[int]:
+    """The strongest of `part` and of those that begin elsewhere."""
+    starts = [next(i for i in twins if i in rest) for twins in pairs.twins if rest.intersection(twins)]
+    parts = [_grow(pairs, [start], (), size, rest, chain) for start in starts[:_MOST_STARTS]]
+    return max([part, *parts], key=lambda each: (_weakest(pairs, each, chain), pairs.sum(each)))
 
 
 def _loneliest(pairs: Pairs, rest: set[int], chosen: Sequence[int]) -> int:

@@ -56,7 +56,8 @@ def parse(text: str) -> Job:
         name, equals, number = part.strip().partition("=")
         if name not in ("tp", "pp") or not equals or name in found:
             raise JobError(f"{text!r} is none of tp=N, pp=N, tp=N,pp=N, all, none")
-        if not (number.isascii() and number.isdigit()) or not 1 <= int(number) <= _MOST:
+        digits = number.isascii() and number.isdigit() and len(number) <= len(str(_MOST))
+        if not digits or not 1 <= int(number) <= _MOST:
             raise JobError(f"{text!r}: {name} is a number of devices, 1 or more")
         found[name] = int(number)
     return Job(found.get("tp", 1), found.get("pp", 1))
@@ -69,9 +70,9 @@ def asked(text: str) -> tuple[int, Job]:
     job = parse(",".join(words)) if words else ALL_REDUCE
     if number is None and not words:
         raise JobError("a number of devices is wanted: 4, or 8 tp=2 pp=2")
-    count = job.unit if number is None else int(number[:6])
+    count = job.unit if number is None else int(number) if len(number) <= len(str(_MOST)) else 0
     if count < 1:
-        raise JobError("a number of devices is wanted, 1 or more")
+        raise JobError(f"a number of devices is wanted, 1 to {_MOST}")
     if not job.fits(count):
         raise JobError(f"{count} devices do not make whole groups of {job}")
     return count, job

@@ -44,7 +44,7 @@ def permuted_behind_switches(snapshot: Snapshot, devices: Sequence[Device]) -> b
     places = [snapshot.position[device.key] for device in devices]
     if len(devices) < 2 or places == sorted(places):
         return False
-    hopper = all(int((d.compute_capability or "0").split(".")[0]) >= 9 for d in devices)
+    hopper = all((device.capability or (0, 0)) >= (9, 0) for device in devices)
     counts = [direct_links(snapshot.link(one, other)) for one, other in combinations(devices, 2)]
     topology = snapshot.topology
     switched = [topology.places[place].switched if topology else None for place in places]

@@ -7,19 +7,21 @@ a pipeline. Where an order gains nothing devices stay in the box's order, as on 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations, islice, pairwise
+from itertools import islice, pairwise
 from typing import Literal, get_args
 
 from gputui.choosing.job import Job
 from gputui.choosing.matching import bottleneck, matched
 from gputui.choosing.pairs import Pairs
+from gputui.choosing.rings import MOST_EXACT, chains, partings, rings, way_through
+from gputui.choosing.rings import members as places_of
 from gputui.choosing.sets import Found
 from gputui.inventory.device import Device
 
 Order = Literal["best", "given", "fastest", "emptiest"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 
-_MOST_STEPS = 20_000
+_MOST_STEPS = 2_000
 _MOST_PARTINGS = 105
 """Steps of a search, and ways to part a set into groups, after which the best that was found is taken.
 Eight devices have 105 ways to make pairs: up to there every one is looked at."""
@@ -30,9 +32,8 @@ _Group = tuple[int, ...]
 def fastest(devices: Sequence[Device]) -> tuple[Device, ...]:
     """By compute capability, then by cores times clock; a device that is not known comes last."""
 
-    def speed(device: Device) -> tuple[tuple[int, ...], int]:
-        capability = tuple(map(int, (device.compute_capability or "0").split(".")))
-        return capability, (device.cores or 0) * (device.max_sm_clock or 0)
+    def speed(device: Device) -> tuple[tuple[int, int], int]:
+        return device.capability or (0, 0), (device.cores or 0) * (device.max_sm_clock or 0)
 
     return tuple(sorted(devices, key=speed, reverse=True))
 
@@ -58,97 +59,57 @@ def arranged(pairs: Pairs, found: Found, job: Job) -> tuple[int, ...]:
         return _groups(pairs, found, job)
     if job.pipeline > 1:
         return _stages(pairs, found, job)
-    return _ring(pairs, found.members, found.weakest)
+    return _way(pairs, found.members, found.weakest, closed=True)
 
 
-def _ring(pairs: Pairs, members: _Group, least: int) -> _Group:
-    """Around a ring of links that are `least` or stronger, beginning with the first device."""
-    if _closed(pairs, members) >= least:
+def _way(pairs: Pairs, members: _Group, least: int, closed: bool) -> _Group:
+    """Through all members over links that are `least` or stronger: as they stand where that does."""
+    ends = [*pairwise(members), *([(members[-1], members[0])] if closed else [])]
+    if all(pairs.rank[a][b] >= least for a, b in ends):
         return members
-    return _walk(pairs, members[:1], members[1:], least, [_MOST_STEPS], closed=True) or members
-
-
-def _closed(pairs: Pairs, ring: Sequence[int]) -> int:
-    return min(pairs.rank[a][b] for a, b in zip(ring, [*ring[1:], ring[0]], strict=True))
-
-
-def _walk(
-    pairs: Pairs, begun: _Group, rest: Sequence[int], least: int, steps: list[int], closed: bool
-) -> _Group | None:
-    """A way from the end of `begun` through all the rest, lowest numbers first; None for none found."""
-    if not rest:
-        return begun if not closed or pairs.rank[begun[-1]][begun[0]] >= least else None
-    for place, device in enumerate(rest):
-        if pairs.rank[begun[-1]][device] < least:
-            continue
-        steps[0] -= 1
-        if steps[0] < 0:
-            return None
-        way = _walk(pairs, (*begun, device), (*rest[:place], *rest[place + 1 :]), least, steps, closed)
-        if way:
-            return way
-    return None
+    if len(members) > MOST_EXACT:
+        return members
+    way = way_through([[pairs.rank[i][j] for j in members] for i in members], least, closed)
+    return members if way is None else tuple(members[place] for place in way)
 
 
 def _stages(pairs: Pairs, found: Found, job: Job) -> _Group:
-    """Chains side by side: stage by stage, the same device of each chain at the same place."""
+    """Chains side by side: stage by stage, the same chain at the same place of each."""
     assert found.weakest is not None
-    steps, parts = [_MOST_STEPS], found.parts
-    if not parts:
-        parts = next(_chains_of(pairs, found.members, job.pipeline, found.weakest, steps), ())
-    if not parts:
-        return found.members
-    return tuple(part[stage] for stage in range(job.pipeline) for part in parts)
+    members, least = found.members, found.weakest
+    abreast = len(members) // job.pipeline
+    if all(pairs.rank[a][b] >= least for a, b in zip(members, members[abreast:], strict=False)):
+        return members
+    parts = found.parts or next(_parted(pairs, members, job.pipeline, least, chain=True), ())
+    lines = [_way(pairs, part, least, closed=False) for part in parts]
+    return tuple(line[stage] for stage in range(job.pipeline) for line in lines) or members
 
 
-def _chains_of(
-    pairs: Pairs, members: _Group, size: int, least: int, steps: list[int]
+def _parted(
+    pairs: Pairs, members: _Group, size: int, least: int, chain: bool
 ) -> Iterator[tuple[_Group, ...]]:
-    """The members as chains of `size` devices over links that are `least` or stronger."""
-    if len(members) == size and all(pairs.rank[a][b] >= least for a, b in pairwise(members)):
-        yield (members,)
+    """The ways to part the members into rings or chains of `size` over links of `least` or stronger."""
+    if len(members) > MOST_EXACT:
         return
-    if not members:
-        yield ()
-        return
-    for chain in _chains_with(pairs, members, size, least, steps):
-        rest = tuple(i for i in members if i not in chain)
-        for others in _chains_of(pairs, rest, size, least, steps):
-            yield (chain, *others)
-
-
-def _chains_with(pairs: Pairs, members: _Group, size: int, least: int, steps: list[int]) -> Iterator[_Group]:
-    """Chains that the first of the members is in, each once."""
-
-    def longer(chain: _Group) -> Iterator[_Group]:
-        if len(chain) == size:
-            if members[0] in chain and chain[0] < chain[-1]:
-                yield chain
-            return
-        for device in members:
-            steps[0] -= 1
-            if steps[0] < 0:
-                return
-            if device not in chain and pairs.rank[chain[-1]][device] >= least:
-                yield from longer((*chain, device))
-
-    for start in members:
-        yield from longer((start,))
+    table = [[pairs.rank[i][j] for j in members] for i in members]
+    parts = (chains if chain else rings)(table, least, size)
+    for way in partings(parts, len(members), len(members) // size):
+        yield tuple(tuple(members[place] for place in places_of(part)) for part in way)
 
 
 def _groups(pairs: Pairs, found: Found, job: Job) -> _Group:
     """Tensor-parallel groups one after another; the stages of a pipeline next to each other."""
     assert found.weakest is not None
-    parts = tuple(tuple(sorted(part)) for part in found.parts)
-    steps, piping = [_MOST_STEPS], _Piping(pairs, job.pipeline)
+    known = tuple(tuple(sorted(part)) for part in found.parts)
+    ways = iter([known]) if known else _parted(pairs, found.members, job.tensor, found.weakest, chain=False)
+    most, piping = _most(pairs, found.members, job), _Piping(pairs, job.pipeline)
     best: tuple[tuple[int, int], _Group] | None = None
-    ways = iter([parts]) if parts else _groups_of(pairs, found.members, job.tensor, found.weakest, steps)
     for groups in islice(ways, _MOST_PARTINGS):
         weakest, order = piping.lay(groups)
         key = (weakest, sum(pairs.sum(group) for group in groups))
         if best is None or key > best[0]:
             best = (key, order)
-        if key >= _most(pairs, found.members, job):
+        if key >= most:
             break
     return best[1] if best else found.members
 
@@ -159,33 +120,6 @@ def _most(pairs: Pairs, members: _Group, job: Job) -> tuple[int, int]:
     worths = [pairs.worth[i][j] for place, i in enumerate(members) for j in members[:place]]
     inside = len(members) * (job.tensor - 1) // 2
     return (max(ranks) if job.pipeline > 1 else 0, max(worths) * inside)
-
-
-def _groups_of(
-    pairs: Pairs, members: _Group, size: int, least: int, steps: list[int]
-) -> Iterator[tuple[_Group, ...]]:
-    """The members as groups with a ring of links that are `least` or stronger, lowest numbers first."""
-    if not members:
-        yield ()
-        return
-    for group in _rings_with(pairs, members, size, least, steps):
-        rest = tuple(i for i in members if i not in group)
-        for others in _groups_of(pairs, rest, size, least, steps):
-            yield (group, *others)
-
-
-def _rings_with(pairs: Pairs, members: _Group, size: int, least: int, steps: list[int]) -> Iterator[_Group]:
-    """Groups that the first of the members is in and that have a ring, each once, ascending."""
-    for others in combinations(members[1:], size - 1):
-        steps[0] -= 1
-        if steps[0] < 0:
-            return
-        group = (members[0], *others)
-        if size == 2:
-            if pairs.rank[group[0]][group[1]] >= least:
-                yield group
-        elif _closed(pairs, group) >= least or _walk(pairs, group[:1], others, least, steps, closed=True):
-            yield group
 
 
 class _Piping:
@@ -219,13 +153,16 @@ class _Piping:
 
 def _lines(between: dict[tuple[int, int], int], count: int, stages: int) -> tuple[int, list[list[int]]]:
     """`count` groups as lines of `stages` groups, so that the weakest step along a line is strongest."""
+    abreast = count // stages
+    straight = [list(range(line, count, abreast)) for line in range(abreast)]
+    reached = min(between[step] for line in straight for step in pairwise(line))
     for least in sorted(set(between.values()), reverse=True):
-        lines = _lined(between, list(range(count)), stages, least, [_MOST_STEPS // 10])
+        if least == reached:
+            break
+        lines = _lined(between, list(range(count)), stages, least, [_MOST_STEPS])
         if lines is not None:
             return least, lines
-    # The search was given up: as they come.
-    lines = [list(range(at, at + stages)) for at in range(0, count, stages)]
-    return min(between[pair] for line in lines for pair in pairwise(line)), lines
+    return reached, straight
 
 
 def _lined(

@@ -69,8 +69,9 @@ def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], wish: Wish) -> Pic
     if not there.enough(wish):
         return there
     if wish.order in ("fastest", "emptiest"):
-        ordered = fastest(there.devices) if wish.order == "fastest" else emptiest(there.devices)
-        return Picked(ordered[: wish.count], there.refused)
+        order = fastest if wish.order == "fastest" else emptiest
+        first = sorted(order(there.devices), key=lambda device: device.key not in wish.required)
+        return Picked(order(first[: wish.count]), there.refused)
     ways = best(snapshot, there.devices, wish.count, wish.job, wish.required)
     if not ways:
         return Picked((), there.refused)

@@ -7,8 +7,9 @@ devices are answered at once: a set is a number (bit i: device i is in it), a se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 
 MOST_EXACT = 16
 """Devices up to which every set is looked at: 2^16 sets."""
@@ -87,24 +88,74 @@ def packed(parts: int, count: int, times: int) -> int:
     """All sets that are `times` disjoint ones of `parts`, of `count` devices in all."""
     if not parts:
         return 0
-    found, without = parts, _without(count)
     size = bin(parts.bit_length() - 1).count("1")
     # Of parts that fill the box only half are put together: then the other half must be there too.
     fills = times % 2 == 0 and size * times == count
-    each = members(parts)
-    for _ in range((times // 2 if fills else times) - 1):
-        longer = 0
-        for part in each:
-            apart = found
-            for device in members(part):
-                apart &= without[device]
-            longer |= apart << part
-        found = longer
+    found = packings(parts, count, times // 2 if fills else times)[-1]
     if not fills:
         return found
     # A set of sets read backwards is that of their complements.
     backwards = int(bin(found)[:1:-1].ljust(1 << count, "0"), 2)
     return 1 << ((1 << count) - 1) if found & backwards else 0
+
+
+def packings(parts: int, count: int, times: int) -> list[int]:
+    """All sets that are one, two, … `times` disjoint ones of `parts`."""
+    found, without = [parts], _without(count)
+    each = members(parts)
+    while len(found) < times:
+        longer = 0
+        for part in each:
+            apart = found[-1]
+            for device in members(part):
+                apart &= without[device]
+            longer |= apart << part
+        found.append(longer)
+    return found
+
+
+def partings(parts: int, count: int, times: int) -> Iterator[tuple[int, ...]]:
+    """The ways to part all `count` devices into `times` of `parts`, those with the first devices together
+    first. It never runs into a dead end: what is left over is known to be a packing."""
+    possible = [1, *packings(parts, count, times)]
+    each = sorted(members(parts), key=lambda part: members(part))
+
+    def ways(rest: int, left: int) -> Iterator[tuple[int, ...]]:
+        if not left:
+            yield ()
+            return
+        first = rest & -rest
+        for part in each:
+            if part & first and part & rest == part and possible[left - 1] >> (rest & ~part) & 1:
+                for others in ways(rest & ~part, left - 1):
+                    yield (part, *others)
+
+    yield from ways((1 << count) - 1, times)
+
+
+def way_through(rank: Rank, least: int, closed: bool) -> tuple[int, ...] | None:
+    """A way through all devices over links that are `least` or stronger, and, `closed`, back to the first
+    one; None where there is none. Of several one with low numbers first. Up to 16 devices."""
+    count = len(rank)
+    whole = (1 << count) - 1
+    near = [[v for v in range(count) if v != u and rank[u][v] >= least] for u in range(count)]
+    without = _without(count)
+    # Sets that have a way ending at each device, of one device, two, …; a ring begins with the first.
+    ends = [[1 << (1 << v) if not closed or v == 0 else 0 for v in range(count)]]
+    while len(ends) < count:
+        before = ends[-1]
+        ends.append([(_any(before[v] for v in near[u]) & without[u]) << (1 << u) for u in range(count)])
+    way: list[int] = []
+    rest = whole
+    for sets in reversed(ends):
+        open_ = near[way[-1]] if way else near[0] if closed and count > 1 else range(count)
+        found = next((v for v in open_ if rest >> v & 1 and sets[v] >> rest & 1), None)
+        if found is None:
+            return None
+        way.append(found)
+        rest &= ~(1 << found)
+    # Backwards it is as good; a ring was walked from the device before the first one.
+    return (way[-1], *way[:-1]) if closed else tuple(way)
 
 
 def members(number: int) -> list[int]:
@@ -133,7 +184,7 @@ def strongest_ring(rank: Rank, devices: Sequence[int]) -> int | None:
         return None
     table = [[rank[i][j] for j in devices] for i in devices]
     count = len(devices)
-    levels = sorted({table[i][j] for i in range(count) for j in range(i)}, reverse=True)
+    levels = _levels(table)
     if count > 2:
         # Every device needs two links of the ring: its second best is as strong as it gets.
         most = min(sorted(row[:i] + row[i + 1 :])[-2] for i, row in enumerate(table))
@@ -142,6 +193,20 @@ def strongest_ring(rank: Rank, devices: Sequence[int]) -> int | None:
         return next((level for level in levels if _surely(table, level)), levels[-1])
     whole = (1 << count) - 1
     return next(level for level in levels if rings(table, level, count) >> whole & 1)
+
+
+def strongest_chain(rank: Rank, devices: Sequence[int]) -> int:
+    """The rank of the weakest link of the best chain through `devices`; beyond 16, as they stand."""
+    if len(devices) > MOST_EXACT:
+        return min(rank[a][b] for a, b in pairwise(devices))
+    table = [[rank[i][j] for j in devices] for i in devices]
+    whole = (1 << len(devices)) - 1
+    return next(level for level in _levels(table) if chains(table, level, len(devices)) >> whole & 1)
+
+
+def _levels(table: Rank) -> list[int]:
+    """Every rank in a table, the strongest first."""
+    return sorted({table[i][j] for i in range(len(table)) for j in range(i)}, reverse=True)
 
 
 def _surely(table: Rank, least: int) -> bool:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 
 from gputui.choosing.growing import grown_sets, neighbourhoods
 from gputui.choosing.job import Job
 from gputui.choosing.pairs import Pairs
-from gputui.choosing.rings import MOST_EXACT, chains, members, packed, rings, strongest_ring
+from gputui.choosing.rings import MOST_EXACT, chains, members, packed, rings, strongest_chain, strongest_ring
 
 _MOST_NEAR = 3
 """Sets that are taken from each neighbourhood of a large box."""
@@ -268,9 +268,9 @@ def _one_by_one(
 
 
 def _within(pairs: Pairs, part: Sequence[int], shape: Shape) -> int:
-    """The rank of the weakest link of a part: of its ring, or along it as it stands."""
+    """The rank of the weakest link of a part: of its ring, or along it."""
     if shape.chain:
-        return min(pairs.rank[a][b] for a, b in pairwise(part))
+        return strongest_chain(pairs.rank, part)
     found = strongest_ring(pairs.rank, part)
     assert found is not None
     return found

@@ -90,9 +90,16 @@ def _link(snapshot: Snapshot, one: Device, other: Device) -> dict[str, Any]:
     return {
         "devices": [one.index, other.index],
         "link": word,
-        "kind": None if word is None else "NVLink" if count else word,
+        "kind": _kind(word),
         "count": count or None,
         "generation": None if word is None else generation(snapshot, one, other),
         "gb_per_s": bandwidth(snapshot, one, other),
         "peer_access": snapshot.peer(one, other),
     }
+
+
+def _kind(word: str | None) -> str | None:
+    """The link's family: NVLink, XGMI, or the PCIe class itself."""
+    if not direct_links(word) or word is None:
+        return word
+    return "NVLink" if word.startswith("NV") else "XGMI"

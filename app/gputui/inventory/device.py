@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -11,6 +12,9 @@ FaultKind = Literal["lost", "reset", "error"]
 """lost: fallen off the bus (NVML 15); reset: needs a reset (NVML 16); error: anything else."""
 
 FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
+
+
+_CAPABILITY = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,12 @@ class Device:
     numa_node: int | None = None
     processes: tuple[Process, ...] | None = None
     fault: Fault | None = None
+
+    @property
+    def capability(self) -> tuple[int, int] | None:
+        """The compute capability as numbers, None where it is not known."""
+        found = _CAPABILITY.fullmatch(self.compute_capability or "")
+        return (int(found[1]), int(found[2])) if found else None
 
     @property
     def key(self) -> str:

@@ -8,13 +8,14 @@ Written with tabs, as nvidia-smi does. Read with tabs or spaces, with or without
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.inventory.device import Device
 from gputui.inventory.link import SELF, LinkMatrix, is_link
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Place, from_ranges, ranges
+from gputui.inventory.wording import printable
 
 NOT_KNOWN = "N/A"
 TAIL: tuple[str, ...] = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
@@ -46,9 +47,13 @@ Legend:
 
 MOST_BYTES = 1 << 20
 MOST_COLUMNS = 256
+_MOST_HEADINGS = 20
+_MOST_SHOWN = 40
+_TAB = 8
+_COLUMNS = ("CPUAFFINITY", "NUMAAFFINITY", "GPUNUMAID")
 
 _SELF_CELL = f" {SELF} "
-_GPU = re.compile(r"GPU(\d+)", re.IGNORECASE)
+_GPU = re.compile(r"GPU([0-9]{1,5})", re.IGNORECASE)
 _TAIL = re.compile(r"CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID", re.IGNORECASE)
 _STYLING = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _REMARK = re.compile(r"<--.*|\s#.*")
@@ -88,7 +93,7 @@ def write(snapshot: Snapshot) -> str:
     lines = ["\t".join(["", *columns, *TAIL])]
     for device, name in zip(gpus, names, strict=True):
         row = snapshot.position[device.key]
-        cells = [snapshot.link(device, other) for other in gpus]
+        cells = [SELF if other is device else snapshot.link(device, other) for other in gpus]
         cells += topology.nic_links[row] if topology and nics else ()
         place = topology.places[row] if topology else Place()
         lines.append("\t".join([name, *map(_cell, cells), *_tail(place)]))
@@ -97,7 +102,7 @@ def write(snapshot: Snapshot) -> str:
         row = len(snapshot.devices) + number
         cells = [topology.nic_links[snapshot.position[device.key]][number] for device in gpus]
         lines.append("\t".join([f"NIC{number}", *map(_cell, [*cells, *topology.nic_links[row]])]))
-    names_of_nics = "".join(f"  NIC{number}: {nic.name}\n" for number, nic in enumerate(nics))
+    names_of_nics = "".join(f"  NIC{number}: {printable(nic.name)}\n" for number, nic in enumerate(nics))
     named = f"\nNIC Legend:\n\n{names_of_nics}" if nics else ""
     return "\n".join(lines) + f"\n\n{LEGEND}{named}"
 
@@ -132,17 +137,38 @@ def read(text: str) -> Printed:
     """The matrix in a text. Raises MatrixError."""
     if len(text) > MOST_BYTES:
         raise MatrixError(f"{len(text)} characters are too many for a matrix")
-    lines = [_STYLING.sub("", line).expandtabs(8) for line in text.splitlines()]
-    for place, line in enumerate(lines):
-        header = _Header.of(line)
-        if header:
-            return _Reader(header).read(lines[place + 1 :])
-    raise MatrixError("there is no line of GPU0, GPU1, … in it, as `nvidia-smi topo -m` prints")
+    lines = [_STYLING.sub("", line) for line in text.removeprefix("\ufeff").splitlines()]
+    headings = [place for place, line in enumerate(lines) if _may_be_heading(line)]
+    trouble = MatrixError("there is no line of GPU0, GPU1, … in it, as `nvidia-smi topo -m` prints")
+    # A remark before the matrix may look like its heading ("GPU0 is the one with the display").
+    for tried, place in enumerate(headings[:_MOST_HEADINGS]):
+        reader: _Reader | None = None
+        try:
+            reader = _Reader(_Header.of(lines[place]))
+            return reader.read(lines[place + 1 :])
+        except MatrixError as error:
+            if reader is not None and reader.found:
+                raise
+            trouble = trouble if tried else error
+    raise trouble
 
 
 def looks_like_one(text: str) -> bool:
-    """Whether there is a matrix's heading in the text."""
-    return any(_Header.of(_STYLING.sub("", line).expandtabs(8)) for line in text.splitlines())
+    """Whether there may be a matrix's heading in the text."""
+    lines = text.removeprefix("\ufeff").splitlines()
+    return any(_may_be_heading(_STYLING.sub("", line)) for line in lines)
+
+
+def _may_be_heading(line: str) -> bool:
+    tail = _TAIL.search(line)
+    names = line[: tail.start() if tail else None].split()
+    if not names or not names[0].upper().startswith("GPU"):
+        return False
+    return bool(tail) if len(names) == 1 else _word(names[1]) is None
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _MOST_SHOWN else name[:_MOST_SHOWN] + "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,19 +179,27 @@ class _Header:
     tail: tuple[tuple[str, int], ...]
 
     @classmethod
-    def of(cls, line: str) -> _Header | None:
+    def of(cls, line: str) -> _Header:
+        line = line.expandtabs(_TAB)
         tail = list(_TAIL.finditer(line))
         names = line[: tail[0].start()].split() if tail else line.split()
-        if not names or not _GPU.fullmatch(names[0]) or (len(names) > 1 and _word(names[1]) is not None):
-            return None
-        if len(names) == 1 and not tail:
-            return None
         if len(names) > MOST_COLUMNS:
             raise MatrixError(f"{len(names)} columns; at most {MOST_COLUMNS} are read")
-        if len(set(names)) < len(names):
+        plain = [_plain(name) for name in names]
+        if len(set(plain)) < len(plain):
             raise MatrixError("a column is there twice")
         columns = (("".join(match[0].upper().split()), match.start()) for match in tail)
-        return cls(tuple(names), tuple(columns))
+        return cls(tuple(plain), tuple(columns))
+
+
+def _plain(name: str) -> str:
+    """A GPU's name as we write it, "gpu01" as "GPU1"; any other name as it is."""
+    if not name.upper().startswith("GPU"):
+        return name
+    match = _GPU.fullmatch(name)
+    if match is None:
+        raise MatrixError(f"{_short(name)} is no number of a GPU")
+    return f"GPU{int(match[1])}"
 
 
 class _Reader:
@@ -177,6 +211,11 @@ class _Reader:
         self._places: dict[str, Place] = {}
         self._nic_names: dict[str, str] = {}
 
+    @property
+    def found(self) -> bool:
+        """Whether there was any row: it is the heading, then."""
+        return bool(self._places)
+
     def read(self, lines: Iterable[str]) -> Printed:
         for line in lines:
             named = _NIC_NAME.match(line)
@@ -185,13 +224,12 @@ class _Reader:
             else:
                 self._row(_REMARK.sub("", line))
         names = self._header.names
-        missing = [name for name in names if name not in self._places]
-        if len(missing) == len(names):
+        if not self._places:
             raise MatrixError("there is no row below its heading")
         gpus = tuple(name for name in names if _GPU.fullmatch(name))
         nics = tuple(name for name in names if name not in gpus)
         return Printed(
-            gpus=tuple(f"GPU{int(name[3:])}" for name in gpus),
+            gpus=gpus,
             links=self._matrix(gpus, gpus),
             places=tuple(self._places.get(name, Place()) for name in gpus),
             nics=tuple(self._nic_names.get(name.upper(), name) for name in nics),
@@ -200,52 +238,81 @@ class _Reader:
 
     def _row(self, line: str) -> None:
         names = self._header.names
-        words = list(re.finditer(r"\S+", line))
-        if len(words) < 2 or words[0][0] not in names or _word(words[1][0]) is None:
+        words = list(re.finditer(r"\S+", line.expandtabs(_TAB)))
+        if len(words) < 2 or _word(words[1][0]) is None:
             return
-        name, cells = words[0][0], [_word(match[0]) for match in words[1 : len(names) + 1]]
+        name = next((n for n in names if n.upper() == words[0][0].upper()), None)
+        if name is None:
+            return
+        cells = [_word(match[0]) for match in words[1 : len(names) + 1]]
         if len(cells) < len(names) or None in cells:
-            raise MatrixError(f"the row of {name} has not a link for each of the {len(names)} columns")
+            if name in self._places:
+                # A remark about a device whose row has been there ("GPU0 - the one with the display").
+                return
+            raise MatrixError(
+                f"the row of {_short(name)} has not a link for each of the {len(names)} columns"
+            )
         if name in self._places:
-            raise MatrixError(f"the row of {name} is there twice")
+            raise MatrixError(f"the row of {_short(name)} is there twice")
         if cells[names.index(name)] != SELF:
-            raise MatrixError(f"the row of {name} has no X where it meets itself")
+            raise MatrixError(f"the row of {_short(name)} has no X where it meets itself")
         for other, cell in zip(names, cells, strict=True):
             if (cell == SELF) != (other == name):
-                raise MatrixError(f"{name} and {other} are joined by {cell}")
+                raise MatrixError(f"{_short(name)} and {_short(other)} are joined by {cell}")
             self._cells[name, other] = cell or ""
-        self._places[name] = self._place(words[len(names) + 1 :])
+        self._places[name] = _place_of(self._tail(line, words[len(names) + 1 :]))
 
-    def _place(self, words: Sequence[re.Match[str]]) -> Place:
-        """What stands behind the links: in order where nothing is blank, else by what stands above it."""
-        columns = self._header.tail
-        found = {name: "" for name, _ in columns}
+    def _tail(self, line: str, words: Sequence[re.Match[str]]) -> dict[str, str]:
+        """What stands behind the links, by column."""
+        columns = [name for name, _ in self._header.tail]
         if len(words) == len(columns):
-            found = {name: match[0] for (name, _), match in zip(columns, words, strict=True)}
-        else:
-            for match in words:
-                above = [name for name, start in columns if start <= match.start() + 2]
-                if above:
-                    found[above[-1]] = match[0]
-        place = Place()
-        if "CPUAFFINITY" in found:
-            place = replace(place, cpus=_numbers(found["CPUAFFINITY"]))
-        if "NUMAAFFINITY" in found:
-            place = replace(place, memory_nodes=_numbers(found["NUMAAFFINITY"]))
-        own = _numbers(found.get("GPUNUMAID", "")) or ()
-        return replace(place, own_node=own[0]) if len(own) == 1 else place
+            # Nothing is blank.
+            return {name: match[0] for name, match in zip(columns, words, strict=True)}
+        fields = [field.strip() for field in line.split("\t")]
+        if columns == list(_COLUMNS)[: len(columns)] and len(fields) > len(self._header.names) + 1:
+            told = _by_tabs(fields[len(self._header.names) + 1 :])
+            return {name: told[name] for name in columns}
+        found = dict.fromkeys(columns, "")
+        for match in words:
+            above = [name for name, start in self._header.tail if start <= match.start() + 2]
+            if above:
+                found[above[-1]] = match[0]
+        return found
 
     def _matrix(self, rows: Sequence[str], columns: Sequence[str]) -> LinkMatrix:
         return tuple(tuple(self._link(row, column) for column in columns) for row in rows)
 
     def _link(self, one: str, other: str) -> str | None:
-        there, back = self._cells.get((one, other)), self._cells.get((other, one))
+        there, back = (
+            None if word == NOT_KNOWN else word
+            for word in (self._cells.get((one, other)), self._cells.get((other, one)))
+        )
         if there and back and there != back:
-            raise MatrixError(f"{one} and {other} are joined by {there} one way and {back} the other")
-        word = there or back
-        if one == other:
-            return SELF
-        return None if word in (None, NOT_KNOWN) else word
+            raise MatrixError(
+                f"{_short(one)} and {_short(other)} are joined by {there} one way and {back} the other"
+            )
+        return SELF if one == other else there or back
+
+
+def _by_tabs(fields: Sequence[str]) -> dict[str, str]:
+    """The fields behind the links as nvidia-smi separates them: two tabs before the GPU's own node, and one
+    more before a NUMA affinity that is N/A."""
+    cpus, *rest = fields
+    if rest[:1] == [""] and rest[1:2] == [NOT_KNOWN] and len(rest) > 2:
+        rest = rest[1:]
+    nodes, *rest = rest or [""]
+    own = next((field for field in rest if field), "")
+    return dict(zip(_COLUMNS, (cpus, nodes, own), strict=True))
+
+
+def _place_of(found: Mapping[str, str]) -> Place:
+    place = Place()
+    if "CPUAFFINITY" in found:
+        place = replace(place, cpus=_numbers(found["CPUAFFINITY"]))
+    if "NUMAAFFINITY" in found:
+        place = replace(place, memory_nodes=_numbers(found["NUMAAFFINITY"]))
+    own = _numbers(found.get("GPUNUMAID", "")) or ()
+    return replace(place, own_node=own[0]) if len(own) == 1 else place
 
 
 def _word(text: str) -> str | None:

@@ -148,6 +148,8 @@ def _topology(node: Node, devices: int) -> Topology | None:
     if len(places) != devices:
         raise node["places"].wrong(f"one place for each of the {devices} devices")
     nics = tuple(_nic(each) for each in node["nics"].items(MOST_DEVICES))
+    if nics and not node["nic_links"].items(1 + 2 * MOST_DEVICES):
+        raise node["nic_links"].wrong("a row for each device and network device")
     return Topology(
         places=tuple(_place(each) for each in places),
         nics=nics,

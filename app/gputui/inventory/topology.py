@@ -67,11 +67,15 @@ _MOST = 1 << 16
 
 def from_ranges(text: str) -> tuple[int, ...]:
     """The numbers of "0-2,8"; "0-0,8-8" (old drivers) is 0, 8. Raises ValueError."""
-    numbers: set[int] = set()
+    spans: set[tuple[int, int]] = set()
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
         low, high = int(first), int(last or first)
         if not 0 <= low <= high < _MOST:
-            raise ValueError(f"{text!r} is no list of numbers")
-        numbers.update(range(low, high + 1))
-    return tuple(sorted(numbers))
+            raise ValueError(f"{text[:40]!r} is no list of numbers")
+        spans.add((low, high))
+    numbers: list[int] = []
+    for low, high in sorted(spans):
+        # Each number once, however often a hostile list has it.
+        numbers.extend(range(max(low, numbers[-1] + 1) if numbers else low, high + 1))
+    return tuple(numbers)

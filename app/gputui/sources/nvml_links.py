@@ -33,6 +33,11 @@ class NvLinks:
     to_switches: int | None = None
     remotes: tuple[str | None, ...] = ()
 
+    @property
+    def switched(self) -> bool:
+        """Whether it has links to NVSwitches."""
+        return bool(self.to_switches) or "switch" in self.remotes
+
 
 def matrix(
     gpus: list[NvLinks | None],
@@ -52,7 +57,9 @@ def matrix(
             other = gpus[j]
             if one is None or other is None:
                 continue
-            count = nvlinks_between(one, other, lambda i=i, j=j: fabric.joins(i, j))  # type: ignore[misc]
+            # Of ends that cannot be read nobody knows whether they are switches: each pair is asked about.
+            ask = fabric.joins if one.switched and other.switched else by_nvlink
+            count = nvlinks_between(one, other, lambda i=i, j=j, ask=ask: ask(i, j))  # type: ignore[misc]
             word = f"NV{count}" if count else pcie_word(level(i, j))
             cells[i][j] = cells[j][i] = word
     return tuple(tuple(row) for row in cells)

@@ -75,7 +75,7 @@ class Wiring:
         if gpu is None or gpu.handle is None or gpu.devices[0].fault:
             return Place()
         nvml = self._nvml
-        switched = None if ends is None else bool(ends.to_switches or "switch" in ends.remotes)
+        switched = None if ends is None else ends.switched
         try:
             return Place(
                 cpus=bits_set(

@@ -88,8 +88,8 @@ class Rdma:
                 break
             common += 1
         if common == 0:
-            near = one.numa_node == other.numa_node and (one.numa_node is not None or self._one_node)
-            return "NODE" if near else "SYS"
+            same = one.numa_node is not None and one.numa_node == other.numa_node
+            return "NODE" if same or self._one_node else "SYS"
         if common == 1 and _HOST_BRIDGE.fullmatch(one.path[0]):
             return "PHB"
         # Each end's distance from the bridge that they share, itself not counted.
@@ -98,7 +98,11 @@ class Rdma:
 
 
 def _entries(folder: Path, pattern: str = "*") -> Iterable[Path]:
-    return folder.glob(pattern) if folder.is_dir() else ()
+    try:
+        return list(folder.glob(pattern)) if folder.is_dir() else ()
+    except OSError:
+        # A container may mask parts of /sys.
+        return ()
 
 
 def _natural(entry: Path) -> list[tuple[int, str]]:

@@ -12,6 +12,7 @@ from gputui.inventory.matrix_text import MatrixError, looks_like_one, read
 from gputui.inventory.node import DocumentError
 from gputui.inventory.reading import MOST_BYTES, from_json
 from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.wording import printable
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.source import NoSourceError, Want
@@ -48,7 +49,7 @@ class RecordedSource:
     def _wiring_only(self, text: str) -> Snapshot:
         """A printed matrix tells how a box is wired, and nothing of what runs on it."""
         try:
-            box = box_of(read(text), Path(self.file).stem)
+            box = box_of(read(text), printable(Path(self.file).stem))
         except MatrixError as error:
             raise NoSourceError(f"{self.file!r} is no matrix that can be read: {error}") from None
         whole = at(box, 0.0, 0.0)

@@ -29,7 +29,7 @@ def at(box: Box, elapsed: float, opened: float) -> Snapshot:
     devices: list[Device] = []
     for index, gpu in enumerate(box.gpus):
         devices.extend(_devices(box, index, gpu, elapsed, opened))
-    wiring = wired(box)
+    wiring = wired(box, tuple(device.index for device in devices if device.fault))
     return Snapshot(
         host=Host(box.host, box.driver, box.cuda),
         time=opened + elapsed,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gputui.inventory.matrix_text import MatrixError, read
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.wording import printable
 from gputui.sources.simulated.boxes import BOXES, DEFAULT
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
@@ -59,7 +60,7 @@ def is_file_name(name: str) -> bool:
 
 def _printed(file: Path) -> Box:
     try:
-        return box_of(read(file.read_text(errors="replace")), file.stem)
+        return box_of(read(file.read_text(errors="replace")), printable(file.stem))
     except OSError as error:
         raise NoSourceError(f"cannot read {str(file)!r}: {error.strerror}") from None
     except MatrixError as error:

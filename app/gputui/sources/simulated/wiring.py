@@ -24,11 +24,17 @@ class Wired:
 
 
 @lru_cache(maxsize=4)
-def wired(box: Box) -> Wired:
-    """The box's wiring, a row for each device, instances included."""
+def wired(box: Box, failed: tuple[int, ...] = ()) -> Wired:
+    """The box's wiring, a row for each device, instances included.
+
+    Of GPUs that have `failed` nothing is known, and their instances are gone with them.
+    """
+    owners: list[int] = []
     rows: list[int | None] = []
     for index, gpu in enumerate(box.gpus):
-        rows.extend([index, *(None for _ in gpu.mig)])
+        parts = 0 if index in failed else len(gpu.mig)
+        owners.extend([index] * (1 + parts))
+        rows.extend([None if index in failed else index, *[None] * parts])
 
     def each_pair(fact: Callable[[int, int], str | None]) -> LinkMatrix:
         return tuple(
@@ -39,8 +45,7 @@ def wired(box: Box) -> Wired:
             for a, i in enumerate(rows)
         )
 
-    owners = [index for index, gpu in enumerate(box.gpus) for _ in range(1 + len(gpu.mig))]
-    nic_rows = [*(None if row is None else row for row in rows), *range(len(box.gpus), len(box.nic_links))]
+    nic_rows = [*rows, *range(len(box.gpus), len(box.nic_links))]
     nic_links = tuple(
         tuple(None if row is None else box.nic_links[row][column] for column in range(len(box.nics)))
         for row in nic_rows
@@ -50,7 +55,9 @@ def wired(box: Box) -> Wired:
         each_pair(lambda i, j: _pcie(box, i, j)),
         each_pair(lambda i, j: _peer(box, i, j)),
         Topology(
-            places=tuple(_place(box, box.gpus[owner], owner) for owner in owners),
+            places=tuple(
+                Place() if owner in failed else _place(box, box.gpus[owner], owner) for owner in owners
+            ),
             nics=tuple(Nic(name) for name in box.nics),
             nic_links=nic_links if box.nics else (),
         ),

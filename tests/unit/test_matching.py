@@ -1,0 +1,53 @@
+"""Pairing two groups: the weakest pair is as strong as in the best of all pairings."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputui.choosing.matching import bottleneck, matched
+
+Table = list[list[int]]
+
+
+@st.composite
+def _tables(draw: st.DrawFn) -> Table:
+    size = draw(st.integers(1, 5))
+    row = st.lists(st.integers(-10_000, 5), min_size=size, max_size=size)
+    few = st.lists(st.integers(0, 2), min_size=size, max_size=size)
+    return draw(st.lists(draw(st.sampled_from((row, few))), min_size=size, max_size=size))
+
+
+def _weakest(table: Table, way: tuple[int, ...]) -> int:
+    return min(table[row][column] for row, column in enumerate(way))
+
+
+@given(_tables())
+@settings(max_examples=200, deadline=None)
+def test_the_weakest_pair_is_as_strong_as_in_the_best_of_all_pairings(table: Table) -> None:
+    best = max(_weakest(table, way) for way in permutations(range(len(table))))
+    assert bottleneck(table) == best
+    found = matched(table, best)
+    assert sorted(found) == list(range(len(table)))
+    assert _weakest(table, found) >= best
+
+
+@given(_tables())
+@settings(max_examples=100, deadline=None)
+def test_straight_on_where_that_is_as_good(table: Table) -> None:
+    straight = tuple(range(len(table)))
+    assert matched(table, _weakest(table, straight)) == straight
+
+
+@given(_tables())
+@settings(max_examples=50, deadline=None)
+def test_what_no_pairing_has_is_refused(table: Table) -> None:
+    with pytest.raises(ValueError, match="no pairing"):
+        matched(table, bottleneck(table) + 1)
+
+
+def test_a_row_makes_way_for_another() -> None:
+    assert matched([[2, 2, 0], [2, 0, 0], [0, 2, 2]], 2) == (1, 0, 2)

@@ -1,0 +1,199 @@
+"""Why these devices, word for word, on recorded boxes and on a few that nobody has recorded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gputui.choosing.best import best
+from gputui.choosing.job import parse
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.simulated.spec import bridged, sockets, uniform
+from unit.builders import box, gpu
+from unit.wired import indices, matrix, recorded, wired
+
+
+def _told(snapshot: Snapshot, count: int, job: str, without: str = "") -> tuple[list[int], str]:
+    """The best set and its reason, some devices being busy."""
+    free = [d for d in snapshot.devices if str(d.index) not in without.split()]
+    way = best(snapshot, free, count, parse(job), most=1)[0]
+    return sorted(indices(way.devices)), way.reason
+
+
+@pytest.mark.parametrize(
+    ("stem", "count", "job", "chosen", "why"),
+    [
+        (
+            "a100_pcie_4gpu_nv12_pairs",
+            2,
+            "all",
+            [0, 1],
+            "a bridged pair on NUMA 0; weakest link NV12; leaves the other pair whole",
+        ),
+        (
+            "a100_pcie_4gpu_nv12_pairs",
+            3,
+            "all",
+            [0, 1, 2],
+            "on NUMA 0, 1; weakest link SYS, without peer access",
+        ),
+        (
+            "a100_pcie_4gpu_nv12_pairs",
+            4,
+            "tp=2,pp=2",
+            [0, 1, 2, 3],
+            "all 4 that can be had on NUMA 0, 1; weakest link in the groups of 2 NV12",
+        ),
+        (
+            "a100_pcie_4gpu_one_bridge_only",
+            1,
+            "all",
+            [2],
+            "no NVLink to any other, on NUMA 1; leaves the pair whole",
+        ),
+        (
+            "a100_pcie_4gpu_one_bridge_only",
+            2,
+            "none",
+            [2, 3],
+            "on one socket on NUMA 1; processes that do not talk to each other; leaves the pair whole",
+        ),
+        (
+            "p100_power8_nv2_pairs_soc",
+            2,
+            "tp=2",
+            [0, 1],
+            "a bridged pair on one NUMA node; weakest link in the groups of 2 NV2;"
+            " leaves the other pair whole",
+        ),
+        ("pcie_5gpu_hetero_numa", 1, "all", [0], "joined least to the others, on NUMA 1"),
+        ("pcie_5gpu_hetero_numa", 2, "all", [1, 2], "under one host bridge on NUMA 0; weakest link PHB"),
+        (
+            "pcie_5gpu_hetero_numa",
+            4,
+            "pp=2",
+            [1, 2, 3, 4],
+            "on one socket on NUMA 0; weakest link along the stages PHB",
+        ),
+        (
+            "pcie_8gpu_pix_phb_sys_spaces",
+            2,
+            "all",
+            [0, 1],
+            "under one PCIe switch on NUMA 0; weakest link PIX",
+        ),
+        ("a100_dgx_nv12_mlx5_12", 2, "all", [0, 1], "joined by NVLink on NUMA 3; weakest link NV12"),
+        (
+            "a100_dgx_nv12_mlx5_12",
+            4,
+            "all",
+            [0, 1, 2, 3],
+            "all joined by NVLink on NUMA 1, 3; weakest link NV12",
+        ),
+        ("v100_dgx1_hybrid_cube_mesh_mlx5", 1, "all", [0], "as good as any other, on NUMA 0"),
+        (
+            "v100_dgx1_hybrid_cube_mesh_mlx5",
+            6,
+            "all",
+            [0, 1, 2, 3, 4, 6],
+            "on NUMA 0, 1; weakest link around the ring NV1",
+        ),
+        (
+            "v100_dgx1_hybrid_cube_mesh_mlx5",
+            8,
+            "all",
+            [0, 1, 2, 3, 4, 5, 6, 7],
+            "all 8 that can be had on NUMA 0, 1; weakest link around the ring NV2",
+        ),
+        ("h200_nvl_4gpu_nv6_annotated", 2, "all", [0, 1], "joined by NVLink; weakest link NV6"),
+        (
+            "rtx3090_2gpu_sys_numa_na",
+            2,
+            "all",
+            [0, 1],
+            "both that can be had on 2 NUMA nodes; weakest link SYS, without peer access",
+        ),
+    ],
+)
+def test_on_a_recorded_box(stem: str, count: int, job: str, chosen: list[int], why: str) -> None:
+    assert _told(recorded(stem), count, job) == (chosen, why)
+
+
+_PAIRS = wired(bridged(uniform(8, "PHB"), "NV4", (0, 1), (2, 3), (4, 5), (6, 7)), numa_node=None)
+
+
+@pytest.mark.parametrize(
+    ("count", "job", "without", "chosen", "why"),
+    [
+        (2, "all", "", [0, 1], "a bridged pair on 2 NUMA nodes; weakest link NV4; leaves 3 pairs whole"),
+        (
+            4,
+            "all",
+            "",
+            [0, 1, 2, 3],
+            "2 bridged pairs on 4 NUMA nodes; weakest link PHB; leaves 2 pairs whole",
+        ),
+        (
+            4,
+            "tp=2",
+            "6 7",
+            [0, 1, 2, 3],
+            "2 bridged pairs on 4 NUMA nodes; weakest link in the groups of 2 NV4;"
+            " leaves the other pair whole",
+        ),
+        (1, "all", "0 3", [1], "no NVLink to any other, on one NUMA node; leaves 2 pairs whole"),
+        (1, "all", "1 2 3 4 5 6 7", [0], "the only one that can be had"),
+    ],
+)
+def test_pairs_are_counted_among_those_that_can_be_had(
+    count: int, job: str, without: str, chosen: list[int], why: str
+) -> None:
+    assert _told(_PAIRS, count, job, without) == (chosen, why)
+
+
+def test_both_pairs_are_taken_where_there_are_two_and_more() -> None:
+    snapshot = wired(bridged(uniform(5, "PHB"), "NV4", (0, 1), (3, 4)))
+    assert _told(snapshot, 4, "tp=2") == (
+        [0, 1, 3, 4],
+        "both bridged pairs on NUMA 0; weakest link in the groups of 2 NV4",
+    )
+
+
+def test_what_is_left_to_others_is_told() -> None:
+    snapshot = wired(sockets((4, 4, 2), "NV6", "PHB"))
+    assert _told(snapshot, 4, "all")[1].endswith("; weakest link NV6; leaves 2 groups joined by NVLink")
+    assert (
+        _told(snapshot, 2, "all")[1]
+        == "a bridged pair on NUMA 0; weakest link NV6; leaves 2 groups joined by NVLink"
+    )
+    assert _told(snapshot, 4, "all", "8 9")[1].endswith("; leaves 4 joined by NVLink")
+
+
+def test_of_links_that_are_not_known_nothing_is_claimed() -> None:
+    assert _told(wired(matrix(3, [None] * 3)), 2, "all") == (
+        [0, 1],
+        "links not known on NUMA 0; weakest link not known",
+    )
+
+
+def test_before_links_were_read_nothing_is_claimed() -> None:
+    assert (
+        _told(box(gpu(0), gpu(1), gpu(2)), 2, "all")[1] == "links not known on NUMA 0; weakest link not known"
+    )
+
+
+def test_peer_access_that_is_not_known_is_not_denied() -> None:
+    snapshot = wired(uniform(3, "PHB"), peer=None)
+    assert _told(snapshot, 2, "all")[1] == "under one host bridge on NUMA 0; weakest link PHB"
+    denied = replace(snapshot, peers=matrix(3, ["CNS"] * 3))
+    assert _told(denied, 2, "all")[1].endswith("weakest link PHB, without peer access")
+
+
+def test_a_link_of_a_large_box_is_told_as_in_a_small_one() -> None:
+    snapshot = wired(sockets((4,) * 18, "NV18", "SYS"))
+    assert _told(snapshot, 4, "tp=4") == (
+        [0, 1, 2, 3],
+        "all joined by NVLink on NUMA 0; weakest link in the groups of 4 NV18;"
+        " leaves 17 groups joined by NVLink",
+    )

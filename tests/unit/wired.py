@@ -1,0 +1,156 @@
+"""Boxes by their wiring, random ones for Hypothesis, and slow sure answers about rings, chains and groups.
+
+Nothing here is taken from `gputui.choosing`: the tests compare against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations, pairwise, permutations
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from gputui.choosing.job import Job
+from gputui.inventory.device import Device
+from gputui.inventory.link import LinkMatrix
+from gputui.inventory.matrix_text import read
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.simulated.motion import at
+from gputui.sources.simulated.printed import box_of
+from unit.builders import GIB, MIB, NOW, box, gpu
+
+PCIE = ("SYS", "NODE", "PHB", "PXB", "PIX")
+WORDS = (*PCIE, "NV1", "NV2", "NV4", "NV12", "NV18")
+TOPOLOGIES = Path(__file__).parents[1] / "data" / "topologies"
+
+Rank = Callable[[int, int], Any]
+"""How strong the link of two devices is, by their numbers."""
+
+
+def matrix(count: int, cells: Sequence[str | None]) -> LinkMatrix:
+    """The symmetric matrix with these cells below its diagonal, row by row."""
+    rows: list[list[str | None]] = [["X"] * count for _ in range(count)]
+    given = iter(cells)
+    for i in range(count):
+        for j in range(i):
+            rows[i][j] = rows[j][i] = next(given)
+    return tuple(map(tuple, rows))
+
+
+def wired(links: LinkMatrix, peer: str | None = "OK", **facts: Any) -> Snapshot:
+    """A box of GPUs that are alike, with these links; `peer` is between all."""
+    count = len(links)
+    peers = matrix(count, [peer] * (count * count))
+    return replace(box(*(gpu(i, **facts) for i in range(count)), links=links), peers=peers)
+
+
+def recorded(stem: str) -> Snapshot:
+    """The box of which a recording in tests/data/topologies tells, idle."""
+    return at(box_of(read((TOPOLOGIES / f"{stem}.txt").read_text()), stem), 0, NOW)
+
+
+def indices(devices: Sequence[Device]) -> list[int]:
+    return [device.index for device in devices]
+
+
+@st.composite
+def links(draw: st.DrawFn, count: int, words: Sequence[str | None]) -> LinkMatrix:
+    """Every cell for itself, or groups that are joined within and across with a few cells changed."""
+    palette = draw(st.lists(st.sampled_from(words), min_size=1, max_size=4, unique=True))
+    word = st.sampled_from(palette)
+    pairs = count * (count - 1) // 2
+    if draw(st.booleans()):
+        return matrix(count, draw(st.lists(word, min_size=pairs, max_size=pairs)))
+    group = draw(st.lists(st.integers(0, 2), min_size=count, max_size=count))
+    inside, across = draw(word), draw(word)
+    cells = [inside if group[i] == group[j] else across for i in range(count) for j in range(i)]
+    for _ in range(draw(st.integers(0, 3)) if pairs else 0):
+        cells[draw(st.integers(0, pairs - 1))] = draw(word)
+    return matrix(count, cells)
+
+
+@st.composite
+def boxes(draw: st.DrawFn, least: int = 2, most: int = 8, known: bool = False) -> Snapshot:
+    """Random links, peer access, PCIe classes, NUMA nodes and free memory; `known`: all of links and peers,
+    and everybody has peer access."""
+    count = draw(st.integers(least, most))
+    pairs = count * (count - 1) // 2
+    words = draw(links(count, WORDS if known else (*WORDS, None)))
+    palette = draw(st.sampled_from((("OK",), ("OK", "CNS"), ("OK", None), ("OK", "GNS", None), (None,))))
+    peers = draw(st.lists(st.sampled_from(("OK",) if known else palette), min_size=pairs, max_size=pairs))
+    classes: LinkMatrix = ()
+    if known or draw(st.booleans()):
+        under = st.sampled_from(PCIE if known else (*PCIE, None))
+        below = [words[i][j] for i in range(count) for j in range(i)]
+        classes = matrix(count, [word if word in PCIE else draw(under) for word in below])
+    nodes = draw(st.lists(st.sampled_from((0, 0, 1, None)), min_size=count, max_size=count))
+    sizes = (80 * GIB, 80 * GIB, 80 * GIB - 300 * MIB, 40 * GIB, None)
+    free = draw(st.lists(st.sampled_from(sizes), min_size=count, max_size=count))
+    devices = (gpu(i, numa_node=nodes[i], memory_free=free[i]) for i in range(count))
+    return replace(box(*devices, links=words), pcie=classes, peers=matrix(count, peers))
+
+
+def renumbered(snapshot: Snapshot, order: Sequence[int]) -> Snapshot:
+    """The same box with its devices in another order, under new indices."""
+
+    def moved(cells: LinkMatrix) -> LinkMatrix:
+        return tuple(tuple(cells[i][j] for j in order) for i in order) if cells else ()
+
+    return replace(
+        snapshot,
+        devices=tuple(replace(snapshot.devices[old], index=new) for new, old in enumerate(order)),
+        links=moved(snapshot.links),
+        pcie=moved(snapshot.pcie),
+        peers=moved(snapshot.peers),
+    )
+
+
+def strong(snapshot: Snapshot, one: int, other: int) -> tuple[int, ...]:
+    """How strong a link is: known at all, usable at all, the kind, how many."""
+    word, peer = snapshot.links[one][other], snapshot.peers[one][other]
+    if word is None:
+        return (0,)
+    usable = int(peer == "OK")
+    return (1, usable, PCIE.index(word), 0) if word in PCIE else (1, usable, len(PCIE), int(word[2:]))
+
+
+def best_ring(rank: Rank, members: Sequence[int]) -> Any:
+    """The weakest link of the best ring through all members: every ring is tried."""
+    first, *rest = members
+    return max(
+        min(rank(a, b) for a, b in zip((first, *way), (*way, first), strict=True))
+        for way in permutations(rest)
+    )
+
+
+def best_chain(rank: Rank, members: Sequence[int]) -> Any:
+    """The weakest link of the best chain through all members: every chain is tried."""
+    return max(min(rank(a, b) for a, b in pairwise(way)) for way in permutations(members))
+
+
+def partitions(members: Sequence[int], size: int) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """All ways to part the members into sets of `size`."""
+    if not members:
+        yield ()
+        return
+    for others in combinations(members[1:], size - 1):
+        part = (members[0], *others)
+        for rest in partitions([i for i in members if i not in part], size):
+            yield (part, *rest)
+
+
+def weakest_of(rank: Rank, members: Sequence[int], job: Job) -> Any:
+    """The weakest link that the job runs over when the members are used as well as can be, None for none."""
+    if job.independent or len(members) < 2:
+        return None
+    if job.tensor > 1:
+        size, of = job.tensor, best_ring
+    elif job.pipeline > 1:
+        size, of = job.pipeline, best_chain
+    else:
+        size, of = len(members), best_ring
+    worth = {part: of(rank, part) for part in combinations(sorted(members), size)}
+    return max(min(worth[part] for part in parts) for parts in partitions(sorted(members), size))
