@@ -481,13 +481,7 @@ _CPUS = st.sets(st.integers(0, 300), max_size=20).map(lambda found: tuple(sorted
 _NODES = st.one_of(st.none(), st.sets(st.integers(0, 40), min_size=1, max_size=5).map(sorted).map(tuple))
 
 
-@st.composite
-def _places(draw: st.DrawFn) -> Place:
-    cpus = draw(_CPUS)
-    if cpus:
-        return Place(cpus, draw(_NODES), draw(st.none() | st.integers(0, 99)))
-    # What stands behind blanks is misread: two tests above are of that.
-    return Place(draw(st.sampled_from([None, ()])), draw(st.sampled_from([None, ()])))
+_PLACES = st.builds(Place, st.none() | _CPUS, st.just(()) | _NODES, st.none() | st.integers(0, 99))
 
 
 @st.composite
@@ -513,7 +507,7 @@ def _snapshots(draw: st.DrawFn) -> Snapshot:
     every, count = draw(_symmetric(told)), len(devices)
     topology = None
     if names or draw(st.booleans()):
-        places = tuple(draw(_places()) for _ in devices)
+        places = tuple(draw(_PLACES) for _ in devices)
         nic_links = tuple(row[count:] for row in every) if names else ()
         topology = Topology(places, tuple(Nic(name) for name in names), nic_links)
     return replace(box(*devices, links=tuple(row[:count] for row in every[:count])), topology=topology)

@@ -340,6 +340,21 @@ def test_a_gpu_that_is_lost_while_it_is_asked_is_lost_and_the_others_are_whole(
     assert [found.topology.places[n] for n in others] == [healthy.topology.places[n] for n in others]
 
 
+@pytest.mark.xfail(
+    strict=True, reason="_remote() asks other GPUs for their bus ids; one that is gone is another's loss"
+)
+def test_a_gpu_that_is_lost_while_another_asks_for_its_bus_id_is_the_one_that_is_lost(driver: Driver) -> None:
+    """As `pick` reads: who the devices are has not been asked."""
+    driver.simulated.show_box(BOXES["dgx-1"])
+    source = NvmlSource(ProcessTable(host_pids=False))
+    source.read(Want.VERDICT)
+    driver.simulated.error("nvmlDeviceGetPciInfo", GPU_IS_LOST, device=1)
+    found = source.read(Want.LINKS)
+    source.close()
+    assert [device.index for device in found.devices if device.fault] == [1]
+    assert found.links[0][2] == "NV2"
+
+
 def test_a_divided_gpu_that_is_lost_over_its_links_takes_its_instances_with_it(driver: Driver) -> None:
     source = driver.source(BOXES["a100-mig"])
     healthy = source.read(Want.ALL)

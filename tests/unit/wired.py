@@ -154,3 +154,69 @@ def weakest_of(rank: Rank, members: Sequence[int], job: Job) -> Any:
         size, of = len(members), best_ring
     worth = {part: of(rank, part) for part in combinations(sorted(members), size)}
     return max(min(worth[part] for part in parts) for parts in partitions(sorted(members), size))
+
+
+def worth_of(snapshot: Snapshot, one: int, other: int) -> int:
+    """NVIDIA's go-gpuallocator: the PCIe class, and 100 for each NVLink."""
+    word = snapshot.links[one][other] or ""
+    under = snapshot.pcie[one][other] if snapshot.pcie else None
+    nvlinks = int(word[2:]) if word.startswith("NV") else 0
+    classes = {"SYS": 10, "NODE": 20, "PHB": 30, "PXB": 40, "PIX": 50}
+    return classes.get(under or word, 0) + 100 * nvlinks
+
+
+def nodes_of(snapshot: Snapshot, candidates: Sequence[int]) -> dict[int, Any]:
+    """The NUMA node of each: by what is nearer than SYS where that has been read; not known is apart."""
+    if not snapshot.pcie:
+        told = {i: snapshot.devices[i].numa_node for i in candidates}
+        return {i: ("alone", i) if node is None else node for i, node in told.items()}
+    node: dict[int, Any] = {}
+    for start in candidates:
+        ways = [] if start in node else [start]
+        while ways:
+            here = ways.pop()
+            node[here] = start
+            ways += [i for i in candidates if i not in node and snapshot.pcie[here][i] in PCIE[1:]]
+    return node
+
+
+Key = tuple[Any, ...]
+
+
+def keys_of(snapshot: Snapshot, candidates: Sequence[int], job: Job) -> Callable[[Sequence[int]], Key]:
+    """What sets are compared by, larger is better; all but the lowest numbers."""
+    nodes = nodes_of(snapshot, candidates)
+    worth = {pair: worth_of(snapshot, *pair) for pair in combinations(candidates, 2)}
+
+    def total(some: Sequence[int]) -> int:
+        return sum(worth[pair] for pair in combinations(some, 2))
+
+    def key(chosen: Sequence[int]) -> Key:
+        weakest = weakest_of(lambda a, b: strong(snapshot, a, b), chosen, job)
+        left = total([i for i in candidates if i not in chosen])
+        memory = sum(round((snapshot.devices[i].memory_free or 0) / GIB) for i in chosen)
+        if job.independent:
+            return (weakest, left, memory)
+        return (weakest, total(chosen), -len({nodes[i] for i in chosen}), left, memory)
+
+    return key
+
+
+def every_set(
+    snapshot: Snapshot, candidates: Sequence[int], count: int, job: Job, required: Collection[int] = ()
+) -> list[tuple[Key, tuple[int, ...]]]:
+    """Every set with its key, the best first; of equal ones the one with the lowest numbers."""
+    key = keys_of(snapshot, candidates, job)
+    every = [
+        (key(chosen), tuple(-i for i in chosen))
+        for chosen in combinations(candidates, count)
+        if set(required) <= set(chosen)
+    ]
+    return [(key, tuple(-i for i in chosen)) for key, chosen in sorted(every, reverse=True)]
+
+
+@st.composite
+def jobs_and_counts(draw: st.DrawFn, jobs: Sequence[Job], most: int) -> tuple[Job, int]:
+    """A job and a number of devices that it fits."""
+    job = draw(st.sampled_from([job for job in jobs if job.unit <= most]))
+    return job, job.unit * draw(st.integers(1, most // job.unit))

@@ -1,0 +1,112 @@
+"""The best sets of boxes too large to look at every set: whole trays, the right size, nothing claimed in vain."""
+
+from __future__ import annotations
+
+TRAYS = sockets((4,) * 18, "NV18", "SYS")
+RACK = replace(wired(uniform(72, "NV18")), pcie=sockets((4,) * 18, "NODE", "SYS"))
+"""One NVLink domain of 18 trays with four GPUs each."""
+
+
+def _trays(chosen: Sequence[int]) -> bool:
+    """Whether these are whole trays."""
+    return all(chosen[at] % 4 == 0 and chosen[at + 3] == chosen[at] + 3 for at in range(0, len(chosen), 4))
+
+
+@pytest.mark.parametrize("snapshot", [wired(TRAYS), RACK], ids=["islands", "rack"])
+@pytest.mark.parametrize(
+    ("count", "job"), [(4, ALL_REDUCE), (8, ALL_REDUCE), (8, Job(4)), (16, Job(4, 4)), (16, Job(1, 4))]
+)
+def test_of_seventy_two_in_trays_whole_trays_are_taken(snapshot: Snapshot, count: int, job: Job) -> None:
+    ways = _best(snapshot, count, job)
+    assert _trays(_sets(ways)[0]) and len(_sets(ways)[0]) == count
+    assert ways[0].weakest == ("NV18" if snapshot is RACK or job.unit > 1 or count == 4 else "SYS")
+    assert not ways[0].exact, "it was grown"
+    assert ways == _best(snapshot, count, job)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 16, 17, 71, 72])
+def test_of_seventy_two_that_are_alike_the_first_are_taken(count: int) -> None:
+    (way,) = _best(wired(uniform(72, "NV18")), count)
+    assert indices(way.devices) == list(range(count))
+    assert way.exact or count > 16, "there is but one set, but rings of more than 16 are not all looked at"
+    assert way.weakest == (None if count == 1 else "NV18")
+
+
+@pytest.mark.parametrize(
+    ("count", "job"), [(8, Job(4)), (72, Job(2, 36)), (72, Job(8)), (64, Job(1, 8)), (72, Job(1, 72))]
+)
+def test_of_seventy_two_that_are_alike_groups_and_stages_are_as_good_as_any(count: int, job: Job) -> None:
+    way = _best(wired(uniform(72, "NV18")), count, job)[0]
+    assert sorted(indices(way.devices)) == list(range(count)) and way.weakest == "NV18"
+
+
+@given(st.integers(17, 24), st.data())
+@settings(max_examples=25, deadline=None)
+def test_in_a_large_box_every_answer_is_a_set_of_the_right_size_with_what_is_required(
+    count: int, data: st.DataObject
+) -> None:
+    pairs = count * (count - 1) // 2
+    words = st.lists(st.sampled_from(("SYS", "PHB", "NV2", "NV4")), min_size=pairs, max_size=pairs)
+    snapshot = wired(matrix(count, data.draw(words)))
+    job, many = data.draw(jobs_and_counts(JOBS, count))
+    required = data.draw(st.sets(st.sampled_from(range(count)), max_size=min(many, 3)))
+    ways = _best(snapshot, many, job, required)
+    assert ways and ways == _best(snapshot, many, job, required)
+    assert len(set(_sets(ways))) == len(ways)
+    for way, chosen in zip(ways, _sets(ways), strict=True):
+        assert len(set(chosen)) == many and required <= set(chosen)
+        if job is INDEPENDENT or many == 1:
+            continue
+        # What is promised is there: it may be more than the weakest that is used.
+        assert way.weakest in {snapshot.links[i][j] for i, j in combinations(chosen, 2)}
+
+
+@given(boxes(least=17, most=18), st.sampled_from([ALL_REDUCE, INDEPENDENT, Job(2), Job(1, 2)]), st.data())
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_in_a_large_box_a_set_that_is_called_exact_is_the_best(
+    snapshot: Snapshot, job: Job, data: st.DataObject
+) -> None:
+    count = data.draw(st.integers(1, 3)) if job.unit == 1 else 2
+    ways = _best(snapshot, count, job)
+    assert all(way.exact for way in ways), "there are few such sets"
+    assert _sets(ways)[0] == every_set(snapshot, range(len(snapshot.devices)), count, job)[0][1]
+
+
+def test_in_a_large_box_a_ring_that_is_hard_to_find_is_not_denied() -> None:
+    """Around 17 of 18 over NVLinks: going from each to the one with the fewest ways on does not get there."""
+    around = (14, 6, 11, 1, 9, 16, 13, 15, 7, 5, 12, 8, 0, 3, 4, 2, 10)
+    cells = [["PHB" if 17 in (i, j) else "SYS" for j in range(18)] for i in range(18)]
+    for one, other in [*zip(around, (*around[1:], around[0]), strict=True), (0, 1), (7, 3), (4, 9)]:
+        cells[one][other] = cells[other][one] = "NV4"
+    snapshot = wired(matrix(18, [cells[i][j] for i in range(18) for j in range(i)]))
+    way = _best(snapshot, 17)[0]
+    assert way.weakest == "NV4" or not way.exact
+
+
+@pytest.mark.parametrize("job", [Job(4), Job(2)], ids=str)
+def test_in_a_large_box_the_alternatives_differ(job: Job) -> None:
+    found = _sets(_best(wired(sockets((1, 4, 4, 4, 4), "NV18", "SYS")), 8, job))
+    assert found and len(set(found)) == len(found)
+
+
+def test_in_a_large_box_two_whole_trays_are_found_where_another_is_short() -> None:
+    way = _best(wired(sockets((2, 4, 4, 4, 4), "NV18", "SYS")), 8, Job(4))[0]
+    assert way.weakest == "NV18"
+
+
+@pytest.mark.parametrize("job", [Job(4), Job(1, 4)], ids=str)
+def test_in_a_large_box_three_whole_trays_are_found_where_two_others_are_short(job: Job) -> None:
+    way = _best(wired(sockets((2, 3, 4, 4, 4), "NV18", "SYS")), 12, job)[0]
+    assert way.weakest == "NV18"
+
+
+@pytest.mark.parametrize("job", [Job(4), Job(1, 4)], ids=str)
+def test_in_a_large_box_what_is_required_in_two_trays_gets_both_trays(job: Job) -> None:
+    way = _best(wired(sockets((4,) * 5, "NV18", "SYS")), 8, job, required=(0, 16))[0]
+    assert way.weakest == "NV18"
+
+
+def test_in_a_large_box_a_chain_that_is_called_exact_is_the_best() -> None:
+    """Two sides of nine: a chain of four goes from side to side."""
+    way = _best(wired(sockets((9, 9), "PHB", "NV4")), 4, Job(1, 4))[0]
+    assert way.weakest == "NV4" or not way.exact
