@@ -5,24 +5,36 @@ The comparison is that of `choosing/sets.py`; `every_set` makes it for every set
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.choosing.best import MOST, Best, best
 from gputui.choosing.job import ALL_REDUCE, Job
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.spec import sockets, uniform
-from unit.builders import GIB, box, gpu
-from unit.wired import PCIE, boxes, indices, matrix, recorded, renumbered, strong, weakest_of, wired
-
-INDEPENDENT = Job(independent=True)
-JOBS = (ALL_REDUCE, Job(2), Job(4), Job(1, 2), Job(1, 4), INDEPENDENT, Job(3), Job(1, 3), Job(2, 2))
+from unit.builders import box, gpu
+from unit.wired import (
+    JOBS,
+    Key,
+    boxes,
+    every_set,
+    indices,
+    jobs_and_counts,
+    keys_of,
+    matrix,
+    recorded,
+    renumbered,
+    strong,
+    weakest_of,
+    wired,
+    worth_of,
+)
 
 
 def _best(

@@ -1,10 +1,36 @@
-"""The best sets of boxes too large to look at every set: whole trays, the right size, nothing claimed in vain."""
+"""The best sets of boxes too large to look at every set: of the right size, whole trays where there are any,
+and nothing promised that is not there."""
 
 from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gputui.choosing.best import Best, best
+from gputui.choosing.job import ALL_REDUCE, Job
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.simulated.spec import sockets, uniform
+from unit.wired import INDEPENDENT, JOBS, boxes, every_set, indices, jobs_and_counts, matrix, wired
 
 TRAYS = sockets((4,) * 18, "NV18", "SYS")
 RACK = replace(wired(uniform(72, "NV18")), pcie=sockets((4,) * 18, "NODE", "SYS"))
 """One NVLink domain of 18 trays with four GPUs each."""
+
+
+def _best(
+    snapshot: Snapshot, count: int, job: Job = ALL_REDUCE, required: Collection[int] = ()
+) -> list[Best]:
+    keys = {snapshot.devices[i].key for i in required}
+    return list(best(snapshot, snapshot.devices, count, job, keys))
+
+
+def _sets(ways: Sequence[Best]) -> list[tuple[int, ...]]:
+    return [tuple(sorted(indices(way.devices))) for way in ways]
 
 
 def _trays(chosen: Sequence[int]) -> bool:

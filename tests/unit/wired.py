@@ -1,11 +1,11 @@
 """Boxes by their wiring, random ones for Hypothesis, and slow sure answers about rings, chains and groups.
 
-Nothing here is taken from `gputui.choosing`: the tests compare against it.
+Nothing here but the names of jobs is taken from `gputui.choosing`: the tests compare against it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise, permutations
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gputui.choosing.job import Job
+from gputui.choosing.job import ALL_REDUCE, Job
 from gputui.inventory.device import Device
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.matrix_text import read
@@ -24,10 +24,15 @@ from unit.builders import GIB, MIB, NOW, box, gpu
 
 PCIE = ("SYS", "NODE", "PHB", "PXB", "PIX")
 WORDS = (*PCIE, "NV1", "NV2", "NV4", "NV12", "NV18")
+INDEPENDENT = Job(independent=True)
+JOBS = (ALL_REDUCE, Job(2), Job(4), Job(1, 2), Job(1, 4), INDEPENDENT, Job(3), Job(1, 3), Job(2, 2))
 TOPOLOGIES = Path(__file__).parents[1] / "data" / "topologies"
 
 Rank = Callable[[int, int], Any]
 """How strong the link of two devices is, by their numbers."""
+
+Key = tuple[Any, ...]
+"""What a set is compared by, as in `choosing/sets.py`."""
 
 
 def matrix(count: int, cells: Sequence[str | None]) -> LinkMatrix:
@@ -178,9 +183,6 @@ def nodes_of(snapshot: Snapshot, candidates: Sequence[int]) -> dict[int, Any]:
             node[here] = start
             ways += [i for i in candidates if i not in node and snapshot.pcie[here][i] in PCIE[1:]]
     return node
-
-
-Key = tuple[Any, ...]
 
 
 def keys_of(snapshot: Snapshot, candidates: Sequence[int], job: Job) -> Callable[[Sequence[int]], Key]:

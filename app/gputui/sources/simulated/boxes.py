@@ -7,65 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gputui.sources.simulated.models import A100, H100, NO_NUMA, RTX_3090_GPU, RTX_4090_GPU, V100
 from gputui.sources.simulated.spec import Box, Gpu, Mig, Task, bridged, rows, sockets, uniform
 
 DEFAULT = "shared"
-
-_NO_NUMA = frozenset({"numa_node"})
-
-_H100 = Gpu(
-    name="NVIDIA H100 80GB HBM3",
-    cores=16896,
-    generation=5,
-    memory=81559,
-    bus="",
-    capability="9.0",
-    power_limit=700,
-    clock=1980,
-    idle_power=68,
-)
-_V100 = Gpu(
-    name="Tesla V100-SXM2-32GB",
-    cores=5120,
-    generation=3,
-    memory=32768,
-    bus="",
-    capability="7.0",
-    power_limit=300,
-    clock=1530,
-    idle_power=43,
-)
-_3090 = Gpu(
-    name="NVIDIA GeForce RTX 3090",
-    cores=10496,
-    memory=24576,
-    bus="",
-    capability="8.6",
-    power_limit=350,
-    clock=1695,
-    idle_power=24,
-    unsupported=_NO_NUMA,
-)
-_4090 = Gpu(
-    name="NVIDIA GeForce RTX 4090",
-    cores=16384,
-    memory=24564,
-    bus="",
-    capability="8.9",
-    power_limit=450,
-    clock=2520,
-    idle_power=18,
-)
-_A100 = Gpu(
-    name="NVIDIA A100-SXM4-80GB",
-    cores=6912,
-    memory=81920,
-    bus="",
-    capability="8.0",
-    power_limit=400,
-    clock=1410,
-    idle_power=52,
-)
 
 _HGX_BUSES = ("1B", "43", "52", "61", "9D", "C3", "D1", "DF")
 
@@ -93,7 +38,7 @@ DGX_H100 = Box(
     host="dgx-1",
     driver="550.54.15",
     cuda="12.4",
-    gpus=_gpus(_H100, _HGX_BUSES, 4),
+    gpus=_gpus(H100, _HGX_BUSES, 4),
     links=uniform(8, "NV18"),
     switched=True,
     tasks=(
@@ -117,7 +62,7 @@ DGX_1 = Box(
     host="volta",
     driver="470.57.02",
     cuda="11.4",
-    gpus=_gpus(_V100, ("06", "07", "0A", "0B", "85", "86", "89", "8A"), 4),
+    gpus=_gpus(V100, ("06", "07", "0A", "0B", "85", "86", "89", "8A"), 4),
     links=rows(
         """
         X    NV1  NV2  NV1  SYS  SYS  SYS  NV2
@@ -139,7 +84,7 @@ RTX_3090 = Box(
     host="attic",
     driver="535.183.01",
     cuda="12.2",
-    gpus=_gpus(_3090, ("01", "21", "41", "61"), 4),
+    gpus=_gpus(RTX_3090_GPU, ("01", "21", "41", "61"), 4),
     links=bridged(sockets((4,), "PHB", "PHB"), "NV4", (0, 1), (2, 3)),
     tasks=(
         Task(
@@ -162,7 +107,7 @@ RTX_4090 = Box(
     host="render-8",
     driver="560.35.03",
     cuda="12.6",
-    gpus=_gpus(_4090, ("01", "24", "41", "61", "81", "A1", "C1", "E1"), 4),
+    gpus=_gpus(RTX_4090_GPU, ("01", "24", "41", "61", "81", "A1", "C1", "E1"), 4),
     links=sockets((4, 4), "NODE", "SYS"),
     peers=False,
     tasks=(_train("1 2", "jun", "accelerate launch sft.py --bf16", 90331, 21_800, load=99),),
@@ -177,8 +122,8 @@ A100_MIG = Box(
     driver="535.129.03",
     cuda="12.2",
     gpus=(
-        replace(_A100, bus="07:00.0", numa=0, mig=_SLICES),
-        replace(_A100, bus="0F:00.0", numa=0),
+        replace(A100, bus="07:00.0", numa=0, mig=_SLICES),
+        replace(A100, bus="0F:00.0", numa=0),
     ),
     links=uniform(2, "NV12"),
     switched=True,
@@ -260,9 +205,9 @@ MIXED = Box(
             clock=1733,
             idle_power=9,
             reserve=0,
-            unsupported=_NO_NUMA,
+            unsupported=NO_NUMA,
         ),
-        replace(_4090, bus="41:00.0", unsupported=_NO_NUMA),
+        replace(RTX_4090_GPU, bus="41:00.0", unsupported=NO_NUMA),
     ),
     links=uniform(2, "PHB"),
     tasks=(
@@ -286,7 +231,7 @@ SHARED = Box(
     host="dgx-3",
     driver="550.54.15",
     cuda="12.4",
-    gpus=_gpus(_H100, _HGX_BUSES, 4),
+    gpus=_gpus(H100, _HGX_BUSES, 4),
     links=uniform(8, "NV18"),
     switched=True,
     tasks=(
@@ -383,7 +328,7 @@ DGX_2 = Box(
     driver="535.161.08",
     cuda="12.2",
     gpus=_gpus(
-        _V100,
+        V100,
         ("34", "36", "39", "3B", "57", "59", "5C", "5E", "B7", "B9", "BC", "BE", "E0", "E2", "E5", "E7"),
         8,
     ),
