@@ -19,7 +19,7 @@ from gputui.tui.actions import ACTIONS
 from gputui.tui.messages import Read
 from gputui.tui.screens.changed import ChangedScreen
 from gputui.tui.screens.edit import EditScreen
-from gputui.tui.screens.help import HelpScreen
+from gputui.tui.screens.help import TOGETHER, HelpScreen
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.tui.session import Reading
 from gputui.tui.widgets.lines import Lines
@@ -294,7 +294,10 @@ async def test_the_help_names_every_action() -> None:
     async with session(size=(130, 50)) as s:
         await s.press("question_mark")
         shown = "\n".join(str(each.render()) for each in s.app.screen.query("Static"))
-        assert all(action.title in shown for action in ACTIONS)
+        together = {id for first, (other, *_) in TOGETHER.items() for id in (first, other)}
+        assert all(action.title in shown for action in ACTIONS if action.id not in together)
+        assert all(keys in shown and what in shown for _, keys, what in TOGETHER.values())
+        assert together <= {action.id for action in ACTIONS}
 
 
 async def test_the_palette_lists_the_actions_and_does_them() -> None:

@@ -658,6 +658,21 @@ def test_one_change_to_the_wiring_gives_a_matrix_that_can_be_printed_or_one_line
         assert matrix_text.write_peers(answer).startswith("\tGPU0\tGPU1\tGPU2\n")
 
 
+@pytest.mark.parametrize("matrix", ["links", "pcie", "peers"])
+def test_a_device_that_is_another_one_is_refused(matrix: str) -> None:
+    """X ranks above every link: off the diagonal it would be the best of all."""
+    assert _read_or_refused(json.dumps(_mutated((matrix, 0, 1), "replace", "X"))) is None
+
+
+def test_a_hostile_number_of_cpus_is_refused_early() -> None:
+    written = document(box(*(gpu(i) for i in range(64))))
+    place = {"cpus": "0-65535", "memory_nodes": "0-65535", "own_node": None}
+    place |= {"switched": None, "pcie_generation": None, "pcie_width": None}
+    written["topology"] = {"places": [place] * 64, "nics": [], "nic_links": [], "between_cpus": None}
+    with pytest.raises(DocumentError, match="CPUs"):
+        from_document(written)
+
+
 def test_nics_without_their_links_are_refused_or_can_be_printed() -> None:
     answer = _read_or_refused(json.dumps(_mutated(("topology", "nic_links"), "replace", [])))
     assert answer is None or matrix_text.write(answer)

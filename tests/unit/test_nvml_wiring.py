@@ -340,9 +340,6 @@ def test_a_gpu_that_is_lost_while_it_is_asked_is_lost_and_the_others_are_whole(
     assert [found.topology.places[n] for n in others] == [healthy.topology.places[n] for n in others]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="_remote() asks other GPUs for their bus ids; one that is gone is another's loss"
-)
 def test_a_gpu_that_is_lost_while_another_asks_for_its_bus_id_is_the_one_that_is_lost(driver: Driver) -> None:
     """As `pick` reads: who the devices are has not been asked."""
     driver.simulated.show_box(BOXES["dgx-1"])

@@ -22,6 +22,8 @@ MOST_BYTES = 32 * 1024 * 1024
 """A recording of 72 busy devices is 200 KiB; a larger file than this is not a recording."""
 MOST_DEVICES = 1024
 MOST_PROCESSES = 65_536
+MOST_NUMBERS = 262_144
+"""CPUs and NUMA nodes of all devices together: 72 devices of a machine with 3,600."""
 
 _UUID = re.compile(r"(?:GPU|MIG)-[A-Za-z0-9/-]{1,120}")
 """As CUDA_VISIBLE_DEVICES takes it: nothing in it may end an entry, or move a cursor."""
@@ -147,11 +149,18 @@ def _topology(node: Node, devices: int) -> Topology | None:
     places, between = node["places"].items(MOST_DEVICES), node["between_cpus"]
     if len(places) != devices:
         raise node["places"].wrong(f"one place for each of the {devices} devices")
+    hung: list[Place] = []
+    numbers = 0
+    for each in places:
+        hung.append(_place(each))
+        numbers += len(hung[-1].cpus or ()) + len(hung[-1].memory_nodes or ())
+        if numbers > MOST_NUMBERS:
+            raise node["places"].wrong(f"at most {MOST_NUMBERS} CPUs and nodes in all")
     nics = tuple(_nic(each) for each in node["nics"].items(MOST_DEVICES))
     if nics and not node["nic_links"].items(1 + 2 * MOST_DEVICES):
         raise node["nic_links"].wrong("a row for each device and network device")
     return Topology(
-        places=tuple(_place(each) for each in places),
+        places=tuple(hung),
         nics=nics,
         nic_links=_matrix(node["nic_links"], devices + len(nics), len(nics), _link) if nics else (),
         between_cpus=between.number() if between.known else None,
@@ -199,13 +208,16 @@ def _matrix(node: Node, rows: int, columns: int, check: Callable[[Node], None]) 
     if len(found) != rows:
         raise node.wrong(f"{rows} rows")
     matrix = []
-    for row in found:
+    for place, row in enumerate(found):
         cells = row.items(MOST_DEVICES)
         if len(cells) != columns:
             raise row.wrong(f"{columns} cells")
-        for cell in cells:
+        for column, cell in enumerate(cells):
             if cell.known:
                 check(cell)
+            # (Of network devices the rows come after those of the devices.)
+            if cell.value == SELF and column != place - (rows - columns):
+                raise cell.wrong("no X but where a device meets itself")
         matrix.append(tuple(cell.value for cell in cells))
     return tuple(matrix)
 

@@ -62,7 +62,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 _MOST = 1 << 16
-"""CPUs or nodes of the largest machine that is believed (Linux: NR_CPUS is 8192)."""
+"""CPUs or nodes of the largest machine that is believed (Linux: NR_CPUS is 8192 at most)."""
 
 
 def from_ranges(text: str) -> tuple[int, ...]:

@@ -82,8 +82,9 @@ class NvmlSource:
         self.open()
         if Want.NAMES in want and self._host == Host():
             self._host = self._read_host()
-        if want & ~(Want.LINKS | Want.TOPOLOGY):
-            for gpu in self._gpus:
+        facts = want & ~(Want.LINKS | Want.TOPOLOGY)
+        for gpu in self._gpus:
+            if facts or gpu.handle is None:
                 gpu.refresh(want)
         wiring = want & (Want.LINKS | Want.TOPOLOGY)
         keys = tuple(device.key for gpu in self._gpus for device in gpu.devices)

@@ -143,7 +143,12 @@ class Wiring:
         if gpu not in self._buses:
             known = gpu.devices[0].pci_bus_id
             asked = self._nvml.nvmlDeviceGetPciInfo
-            pci = None if known or gpu.handle is None else gpu.ask(asked, gpu.handle)
+            try:
+                pci = None if known or gpu.handle is None else gpu.ask(asked, gpu.handle)
+            except GoneError as gone:
+                # This one: it may be another GPU's links that are looked at.
+                gpu.lose(gone)
+                pci = None
             self._buses[gpu] = known or ("" if pci is None else bus_id(pci))
         return self._buses[gpu]
 

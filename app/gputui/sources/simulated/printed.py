@@ -25,7 +25,7 @@ def box_of(printed: Printed, name: str) -> Box:
             Gpu(
                 name="recorded GPU",
                 memory=81920,
-                bus=f"{16 + index:02X}:00.0",
+                bus=f"{16 + index // 8:02X}:{index % 8:02X}.0",
                 capability="",
                 power_limit=400,
                 clock=1980,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from gputui.inventory.matrix_text import MatrixError, read
+from gputui.inventory.matrix_text import MOST_BYTES, MatrixError, read
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.wording import printable
 from gputui.sources.simulated.boxes import BOXES, DEFAULT
@@ -60,7 +60,10 @@ def is_file_name(name: str) -> bool:
 
 def _printed(file: Path) -> Box:
     try:
-        return box_of(read(file.read_text(errors="replace")), printable(file.stem))
+        with file.open(errors="replace") as stream:
+            # (One more than is read: that is too long.)
+            text = stream.read(MOST_BYTES + 1)
+        return box_of(read(text), printable(file.stem))
     except OSError as error:
         raise NoSourceError(f"cannot read {str(file)!r}: {error.strerror}") from None
     except MatrixError as error:

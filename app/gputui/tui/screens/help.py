@@ -9,6 +9,7 @@ from textual.widgets import Static
 
 from gputui.choosing.verdict import GLYPHS, State
 from gputui.tui.actions import ACTIONS
+from gputui.tui.views.matrix import SIGNS
 
 MEANINGS: dict[State, str] = {
     "free": "nobody on it",
@@ -18,6 +19,24 @@ MEANINGS: dict[State, str] = {
     "unknown": "not to be read",
     "lost": "gone or hung",
 }
+
+
+LINKS: tuple[tuple[str, str], ...] = (
+    ("NV", "NVLinks, and how many"),
+    ("PIX", "PIX one PCIe switch"),
+    ("PXB", "PXB several switches"),
+    ("PHB", "PHB a host bridge"),
+    ("NODE", "NODE one NUMA node"),
+    ("SYS", "SYS across CPUs"),
+)
+
+TOGETHER: dict[str, tuple[str, str, str]] = {
+    "later": ("earlier", "J K", "Move the chosen later, earlier"),
+    "down": ("up", "↓↑ j k", "Cursor"),
+    "first": ("last", "g G", "Cursor to the first, the last"),
+    "palette": ("stop", "^p ^z", "Search; back to the shell"),
+}
+"""Actions that stand in one line: by the first, the second, the keys of both and what they do."""
 
 
 class HelpScreen(ModalScreen[None]):
@@ -30,9 +49,16 @@ class HelpScreen(ModalScreen[None]):
         super().__init__(classes="dialog")
 
     def compose(self) -> ComposeResult:
-        wide = max(len(action.shown) for action in ACTIONS)
-        keys = "\n".join(f"{action.shown:<{wide}}  {action.title}" for action in ACTIONS)
-        signs = "\n".join(f"{GLYPHS[state]} {state:<8} {meaning}" for state, meaning in MEANINGS.items())
+        second = {other for other, _, _ in TOGETHER.values()}
+        rows = [
+            TOGETHER[action.id][1:] if action.id in TOGETHER else (action.shown, action.title)
+            for action in ACTIONS
+            if action.id not in second
+        ]
+        wide = max(len(shown) for shown, _ in rows)
+        keys = "\n".join(f"{shown:<{wide}}  {title}" for shown, title in rows)
+        told = [f"{GLYPHS[state]} {state:<8} {meaning}" for state, meaning in MEANINGS.items()]
+        signs = "\n".join([*told, "", *(f"{SIGNS[word][0]} {meaning}" for word, meaning in LINKS)])
         with Vertical() as box:
             box.can_focus = True
             box.border_title = "keys and signs"
