@@ -221,7 +221,7 @@ async def test_b_takes_one_more_of_the_best_and_says_why() -> None:
         await running.press("b")
         assert running.chosen == ["0", "1"]
         assert running.main.message.startswith(
-            "a bridged pair on NUMA 0; weakest link NV12; leaves the other pair whole"
+            "an NVLink pair on NUMA 0; weakest link NV12; leaves the other pair whole"
         )
 
 

@@ -98,6 +98,12 @@ def test_in_a_large_box_a_set_that_is_called_exact_is_the_best(
     assert _sets(ways)[0] == every_set(snapshot, range(len(snapshot.devices)), count, job)[0][1]
 
 
+def test_in_a_large_box_of_sets_that_are_joined_alike_the_one_on_fewer_numa_nodes_is_taken() -> None:
+    snapshot = wired(uniform(18, "NV4"))
+    devices = tuple(replace(device, numa_node=device.index % 3) for device in snapshot.devices)
+    assert _sets(_best(replace(snapshot, devices=devices), 3))[0] == (0, 3, 6)
+
+
 def test_in_a_large_box_a_ring_that_is_hard_to_find_is_not_denied() -> None:
     """Around 17 of 18 over NVLinks: going from each to the one with the fewest ways on does not get there."""
     around = (14, 6, 11, 1, 9, 16, 13, 15, 7, 5, 12, 8, 0, 3, 4, 2, 10)

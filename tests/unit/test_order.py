@@ -241,7 +241,6 @@ def test_among_twelve_the_link_that_is_told_is_that_of_the_order(joined: str, jo
 
 
 @pytest.mark.parametrize("job", [Job(4), Job(4, 2)], ids=str)
-@pytest.mark.xfail(strict=True, reason="groups that were grown stand in the order in which they were")
 def test_in_a_large_box_groups_stand_as_in_the_box_where_another_order_gains_nothing(job: Job) -> None:
     """One NVLink domain of 18 trays, seven of them short of a device."""
     rack = replace(wired(uniform(72, "NV18")), pcie=sockets((4,) * 18, "NODE", "SYS"))

@@ -29,7 +29,7 @@ def _told(snapshot: Snapshot, count: int, job: str, without: str = "") -> tuple[
             2,
             "all",
             [0, 1],
-            "a bridged pair on NUMA 0; weakest link NV12; leaves the other pair whole",
+            "an NVLink pair on NUMA 0; weakest link NV12; leaves the other pair whole",
         ),
         (
             "a100_pcie_4gpu_nv12_pairs",
@@ -64,7 +64,7 @@ def _told(snapshot: Snapshot, count: int, job: str, without: str = "") -> tuple[
             2,
             "tp=2",
             [0, 1],
-            "a bridged pair on one NUMA node; weakest link in the groups of 2 NV2;"
+            "an NVLink pair on one NUMA node; weakest link in the groups of 2 NV2;"
             " leaves the other pair whole",
         ),
         ("pcie_5gpu_hetero_numa", 1, "all", [0], "joined least to the others, on NUMA 1"),
@@ -126,20 +126,20 @@ _PAIRS = wired(bridged(uniform(8, "PHB"), "NV4", (0, 1), (2, 3), (4, 5), (6, 7))
 @pytest.mark.parametrize(
     ("count", "job", "without", "chosen", "why"),
     [
-        (2, "all", "", [0, 1], "a bridged pair on 2 NUMA nodes; weakest link NV4; leaves 3 pairs whole"),
+        (2, "all", "", [0, 1], "an NVLink pair on 2 NUMA nodes; weakest link NV4; leaves 3 pairs whole"),
         (
             4,
             "all",
             "",
             [0, 1, 2, 3],
-            "2 bridged pairs on 4 NUMA nodes; weakest link PHB; leaves 2 pairs whole",
+            "2 NVLink pairs on 4 NUMA nodes; weakest link PHB; leaves 2 pairs whole",
         ),
         (
             4,
             "tp=2",
             "6 7",
             [0, 1, 2, 3],
-            "2 bridged pairs on 4 NUMA nodes; weakest link in the groups of 2 NV4;"
+            "2 NVLink pairs on 4 NUMA nodes; weakest link in the groups of 2 NV4;"
             " leaves the other pair whole",
         ),
         (1, "all", "0 3", [1], "no NVLink to any other, on one NUMA node; leaves 2 pairs whole"),
@@ -156,7 +156,7 @@ def test_both_pairs_are_taken_where_there_are_two_and_more() -> None:
     snapshot = wired(bridged(uniform(5, "PHB"), "NV4", (0, 1), (3, 4)))
     assert _told(snapshot, 4, "tp=2") == (
         [0, 1, 3, 4],
-        "both bridged pairs on NUMA 0; weakest link in the groups of 2 NV4",
+        "both NVLink pairs on NUMA 0; weakest link in the groups of 2 NV4",
     )
 
 
@@ -165,7 +165,7 @@ def test_what_is_left_to_others_is_told() -> None:
     assert _told(snapshot, 4, "all")[1].endswith("; weakest link NV6; leaves 2 groups joined by NVLink")
     assert (
         _told(snapshot, 2, "all")[1]
-        == "a bridged pair on NUMA 0; weakest link NV6; leaves 2 groups joined by NVLink"
+        == "an NVLink pair on NUMA 0; weakest link NV6; leaves 2 groups joined by NVLink"
     )
     assert _told(snapshot, 4, "all", "8 9")[1].endswith("; leaves 4 joined by NVLink")
 

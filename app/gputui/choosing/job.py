@@ -68,10 +68,10 @@ def asked(text: str) -> tuple[int, Job]:
     words = text.replace(",", " ").split()
     number = words.pop(0) if words and words[0].isascii() and words[0].isdigit() else None
     job = parse(",".join(words)) if words else ALL_REDUCE
-    if number is None and not words:
+    if number is None and job.unit == 1:
         raise JobError("a number of devices is wanted: 4, or 8 tp=2 pp=2")
     count = job.unit if number is None else int(number) if len(number) <= len(str(_MOST)) else 0
-    if count < 1:
+    if not 1 <= count <= _MOST:
         raise JobError(f"a number of devices is wanted, 1 to {_MOST}")
     if not job.fits(count):
         raise JobError(f"{count} devices do not make whole groups of {job}")

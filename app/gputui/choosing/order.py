@@ -13,7 +13,7 @@ from typing import Literal, get_args
 from gputui.choosing.job import Job
 from gputui.choosing.matching import bottleneck, matched
 from gputui.choosing.pairs import Pairs
-from gputui.choosing.rings import MOST_EXACT, chains, partings, rings, way_through
+from gputui.choosing.rings import MOST_EXACT, chains, partings, rings, strongest_ring, way_through
 from gputui.choosing.rings import members as places_of
 from gputui.choosing.sets import Found
 from gputui.inventory.device import Device
@@ -100,8 +100,13 @@ def _parted(
 def _groups(pairs: Pairs, found: Found, job: Job) -> _Group:
     """Tensor-parallel groups one after another; the stages of a pipeline next to each other."""
     assert found.weakest is not None
-    known = tuple(tuple(sorted(part)) for part in found.parts)
-    ways = iter([known]) if known else _parted(pairs, found.members, job.tensor, found.weakest, chain=False)
+    if found.parts:
+        plain = tuple(_batched(found.members, job.tensor))
+        good = all((strongest_ring(pairs.rank, part) or 0) >= found.weakest for part in plain)
+        grown = tuple(sorted(tuple(sorted(part)) for part in found.parts))
+        ways = iter([plain, grown] if good else [grown])
+    else:
+        ways = _parted(pairs, found.members, job.tensor, found.weakest, chain=False)
     most, piping = _most(pairs, found.members, job), _Piping(pairs, job.pipeline)
     best: tuple[tuple[int, int], _Group] | None = None
     for groups in islice(ways, _MOST_PARTINGS):
@@ -112,6 +117,12 @@ def _groups(pairs: Pairs, found: Found, job: Job) -> _Group:
         if key >= most:
             break
     return best[1] if best else found.members
+
+
+def _batched(members: _Group, size: int) -> Iterator[_Group]:
+    """The members by so many (itertools has it from Python 3.12 on)."""
+    for at in range(0, len(members), size):
+        yield members[at : at + size]
 
 
 def _most(pairs: Pairs, members: _Group, job: Job) -> tuple[int, int]:

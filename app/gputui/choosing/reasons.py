@@ -1,4 +1,4 @@
-"""Why these devices: a set in words, "a bridged pair on NUMA 0; weakest link NV12; leaves the other pair
+"""Why these devices: a set in words, "an NVLink pair on NUMA 0; weakest link NV12; leaves the other pair
 whole". Pure."""
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def _what(pairs: Pairs, found: Found, whole: Sequence[tuple[int, ...]]) -> str:
     pieces = [island for island in whole if set(island) <= set(chosen)]
     if all(len(piece) == 2 for piece in pieces) and 2 * len(pieces) == len(chosen):
         if len(pieces) == 1:
-            return "a bridged pair"
+            return "an NVLink pair"
         both = "both" if len(pieces) == 2 == len(whole) else str(len(pieces))
-        return f"{both} bridged pairs"
+        return f"{both} NVLink pairs"
     words = [pairs.words[i][j] for place, i in enumerate(chosen) for j in chosen[:place]]
     if all(map(direct_links, words)):
         return "all joined by NVLink" if len(chosen) > 2 else "joined by NVLink"
@@ -105,7 +105,7 @@ def _left(chosen: Sequence[int], whole: Sequence[tuple[int, ...]]) -> str:
         return ""
     if len(rest) == 1:
         if len(rest[0]) == 2:
-            broken = any(set(island) & set(chosen) for island in whole)
+            broken = any(len(island) == 2 and set(island) & set(chosen) for island in whole)
             other = "the other pair" if broken else "the pair"
             return f"leaves {other} whole"
         return f"leaves {len(rest[0])} joined by NVLink"

@@ -13,6 +13,8 @@ from itertools import pairwise
 
 MOST_EXACT = 16
 """Devices up to which every set is looked at: 2^16 sets."""
+_MOST_STARTS = 8
+"""Devices from which a ring is looked for in a larger set."""
 
 Rank = Sequence[Sequence[int]]
 
@@ -218,11 +220,16 @@ def _surely(table: Rank, least: int) -> bool:
         return True
     if any(len(each) < 2 for each in near):
         return False
-    at, rest = 0, set(range(1, count))
+    return any(_walked(near, start) for start in range(min(count, _MOST_STARTS)))
+
+
+def _walked(near: Sequence[set[int]], start: int) -> bool:
+    """Whether going from each to the one with the fewest ways on leads around."""
+    at, rest = start, set(range(len(near))) - {start}
     while rest:
         ways = near[at] & rest
         if not ways:
             return False
         at = min(ways, key=lambda v: (len(near[v] & rest), v))
         rest.discard(at)
-    return 0 in near[at]
+    return start in near[at]

@@ -20,8 +20,9 @@ from gputui.choosing.rings import MOST_EXACT, chains, members, packed, rings, st
 _MOST_NEAR = 3
 """Sets that are taken from each neighbourhood of a large box."""
 
-MOST_SETS = 3000
-"""Sets of a large box that are all looked at; from there on they are grown."""
+MOST_WORK = 15_000
+"""Sets of a large box, times the square of their size, that are all looked at; from there on they are
+grown. It is some 50 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def ranked(pairs: Pairs, count: int, job: Job, required: Iterable[int] = ()) -> 
     different = _Different(pairs, count, needed)
     if len(pairs) <= MOST_EXACT:
         yield from _by_level(pairs, count, job, shape, different.all())
-    elif (shape is None or shape.size == count) and different.how_many() <= MOST_SETS:
+    elif (shape is None or shape.size == count) and different.how_many() * count**2 <= MOST_WORK:
         sets = map(tuple, map(members, different.all()))
         yield from _one_by_one(pairs, job, shape, sets, exact=count <= MOST_EXACT)
     else:
