@@ -108,14 +108,14 @@ async def test_the_weakest_link_of_the_selection_is_named() -> None:
         await running.press("0", "1", "t")
         assert "cuda:0…1 = GPU 0,1   weakest link NV12" in told(running)[2]
         await running.press("2")
-        assert "weakest link SYS (0–2)" in told(running)[2]
+        assert "weakest link SYS (0━2)" in told(running)[2]
 
 
 async def test_a_ring_that_avoids_the_weakest_pair_is_told() -> None:
     async with session(recorded(DGX_1)) as running:
         await running.press(*"01234567", "t")
-        assert "weakest link SYS (0–4), NV1 around a ring" not in told(running)[2]
-        assert "weakest link SYS (0–4), NV2 around a ring" in told(running)[2]
+        assert "weakest link SYS (0━4), NV1 around a ring" not in told(running)[2]
+        assert "weakest link SYS (0━4), NV2 around a ring" in told(running)[2]
 
 
 async def test_sixteen_devices_fit_into_80_columns() -> None:
@@ -221,7 +221,7 @@ async def test_b_takes_one_more_of_the_best_and_says_why() -> None:
         await running.press("b")
         assert running.chosen == ["0", "1"]
         assert running.main.message.startswith(
-            "an NVLink pair on NUMA 0; weakest link NV12; leaves the other pair whole"
+            "1 of 3 (B): an NVLink pair on NUMA 0; weakest link NV12; leaves the other pair whole"
         )
 
 
@@ -252,7 +252,7 @@ async def test_n_takes_as_many_as_asked_for_their_job() -> None:
         assert running.chosen == ["0", "2", "1", "3"]
 
 
-@pytest.mark.parametrize("typed", ["0", "tp=3 x", "5 tp=2", "-1", ""])
+@pytest.mark.parametrize("typed", ["0", "tp=3 x", "5 tp=2", "-1"])
 async def test_what_cannot_be_meant_is_said_and_takes_nothing(typed: str) -> None:
     async with session(recorded(PAIRS)) as running:
         await running.press("n", *("space" if c == " " else "minus" if c == "-" else c for c in typed))
@@ -284,12 +284,82 @@ async def test_o_walks_through_the_orders() -> None:
         assert running.main.message == "order: best for its links"
         await running.press("o")
         assert running.chosen == [str(n) for n in range(8)]
+        assert running.main.message == "order: as in the box"
         await running.press("o")
-        assert running.main.message == "order: fastest first"
-        await running.press("o")
-        assert running.main.message == "order: emptiest first"
+        # (All are equally fast and equally empty.)
+        assert running.main.message == "order: best for its links"
         await running.press("x", "o")
         assert "make an order" in running.main.message
+
+
+async def test_o_finds_the_fastest_and_the_emptiest_of_unlike_devices() -> None:
+    async with session("mixed") as running:
+        await running.press("0", "1", "o")
+        assert (running.chosen, running.main.message) == (["1", "0"], "order: fastest first")
+        await running.press("o")
+        assert (running.chosen, running.main.message) == (["0", "1"], "order: best for its links")
+
+
+async def test_where_every_order_is_the_same_o_says_so() -> None:
+    async with session("dgx-h100") as running:
+        await running.press("b", "b", "o")
+        assert running.main.message == "every order is the same here"
+
+
+async def test_the_groups_of_a_job_have_a_weakest_link_of_their_own() -> None:
+    async with session(recorded(DGX_1)) as running:
+        await running.press("n", "4", "space", "t", "p", "equals_sign", "2", "enter")
+        assert "tp=2: weakest link NV2" in running.texts("#chosen")[1]
+        await running.press("o")
+        assert "tp=2: weakest link NV1" in running.texts("#chosen")[1]
+
+
+async def test_b_says_where_there_is_no_other_set() -> None:
+    async with session("idle") as running:
+        await running.press("b", "b", "B")
+        assert running.main.message == "there is no other set of as many that differs"
+
+
+async def test_beside_a_mig_instance_there_is_no_best() -> None:
+    async with session("a100-mig") as running:
+        await running.press("down", "down", "space", "b")
+        assert len(running.chosen) == 1
+        assert "MIG instance" in running.main.message
+
+
+async def test_the_matrix_of_a_mig_box_takes_the_gpu_for_its_instance() -> None:
+    async with session("a100-mig") as running:
+        await running.press("down", "t")
+        assert picture(running)[2].startswith("▸")
+        await running.press("space")
+        assert running.chosen == []
+        assert "choose one of them" in told(running)[-1]
+
+
+async def test_a_shortage_counts_what_is_ours() -> None:
+    async with session("dgx-h100", environ={"CUDA_VISIBLE_DEVICES": "0,1"}) as running:
+        await running.press("n", "3", "enter")
+        assert running.main.message == "3 devices cannot be had: 2 are free of those that are yours"
+
+
+async def test_the_tree_scrolls_on_below_the_last_device() -> None:
+    async with session(recorded("a100_dgx_nv12_mlx5_12")) as running:
+        await running.press("t", "tab", "G")
+        assert not any("NVLink" in row for row in picture(running))
+        await running.press(*["down"] * 12)
+        assert any("NVLink" in row for row in picture(running))
+        await running.press("up", "g")
+        assert "NUMA node 3" in picture(running)[1]
+
+
+async def test_keys_of_the_main_screen_work_in_the_topology() -> None:
+    async with session(recorded(PAIRS)) as running:
+        await running.press("t", "1", "y")
+        await running.until(lambda: running.main.message)
+        await running.press("c")
+        assert running.main.board.selection.cpu_only
+        await running.press("question_mark", "escape", "escape")
+        assert running.app.screen is running.main
 
 
 async def test_a_permuted_order_behind_nvswitches_is_warned_of_and_o_mends_it() -> None:

@@ -47,7 +47,7 @@ def test_a_shape_is_read(text: str, job: Job) -> None:
             "tp =2",
             "tp=4097",
         ),
-        *("tp=2,", "tp=2,tp=2", "tp=2 pp=2", "dp=2", "TP=2", "all,tp=2", "none,none"),
+        *("tp=2,", "tp=2,tp=2", "dp=2", "all,tp=2", "none,none"),
     ],
 )
 def test_what_is_no_shape_is_refused_in_one_line(text: str) -> None:

@@ -40,7 +40,7 @@ def wired(links: LinkMatrix, name: str = "rtx4090", **facts: Any) -> Box:
     """A box with these links; its GPUs are those of a demo box."""
     model = BOXES[name].gpus[0]
     gpus = tuple(replace(model, bus=f"{0x10 + n:02X}:00.0", numa=0) for n in range(len(links)))
-    return replace(BOXES[name], gpus=gpus, links=links, tasks=(), switched=False, **facts)
+    return replace(BOXES[name], gpus=gpus, links=links, pcie=None, tasks=(), switched=False, **facts)
 
 
 class Driver:
@@ -239,7 +239,7 @@ def test_a_link_whose_state_fails_is_down_and_its_gpu_is_well(driver: Driver) ->
     driver.simulated.error(STATE, GPU_IS_LOST, device=0)
     driver.simulated.error(STATE, UNKNOWN, device=1)
     found = source.read(Want.LINKS | Want.LOAD)
-    assert (found.links[0][1], found.links[2][3]) == ("NODE", "NV4")
+    assert (found.links[0][1], found.links[2][3]) == ("PHB", "NV4")
     assert [device.fault for device in found.devices] == [None] * 4
 
 

@@ -36,7 +36,7 @@ def _told(snapshot: Snapshot, count: int, job: str, without: str = "") -> tuple[
             3,
             "all",
             [0, 1, 2],
-            "on NUMA 0, 1; weakest link SYS, without peer access",
+            "on NUMA 0, 1; weakest link SYS",
         ),
         (
             "a100_pcie_4gpu_nv12_pairs",
@@ -50,7 +50,7 @@ def _told(snapshot: Snapshot, count: int, job: str, without: str = "") -> tuple[
             1,
             "all",
             [2],
-            "no NVLink to any other, on NUMA 1; leaves the pair whole",
+            "no NVLink to any other that can be had, on NUMA 1; leaves the pair whole",
         ),
         (
             "a100_pcie_4gpu_one_bridge_only",
@@ -112,7 +112,7 @@ def _told(snapshot: Snapshot, count: int, job: str, without: str = "") -> tuple[
             2,
             "all",
             [0, 1],
-            "both that can be had on 2 NUMA nodes; weakest link SYS, without peer access",
+            "both that can be had on 2 NUMA nodes; weakest link SYS",
         ),
     ],
 )
@@ -142,7 +142,13 @@ _PAIRS = wired(bridged(uniform(8, "PHB"), "NV4", (0, 1), (2, 3), (4, 5), (6, 7))
             "2 NVLink pairs on 4 NUMA nodes; weakest link in the groups of 2 NV4;"
             " leaves the other pair whole",
         ),
-        (1, "all", "0 3", [1], "no NVLink to any other, on one NUMA node; leaves 2 pairs whole"),
+        (
+            1,
+            "all",
+            "0 3",
+            [1],
+            "no NVLink to any other that can be had, on one NUMA node; leaves 2 pairs whole",
+        ),
         (1, "all", "1 2 3 4 5 6 7", [0], "the only one that can be had"),
     ],
 )
@@ -162,12 +168,12 @@ def test_both_pairs_are_taken_where_there_are_two_and_more() -> None:
 
 def test_what_is_left_to_others_is_told() -> None:
     snapshot = wired(sockets((4, 4, 2), "NV6", "PHB"))
-    assert _told(snapshot, 4, "all")[1].endswith("; weakest link NV6; leaves 2 groups joined by NVLink")
+    assert _told(snapshot, 4, "all")[1].endswith("; weakest link NV6; leaves 2 groups that are joined whole")
     assert (
         _told(snapshot, 2, "all")[1]
-        == "an NVLink pair on NUMA 0; weakest link NV6; leaves 2 groups joined by NVLink"
+        == "an NVLink pair on NUMA 0; weakest link NV6; leaves 2 groups that are joined whole"
     )
-    assert _told(snapshot, 4, "all", "8 9")[1].endswith("; leaves 4 joined by NVLink")
+    assert _told(snapshot, 4, "all", "8 9")[1].endswith("; leaves 4 that are joined whole")
 
 
 def test_of_links_that_are_not_known_nothing_is_claimed() -> None:
@@ -195,5 +201,5 @@ def test_a_link_of_a_large_box_is_told_as_in_a_small_one() -> None:
     assert _told(snapshot, 4, "tp=4") == (
         [0, 1, 2, 3],
         "all joined by NVLink on NUMA 0; weakest link in the groups of 4 NV18;"
-        " leaves 17 groups joined by NVLink",
+        " leaves 17 groups that are joined whole",
     )

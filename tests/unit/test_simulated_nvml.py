@@ -308,8 +308,7 @@ def test_levels_are_those_of_the_matrix(name: str, nvml: SimulatedNvml) -> None:
             word = snapshot.links[i][j]
             pair = found[snapshot.label(one)], found[snapshot.label(other)]
             level = answer(partial(pynvml.nvmlDeviceGetTopologyCommonAncestor, *pair))
-            near = "NODE" if one.numa_node == other.numa_node else "SYS"
-            assert level == (word and LEVELS.get(word, LEVELS[near])), (i, j)
+            assert level == (word and LEVELS[snapshot.pcie[i][j] or ""]), (i, j)
             if word:
                 status = pynvml.nvmlDeviceGetP2PStatus(*pair, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
                 assert (status == pynvml.NVML_P2P_STATUS_OK) == word.startswith("NV"), (i, j)

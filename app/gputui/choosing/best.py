@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from gputui.choosing.job import ALL_REDUCE, Job
-from gputui.choosing.order import arranged
+from gputui.choosing.order import arranged, weakest_as_ordered
 from gputui.choosing.pairs import Pairs
-from gputui.choosing.reasons import reason
+from gputui.choosing.reasons import behind, reason
 from gputui.choosing.sets import Found, ranked
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
@@ -50,14 +50,27 @@ def best(
     """
     pairs = Pairs.of(snapshot, candidates)
     places = [place for place, device in enumerate(candidates) if device.key in required]
-    found = islice(ranked(pairs, count, job, places), most)
-    return tuple(_told(pairs, each, job) for each in found)
+    ranking = list(islice(ranked(pairs, count, job, places), most))
+    return tuple(_told(pairs, each, job, ranking[0]) for each in ranking)
 
 
-def _told(pairs: Pairs, found: Found, job: Job) -> Best:
+def as_ordered(
+    snapshot: Snapshot, candidates: Sequence[Device], devices: Sequence[Device], job: Job, named: bool = False
+) -> Best:
+    """What there is to say of some of the candidates in an order that is not ours."""
+    pairs = Pairs.of(snapshot, candidates)
+    keys = [device.key for device in candidates]
+    order = [keys.index(device.key) for device in devices]
+    weakest = weakest_as_ordered(pairs, order, job)
+    found = Found(tuple(sorted(order)), weakest, exact=False)
+    return Best(tuple(devices), pairs.word_of(order, weakest), reason(pairs, found, job, named), exact=False)
+
+
+def _told(pairs: Pairs, found: Found, job: Job, first: Found) -> Best:
+    why = reason(pairs, found, job)
     return Best(
         devices=tuple(pairs.devices[place] for place in arranged(pairs, found, job)),
         weakest=pairs.word_of(found.members, found.weakest),
-        reason=reason(pairs, found, job),
+        reason=why if found is first else f"{why}; {behind(pairs, job, first, found)}".removeprefix("; "),
         exact=found.exact,
     )

@@ -47,18 +47,19 @@ _MOST = 4096
 
 def parse(text: str) -> Job:
     """The job of "tp=2,pp=2", "tp=4", "pp=2", "none" (independent) or "all". Raises JobError."""
+    given, text = text, text.lower()
     if text == "all":
         return ALL_REDUCE
     if text == "none":
         return Job(independent=True)
     found: dict[str, int] = {}
-    for part in text.split(","):
+    for part in text.split(",") if "," in text else text.split() or [text]:
         name, equals, number = part.strip().partition("=")
         if name not in ("tp", "pp") or not equals or name in found:
-            raise JobError(f"{text!r} is none of tp=N, pp=N, tp=N,pp=N, all, none")
+            raise JobError(f"{given!r} is none of tp=N, pp=N, tp=N,pp=N, all, none")
         digits = number.isascii() and number.isdigit() and len(number) <= len(str(_MOST))
         if not digits or not 1 <= int(number) <= _MOST:
-            raise JobError(f"{text!r}: {name} is a number of devices, 1 or more")
+            raise JobError(f"{given!r}: {name} is a number of devices, 1 or more")
         found[name] = int(number)
     return Job(found.get("tp", 1), found.get("pp", 1))
 

@@ -16,7 +16,9 @@ from gputui.choosing.pairs import Pairs
 from gputui.choosing.rings import MOST_EXACT, chains, partings, rings, strongest_ring, way_through
 from gputui.choosing.rings import members as places_of
 from gputui.choosing.sets import Found
+from gputui.choosing.sums import Sums
 from gputui.inventory.device import Device
+from gputui.inventory.wording import GIB
 
 Order = Literal["best", "given", "fastest", "emptiest"]
 ORDERS: tuple[Order, ...] = get_args(Order)
@@ -24,31 +26,44 @@ ORDERS: tuple[Order, ...] = get_args(Order)
 _MOST_STEPS = 2_000
 _MOST_PARTINGS = 105
 """Steps of a search, and ways to part a set into groups, after which the best that was found is taken.
-Eight devices have 105 ways to make pairs: up to there every one is looked at."""
+Eight devices have 105 ways to make pairs: up to there every one is looked at. Of more the first are looked
+at, which put together what is joined best; the weakest link of the groups is that of the best in any case."""
 
 _Group = tuple[int, ...]
 
 
 def fastest(devices: Sequence[Device]) -> tuple[Device, ...]:
     """By compute capability, then by cores times clock; a device that is not known comes last."""
+    return tuple(sorted(devices, key=slowness))
 
-    def speed(device: Device) -> tuple[tuple[int, int], int]:
-        return device.capability or (0, 0), (device.cores or 0) * (device.max_sm_clock or 0)
 
-    return tuple(sorted(devices, key=speed, reverse=True))
+def slowness(device: Device) -> tuple[int, int, int]:
+    """What `fastest` sorts by: less is faster."""
+    major, minor = device.capability or (0, 0)
+    return -major, -minor, -(device.cores or 0) * (device.max_sm_clock or 0)
 
 
 def emptiest(devices: Sequence[Device]) -> tuple[Device, ...]:
     """By free memory, then by the least load; what is not known comes last."""
-    return tuple(
-        sorted(
-            devices,
-            key=lambda device: (
-                -(device.memory_free if device.memory_free is not None else -1),
-                device.utilization if device.utilization is not None else 101,
-            ),
-        )
-    )
+    return tuple(sorted(devices, key=fullness))
+
+
+def fullness(device: Device) -> tuple[int, int]:
+    """What `emptiest` sorts by: less is emptier. To the nearest GiB: a few MiB are no reason for an order."""
+    free = 1 if device.memory_free is None else -round(device.memory_free / GIB)
+    return free, 101 if device.utilization is None else device.utilization
+
+
+def weakest_as_ordered(pairs: Pairs, order: Sequence[int], job: Job) -> int | None:
+    """The rank of the weakest link that the job runs over on places in this very order; None for no links."""
+    if job.independent or len(order) < 2 or not job.fits(len(order)):
+        return None
+    if job.tensor > 1:
+        return min(strongest_ring(pairs.rank, part) or 0 for part in _batched(tuple(order), job.tensor))
+    if job.pipeline > 1:
+        abreast = len(order) // job.pipeline
+        return min(pairs.rank[a][b] for a, b in zip(order, order[abreast:], strict=False))
+    return strongest_ring(pairs.rank, order)
 
 
 def arranged(pairs: Pairs, found: Found, job: Job) -> tuple[int, ...]:
@@ -91,9 +106,9 @@ def _parted(
     """The ways to part the members into rings or chains of `size` over links of `least` or stronger."""
     if len(members) > MOST_EXACT:
         return
-    table = [[pairs.rank[i][j] for j in members] for i in members]
-    parts = (chains if chain else rings)(table, least, size)
-    for way in partings(parts, len(members), len(members) // size):
+    inside = pairs.among(members)
+    parts = (chains if chain else rings)(inside.rank, least, size)
+    for way in partings(parts, len(members), len(members) // size, Sums(inside).of):
         yield tuple(tuple(members[place] for place in places_of(part)) for part in way)
 
 

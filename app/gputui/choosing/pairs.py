@@ -10,6 +10,7 @@ from typing import TypeVar
 from gputui.inventory.device import Device
 from gputui.inventory.link import LinkMatrix, PeerMatrix, direct_links, strength
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.topology import together
 from gputui.inventory.wording import GIB
 
 T = TypeVar("T")
@@ -171,10 +172,6 @@ def _nodes(snapshot: Snapshot, devices: Sequence[Device]) -> tuple[int, ...]:
     """
     if not snapshot.pcie:
         return tuple(-1 - i if d.numa_node is None else d.numa_node for i, d in enumerate(devices))
-    node = list(range(len(devices)))
-    for i, one in enumerate(devices):
-        for j, other in enumerate(devices[:i]):
-            if snapshot.pcie_class(one, other) not in (None, "SYS") and node[i] != node[j]:
-                old, new = max(node[i], node[j]), min(node[i], node[j])
-                node = [new if each == old else each for each in node]
-    return tuple(node)
+    return together(
+        len(devices), lambda i, j: snapshot.pcie_class(devices[i], devices[j]) not in (None, "SYS")
+    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from gputui.choosing.best import Best, best
+from gputui.choosing.best import Best, as_ordered, best
 from gputui.choosing.job import ALL_REDUCE, Job
-from gputui.choosing.order import Order, emptiest, fastest
+from gputui.choosing.order import Order, emptiest, fastest, fullness, slowness
 from gputui.choosing.verdict import Verdict
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
@@ -36,7 +37,7 @@ class Wish:
 class Picked:
     """The answer: enough devices, in order; or too few, and then why each of the others is not one.
 
-    `ways` are the best sets, the taken one first; () where there are too few or links decided nothing.
+    `ways` are the best sets, the taken one first; () where there are too few.
     """
 
     devices: tuple[Device, ...]
@@ -68,17 +69,31 @@ def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], wish: Wish) -> Pic
     there = available(snapshot, verdicts, wish)
     if not there.enough(wish):
         return there
-    if wish.order in ("fastest", "emptiest"):
-        order = fastest if wish.order == "fastest" else emptiest
-        first = sorted(order(there.devices), key=lambda device: device.key not in wish.required)
-        return Picked(order(first[: wish.count]), there.refused)
-    ways = best(snapshot, there.devices, wish.count, wish.job, wish.required)
+    candidates = there.devices
+    required = set(wish.required)
+    if wish.order in _SORTED:
+        # All that are faster (emptier) than the last one taken, and of those like it the best joined.
+        order, measure = _SORTED[wish.order]
+        last = measure(order(candidates)[wish.count - 1])
+        required |= {device.key for device in candidates if measure(device) < last}
+        candidates = tuple(d for d in candidates if measure(d) <= last or d.key in wish.required)
+        required = set(wish.required) if len(required) > wish.count else required
+    ways = best(snapshot, candidates, wish.count, wish.job, required)
     if not ways:
         return Picked((), there.refused)
-    chosen = ways[0].devices
-    if wish.order == "given":
-        chosen = tuple(sorted(chosen, key=there.devices.index))
-    return Picked(chosen, there.refused, ways)
+    if wish.order == "best":
+        return Picked(ways[0].devices, there.refused, ways)
+    chosen = tuple(sorted(ways[0].devices, key=candidates.index))
+    if wish.order in _SORTED:
+        chosen = _SORTED[wish.order][0](chosen)
+    return Picked(chosen, there.refused, (as_ordered(snapshot, there.devices, chosen, wish.job), *ways[1:]))
+
+
+_SORTED: dict[str, tuple[Callable[[Sequence[Device]], tuple[Device, ...]], Callable[[Device], Any]]] = {
+    "fastest": (fastest, slowness),
+    "emptiest": (emptiest, fullness),
+}
+"""Orders by which devices are also taken: how they are sorted, and by what."""
 
 
 def _why_not(device: Device, verdict: Verdict, wish: Wish) -> str | None:

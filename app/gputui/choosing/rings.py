@@ -7,7 +7,7 @@ devices are answered at once: a set is a number (bit i: device i is in it), a se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 
@@ -116,19 +116,23 @@ def packings(parts: int, count: int, times: int) -> list[int]:
     return found
 
 
-def partings(parts: int, count: int, times: int) -> Iterator[tuple[int, ...]]:
-    """The ways to part all `count` devices into `times` of `parts`, those with the first devices together
-    first. It never runs into a dead end: what is left over is known to be a packing."""
-    possible = [1, *packings(parts, count, times)]
-    each = sorted(members(parts), key=lambda part: members(part))
+def partings(parts: int, count: int, times: int, worth: Callable[[int], int]) -> Iterator[tuple[int, ...]]:
+    """The ways to part all `count` devices into `times` of `parts`: with the first device always goes what
+    is worth most beside it, then the lowest numbers. It never runs into a dead end, as what is left over is
+    known to be a packing."""
+    possible = [1, *packings(parts, count, max(1, times - 1))]
+    by_first: dict[int, list[int]] = {}
+    for part in members(parts):
+        by_first.setdefault(part & -part, []).append(part)
+    for each in by_first.values():
+        each.sort(key=lambda part: (-worth(part), _lowest_first(part, count)))
 
     def ways(rest: int, left: int) -> Iterator[tuple[int, ...]]:
         if not left:
             yield ()
             return
-        first = rest & -rest
-        for part in each:
-            if part & first and part & rest == part and possible[left - 1] >> (rest & ~part) & 1:
+        for part in by_first.get(rest & -rest, ()):
+            if part & rest == part and possible[left - 1] >> (rest & ~part) & 1:
                 for others in ways(rest & ~part, left - 1):
                     yield (part, *others)
 
@@ -158,6 +162,11 @@ def way_through(rank: Rank, least: int, closed: bool) -> tuple[int, ...] | None:
         rest &= ~(1 << found)
     # Backwards it is as good; a ring was walked from the device before the first one.
     return (way[-1], *way[:-1]) if closed else tuple(way)
+
+
+def _lowest_first(part: int, count: int) -> int:
+    """Of two sets of one size the smaller number has the lower devices."""
+    return -int(bin(part)[:1:-1].ljust(count, "0"), 2)
 
 
 def members(number: int) -> list[int]:

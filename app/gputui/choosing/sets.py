@@ -16,6 +16,7 @@ from gputui.choosing.growing import grown_sets, neighbourhoods
 from gputui.choosing.job import Job
 from gputui.choosing.pairs import Pairs
 from gputui.choosing.rings import MOST_EXACT, chains, members, packed, rings, strongest_chain, strongest_ring
+from gputui.choosing.sums import Sums
 
 _MOST_NEAR = 3
 """Sets that are taken from each neighbourhood of a large box."""
@@ -188,63 +189,19 @@ def _by_level(
 
 
 class _Keys:
-    """`key_of` for thousands of sets: sums are looked up by half sets."""
+    """`key_of` for thousands of sets."""
 
     def __init__(self, pairs: Pairs, job: Job) -> None:
-        self._pairs, self._apart = pairs, job.independent
-        self._half = (len(pairs) + 1) // 2
-        self._low = (1 << self._half) - 1
-        ends = range(self._half), range(self._half, len(pairs))
-        self._plain = [self._table(end, self._sums(end)) for end in ends]
-        # Between the halves: for each device of the high one, what its pairs with a low set are worth.
-        self._across = [
-            self._row_table([pairs.worth[i][j] for j in range(self._half)])
-            for i in range(self._half, len(pairs))
-        ]
+        self._pairs, self._apart, self._sums = pairs, job.independent, Sums(pairs)
 
     def of(self, chosen: int) -> Key:
-        pairs, low, high = self._pairs, chosen & self._low, chosen >> self._half
-        one, other = self._plain[0][low], self._plain[1][high]
-        between = 0
-        for place, row in enumerate(self._across):
-            if high >> place & 1:
-                between += row[low]
-        worth = one[0] + other[0] + between
-        left = pairs.total - one[1] - other[1] + worth
-        nodes = bin(one[2] | other[2]).count("1")
-        whole, memory = one[3] + other[3], one[4] + other[4]
-        first = _backwards(chosen, len(pairs))
+        worth = self._sums.of(chosen)
+        degrees, nodes, whole, memory = self._sums.facts(chosen)
+        left = self._pairs.total - degrees + worth
+        first = _backwards(chosen, len(self._pairs))
         if self._apart:
             return (whole, 0, 0, left, memory, first)
         return (whole, worth, -nodes, left, memory, first)
-
-    def _sums(self, end: range) -> list[list[int]]:
-        return [[self._pairs.worth[i][j] for j in end] for i in end]
-
-    def _table(self, end: range, worth: list[list[int]]) -> list[tuple[int, int, int, int, int]]:
-        """For each set within a half: sum, degrees, NUMA nodes as bits, whole GPUs, memory."""
-        pairs, bits = self._pairs, {node: n for n, node in enumerate(sorted(set(self._pairs.node)))}
-        table = [(0, 0, 0, 0, 0)]
-        for chosen in range(1, 1 << len(end)):
-            last = chosen.bit_length() - 1
-            before, device = table[chosen & ~(1 << last)], end[last]
-            row = worth[last]
-            table.append(
-                (
-                    before[0] + sum(row[j] for j in range(last) if chosen >> j & 1),
-                    before[1] + pairs.degree[device],
-                    before[2] | 1 << bits[pairs.node[device]],
-                    before[3] + (pairs.devices[device].parent is None),
-                    before[4] + pairs.memory[device],
-                )
-            )
-        return table
-
-    def _row_table(self, row: list[int]) -> list[int]:
-        table = [0]
-        for value in row:
-            table += [before + value for before in table]
-        return table
 
 
 def _backwards(chosen: int, count: int) -> int:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from gputui.inventory.device import Device
-from gputui.inventory.link import PCIE_CLASSES, strength
+from gputui.inventory.link import PCIE_CLASSES, direct_links, strength
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.topology import Nic, Topology, ranges
+from gputui.inventory.topology import Nic, Topology, ranges, together
 
 _JOINED_BY: tuple[tuple[str, str], ...] = (
     ("NODE", "NUMA node"),
@@ -74,21 +75,20 @@ def _draw(
 def nvlinks(snapshot: Snapshot) -> tuple[str, ...]:
     """The NVLinks in words: who is joined to whom by how many; of many GPUs joined alike in one go."""
     devices = [device for device in snapshot.devices if device.parent is None]
-    joined: dict[str, list[tuple[Device, Device]]] = {}
-    for place, one in enumerate(devices):
-        for other in devices[place + 1 :]:
-            word = snapshot.link(one, other)
-            if strength(word) > len(PCIE_CLASSES):
-                joined.setdefault(word or "", []).append((one, other))
     told = []
-    for word in sorted(joined, key=strength, reverse=True):
-        pairs = joined[word]
-        ends = {device.key for pair in pairs for device in pair}
-        if len(ends) > 2 and len(pairs) == len(ends) * (len(ends) - 1) // 2:
-            indices = {device.index for pair in pairs for device in pair}
-            told.append(f"{word} between all of {ranges(indices)}")
-        else:
-            told.append(f"{word} {'  '.join(f'{one.index}━{other.index}' for one, other in pairs)}")
+    words = {snapshot.link(a, b) for a, b in combinations(devices, 2)}
+    for word in sorted(filter(direct_links, words), key=strength, reverse=True):
+        joined = [[snapshot.link(a, b) == word for b in devices] for a in devices]
+        home = together(len(devices), lambda i, j, joined=joined: joined[i][j])  # type: ignore[misc]
+        parts = []
+        for first in sorted(set(home)):
+            group = [i for i, at in enumerate(home) if at == first]
+            pairs = [(i, j) for i, j in combinations(group, 2) if joined[i][j]]
+            if len(group) > 2 and len(pairs) == len(group) * (len(group) - 1) // 2:
+                parts.append(f"between all of {ranges(devices[i].index for i in group)}")
+            else:
+                parts += [f"{devices[i].index}━{devices[j].index}" for i, j in pairs]
+        told.append(f"{word} {'  '.join(parts)}")
     return tuple(told)
 
 
@@ -149,14 +149,14 @@ def _to_nic(snapshot: Snapshot, topology: Topology, one: Device | Nic, nic: Devi
 
 def _clusters(words: Sequence[Sequence[str | None]], group: Sequence[int], word: str) -> list[list[int]]:
     """The members of a group by who is joined by `word` or closer."""
-    home = {i: i for i in group}
-    for i in group:
-        for j in group:
-            near = words[i][j] in PCIE_CLASSES and strength(words[i][j]) >= strength(word)
-            if i != j and near and home[i] != home[j]:
-                old, new = max(home[i], home[j]), min(home[i], home[j])
-                home = {each: new if at == old else at for each, at in home.items()}
-    return [[i for i in group if home[i] == first] for first in sorted(set(home.values()))]
+    members = list(group)
+
+    def near(a: int, b: int) -> bool:
+        cell = words[members[a]][members[b]]
+        return cell in PCIE_CLASSES and strength(cell) >= strength(word)
+
+    home = together(len(members), near)
+    return [[i for i, at in zip(members, home, strict=True) if at == first] for first in sorted(set(home))]
 
 
 def _node_name(things: Sequence[Device | Nic]) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gputui.choosing.best import Best, best
+from gputui.choosing.best import Best, as_ordered, best
 from gputui.choosing.job import ALL_REDUCE, Job, JobError, parse
 from gputui.choosing.links import PERMUTED, permuted_behind_switches
 from gputui.choosing.naming import NamingError, named
@@ -140,12 +140,19 @@ def choose(
             # Now, and only now, the owners are worth their price.
             snapshot = source.read(Want.MONITOR)
             raise NotEnoughError(_shortage(pick(snapshot, verdicts(snapshot), wish), wish, snapshot, limits))
-        if len(there.devices) > 2 or (len(there.devices) == 2 and (wish.count == 1 or args.why)):
+        told = args.why or getattr(args, "format", None) == "json"
+        several = len(there.devices) > wish.count or wish.count > 2
+        if told or (several and len(there.devices) > 1):
             # Links among those that can be had: of two, to take both, they decide nothing.
-            snapshot = source.read(Want.LINKS, {device.key for device in there.devices})
-        picked = pick(snapshot, judged, wish)
-        if args.why and picked.ways:
+            keys = {device.key for device in there.devices}
+            snapshot = source.read(Want.LINKS | (Want.NAMES if told else Want(0)), keys)
+        picked = pick(snapshot, verdicts(snapshot), wish)
+        if not picked.enough(wish):
+            # One was lost while its links were read.
+            raise NotEnoughError(_shortage(picked, wish, snapshot, limits))
+        if args.why:
             say(why(snapshot, picked.devices, picked.ways[0].reason))
+        _warn_of_order(source, snapshot, picked.devices)
         return Chosen(picked.devices, snapshot, picked.ways)
 
 
@@ -162,23 +169,37 @@ def _in_order(
         raise WrongCallError(f"{len(devices)} devices do not make whole groups of {job}")
     order = args.order or "given"
     keys = {device.key for device in devices}
-    places = [snapshot.position[device.key] for device in devices]
     ways: tuple[Best, ...] = ()
-    if len(devices) > 1 and (order == "best" or args.why or places != sorted(places)):
+    in_box: tuple[Device, ...] = ()
+    told = args.why or getattr(args, "format", None) == "json"
+    if len(devices) > 1 and (order == "best" or told):
         snapshot = source.read(Want.LINKS | Want.NAMES, keys)
-        devices = tuple(snapshot.by_key[device.key] for device in devices)
-    if len(devices) > 1 and (order == "best" or args.why):
+        devices = tuple(snapshot.by_key[device.key] for device in devices if device.key in snapshot.by_key)
+        if len(devices) < len(keys):
+            raise NotEnoughError("a device that was named is not there any more")
         in_box = tuple(device for device in snapshot.devices if device.key in keys)
-        ways = best(snapshot, in_box, len(devices), job, most=1)
-    if order == "best" and ways:
-        devices = ways[0].devices
-    elif order in ("fastest", "emptiest"):
+        if order == "best":
+            devices = best(snapshot, in_box, len(devices), job, most=1)[0].devices
+    if order in ("fastest", "emptiest"):
         devices = fastest(devices) if order == "fastest" else emptiest(devices)
-    if args.why:
-        say(why(snapshot, devices, ways[0].reason if ways else "named"))
-    if permuted_behind_switches(snapshot, devices):
-        say(f"warning: {PERMUTED}")
+    if told and len(devices) > 1:
+        ways = (as_ordered(snapshot, in_box, devices, job, named=True),)
+    if args.why and devices:
+        say(why(snapshot, devices, f"as named; {ways[0].reason}" if ways else "as named"))
+    _warn_of_order(source, snapshot, devices)
     return Chosen(devices, snapshot, ways)
+
+
+def _warn_of_order(source: Source, snapshot: Snapshot, devices: Sequence[Device]) -> None:
+    """Say so where this order is one that NCCL may get wrong. Only then is more read to know it."""
+    places = [snapshot.position[device.key] for device in devices]
+    if places == sorted(places):
+        return
+    keys = [device.key for device in devices]
+    known = source.read(Want.LINKS | Want.NAMES, set(keys))
+    there = [known.by_key[key] for key in keys if key in known.by_key]
+    if permuted_behind_switches(known, there):
+        say(f"warning: {PERMUTED}")
 
 
 def _named(text: str, snapshot: Snapshot, limits: Inherited | None) -> tuple[Device, ...]:
@@ -233,6 +254,9 @@ def _shortage(picked: Picked, wish: Wish, snapshot: Snapshot, limits: Inherited 
     there = f"{have if have else 'none'} of {have + len(picked.refused)} can be had"
     where = f" (inside CUDA_VISIBLE_DEVICES={limits.text})" if limits else ""
     reasons = _refusals(picked, snapshot)
+    if snapshot.host.driver is None and not snapshot.time:
+        # What `--from` makes of a printed matrix.
+        reasons = "a matrix does not say who uses them; --demo FILE plays its box with nobody on it"
     return f"{asked}, {there}{where}{': ' + reasons if reasons else ''}"
 
 

@@ -56,6 +56,7 @@ _SELF_CELL = f" {SELF} "
 _GPU = re.compile(r"GPU([0-9]{1,5})", re.IGNORECASE)
 _TAIL = re.compile(r"CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID", re.IGNORECASE)
 _STYLING = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_QUOTED = re.compile(r"^\s*(?:> ?)+")
 _REMARK = re.compile(r"<--.*|\s#.*")
 _NIC_NAME = re.compile(r"\s*(NIC\d+)\s*:\s*(\S+)\s*$", re.IGNORECASE)
 _OLD_WORDS = {"SOC": "SYS", "QPI": "SYS"}
@@ -137,7 +138,7 @@ def read(text: str) -> Printed:
     """The matrix in a text. Raises MatrixError."""
     if len(text) > MOST_BYTES:
         raise MatrixError(f"{len(text)} characters are too many for a matrix")
-    lines = [_STYLING.sub("", line) for line in text.removeprefix("\ufeff").splitlines()]
+    lines = _lines(text)
     headings = [place for place, line in enumerate(lines) if _may_be_heading(line)]
     trouble = MatrixError("there is no line of GPU0, GPU1, … in it, as `nvidia-smi topo -m` prints")
     # A remark before the matrix may look like its heading ("GPU0 is the one with the display").
@@ -155,8 +156,13 @@ def read(text: str) -> Printed:
 
 def looks_like_one(text: str) -> bool:
     """Whether there may be a matrix's heading in the text."""
-    lines = text.removeprefix("\ufeff").splitlines()
-    return any(_may_be_heading(_STYLING.sub("", line)) for line in lines)
+    return any(map(_may_be_heading, _lines(text)))
+
+
+def _lines(text: str) -> list[str]:
+    """The lines without what stands around a matrix in a mail ("> ") or a table ("|")."""
+    lines = (_STYLING.sub("", line) for line in text.removeprefix("\ufeff").splitlines())
+    return [_QUOTED.sub("", line).replace("|", " ") for line in lines]
 
 
 def _may_be_heading(line: str) -> bool:

@@ -49,18 +49,17 @@ class RecordedSource:
     def _wiring_only(self, text: str) -> Snapshot:
         """A printed matrix tells how a box is wired, and nothing of what runs on it."""
         try:
-            box = box_of(read(text), printable(Path(self.file).stem))
+            printed = read(text)
+            box = box_of(printed, printable(Path(self.file).stem))
         except MatrixError as error:
             raise NoSourceError(f"{self.file!r} is no matrix that can be read: {error}") from None
-        whole = at(box, 0.0, 0.0)
-        return replace(
-            whole,
-            host=Host(box.host),
-            devices=tuple(
-                Device(index=d.index, uuid=d.uuid, pci_bus_id=d.pci_bus_id, numa_node=d.numa_node)
-                for d in whole.devices
-            ),
+        # The numbers are those of the text, which may have gaps.
+        numbers = [int(name.removeprefix("GPU")) for name in printed.gpus]
+        devices = tuple(
+            Device(index=number, uuid="", numa_node=gpu.numa)
+            for number, gpu in zip(numbers, box.gpus, strict=True)
         )
+        return replace(at(box, 0.0, 0.0), host=Host(box.host), devices=devices, peers=())
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()

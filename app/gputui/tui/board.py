@@ -40,8 +40,8 @@ class Suggestion:
     @property
     def words(self) -> str:
         """Why this set, and how many others there are."""
-        others = f"   B: {self.place + 1} of {len(self.ways)}" if len(self.ways) > 1 else ""
-        return f"{self.ways[self.place].reason or 'no difference is known'}{others}"
+        number = f"{self.place + 1} of {len(self.ways)} (B): " if len(self.ways) > 1 else ""
+        return f"{number}{self.ways[self.place].reason or 'no difference is known'}"
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,13 @@ class Board:
             return Launch(self.plan.command, tuple(self.plan.additions), self.plan.directory)
         return compose(self.chosen, self.plan, self.environ)
 
+    @property
+    def permuted(self) -> str | None:
+        """What there is to say of an order that NCCL may get wrong, None where there is nothing."""
+        if self.snapshot is not None and permuted_behind_switches(self.snapshot, self.chosen):
+            return "NCCL may mix up a permuted order behind NVSwitches (nccl #1906): o sorts"
+        return None
+
     @cached_property
     def cautions(self) -> tuple[str, ...]:
         """What there is to say about starting on the chosen devices as they are: not free, not real."""
@@ -109,8 +116,8 @@ class Board:
             ]
         elif self.snapshot is not None:
             found.append(f"GPU {', '.join(self.snapshot.label(d) for d in taken)} are not free")
-        if self.snapshot is not None and permuted_behind_switches(self.snapshot, self.chosen):
-            found.append("NCCL may mix up a permuted order behind NVSwitches (nccl #1906): o sorts")
+        if self.permuted:
+            found.append(self.permuted)
         if self.label and self.plan.command and self.selection.decided:
             found.append(f"these devices are not this machine's ({self.label}); the command is real")
         return tuple(found)
@@ -156,7 +163,7 @@ class Board:
         name = f"GPU {self.snapshot.label(device)}" if self.snapshot else device.key
         if device.mig:
             return f"{name} is divided into MIG instances: choose one of them"
-        if verdict.state == "lost" or not device.uuid:
+        if verdict.state == "lost" or (device.fault and not device.uuid):
             return f"{name} is lost"
         if self.limits and device.key not in self.limits.keys:
             return f"{name} is not in the CUDA_VISIBLE_DEVICES={self.limits.text} that you were given"
@@ -225,46 +232,65 @@ class Board:
             return self, "nothing has been read yet"
         within = set(self.limits.keys) if self.limits else None
         wish = Wish(count, within=within, job=job, required=kept)
+        if count > 1 and any(self.snapshot.by_key[key].parent for key in kept):
+            return self, "a MIG instance is chosen: a process uses one only, and no GPU beside it"
         picked = pick(self.snapshot, self.verdicts, wish)
         if not picked.ways:
-            return self, self._shortage(count)
+            return self, self._shortage(count, len(picked.devices))
         return self._take(Suggestion(picked.ways, 0, kept, job))
 
     def other_best(self) -> tuple[Board, str | None]:
         """The board with the next best set of as many devices, after the last one the best again."""
         before = self.suggested
         if before is None:
-            return self.best_of(max(1, len(self.selection)))
+            board, news = self.best_of(max(1, len(self.selection)))
+            return board, news if board is self else f"the best anew: {news}"
+        if len(before.ways) == 1:
+            return self, "there is no other set of as many that differs"
         return self._take(replace(before, place=(before.place + 1) % len(before.ways)))
 
     def _take(self, suggestion: Suggestion) -> tuple[Board, str]:
         board = self._select(Selection(suggestion.keys))
         return replace(board, suggestion=suggestion), suggestion.words
 
-    def _shortage(self, count: int) -> str:
-        free = sum(verdict.free for verdict in self.verdicts.values())
-        if not free:
+    def _shortage(self, count: int, there: int) -> str:
+        if not there:
             return "no device is free"
         if count == len(self.selection) + 1:
             return "no more free device"
-        return f"{count} devices cannot be had: {free} {'is' if free == 1 else 'are'} free"
+        given = " of those that are yours" if self.limits else ""
+        return f"{count} devices cannot be had: {there} {'is' if there == 1 else 'are'} free{given}"
 
     def next_order(self) -> tuple[Board, str | None]:
         """The board with the chosen devices in the next order: best, fastest, emptiest, the box's own."""
         if self.snapshot is None or len(self.chosen) < 2:
             return self, "two chosen devices make an order: space or 0-9 chooses"
-        following = ORDERS[(ORDERS.index(self.order) + 1) % len(ORDERS)] if self.order else ORDERS[0]
-        in_box = tuple(d for d in self.snapshot.devices if d.key in self.selection)
-        job = self.suggestion.job if self.suggestion and self.suggestion.job.fits(len(in_box)) else ALL_REDUCE
-        devices = {
-            "best": lambda: best(self.snapshot, in_box, len(in_box), job, most=1)[0].devices,
-            "given": lambda: in_box,
-            "fastest": lambda: fastest(in_box),
-            "emptiest": lambda: emptiest(in_box),
-        }[following]()
-        board = self._select(Selection(tuple(device.key for device in devices)))
+        at = ORDERS.index(self.order) + 1 if self.order else 0
         names = {"best": "best for its links", "given": "as in the box"}
-        return replace(board, order=following), f"order: {names.get(following, following + ' first')}"
+        for order in (*ORDERS[at:], *ORDERS[:at]):
+            keys = self._ordered(order)
+            if keys != self.selection.keys:
+                board = replace(self._select(Selection(keys)), order=order)
+                return board, f"order: {names.get(order, order + ' first')}"
+        return self, "every order is the same here"
+
+    def _ordered(self, order: Order) -> tuple[str, ...]:
+        """The keys of the chosen devices in that order."""
+        assert self.snapshot is not None
+        in_box = tuple(d for d in self.snapshot.devices if d.key in self.selection)
+        if order == "best":
+            devices = best(self.snapshot, in_box, len(in_box), self.job, most=1)[0].devices
+        elif order == "given":
+            devices = in_box
+        else:
+            devices = fastest(in_box) if order == "fastest" else emptiest(in_box)
+        return tuple(device.key for device in devices)
+
+    @property
+    def job(self) -> Job:
+        """What the chosen devices are for, as far as it was said and fits their number."""
+        job = self.suggestion.job if self.suggestion else ALL_REDUCE
+        return job if job.fits(len(self.selection)) else ALL_REDUCE
 
     def clear(self) -> Board:
         """Nothing chosen."""

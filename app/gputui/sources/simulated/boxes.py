@@ -86,6 +86,7 @@ RTX_3090 = Box(
     cuda="12.2",
     gpus=_gpus(RTX_3090_GPU, ("01", "21", "41", "61"), 4),
     links=bridged(sockets((4,), "PHB", "PHB"), "NV4", (0, 1), (2, 3)),
+    pcie=uniform(4, "PHB"),
     tasks=(
         Task(
             devices=("0",),
@@ -351,6 +352,7 @@ IDLE = Box(
     cuda="12.2",
     gpus=RTX_3090.gpus[:2],
     links=bridged(uniform(2, "PHB"), "NV4", (0, 1)),
+    pcie=uniform(2, "PHB"),
 )
 
 BOXES: dict[str, Box] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from gputui.inventory.link import direct_links
 from gputui.inventory.matrix_text import Printed
+from gputui.inventory.topology import together
 from gputui.sources.simulated.spec import Box, Gpu
 
 MOST_DIRECT = 18
@@ -37,6 +38,7 @@ def box_of(printed: Printed, name: str) -> Box:
         ),
         links=printed.links,
         switched=switched,
+        peers=None,
         fabrics=_fabrics(printed) if switched else None,
         nics=printed.nics,
         nic_links=printed.nic_links,
@@ -45,10 +47,4 @@ def box_of(printed: Printed, name: str) -> Box:
 
 def _fabrics(printed: Printed) -> tuple[int, ...]:
     """Which GPUs are joined by NVLinks, over others too: a number for each."""
-    fabric = list(range(len(printed.gpus)))
-    for i, row in enumerate(printed.links):
-        for j, word in enumerate(row):
-            if direct_links(word) and fabric[i] != fabric[j]:
-                old, new = max(fabric[i], fabric[j]), min(fabric[i], fabric[j])
-                fabric = [new if each == old else each for each in fabric]
-    return tuple(fabric)
+    return together(len(printed.gpus), lambda i, j: direct_links(printed.links[i][j]) > 0)

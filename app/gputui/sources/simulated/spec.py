@@ -88,7 +88,8 @@ class Box:
     fabrics    which GPUs share switches, by a number for each GPU; left out: all
     pcie       the PCIe class of every pair; left out, that of `links`, and where NVLinks join two GPUs NODE
                on one NUMA node and SYS between two
-    peers      peer access over PCIe: whether GPUs read each other's memory where no NVLink joins them
+    peers      peer access over PCIe: whether GPUs read each other's memory where no NVLink joins them; None:
+               the driver does not tell
     nics       names of the RDMA network devices; nic_links: a row for each GPU and NIC, a column a NIC
     """
 
@@ -103,7 +104,7 @@ class Box:
     switched: bool = False
     fabrics: tuple[int, ...] | None = None
     pcie: LinkMatrix | None = None
-    peers: bool = True
+    peers: bool | None = True
     nics: tuple[str, ...] = ()
     nic_links: LinkMatrix = ()
 

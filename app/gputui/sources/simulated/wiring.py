@@ -76,7 +76,7 @@ def _pcie(box: Box, i: int, j: int) -> str | None:
 
 def _peer(box: Box, i: int, j: int) -> str | None:
     word = box.links[i][j]
-    if word is None:
+    if word is None or box.peers is None:
         return None
     if direct_links(word):
         return "OK"

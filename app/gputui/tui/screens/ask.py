@@ -29,7 +29,7 @@ class AskScreen(ModalScreen[tuple[int, Job] | None]):
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(PROMPT, id="what", markup=False)
-            yield OneLine("", placeholder="4")
+            yield OneLine("", placeholder="how many")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         what = self.query_one("#what", Static)
@@ -42,6 +42,9 @@ class AskScreen(ModalScreen[tuple[int, Job] | None]):
             what.update(PROMPT)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
+        if not event.value.strip():
+            self.dismiss(None)
+            return
         try:
             self.dismiss(asked(event.value))
         except JobError as error:

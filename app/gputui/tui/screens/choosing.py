@@ -62,9 +62,10 @@ class Choosing(Screen[None]):
         self.say(news, "warn" if board is before else "")
 
     def action_other_best(self) -> None:
-        board, news = self.board.other_best()
+        before = self.board
+        board, news = before.other_best()
         self.set_board(board)
-        self.say(news, "" if board.suggested else "warn")
+        self.say(news, "warn" if board is before else "")
 
     def action_ask_best(self) -> None:
         from gputui.tui.screens.ask import AskScreen
@@ -82,6 +83,8 @@ class Choosing(Screen[None]):
     def action_topology(self) -> None:
         from gputui.tui.screens.topology import TopologyScreen
 
+        if isinstance(self.app.screen, TopologyScreen):
+            return
         self.app.push_screen(
             TopologyScreen(lambda: self.board, self.set_board, self.run_action, lambda: self.message)
         )

@@ -18,16 +18,16 @@ from gputui.choosing.bandwidth import bandwidth
 from gputui.choosing.links import numa_nodes, weakest, weakest_ring
 from gputui.inventory.device import Device
 from gputui.inventory.link import direct_links
-from gputui.tui.actions import BY_ID
+from gputui.tui.actions import ACTIONS
 from gputui.tui.board import Board
-from gputui.tui.views.chosen import runs
+from gputui.tui.views.chosen import at_least, runs
 from gputui.tui.views.hangs import hangs
 from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matrix_rows
 from gputui.tui.views.text import Line, clip, title
 from gputui.tui.widgets.lines import Lines
 
-_SHARED = ("select", "later", "earlier", "best", "other", "ask", "order", "clear")
-"""The actions of the main screen that work here, under the same keys."""
+_OWN = ("topology", "down", "up", "first", "last", "palette", "stop", "quit")
+"""Actions of the main screen that have no place here, or whose keys do the like. All others work here."""
 
 
 class TopologyScreen(ModalScreen[None]):
@@ -43,9 +43,12 @@ class TopologyScreen(ModalScreen[None]):
         ("left", "column(-1)", "Left"),
         ("home,g", "cursor(-1000)", "First"),
         ("end,G", "cursor(1000)", "Last"),
-        *(Binding(BY_ID[name].keys, f"main('{BY_ID[name].call}')", BY_ID[name].title) for name in _SHARED),
+        *(
+            Binding(action.keys, f"main('{action.call}')", action.title)
+            for action in ACTIONS
+            if action.id not in _OWN
+        ),
         *(Binding(str(n), f"main('number({n})')", show=False) for n in range(10)),
-        Binding("question_mark,f1", "main('help')", "Help"),
     ]
 
     def __init__(
@@ -61,6 +64,7 @@ class TopologyScreen(ModalScreen[None]):
         self._column = 0
         self._left = self._top = 0
         self._above = 2
+        self._past = 0
         self._keys: list[str | None] = []
 
     def compose(self) -> ComposeResult:
@@ -80,6 +84,10 @@ class TopologyScreen(ModalScreen[None]):
         board, width = self._board(), self.size.width
         if not width:
             return
+        if not self._as_tree and board.current is not None and board.current.parent:
+            # Instances have no links: the matrix has their GPU.
+            self._show(replace(board, cursor=board.current.parent))
+            board = self._board()
         told = self._account(board, width)
         self.query_one("#told", Lines).draw_all(told)
         form = self._tree if self._as_tree else self._matrix
@@ -118,6 +126,9 @@ class TopologyScreen(ModalScreen[None]):
         # The branch that the first device hangs under is worth seeing too.
         least = 0 if not any(keys[:place]) else place
         self._top = min(max(self._top, place - room + 1), least, max(0, len(drawn) - room))
+        if _last_device(keys) == place:
+            # Below the last device there may be network devices, and the NVLinks.
+            self._top = min(self._top + self._past, max(0, len(drawn) - room))
         self._keys = keys[self._top : self._top + room]
         self.query_one("#picture", Lines).lit = place - self._top + 1
         return [head, *drawn[self._top : self._top + room]]
@@ -128,7 +139,9 @@ class TopologyScreen(ModalScreen[None]):
         if not self._as_tree:
             lines = [clip(self._pair(board), width), *lines, clip(legend(width), width)]
         message = self._told()
-        keys = " space select  J/K reorder  b best  o order  ←→ pair  tab tree/matrix  esc back"
+        keys = " esc back  space select  J/K reorder  b B n best  o order  ←→ pair  tab tree/matrix"
+        if board.permuted:
+            lines.append(clip(((f" ! {board.permuted}", "warn"),), width))
         lines.append(clip(((" ▌ ", "key"), (message, "")) if message else ((keys, "dim"),), width))
         return lines
 
@@ -153,7 +166,7 @@ class TopologyScreen(ModalScreen[None]):
             ring, overall = weakest_ring(snapshot, chosen), weakest(snapshot, chosen)
             text += f"   weakest link {overall or 'unknown'}"
             text += f" ({_weakest_pair(board, overall)})" if overall and len(chosen) > 2 else ""
-            text += f", {ring} around a ring" if ring != overall else ""
+            text += f", {at_least(board)}{ring} around a ring" if ring != overall else ""
         nodes = numa_nodes(chosen)
         return ((text, "strong"), (f"   NUMA {','.join(map(str, nodes))}" if nodes else "", "dim"))
 
@@ -175,6 +188,7 @@ class TopologyScreen(ModalScreen[None]):
             order = [device.key for device in matrix_rows(board)]
         if order:
             place = order.index(board.cursor) if board.cursor in order else 0
+            self._past = self._past + by if place == len(order) - 1 and by > 0 else 0
             self._show(replace(board, cursor=order[min(max(place + by, 0), len(order) - 1)]))
         self.draw()
 
@@ -190,6 +204,11 @@ class TopologyScreen(ModalScreen[None]):
                 self._show(replace(self._board(), cursor=key))
                 await self._act("select")
                 self.draw()
+
+
+def _last_device(keys: list[str | None]) -> int:
+    """The place of the last device among drawn lines."""
+    return max((place for place, key in enumerate(keys) if key is not None), default=0)
 
 
 def _words(board: Board, one: Device, other: Device) -> str:
@@ -214,4 +233,4 @@ def _weakest_pair(board: Board, word: str) -> str:
     assert board.snapshot is not None
     snapshot, chosen = board.snapshot, board.chosen
     pair = next((a, b) for i, a in enumerate(chosen) for b in chosen[i + 1 :] if snapshot.link(a, b) == word)
-    return "–".join(snapshot.label(device) for device in pair)
+    return "━".join(snapshot.label(device) for device in pair)

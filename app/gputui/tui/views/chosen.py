@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gputui.choosing.best import as_ordered
 from gputui.choosing.links import numa_nodes, weakest, weakest_ring
+from gputui.choosing.rings import MOST_EXACT
 from gputui.inventory.device import Device
 from gputui.inventory.wording import short_bus_id
 from gputui.tui.board import Board
@@ -48,6 +50,11 @@ def _ranks(board: Board, devices: tuple[Device, ...]) -> Line:
     return ((f"cuda:0…{len(devices) - 1} = GPU {runs(board, devices)}", "strong"),)
 
 
+def at_least(board: Board) -> str:
+    """What stands before the ring's weakest link: of many devices there may be a better ring."""
+    return "at least " if len(board.chosen) > MOST_EXACT else ""
+
+
 def runs(board: Board, devices: Sequence[Device]) -> str:
     """The devices by number in their order, three and more that follow each other as "0–35"."""
     assert board.snapshot is not None
@@ -68,6 +75,9 @@ def _facts(board: Board) -> Line:
     facts = []
     if len(board.chosen) > 1:
         facts.append(f"weakest link {_weakest(board)}")
+        if board.job.tensor > 1 or board.job.pipeline > 1:
+            way = as_ordered(board.snapshot, board.chosen, board.chosen, board.job)
+            facts[-1] = f"{board.job}: weakest link {way.weakest or 'unknown'}"
     nodes = numa_nodes(board.chosen)
     if nodes:
         facts.append(f"NUMA {','.join(map(str, nodes))}")
@@ -78,7 +88,9 @@ def _weakest(board: Board) -> str:
     """The weakest link of the ring that a collective builds; with a remark where some pair is weaker."""
     assert board.snapshot is not None
     ring, overall = weakest_ring(board.snapshot, board.chosen), weakest(board.snapshot, board.chosen)
-    return f"{ring} (ring)" if ring != overall else ring or "unknown"
+    if ring == overall:
+        return ring or "unknown"
+    return f"{at_least(board)}{ring} (ring)"
 
 
 def _name(board: Board, device: Device) -> str:
