@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import io
 import json
 import os
@@ -11,8 +10,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pynvml
@@ -22,66 +21,18 @@ from hypothesis import strategies as st
 
 from gputui import __version__
 from gputui.cli.choice import count, memory, percent
-from gputui.cli.main import main
 from gputui.inventory.device import Fault
 from gputui.inventory.reading import from_json
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.nvml import REMEDIES
 from gputui.sources.simulated.boxes import BOXES
 from unit.builders import GIB, MIB, box, busy, document, gpu, instance, job, recording
+from unit.calling import Call
 
 PARENT = gpu(1, mig=True, utilization=None)
 EIGHT = box(*(gpu(index) for index in range(8)))
 SLICED = box(gpu(0), PARENT, instance(PARENT, 0), instance(PARENT, 1))
 GPUTUI = [sys.executable, "-m", "gputui"]
-
-
-@dataclass(frozen=True)
-class Ended:
-    status: int
-    out: str
-    err: str
-
-    @property
-    def line(self) -> str:
-        """The only line of the output, of a call that went well and said nothing else."""
-        assert (self.status, self.err) == (0, ""), self
-        assert self.out.endswith("\n") and self.out.count("\n") == 1, self
-        return self.out[:-1]
-
-    def refused(self, status: int) -> str:
-        """The only line that a call said that did not go well."""
-        assert (self.status, self.out) == (status, ""), self
-        assert self.err.startswith("gputui: ") and self.err.endswith("\n"), self
-        assert len(self.err.splitlines()) == 1, self
-        assert self.err[:-1].isprintable(), self
-        return self.err[:-1]
-
-
-Call = Callable[..., Ended]
-
-
-@pytest.fixture(autouse=True)
-def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No variable of the machine that runs the tests counts; what the program changes is set right."""
-    for name in [name for name in os.environ if name.startswith(("CUDA_", "PET_"))]:
-        monkeypatch.delenv(name)
-    yield
-    gc.enable()
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    def _call(*words: str) -> Ended:
-        capsys.readouterr()
-        try:
-            status = main(words)
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 1
-        said = capsys.readouterr()
-        return Ended(status, said.out, said.err)
-
-    return _call
 
 
 Record = Callable[[Snapshot], str]

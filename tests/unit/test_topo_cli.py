@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import json
-import os
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from simnvml import SimulatedNvml
 from unit.builders import NOW, box, document, gpu, instance, recording
+from unit.calling import Call, caller
 
 FILES = sorted((Path(__file__).parents[1] / "data" / "topologies").glob("*.txt"))
 HEAD = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
@@ -43,56 +43,10 @@ TWO = replace(
 )
 
 
-@dataclass(frozen=True)
-class Ended:
-    status: int
-    out: str
-    err: str
-
-    @property
-    def text(self) -> str:
-        """The output of a call that went well and said nothing else."""
-        assert (self.status, self.err) == (0, ""), self
-        return self.out
-
-    @property
-    def json(self) -> Any:
-        assert self.text.count("\n") == 1
-        return json.loads(self.text)
-
-    def refused(self, status: int) -> str:
-        """The only line that a call said that did not go well."""
-        assert (self.status, self.out) == (status, ""), self
-        assert self.err.startswith("gputui: ") and self.err.endswith("\n"), self
-        assert len(self.err.splitlines()) == 1, self
-        assert self.err[:-1].isprintable(), self
-        return self.err[:-1]
-
-
-Call = Callable[..., Ended]
-
-
-@pytest.fixture(autouse=True)
-def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No variable of the machine that runs the tests counts; what the program changes is set right."""
-    for name in [name for name in os.environ if name.startswith(("CUDA_", "PET_"))]:
-        monkeypatch.delenv(name)
-    yield
-    gc.enable()
-
-
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    def _call(*words: str) -> Ended:
-        capsys.readouterr()
-        try:
-            status = main(["topo", *words])
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 1
-        said = capsys.readouterr()
-        return Ended(status, said.out, said.err)
-
-    return _call
+    """Calls `gputui topo` with some words."""
+    return partial(caller(capsys), "topo")
 
 
 Save = Callable[..., str]

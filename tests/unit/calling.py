@@ -1,0 +1,64 @@
+"""A call of the command line in the process of the tests, and how it ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from gputui.cli.main import main
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An exit status, and what was written."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def text(self) -> str:
+        """The output of a call that went well and said nothing else."""
+        assert (self.status, self.err) == (0, ""), self
+        return self.out
+
+    @property
+    def line(self) -> str:
+        """The only line of that output."""
+        assert self.text.endswith("\n") and self.text.count("\n") == 1, self
+        return self.text[:-1]
+
+    @property
+    def json(self) -> Any:
+        """That line as JSON."""
+        return json.loads(self.line)
+
+    def refused(self, status: int) -> str:
+        """The only line that a call said that did not go well."""
+        assert (self.status, self.out) == (status, ""), self
+        assert self.err.startswith("gputui: ") and self.err.endswith("\n"), self
+        assert len(self.err.splitlines()) == 1, self
+        assert self.err[:-1].isprintable(), self
+        return self.err[:-1]
+
+
+Call = Callable[..., Ended]
+
+
+def caller(capsys: pytest.CaptureFixture[str]) -> Call:
+    """A function that calls gputui with some words."""
+
+    def call(*words: str) -> Ended:
+        capsys.readouterr()
+        try:
+            status = main(words)
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        said = capsys.readouterr()
+        return Ended(status, said.out, said.err)
+
+    return call
