@@ -23,11 +23,11 @@ from gputui.inventory.wording import GIB
 Order = Literal["best", "given", "fastest", "emptiest"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 
-_MOST_STEPS = 2_000
-_MOST_PARTINGS = 105
+_MOST_STEPS = 1_000
+_MOST_PARTINGS, _MOST_OF_MANY = 105, 24
 """Steps of a search, and ways to part a set into groups, after which the best that was found is taken.
-Eight devices have 105 ways to make pairs: up to there every one is looked at. Of more the first are looked
-at, which put together what is joined best; the weakest link of the groups is that of the best in any case."""
+Eight devices have 105 ways to make pairs: up to there every one is looked at. Of more the first few, which
+put together what is joined best; the weakest link of the groups is that of the best in any case."""
 
 _Group = tuple[int, ...]
 
@@ -124,7 +124,7 @@ def _groups(pairs: Pairs, found: Found, job: Job) -> _Group:
         ways = _parted(pairs, found.members, job.tensor, found.weakest, chain=False)
     most, piping = _most(pairs, found.members, job), _Piping(pairs, job.pipeline)
     best: tuple[tuple[int, int], _Group] | None = None
-    for groups in islice(ways, _MOST_PARTINGS):
+    for groups in islice(ways, _MOST_PARTINGS if len(found.members) <= 8 else _MOST_OF_MANY):
         weakest, order = piping.lay(groups)
         key = (weakest, sum(pairs.sum(group) for group in groups))
         if best is None or key > best[0]:

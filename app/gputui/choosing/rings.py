@@ -13,6 +13,7 @@ from itertools import pairwise
 
 MOST_EXACT = 16
 """Devices up to which every set is looked at: 2^16 sets."""
+_MOST_PACKED = 500
 _MOST_STARTS = 8
 """Devices from which a ring is looked for in a larger set."""
 
@@ -118,11 +119,13 @@ def packings(parts: int, count: int, times: int) -> list[int]:
 
 def partings(parts: int, count: int, times: int, worth: Callable[[int], int]) -> Iterator[tuple[int, ...]]:
     """The ways to part all `count` devices into `times` of `parts`: with the first device always goes what
-    is worth most beside it, then the lowest numbers. It never runs into a dead end, as what is left over is
-    known to be a packing."""
-    possible = [1, *packings(parts, count, max(1, times - 1))]
+    is worth most beside it, then the lowest numbers. What is left over is known to be a packing, so that
+    there are no dead ends; of thousands of parts only from the middle on, as that is costly to know."""
+    each_part = members(parts)
+    known = times - 1 if len(each_part) <= _MOST_PACKED else times // 2
+    possible = [1, *packings(parts, count, max(1, known))]
     by_first: dict[int, list[int]] = {}
-    for part in members(parts):
+    for part in each_part:
         by_first.setdefault(part & -part, []).append(part)
     for each in by_first.values():
         each.sort(key=lambda part: (-worth(part), _lowest_first(part, count)))
@@ -132,8 +135,9 @@ def partings(parts: int, count: int, times: int, worth: Callable[[int], int]) ->
             yield ()
             return
         for part in by_first.get(rest & -rest, ()):
-            if part & rest == part and possible[left - 1] >> (rest & ~part) & 1:
-                for others in ways(rest & ~part, left - 1):
+            beside = rest & ~part
+            if part & rest == part and (left > len(possible) or possible[left - 1] >> beside & 1):
+                for others in ways(beside, left - 1):
                     yield (part, *others)
 
     yield from ways((1 << count) - 1, times)
