@@ -363,7 +363,7 @@ async def test_hostile_text_of_others_does_not_reach_the_screen() -> None:
     )
     async with session(snapshot, size=(130, 40)) as s:
         await s.press("p")
-        shown = "\n".join([*s.texts("#table"), *s.texts("#processes"), *s.texts("#header")])
+        shown = "\n".join([*s.texts("#table"), *s.texts("#aside"), *s.texts("#header")])
         assert "[red]" in shown
         assert not set("\x1b\u202e") & set(shown)
 
@@ -458,7 +458,7 @@ async def test_a_message_stands_until_the_next_key_and_covers_no_section() -> No
 
 async def test_what_holds_a_device_without_a_process_is_listed_too() -> None:
     async with session() as s:
-        assert any("held: 22.4G in use by no process" in line for line in s.texts("#processes"))
+        assert any("held: 22.4G in use by no process" in line for line in s.texts("#aside"))
 
 
 async def test_foreign_variables_do_not_reach_the_terminal() -> None:

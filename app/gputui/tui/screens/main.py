@@ -31,9 +31,10 @@ from gputui.tui.views.history import history
 from gputui.tui.views.launch import launch
 from gputui.tui.views.matrix import beside, matrix_rows
 from gputui.tui.views.processes import processes
+from gputui.tui.views.text import Line
 from gputui.tui.widgets.device_table import DeviceTable
 from gputui.tui.widgets.key_line import KeyLine
-from gputui.tui.widgets.lines import Lines
+from gputui.tui.widgets.lines import Lines, LinkLines
 
 WIDE = 120
 """From this width on processes stand beside the table; else below it, where there is room."""
@@ -86,10 +87,12 @@ class MainScreen(Choosing):
         self._plain: str | None = None
         self._aside_drawn = 0.0
         self._charts_due = False
+        self._beside = False
         self._table, self._keys = DeviceTable(id="table"), KeyLine(id="keys")
-        self._header, self._history, self._processes, self._links, self._chosen, self._launch = (
-            Lines(id=name) for name in ("header", "history", "processes", "links", "chosen", "launch")
+        self._header, self._history, self._chosen, self._launch = (
+            Lines(id=name) for name in ("header", "history", "chosen", "launch")
         )
+        self._aside = LinkLines(id="aside")
 
     def compose(self) -> ComposeResult:
         yield self._header
@@ -97,9 +100,7 @@ class MainScreen(Choosing):
             with Container(id="list"):
                 yield self._table
                 yield self._history
-            with Container(id="aside"):
-                yield self._processes
-                yield self._links
+            yield self._aside
         yield self._chosen
         yield self._launch
         yield self._keys
@@ -171,12 +172,10 @@ class MainScreen(Choosing):
         wide = width >= WIDE
         rows = len(board.rows) + 1
         self._table.set_height(min(rows, room) if board.rows else room)
-        self._processes.display = bool(board.rows) and (wide or room - rows >= _WORTH_A_LIST)
-        linked = board.snapshot is not None and bool(board.snapshot.links)
+        self._aside.display = bool(board.rows) and (wide or room - rows >= _WORTH_A_LIST)
         gpus = len(matrix_rows(board))
-        self._links.display = wide and linked and 1 < gpus <= _MOST_LINKED and room >= 2 * gpus + 8
-        if self._links.display:
-            self._links.set_height(gpus + 2)
+        linked = board.snapshot is not None and bool(board.snapshot.links)
+        self._beside = wide and linked and 1 < gpus <= _MOST_LINKED and room >= 2 * gpus + 8
         self._history.display = wide and room - rows >= _WORTH_A_LIST
         self._aside_drawn = 0.0
         self._draw_box()
@@ -195,12 +194,19 @@ class MainScreen(Choosing):
         # The charts scroll, which repaints all of them: every other time is often enough.
         self._charts_due = not self._charts_due or not self._aside_drawn
         self._aside_drawn = now
-        if self._processes.display:
-            self._processes.draw(lambda width, height: processes(board, width, height))
-        if self._links.display:
-            self._links.draw(lambda width, height: beside(board, width))
+        if self._aside.display:
+            self._aside.draw(self._lists)
         if self._history.display and self._charts_due:
             self._history.draw(lambda width, height: [((" ", ""),), *history(board, width, height - 1)])
+
+    def _lists(self, width: int, height: int) -> list[Line]:
+        """The processes, and on a wide terminal the links below them."""
+        if not self._beside:
+            return processes(self.board, width, height)
+        links = beside(self.board, width)
+        above = processes(self.board, width, height - len(links))[: height - len(links)]
+        blank: list[Line] = [(("", ""),)] * (height - len(links) - len(above))
+        return [*above, *blank, *links]
 
     def _draw_header(self) -> None:
         sampler = self._sampler

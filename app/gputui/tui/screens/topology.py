@@ -24,7 +24,7 @@ from gputui.tui.views.chosen import at_least, runs
 from gputui.tui.views.hangs import hangs
 from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matrix_rows
 from gputui.tui.views.text import Line, clip, title
-from gputui.tui.widgets.lines import Lines
+from gputui.tui.widgets.lines import Lines, LinkLines
 
 _OWN = ("topology", "down", "up", "first", "last", "palette", "stop", "quit")
 """Actions of the main screen that have no place here, or whose keys do the like. All others work here."""
@@ -68,8 +68,8 @@ class TopologyScreen(ModalScreen[None]):
         self._keys: list[str | None] = []
 
     def compose(self) -> ComposeResult:
-        yield Lines(id="picture")
-        yield Lines(id="told")
+        yield LinkLines(id="picture")
+        yield LinkLines(id="told")
 
     def on_mount(self) -> None:
         self.set_interval(1.0, self.draw)

@@ -26,9 +26,7 @@ STYLES = (
     "dim",
     "free",
     "held",
-    "here",
     "key",
-    *(f"link-{name}{on}" for name in ("nv", "near", "host", "node", "sys") for on in ("", "-on")),
     "load",
     "lost",
     "memory",
@@ -43,6 +41,8 @@ STYLES = (
 )
 """The names that a span's style can have; `lines.tcss` says how each looks."""
 
+LINK_STYLES = (*(f"link-{name}" for name in ("nv", "near", "host", "node", "sys")), "here", "on")
+"""The names of the styles of links; with "-on" behind it a style is that of a cell within the selection."""
 
 _OWN_BACKGROUND = ("-on", "here", "brand")
 
@@ -119,8 +119,17 @@ class Lines(Widget):
     def _style(self, name: str, lit: bool) -> Style:
         key = (name, lit)
         if key not in self._looks:
-            style = self.get_component_rich_style(f"lines--{name}") if name else self.rich_style
+            plain = name.removesuffix("-on")
+            style = self.get_component_rich_style(f"lines--{plain}") if plain else self.rich_style
+            if plain != name:
+                style += self.get_component_rich_style("lines--on", partial=True)
             if lit and not name.endswith(_OWN_BACKGROUND):
                 style += self.get_component_rich_style("lines--lit", partial=True)
             self._looks[key] = style
         return self._looks[key]
+
+
+class LinkLines(Lines):
+    """Lines in which links are drawn. A class of its own: each style costs 25 KiB in every widget."""
+
+    COMPONENT_CLASSES = {f"lines--{name}" for name in LINK_STYLES}
