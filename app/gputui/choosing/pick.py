@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gputui.choosing.best import Best, as_ordered, best
+from gputui.choosing.best import MOST, Best, as_ordered, best
 from gputui.choosing.job import ALL_REDUCE, Job
 from gputui.choosing.order import Order, emptiest, fastest, fullness, slowness
 from gputui.choosing.verdict import Verdict
@@ -21,7 +21,7 @@ class Wish:
 
     `within` limits the choice to these keys, None to nothing; devices outside are not "short", just not ours.
     `job` is what they will do; `order` how they are to stand: by the fastest or the emptiest first it also
-    decides which are taken. `required` are taken in any case.
+    decides which are taken. `required` are taken in any case; `most` sets are told.
     """
 
     count: int = 1
@@ -31,6 +31,7 @@ class Wish:
     job: Job = ALL_REDUCE
     order: Order = "best"
     required: Collection[str] = ()
+    most: int = MOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], wish: Wish) -> Pic
         required |= {device.key for device in candidates if measure(device) < last}
         candidates = tuple(d for d in candidates if measure(d) <= last or d.key in wish.required)
         required = set(wish.required) if len(required) > wish.count else required
-    ways = best(snapshot, candidates, wish.count, wish.job, required)
+    ways = best(snapshot, candidates, wish.count, wish.job, required, wish.most)
     if not ways:
         return Picked((), there.refused)
     if wish.order == "best":

@@ -133,6 +133,7 @@ def choose(
             within,
             job,
             args.order or "best",
+            most=1,
         )
         judged = verdicts(snapshot)
         there = available(snapshot, judged, wish)
