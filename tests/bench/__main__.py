@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import compileall
 import sys
 import tempfile
 from pathlib import Path
 
+import gputui
 from bench import choosing, one_shot, screen
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
@@ -14,6 +16,8 @@ BOX = "shared"
 
 
 def main() -> None:
+    # As installed: bytecode that is stale would be compiled again at every start.
+    compileall.compile_dir(Path(gputui.__file__).parent, quiet=1)
     quick = "--quick" in sys.argv
     with tempfile.TemporaryDirectory() as directory:
         driver = SimulatedNvml(Path(directory))

@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import TypeVar
 
 from gputui.inventory.device import Device
-from gputui.inventory.link import LinkMatrix, PeerMatrix, direct_links, strength
+from gputui.inventory.link import LinkMatrix, PeerMatrix, direct_links, strength, together
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.topology import together
 from gputui.inventory.wording import GIB
 
 T = TypeVar("T")

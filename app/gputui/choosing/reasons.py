@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from gputui.choosing.job import Job
 from gputui.choosing.pairs import Pairs
 from gputui.choosing.sets import Found, key_of
-from gputui.inventory.link import direct_links, strength
-from gputui.inventory.topology import together
+from gputui.inventory.link import direct_links, strength, together
 
 _PCIE_WORDS: dict[str, str] = {
     "PIX": "under one PCIe switch",

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from gputui.choosing.growing import grown_sets, neighbourhoods
 from gputui.choosing.job import Job
 from gputui.choosing.pairs import Pairs
 from gputui.choosing.rings import MOST_EXACT, chains, members, packed, rings, strongest_chain, strongest_ring
@@ -84,6 +83,8 @@ def approximate(pairs: Pairs, count: int, job: Job, needed: Sequence[int] = ()) 
 
     tests/bench prints how far from the best they are.
     """
+    from gputui.choosing.growing import grown_sets, neighbourhoods
+
     shape = Shape.of(job, count)
     size, chain = (shape.size, shape.chain) if shape else (count, False)
     grown = [*grown_sets(pairs, count, size, chain, needed)]

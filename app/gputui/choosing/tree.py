@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from gputui.inventory.device import Device
-from gputui.inventory.link import PCIE_CLASSES, direct_links, strength
+from gputui.inventory.link import PCIE_CLASSES, direct_links, strength, together
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.topology import Nic, Topology, ranges, together
+from gputui.inventory.topology import Nic, Topology, ranges
 
 _JOINED_BY: tuple[tuple[str, str], ...] = (
     ("NODE", "NUMA node"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -12,9 +11,6 @@ FaultKind = Literal["lost", "reset", "error"]
 """lost: fallen off the bus (NVML 15); reset: needs a reset (NVML 16); error: anything else."""
 
 FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
-
-
-_CAPABILITY = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +67,9 @@ class Device:
     @property
     def capability(self) -> tuple[int, int] | None:
         """The compute capability as numbers, None where it is not known."""
-        found = _CAPABILITY.fullmatch(self.compute_capability or "")
-        return (int(found[1]), int(found[2])) if found else None
+        major, _, minor = (self.compute_capability or "").partition(".")
+        numbers = all(n.isascii() and n.isdigit() and len(n) <= 3 for n in (major, minor))
+        return (int(major), int(minor)) if numbers else None
 
     @property
     def key(self) -> str:

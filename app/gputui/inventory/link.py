@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 SELF = "X"
 """The diagonal of the matrix."""
@@ -47,3 +48,14 @@ def strength(word: str | None) -> int:
         return 10_000
     count = direct_links(word)
     return 100 + count if count else PCIE_CLASSES.index(word)
+
+
+def together(count: int, near: Callable[[int, int], bool]) -> tuple[int, ...]:
+    """Who hangs together when near ones do, over others too: for each of `count` the first of its group."""
+    first = list(range(count))
+    for i in range(count):
+        for j in range(i):
+            if first[i] != first[j] and near(i, j):
+                old, new = max(first[i], first[j]), min(first[i], first[j])
+                first = [new if each == old else each for each in first]
+    return tuple(first)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
 from gputui.inventory.link import LinkMatrix, PeerMatrix
-from gputui.inventory.topology import Topology
 from gputui.inventory.wording import short_name
+
+if TYPE_CHECKING:
+    # (`pick`, which must be quick, reads no topology.)
+    from gputui.inventory.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gputui.inventory.link import LinkMatrix
@@ -48,17 +48,6 @@ class Topology:
     nics: tuple[Nic, ...] = ()
     nic_links: LinkMatrix = ()
     between_cpus: float | None = None
-
-
-def together(count: int, near: Callable[[int, int], bool]) -> tuple[int, ...]:
-    """Who hangs together when near ones do, over others too: for each of `count` the first of its group."""
-    first = list(range(count))
-    for i in range(count):
-        for j in range(i):
-            if first[i] != first[j] and near(i, j):
-                old, new = max(first[i], first[j]), min(first[i], first[j])
-                first = [new if each == old else each for each in first]
-    return tuple(first)
 
 
 def ranges(numbers: Iterable[int]) -> str:

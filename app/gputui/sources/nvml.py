@@ -9,20 +9,21 @@ import contextlib
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import Device
 from gputui.inventory.link import LinkMatrix, PeerMatrix
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.inventory.topology import Place, Topology
-from gputui.sources.host_cpu import between_cpus
 from gputui.sources.nvml_gpu import Gpu
 from gputui.sources.nvml_wiring import Wiring
-from gputui.sources.processes import ProcessTable
-from gputui.sources.rdma import Rdma
 from gputui.sources.source import NoSourceError, Want
+
+if TYPE_CHECKING:
+    import os
+
+    from gputui.inventory.topology import Place, Topology
+    from gputui.sources.processes import ProcessTable
 
 # nvmlReturn_t, nvml.h. Written out so that the remedies below can be read without the binding.
 NO_PERMISSION, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, MISMATCH = 4, 9, 12, 18
@@ -51,10 +52,10 @@ class NvmlSource:
         self,
         processes: ProcessTable | None = None,
         clock: Callable[[], float] = time.time,
-        sysfs: Path = Path("/sys"),
+        sysfs: str | os.PathLike[str] = "/sys",
     ) -> None:
         self.label = ""
-        self._processes = processes or ProcessTable()
+        self._processes = processes
         self._clock, self._sysfs = clock, sysfs
         self._nvml: Any = None
         self._host = Host()
@@ -133,8 +134,15 @@ class NvmlSource:
         )
 
     def _with_owners(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        if self._processes is None:
+            # Imported here: `pick` asks for owners only to say why there are not enough.
+            from gputui.sources.processes import ProcessTable
+
+            self._processes = ProcessTable()
+        table = self._processes
+
         def named(process: Process) -> Process:
-            owner = self._processes.owner(process.pid)
+            owner = table.owner(process.pid)
             return replace(
                 process,
                 user=owner.user,
@@ -146,7 +154,7 @@ class NvmlSource:
         owned = tuple(
             replace(d, processes=tuple(named(p) for p in d.processes)) if d.processes else d for d in devices
         )
-        self._processes.forget_all_but({p.pid for d in owned for p in d.processes or ()})
+        table.forget_all_but({p.pid for d in owned for p in d.processes or ()})
         return owned
 
     def _read_wiring(self, want: Want, keys: tuple[str, ...], among: Collection[str] | None) -> None:
@@ -161,11 +169,18 @@ class NvmlSource:
         self._wired = _Wired(want, keys, links, wiring.pcie(), peers, topology)
 
     def _topology(self, wiring: Wiring, rows: list[Gpu | None]) -> Topology:
+        # Imported here: most calls want no topology, and pathlib alone takes some milliseconds.
+        from pathlib import Path
+
+        from gputui.inventory.topology import Topology
+        from gputui.sources.host_cpu import between_cpus
+        from gputui.sources.rdma import Rdma
+
         places: list[Place] = []
         for place, gpu in enumerate(rows):
             # A MIG instance hangs where its GPU does, which stands before it.
             places.append(wiring.place(place) if gpu else places[-1])
-        rdma = Rdma(self._sysfs)
+        rdma = Rdma(Path(self._sysfs))
         bus_ids = [gpu.devices[0].pci_bus_id if gpu else None for gpu in rows]
         nics, nic_links = rdma.nics(), rdma.links(bus_ids)
         return Topology(tuple(places), nics, nic_links, between_cpus())

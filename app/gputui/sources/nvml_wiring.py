@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.link import SELF, LinkMatrix, PeerMatrix
-from gputui.inventory.topology import Place
 from gputui.sources.nvml_gpu import GoneError, Gpu, bits_set, bus_id
 from gputui.sources.nvml_links import UNREADABLE_BUS_ID, NvLinks, matrix, pcie_word
+
+if TYPE_CHECKING:
+    from gputui.inventory.topology import Place
 
 _CPU_WORDS = 128
 """64-bit words of CPUs that are asked for: 8192, the most that Linux is built for."""
@@ -71,6 +73,8 @@ class Wiring:
 
     def place(self, place: int) -> Place:
         """Where one GPU hangs."""
+        from gputui.inventory.topology import Place
+
         gpu, ends = self._gpus[place], self._ends[place]
         if gpu is None or gpu.handle is None or gpu.devices[0].fault:
             return Place()

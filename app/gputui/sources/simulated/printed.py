@@ -3,9 +3,8 @@ are those of the text; its GPUs are idle, and of no particular model."""
 
 from __future__ import annotations
 
-from gputui.inventory.link import direct_links
+from gputui.inventory.link import direct_links, together
 from gputui.inventory.matrix_text import Printed
-from gputui.inventory.topology import together
 from gputui.sources.simulated.spec import Box, Gpu
 
 MOST_DIRECT = 18
