@@ -346,9 +346,17 @@ async def test_the_tree_scrolls_on_below_the_last_device() -> None:
     async with session(recorded("a100_dgx_nv12_mlx5_12")) as running:
         await running.press("t", "tab", "G")
         assert not any("NVLink" in row for row in picture(running))
+        await running.press(*["down"] * 3)
+        shown, screen = picture(running), running.app.screen
+        assert isinstance(screen, TopologyScreen)
+        for _ in range(3):
+            screen.draw()
+        assert picture(running) == shown, "only keys scroll"
         await running.press(*["down"] * 12)
         assert any("NVLink" in row for row in picture(running))
-        await running.press("up", "g")
+        await running.press("up")
+        assert any("NUMA node 5" in row for row in picture(running)), "one key up and it is seen"
+        await running.press("g")
         assert "NUMA node 3" in picture(running)[1]
 
 

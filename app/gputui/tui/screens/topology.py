@@ -126,12 +126,14 @@ class TopologyScreen(ModalScreen[None]):
         # The branch that the first device hangs under is worth seeing too.
         least = 0 if not any(keys[:place]) else place
         self._top = min(max(self._top, place - room + 1), least, max(0, len(drawn) - room))
+        top = self._top
         if _last_device(keys) == place:
             # Below the last device there may be network devices, and the NVLinks.
-            self._top = min(self._top + self._past, max(0, len(drawn) - room))
-        self._keys = keys[self._top : self._top + room]
-        self.query_one("#picture", Lines).lit = place - self._top + 1
-        return [head, *drawn[self._top : self._top + room]]
+            self._past = min(self._past, max(0, len(drawn) - room - top))
+            top += self._past
+        self._keys = keys[top : top + room]
+        self.query_one("#picture", Lines).lit = place - top + 1 if place >= top else None
+        return [head, *drawn[top : top + room]]
 
     def _account(self, board: Board, width: int) -> list[Line]:
         """What is looked at, what is chosen, what the signs mean, and the keys or a message."""
