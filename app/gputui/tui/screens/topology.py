@@ -141,7 +141,8 @@ class TopologyScreen(ModalScreen[None]):
         if not self._as_tree:
             lines = [clip(self._pair(board), width), *lines, clip(legend(width), width)]
         message = self._told()
-        keys = " esc back  space select  J/K reorder  b B n best  o order  ←→ pair  tab tree/matrix"
+        form = "tab matrix" if self._as_tree else "←→ pair  tab tree"
+        keys = f" esc back  space select  J/K reorder  b B n best  o order  {form}"
         if board.permuted:
             lines.append(clip(((f" ! {board.permuted}", "warn"),), width))
         lines.append(clip(((" ▌ ", "key"), (message, "")) if message else ((keys, "dim"),), width))
