@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import permutations
 from typing import Any
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gputui.choosing.best import best
 from gputui.choosing.job import ALL_REDUCE, Job
 from gputui.choosing.links import permuted_behind_switches
-from gputui.choosing.order import ORDERS, Order, emptiest, fastest
+from gputui.choosing.order import ORDERS, Order, measured
 from gputui.choosing.pick import Picked, Wish, pick
 from gputui.choosing.verdict import verdicts
 from gputui.inventory.snapshot import Snapshot
@@ -38,6 +38,8 @@ from unit.wired import (
     weakest_of,
     wired,
 )
+
+fastest, emptiest = partial(measured, "fastest"), partial(measured, "emptiest")
 
 
 def _order(snapshot: Snapshot, count: int, job: Job = ALL_REDUCE) -> list[int]:

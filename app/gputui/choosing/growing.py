@@ -35,10 +35,12 @@ def grown_sets(
             wanted = [i for i in needed if i in rest]
             start = seed if seed in rest else wanted[0] if wanted else _loneliest(pairs, rest, chosen)
             part = _grow(pairs, [start], wanted, size, rest, chain)
-            if strongest is not None and _weakest(pairs, part, chain) < strongest and not wanted:
+            weakest = _weakest(pairs, part, chain)
+            if strongest is not None and weakest < strongest and not wanted:
                 # Begun in the wrong place: perhaps too few are left around it.
                 part = _best_part(pairs, part, size, rest, chain)
-            strongest = max(strongest or _weakest(pairs, part, chain), _weakest(pairs, part, chain))
+                weakest = _weakest(pairs, part, chain)
+            strongest = weakest if strongest is None else max(strongest, weakest)
             chosen += part
             rest -= set(part)
         if set(needed) <= set(chosen):

@@ -10,6 +10,9 @@ from gputui.inventory.device import Device
 from gputui.inventory.link import direct_links, strength
 from gputui.inventory.snapshot import Snapshot
 
+MOST_BRIDGED = 12
+"""NVLinks that bridges give a pair at most."""
+
 
 def weakest(snapshot: Snapshot, devices: Sequence[Device]) -> str | None:
     """The weakest link between any two of the devices; None for fewer than two, or where one is not known.
@@ -56,8 +59,6 @@ PERMUTED = (
     " CUDA_VISIBLE_DEVICES is not ascending (nccl #1906); ascending loses nothing on this box"
 )
 """What there is to say about such an order."""
-
-MOST_BRIDGED = 12
 
 
 def numa_nodes(devices: Sequence[Device]) -> tuple[int, ...]:

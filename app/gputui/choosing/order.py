@@ -6,7 +6,7 @@ a pipeline. Where an order gains nothing devices stay in the box's order, as on 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Literal, get_args
 
@@ -32,26 +32,28 @@ put together what is joined best; the weakest link of the groups is that of the 
 _Group = tuple[int, ...]
 
 
-def fastest(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """By compute capability, then by cores times clock; a device that is not known comes last."""
-    return tuple(sorted(devices, key=slowness))
-
-
-def slowness(device: Device) -> tuple[int, int, int]:
-    """What `fastest` sorts by: less is faster."""
+def slowness(device: Device) -> tuple[int, ...]:
+    """By compute capability, then by cores times clock; less is faster, and what is not known is slowest."""
     major, minor = device.capability or (0, 0)
     return -major, -minor, -(device.cores or 0) * (device.max_sm_clock or 0)
 
 
-def emptiest(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """By free memory, then by the least load; what is not known comes last."""
-    return tuple(sorted(devices, key=fullness))
+def fullness(device: Device) -> tuple[int, ...]:
+    """By free memory, then by load; less is emptier, and what is not known is fullest.
 
-
-def fullness(device: Device) -> tuple[int, int]:
-    """What `emptiest` sorts by: less is emptier. To the nearest GiB: a few MiB are no reason for an order."""
+    To the nearest GiB: a few MiB are no reason for an order.
+    """
     free = 1 if device.memory_free is None else -round(device.memory_free / GIB)
     return free, 101 if device.utilization is None else device.utilization
+
+
+MEASURES: dict[Order, Callable[[Device], tuple[int, ...]]] = {"fastest": slowness, "emptiest": fullness}
+"""Orders that go by the devices themselves, and what they sort by; `pick` also takes devices by them."""
+
+
+def measured(order: Order, devices: Sequence[Device]) -> tuple[Device, ...]:
+    """The devices in one of the orders of `MEASURES`; of equal ones the first stay first."""
+    return tuple(sorted(devices, key=MEASURES[order]))
 
 
 def weakest_as_ordered(pairs: Pairs, order: Sequence[int], job: Job) -> int | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from gputui.choosing.best import MOST, Best, as_ordered, best
 from gputui.choosing.job import ALL_REDUCE, Job
-from gputui.choosing.order import Order, emptiest, fastest, fullness, slowness
+from gputui.choosing.order import MEASURES, Order, measured
 from gputui.choosing.verdict import Verdict
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
@@ -72,10 +71,10 @@ def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], wish: Wish) -> Pic
         return there
     candidates = there.devices
     required = set(wish.required)
-    if wish.order in _SORTED:
+    measure = MEASURES.get(wish.order)
+    if measure is not None:
         # All that are faster (emptier) than the last one taken, and of those like it the best joined.
-        order, measure = _SORTED[wish.order]
-        last = measure(order(candidates)[wish.count - 1])
+        last = sorted(map(measure, candidates))[wish.count - 1]
         required |= {device.key for device in candidates if measure(device) < last}
         candidates = tuple(d for d in candidates if measure(d) <= last or d.key in wish.required)
         required = set(wish.required) if len(required) > wish.count else required
@@ -85,16 +84,9 @@ def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], wish: Wish) -> Pic
     if wish.order == "best":
         return Picked(ways[0].devices, there.refused, ways)
     chosen = tuple(sorted(ways[0].devices, key=candidates.index))
-    if wish.order in _SORTED:
-        chosen = _SORTED[wish.order][0](chosen)
+    if measure is not None:
+        chosen = measured(wish.order, chosen)
     return Picked(chosen, there.refused, (as_ordered(snapshot, there.devices, chosen, wish.job), *ways[1:]))
-
-
-_SORTED: dict[str, tuple[Callable[[Sequence[Device]], tuple[Device, ...]], Callable[[Device], Any]]] = {
-    "fastest": (fastest, slowness),
-    "emptiest": (emptiest, fullness),
-}
-"""Orders by which devices are also taken: how they are sorted, and by what."""
 
 
 def _why_not(device: Device, verdict: Verdict, wish: Wish) -> str | None:

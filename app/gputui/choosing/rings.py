@@ -98,8 +98,7 @@ def packed(parts: int, count: int, times: int) -> int:
     if not fills:
         return found
     # A set of sets read backwards is that of their complements.
-    backwards = int(bin(found)[:1:-1].ljust(1 << count, "0"), 2)
-    return 1 << ((1 << count) - 1) if found & backwards else 0
+    return 1 << ((1 << count) - 1) if found & backwards(found, 1 << count) else 0
 
 
 def packings(parts: int, count: int, times: int) -> list[int]:
@@ -128,7 +127,7 @@ def partings(parts: int, count: int, times: int, worth: Callable[[int], int]) ->
     for part in each_part:
         by_first.setdefault(part & -part, []).append(part)
     for each in by_first.values():
-        each.sort(key=lambda part: (-worth(part), _lowest_first(part, count)))
+        each.sort(key=lambda part: (-worth(part), -backwards(part, count)))
 
     def ways(rest: int, left: int) -> Iterator[tuple[int, ...]]:
         if not left:
@@ -168,9 +167,10 @@ def way_through(rank: Rank, least: int, closed: bool) -> tuple[int, ...] | None:
     return (way[-1], *way[:-1]) if closed else tuple(way)
 
 
-def _lowest_first(part: int, count: int) -> int:
-    """Of two sets of one size the smaller number has the lower devices."""
-    return -int(bin(part)[:1:-1].ljust(count, "0"), 2)
+def backwards(number: int, width: int) -> int:
+    """The number with its `width` bits in reverse. Of two sets of one size that with the lower devices is
+    the larger one backwards."""
+    return int(bin(number)[:1:-1].ljust(width, "0"), 2)
 
 
 @lru_cache(maxsize=2048)

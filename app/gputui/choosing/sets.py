@@ -14,7 +14,16 @@ from itertools import islice
 
 from gputui.choosing.job import Job
 from gputui.choosing.pairs import Pairs
-from gputui.choosing.rings import MOST_EXACT, chains, members, packed, rings, strongest_chain, strongest_ring
+from gputui.choosing.rings import (
+    MOST_EXACT,
+    backwards,
+    chains,
+    members,
+    packed,
+    rings,
+    strongest_chain,
+    strongest_ring,
+)
 from gputui.choosing.sums import Sums
 
 _MOST_NEAR = 3
@@ -72,7 +81,7 @@ def ranked(pairs: Pairs, count: int, job: Job, required: Iterable[int] = ()) -> 
         yield from _by_level(pairs, count, job, shape, different.all())
     elif (shape is None or shape.size == count) and different.how_many() * count**2 <= MOST_WORK:
         sets = map(tuple, map(members, different.all()))
-        yield from _one_by_one(pairs, job, shape, sets, exact=count <= MOST_EXACT)
+        yield from _best_first(pairs, job, _judged(pairs, shape, sets, exact=count <= MOST_EXACT))
     else:
         yield from approximate(pairs, count, job, members(needed))
 
@@ -87,16 +96,20 @@ def approximate(pairs: Pairs, count: int, job: Job, needed: Sequence[int] = ()) 
 
     shape = Shape.of(job, count)
     size, chain = (shape.size, shape.chain) if shape else (count, False)
-    grown = [*grown_sets(pairs, count, size, chain, needed)]
-    found = [*_one_by_one(pairs, job, shape, grown, exact=False)]
+    grown = grown_sets(pairs, count, size, chain, needed)
+    found = _judged(pairs, shape, grown, exact=False)
     if count <= MOST_EXACT < len(pairs):
         for near in neighbourhoods(pairs, MOST_EXACT, needed):
             places = [near.index(i) for i in needed]
             for each in islice(ranked(pairs.among(near), count, job, places), _MOST_NEAR):
                 found.append(Found(tuple(near[i] for i in each.members), each.weakest, False))
-    found.sort(key=lambda each: _whole_key(pairs, job, each), reverse=True)
+    yield from _best_first(pairs, job, found)
+
+
+def _best_first(pairs: Pairs, job: Job, found: list[Found]) -> Iterator[Found]:
+    """The sets in the order of the comparison, each once."""
     told: set[tuple[int, ...]] = set()
-    for each in found:
+    for each in sorted(found, key=lambda each: _whole_key(pairs, job, each), reverse=True):
         if each.members not in told:
             told.add(each.members)
             yield each
@@ -199,31 +212,23 @@ class _Keys:
         worth = self._sums.of(chosen)
         degrees, nodes, whole, memory = self._sums.facts(chosen)
         left = self._pairs.total - degrees + worth
-        first = _backwards(chosen, len(self._pairs))
+        first = backwards(chosen, len(self._pairs))
         if self._apart:
             return (whole, 0, 0, left, memory, first)
         return (whole, worth, -nodes, left, memory, first)
 
 
-def _backwards(chosen: int, count: int) -> int:
-    """Of two sets of one size the larger number has the lower devices."""
-    return int(bin(chosen)[:1:-1].ljust(count, "0"), 2)
-
-
-def _one_by_one(
-    pairs: Pairs, job: Job, shape: Shape | None, sets: Iterable[tuple[int, ...]], exact: bool
-) -> Iterator[Found]:
-    """Sets that were listed, sorted; each one's weakest link is looked for by itself."""
+def _judged(pairs: Pairs, shape: Shape | None, sets: Iterable[tuple[int, ...]], exact: bool) -> list[Found]:
+    """Sets that were listed; each one's weakest link is looked for by itself."""
     found = []
-    for chosen in dict.fromkeys(tuple(each) for each in sets):
+    for chosen in dict.fromkeys(sets):
         # Grown sets of several parts come part by part.
         size = shape.size if shape else 1
         parts = tuple(chosen[at : at + size] for at in range(0, len(chosen), size))
         level = None if shape is None else min(_within(pairs, part, shape) for part in parts)
-        whole = tuple(sorted(chosen))
         several = parts if shape and size < len(chosen) else ()
-        found.append(Found(whole, level, exact, several))
-    yield from sorted(found, key=lambda each: _whole_key(pairs, job, each), reverse=True)
+        found.append(Found(tuple(sorted(chosen)), level, exact, several))
+    return found
 
 
 def _within(pairs: Pairs, part: Sequence[int], shape: Shape) -> int:

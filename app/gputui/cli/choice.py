@@ -12,7 +12,7 @@ from gputui.choosing.best import Best, as_ordered, best
 from gputui.choosing.job import ALL_REDUCE, Job, JobError, parse
 from gputui.choosing.links import PERMUTED, permuted_behind_switches
 from gputui.choosing.naming import NamingError, named
-from gputui.choosing.order import ORDERS, emptiest, fastest
+from gputui.choosing.order import MEASURES, ORDERS, measured
 from gputui.choosing.pick import Picked, Wish, available, pick
 from gputui.choosing.verdict import Verdict, verdicts
 from gputui.cli.common import NotEnoughError, WrongCallError, opened, say
@@ -141,7 +141,7 @@ def choose(
             # Now, and only now, the owners are worth their price.
             snapshot = source.read(Want.MONITOR)
             raise NotEnoughError(_shortage(pick(snapshot, verdicts(snapshot), wish), wish, snapshot, limits))
-        told = args.why or getattr(args, "format", None) == "json"
+        told = _is_told(args)
         several = len(there.devices) > wish.count or wish.count > 2
         if told or (several and len(there.devices) > 1):
             # Links among those that can be had: of two, to take both, they decide nothing.
@@ -155,6 +155,11 @@ def choose(
             say(why(snapshot, picked.devices, picked.ways[0].reason))
         _warn_of_order(source, snapshot, picked.devices)
         return Chosen(picked.devices, snapshot, picked.ways)
+
+
+def _is_told(args: argparse.Namespace) -> bool:
+    """Whether the call tells why these devices: then the links are read also where they decide nothing."""
+    return bool(args.why or getattr(args, "format", None) == "json")
 
 
 def why(snapshot: Snapshot, devices: Sequence[Device], reason: str) -> str:
@@ -172,7 +177,7 @@ def _in_order(
     keys = {device.key for device in devices}
     ways: tuple[Best, ...] = ()
     in_box: tuple[Device, ...] = ()
-    told = args.why or getattr(args, "format", None) == "json"
+    told = _is_told(args)
     if len(devices) > 1 and (order == "best" or told):
         snapshot = source.read(Want.LINKS | Want.NAMES, keys)
         devices = tuple(snapshot.by_key[device.key] for device in devices if device.key in snapshot.by_key)
@@ -181,8 +186,8 @@ def _in_order(
         in_box = tuple(device for device in snapshot.devices if device.key in keys)
         if order == "best":
             devices = best(snapshot, in_box, len(devices), job, most=1)[0].devices
-    if order in ("fastest", "emptiest"):
-        devices = fastest(devices) if order == "fastest" else emptiest(devices)
+    if order in MEASURES:
+        devices = measured(order, devices)
     if told and len(devices) > 1:
         ways = (as_ordered(snapshot, in_box, devices, job, named=True),)
     if args.why and devices:

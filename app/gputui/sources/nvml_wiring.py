@@ -51,6 +51,7 @@ class Wiring:
         self._nvml, self._gpus = nvml, gpus
         self._buses: dict[Gpu, str] = {}
         self._ends = [self._nvlinks(gpu) if gpu else None for gpu in gpus]
+        self._levels: dict[tuple[int, int], int | None] = {}
         self._statuses: dict[tuple[int, int, int], str | None] = {}
 
     def links(self) -> LinkMatrix:
@@ -115,10 +116,9 @@ class Wiring:
         return one.pair(function, other, *more)
 
     def _level(self, i: int, j: int) -> int | None:
-        key = (i, j, -1)
-        if key not in self._statuses:
-            self._statuses[key] = self._pair(self._nvml.nvmlDeviceGetTopologyCommonAncestor, i, j)
-        return self._statuses[key]  # type: ignore[return-value]
+        if (i, j) not in self._levels:
+            self._levels[i, j] = self._pair(self._nvml.nvmlDeviceGetTopologyCommonAncestor, i, j)
+        return self._levels[i, j]
 
     def _status(self, i: int, j: int, capability: int) -> str | None:
         key = (i, j, capability)

@@ -9,7 +9,7 @@ from functools import cached_property
 from gputui.choosing.best import Best, best
 from gputui.choosing.job import ALL_REDUCE, Job
 from gputui.choosing.links import permuted_behind_switches
-from gputui.choosing.order import ORDERS, Order, emptiest, fastest
+from gputui.choosing.order import ORDERS, Order, measured
 from gputui.choosing.pick import Wish, pick
 from gputui.choosing.selection import Selection
 from gputui.choosing.verdict import Verdict, verdicts
@@ -283,7 +283,7 @@ class Board:
         elif order == "given":
             devices = in_box
         else:
-            devices = fastest(in_box) if order == "fastest" else emptiest(in_box)
+            devices = measured(order, in_box)
         return tuple(device.key for device in devices)
 
     @property

@@ -36,6 +36,12 @@ class Choosing(Screen[None]):
         self.set_board(board if follow else replace(board, cursor=cursor))
         self.say(news, "warn")
 
+    def _take(self, board: Board, news: str | None) -> None:
+        """Show a board that a key has made, and say what there is to it: a warning where it made none."""
+        unchanged = board is self.board
+        self.set_board(board)
+        self.say(news, "warn" if unchanged else "")
+
     def action_select(self) -> None:
         if self.board.current is not None:
             self.toggle(self.board.current)
@@ -56,26 +62,17 @@ class Choosing(Screen[None]):
         self.set_board(self.board.reorder(by))
 
     def action_best(self) -> None:
-        before = self.board
-        board, news = before.add_best()
-        self.set_board(board)
-        self.say(news, "warn" if board is before else "")
+        self._take(*self.board.add_best())
 
     def action_other_best(self) -> None:
-        before = self.board
-        board, news = before.other_best()
-        self.set_board(board)
-        self.say(news, "warn" if board is before else "")
+        self._take(*self.board.other_best())
 
     def action_ask_best(self) -> None:
         from gputui.tui.screens.ask import AskScreen
 
         def answered(found: tuple[int, Job] | None) -> None:
             if found is not None:
-                before = self.board
-                board, news = before.best_of(*found)
-                self.set_board(board)
-                self.say(news, "warn" if board is before else "")
+                self._take(*self.board.best_of(*found))
             self._follow()
 
         self.app.push_screen(AskScreen(), answered)
@@ -96,9 +93,7 @@ class Choosing(Screen[None]):
             follow()
 
     def action_order(self) -> None:
-        board, news = self.board.next_order()
-        self.set_board(board)
-        self.say(news, "" if board.order else "warn")
+        self._take(*self.board.next_order())
 
     def action_clear(self) -> None:
         self.set_board(self.board.clear())
