@@ -45,4 +45,7 @@ def compose(devices: Sequence[Device], plan: Plan, environ: Mapping[str, str]) -
         changes=(*ours, *((name, value) for name, value in plan.additions if name not in names)),
         directory=plan.directory,
         warnings=tuple(warnings),
+        remarks=completed.remarks,
+        devices=tuple(devices),
+        launcher=launcher.name,
     )

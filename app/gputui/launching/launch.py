@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gputui.inventory.device import Device
 from gputui.launching.quoting import Quoting, assignment, quote, quote_program
 
 
@@ -12,13 +13,19 @@ from gputui.launching.quoting import Quoting, assignment, quote, quote_program
 class Launch:
     """What will run. `changes` are (name, value) in the order shown; a value of None unsets the variable.
 
-    `warnings` are sentences about what the user gave or the launcher does; they change nothing.
+    warnings   sentences about what the user gave and what the launcher does with it; they change nothing
+    remarks    sentences about what gputui did on its own account, and why
+    devices    what it runs on, in order: the n-th is `cuda:n`; empty is CPU only
+    launcher   the name of the launcher that made it
     """
 
     argv: tuple[str, ...]
     changes: tuple[tuple[str, str | None], ...] = ()
     directory: str | None = None
     warnings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    devices: tuple[Device, ...] = ()
+    launcher: str = "python"
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """`base` with the changes made; `base` itself stays as it is."""

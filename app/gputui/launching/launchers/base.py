@@ -9,10 +9,14 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The command as it will be executed, and what there is to say about it."""
+    """The command as it will be executed, and what there is to say about it.
+
+    `warnings` are about what the user gave, `remarks` about what the launcher did of itself.
+    """
 
     argv: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 class Launcher(Protocol):
