@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.launching.compose import Plan, compose
-from gputui.launching.launchers import AUTO, LAUNCHERS, launcher_for
-from gputui.launching.launchers.base import Completed, is_python
+from gputui.launching.compose import Plan, compose, launcher_of
+from gputui.launching.launch import Launch
+from gputui.launching.launchers import LAUNCHERS
+from gputui.launching.launchers.payload import is_python
 from unit.builders import gpu, instance
+from unit.surroundings import Told
 
 TWO = 2
 
 
 def _complete(
     launcher: str, command: str, count: int = TWO, environ: Mapping[str, str] | None = None
-) -> Completed:
-    words = shlex.split(command)
-    return launcher_for(launcher, words).complete(words, count, environ or {})
+) -> Launch:
+    return _made(launcher, shlex.split(command), count, environ)
+
+
+def _made(
+    launcher: str, words: Sequence[str], count: int = TWO, environ: Mapping[str, str] | None = None
+) -> Launch:
+    devices = [gpu(index) for index in range(count)]
+    return compose(devices, Plan(tuple(words), launcher), environ or {}, Told())
 
 
 def _line(launcher: str, command: str, count: int = TWO) -> str:
@@ -51,16 +59,33 @@ def _warnings(command: str, count: int = TWO, environ: Mapping[str, str] | None 
         ("python3 -m torch.distributed.launch train.py", "torchrun"),
         ("python -u -m torch.distributed.run train.py", "torchrun"),
         ("python -m torch.distributed.runner train.py", "python"),
-        ("nice torchrun train.py", "python"),
+        ("nice torchrun train.py", "torchrun"),
+        ("accelerate launch train.py", "accelerate"),
+        ("accelerate-launch train.py", "accelerate"),
+        ("python -m accelerate.commands.launch train.py", "accelerate"),
+        ("python -m accelerate.commands.accelerate_cli launch train.py", "accelerate"),
+        ("accelerate config", "python"),
+        ("deepspeed train.py", "deepspeed"),
+        ("python -m deepspeed.launcher.runner train.py", "deepspeed"),
+        ("mpirun -np 2 python train.py", "mpirun"),
+        ("/usr/bin/mpiexec -n 2 python train.py", "mpirun"),
+        ("uv run torchrun train.py", "torchrun"),
+        ("uv run --with accelerate accelerate launch train.py", "accelerate"),
+        ("uv run train.py", "python"),
+        ("uv pip install torch", "python"),
+        ("conda run -n ml deepspeed train.py", "deepspeed"),
+        ("env A=1 OMP_NUM_THREADS=2 torchrun train.py", "torchrun"),
+        ("timeout -k 5 60 torchrun train.py", "torchrun"),
+        ("numactl -N 0 -m 0 torchrun train.py", "torchrun"),
     ],
 )
 def test_auto_recognises_what_the_command_starts_with(command: str, name: str) -> None:
-    assert launcher_for(AUTO, shlex.split(command)).name == name
+    assert launcher_of(Plan(tuple(shlex.split(command)))).name == name
 
 
 def test_a_launcher_that_is_named_is_taken_whatever_the_command() -> None:
-    assert launcher_for("torchrun", ("python", "train.py")).name == "torchrun"
-    assert launcher_for("python", ("torchrun", "train.py")).name == "python"
+    assert launcher_of(Plan(("python", "train.py"), "torchrun")).name == "torchrun"
+    assert launcher_of(Plan(("torchrun", "train.py"), "python")).name == "python"
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)
@@ -89,7 +114,6 @@ def test_another_program_is_no_interpreter(name: str) -> None:
         "./train.sh",
         "bin/train.py",
         "./train.py",
-        "torchrun --nproc-per-node 4 train.py",
         "uv run train.py",
         "python -c 'print(1)'",
     ],
@@ -104,7 +128,7 @@ def test_a_bare_script_is_given_to_python() -> None:
 
 
 def test_no_command_stays_none() -> None:
-    assert _complete("python", "") == Completed(())
+    assert _complete("python", "").argv == _complete("torchrun", "").argv == ()
 
 
 # torchrun: what is missing is added, in front of what the user gave.
@@ -187,7 +211,7 @@ def test_nothing_that_was_given_in_full_is_changed() -> None:
 
 def test_completing_twice_changes_nothing_more() -> None:
     once = _complete("torchrun", "python -u train.py").argv
-    assert LAUNCHERS["torchrun"].complete(once, TWO, {}).argv == once
+    assert _made("torchrun", once).argv == once
 
 
 @pytest.mark.parametrize("count", [0, 1])
@@ -294,7 +318,7 @@ _words = st.text(st.sampled_from("abn-=_ .3"), max_size=8)
 @settings(max_examples=200, deadline=None)
 def test_the_scripts_own_arguments_are_untouched(arguments: list[str], count: int) -> None:
     for start in (("torchrun", "train.py"), ("python", "train.py"), ("python", "-m", "train"), ("./t.sh",)):
-        completed = LAUNCHERS["torchrun"].complete((*start, *arguments), count, {})
+        completed = _made("torchrun", (*start, *arguments), count)
         assert completed.argv[: len(completed.argv) - len(arguments)][-1] == start[-1]
         assert completed.argv[len(completed.argv) - len(arguments) :] == tuple(arguments)
         assert completed.warnings == ()
@@ -303,7 +327,7 @@ def test_the_scripts_own_arguments_are_untouched(arguments: list[str], count: in
 @given(st.lists(_words, max_size=6), st.integers(0, 8))
 @settings(max_examples=200, deadline=None)
 def test_every_word_of_the_user_stays_in_its_order(words: list[str], count: int) -> None:
-    argv = list(LAUNCHERS["torchrun"].complete(("torchrun", *words), count, {}).argv)
+    argv = list(_made("torchrun", ("torchrun", *words), count).argv)
     assert argv[len(argv) - len(words) :] == words
     assert len(argv) <= len(words) + 3
 

@@ -1,38 +1,119 @@
-"""What `run` and `export` share: the launch options, and the launch of one call."""
+"""What `run`, `export` and `check` share: the launch options, and the launch of one call."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Sequence
 
-from gputui.cli.choice import add_choice_options, choose
-from gputui.cli.common import add_source_options, say
-from gputui.launching.compose import Plan, compose
+from gputui.cli.choice import Chosen, add_choice_options, choose, count
+from gputui.cli.common import WrongCallError, add_source_options, say
+from gputui.launching.compose import Plan, compose, launcher_of
 from gputui.launching.launch import Launch
 from gputui.launching.launchers import AUTO, LAUNCHERS
+from gputui.launching.offers import THREADS, threads_near
 from gputui.launching.words import assignments
+from gputui.sources.source import Want
+
+NEAR = "near"
 
 
 def add_launch_options(parser: argparse.ArgumentParser) -> None:
-    """Which devices, which launcher, and where from."""
+    """Which devices, and how the command is started on them."""
     add_choice_options(parser, exclusive=True)
-    parser.add_argument(
+    how = parser.add_argument_group("how it is started")
+    how.add_argument(
         "--launcher",
         choices=(AUTO, *LAUNCHERS),
         default=AUTO,
-        help="how the command is started; auto (default) recognises it",
+        help="auto (default) recognises it from the command",
+    )
+    how.add_argument("--python", metavar="PY", help="the interpreter to start it with")
+    how.add_argument("--processes", type=count, metavar="N", help="processes, instead of one a device")
+    how.add_argument(
+        "--env", action="append", default=[], type=_assignment, metavar="NAME=VALUE", help="a variable to set"
+    )
+    how.add_argument(
+        "--threads",
+        type=_threads,
+        metavar="N|near",
+        help=f"{THREADS}; near: the CPUs near each device, divided among the GPUs there",
+    )
+    how.add_argument("--directory", metavar="DIR", help="where to start it")
+    how.add_argument("--logs", metavar="DIR", help="a log a rank there, where the launcher can")
+    how.add_argument(
+        "--numa-binding", action="store_true", help="processes stay on the CPUs near their devices (torchrun)"
+    )
+    how.add_argument("--nodes", type=count, default=1, metavar="N", help="so many machines (torchrun)")
+    how.add_argument(
+        "--rendezvous", metavar="HOST[:PORT]", help="the first of several machines (port 29400 unless given)"
     )
     add_source_options(parser)
 
 
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _threads(text: str) -> int | str:
+    return NEAR if text == NEAR else count(text)
+
+
+def plan_of(args: argparse.Namespace, command: Sequence[str]) -> Plan:
+    """What a call wants to run; `--threads near` is not in it yet, as that depends on the devices."""
+    before, argv = assignments(command)
+    additions = (*before, *args.env)
+    if isinstance(args.threads, int):
+        additions = (*additions, (THREADS, str(args.threads)))
+    plan = Plan(
+        command=argv,
+        launcher=args.launcher,
+        ids=args.ids,
+        directory=args.directory,
+        additions=tuple(dict(additions).items()),
+        python=args.python,
+        processes=args.processes,
+        logs=args.logs,
+        numa=args.numa_binding,
+        nodes=args.nodes,
+        rendezvous=args.rendezvous,
+    )
+    if plan.nodes > 1 and argv and launcher_of(plan).name != "torchrun":
+        raise WrongCallError("several machines are started by torchrun: --launcher torchrun")
+    if plan.nodes > 1 and not plan.rendezvous and getattr(args, "form", "") != "sbatch":
+        raise WrongCallError(f"--nodes {plan.nodes} needs --rendezvous HOST, the first of the machines")
+    return plan
+
+
 def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
-    """The launch that a call describes; its warnings have been said."""
-    additions, argv = assignments(command)
-    devices = choose(args).devices
-    # Without a command there is nothing to start: the variables alone are asked for.
-    launcher = args.launcher if argv else "python"
-    launch = compose(devices, Plan(argv, launcher, args.ids, None, additions), os.environ)
+    """The launch that a call describes; what there is to say about it has been said."""
+    plan = plan_of(args, command)
+    near = args.threads == NEAR
+    chosen = choose(args, want=Want.VERDICT | Want.TOPOLOGY if near else Want.VERDICT)
+    return told(composed(chosen, plan, near))
+
+
+def composed(chosen: Chosen, plan: Plan, near: bool = False) -> Launch:
+    """The launch of a plan on devices that have been chosen; `near` adds the threads near them."""
+    if near:
+        threads = threads_near(chosen.snapshot, chosen.devices)
+        if threads is None:
+            say(f"warning: the CPUs near these devices are not known: no {THREADS}")
+        else:
+            from dataclasses import replace
+
+            plan = replace(plan, additions=(*plan.additions, (THREADS, str(threads))))
+    return compose(chosen.devices, plan, os.environ)
+
+
+def told(launch: Launch) -> Launch:
+    """The launch; its warnings and remarks have been said."""
     for warning in launch.warnings:
         say(f"warning: {warning}")
+    for remark in launch.remarks:
+        say(f"note: {remark}")
     return launch

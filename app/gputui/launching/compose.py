@@ -7,15 +7,24 @@ from dataclasses import dataclass
 
 from gputui.inventory.device import Device
 from gputui.launching.launch import Launch
-from gputui.launching.launchers import AUTO, launcher_for
-from gputui.launching.visibility import Ids, variables
+from gputui.launching.launchers import AUTO, LAUNCHERS, recognised
+from gputui.launching.launchers.base import Completed, Launcher, Request
+from gputui.launching.surroundings import Machine, Surroundings
+from gputui.launching.visibility import BY_BUS, ORDER, VISIBLE, Ids, variables
+from gputui.launching.wrappers import assigned, unwrap
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What the user wants to run, apart from the devices.
 
-    `additions` are environment variables that the user wrote before the command (`FOO=1 python train.py`).
+    additions   environment variables that the user wrote before the command (`FOO=1 python train.py`) or
+                asked for; None unsets one
+    python      the interpreter to start it with, None for the command's own
+    processes   how many, None for one a device
+    logs        a directory for a log a rank
+    numa        bind processes to the CPUs near their devices
+    nodes       machines; `rendezvous` is HOST[:PORT] of the first of several
     """
 
     command: tuple[str, ...] = ()
@@ -23,29 +32,108 @@ class Plan:
     ids: Ids = "index"
     directory: str | None = None
     additions: tuple[tuple[str, str], ...] = ()
+    python: str | None = None
+    processes: int | None = None
+    logs: str | None = None
+    numa: bool = False
+    nodes: int = 1
+    rendezvous: str | None = None
 
 
-def compose(devices: Sequence[Device], plan: Plan, environ: Mapping[str, str]) -> Launch:
+def launcher_of(plan: Plan) -> Launcher:
+    """The launcher that is in force for a plan."""
+    return recognised(unwrap(plan.command)[1]) if plan.launcher == AUTO else LAUNCHERS[plan.launcher]
+
+
+def compose(
+    devices: Sequence[Device],
+    plan: Plan,
+    environ: Mapping[str, str],
+    surroundings: Surroundings | None = None,
+) -> Launch:
     """The launch of `plan` on exactly `devices` in this order; no devices means CPU only.
 
     `environ` is what the command will inherit; it is looked at for warnings, never changed.
     """
-    launcher = launcher_for(plan.launcher, plan.command)
-    completed = launcher.complete(plan.command, len(devices), {**environ, **dict(plan.additions)})
-    ours = variables(devices, plan.ids)
-    names = {name for name, _ in ours}
-    overridden = [f"{name}={value}" for name, value in plan.additions if name in names]
-    warnings = list(completed.warnings)
-    if overridden:
-        warnings.append(f"{' '.join(overridden)} of the command gives way to the chosen devices")
-    if len(devices) > 1 and any(device.parent for device in devices):
-        warnings.append("a process uses one MIG instance only, however many are visible")
+    prefix, command = unwrap(plan.command)
+    launcher = launcher_of(plan)
+    completed = Completed(())
+    if command:
+        completed = _completed(launcher, prefix, command, devices, plan, environ, surroundings or Machine())
+    ours: tuple[tuple[str, str | None], ...] = variables(devices, plan.ids)
+    if completed.visible == "command":
+        ours = ((ORDER, BY_BUS), (VISIBLE, None))
     return Launch(
-        argv=completed.argv,
-        changes=(*ours, *((name, value) for name, value in plan.additions if name not in names)),
+        argv=(*prefix, *completed.argv),
+        changes=(*ours, *_additions(plan, ours)),
         directory=plan.directory,
-        warnings=tuple(warnings),
+        warnings=(*completed.warnings, *_warnings(devices, plan, prefix, ours)),
         remarks=completed.remarks,
         devices=tuple(devices),
         launcher=launcher.name,
     )
+
+
+def _completed(
+    launcher: Launcher,
+    prefix: tuple[str, ...],
+    command: tuple[str, ...],
+    devices: Sequence[Device],
+    plan: Plan,
+    environ: Mapping[str, str],
+    surroundings: Surroundings,
+) -> Completed:
+    """The launcher's own command, completed; a command of another launcher is taken apart first."""
+    remarks: tuple[str, ...] = ()
+    source = recognised(command)
+    if source is not launcher:
+        payload = source.payload(command)
+        command = launcher.start(payload)
+        if payload.left_out:
+            remarks = (f"left out, as they are {source.name}'s: {' '.join(payload.left_out)}",)
+    if plan.python is not None:
+        command = launcher.with_python(command, plan.python)
+    done = launcher.complete(
+        Request(
+            command=command,
+            devices=tuple(devices),
+            environ={**environ, **dict(plan.additions)},
+            surroundings=surroundings,
+            by_uuid=plan.ids == "uuid",
+            processes=plan.processes,
+            logs=plan.logs,
+            numa=plan.numa,
+            nodes=plan.nodes,
+            rendezvous=plan.rendezvous,
+            prefix=prefix,
+            directory=plan.directory,
+        )
+    )
+    return Completed(done.argv, done.warnings, (*remarks, *done.remarks), done.visible)
+
+
+def _additions(plan: Plan, ours: Sequence[tuple[str, str | None]]) -> tuple[tuple[str, str | None], ...]:
+    names = {name for name, _ in ours}
+    return tuple((name, value) for name, value in plan.additions if name not in names)
+
+
+def _warnings(
+    devices: Sequence[Device],
+    plan: Plan,
+    prefix: Sequence[str],
+    ours: Sequence[tuple[str, str | None]],
+) -> list[str]:
+    """What there is to say whatever the launcher."""
+    warnings = []
+    names = {name for name, _ in ours}
+    overridden = [f"{name}={value}" for name, value in plan.additions if name in names]
+    if overridden:
+        warnings.append(f"{' '.join(overridden)} of the command gives way to the chosen devices")
+    within = [
+        name if value is None else f"{name}={value}" for name, value in assigned(prefix) if name in names
+    ]
+    if within:
+        warnings.append(f"{' '.join(within)} within the command overrides the chosen devices")
+    if len(devices) > 1 and any(device.parent for device in devices):
+        warnings.append("a process uses one MIG instance only, however many are visible")
+    return warnings

@@ -16,9 +16,10 @@ from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.watch import Watch
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.compose import Plan, compose
+from gputui.launching.compose import Plan, compose, launcher_of
 from gputui.launching.launch import Launch
-from gputui.launching.launchers import LAUNCHERS, launcher_for
+from gputui.launching.launchers import LAUNCHERS
+from gputui.launching.surroundings import Machine, Surroundings
 from gputui.launching.visibility import Inherited, inherited
 
 
@@ -64,6 +65,7 @@ class Board:
     cursor: str | None = None
     suggestion: Suggestion | None = None
     order: Order | None = None
+    surroundings: Surroundings = field(default_factory=Machine)
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
@@ -94,7 +96,7 @@ class Board:
         """What Enter would start and `y` copies. Without a decision on devices: the command as it stands."""
         if not self.selection.decided:
             return Launch(self.plan.command, tuple(self.plan.additions), self.plan.directory)
-        return compose(self.chosen, self.plan, self.environ)
+        return compose(self.chosen, self.plan, self.environ, self.surroundings)
 
     @property
     def permuted(self) -> str | None:
@@ -125,7 +127,7 @@ class Board:
     @property
     def launcher(self) -> str:
         """The name of the launcher that is in force."""
-        return launcher_for(self.plan.launcher, self.plan.command).name
+        return launcher_of(self.plan).name
 
     @property
     def current(self) -> Device | None:
@@ -147,6 +149,7 @@ class Board:
             cursor=self.cursor,
             suggestion=self.suggestion,
             order=self.order,
+            surroundings=self.surroundings,
         )
         watch = self.watch.after(snapshot, board.verdicts)
         if board.current is None and snapshot.devices:

@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from gputui.launching.launchers.base import Completed, is_python
+from gputui.launching.launchers.base import Completed, Request
+from gputui.launching.launchers.payload import Payload, is_python, of_python
+
+_RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+"""What a launcher gives its processes; left over in a shell, it makes a program wait for the other ranks."""
 
 
 class Python:
-    """`python train.py`, and every command that needs no launcher."""
+    """`python train.py`, and every command that needs no launcher (TensorFlow, JAX, a shell script)."""
 
     name = "python"
 
     def recognises(self, command: Sequence[str]) -> bool:
         return is_python(command)
 
-    def complete(self, command: Sequence[str], count: int, environ: Mapping[str, str]) -> Completed:
-        if command and command[0].endswith(".py") and "/" not in command[0]:
+    def payload(self, command: Sequence[str]) -> Payload:
+        return of_python(command)
+
+    def start(self, payload: Payload) -> tuple[str, ...]:
+        if payload.kind == "program":
+            return payload.words
+        module = ("-m",) if payload.kind == "module" else ()
+        return (payload.python or "python", *module, *payload.words)
+
+    def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
+        if is_python(command):
+            return (python, *command[1:])
+        return (python, *command) if command and command[0].endswith(".py") else tuple(command)
+
+    def complete(self, request: Request) -> Completed:
+        command, warnings = request.command, []
+        left = [f"{name}={request.environ[name]}" for name in _RANKS if name in request.environ]
+        if left and is_python(command):
+            warnings.append(f"{' '.join(left)} in your environment: the program may wait for other ranks")
+        if request.processes is not None and request.processes > 1:
+            warnings.append(f"{request.processes} processes need a launcher; this is one")
+        if command and command[0].endswith(".py") and "/" not in command[0] and "uv" not in request.prefix:
             # A bare file name is on nobody's PATH.
-            return Completed(("python", *command))
-        return Completed(tuple(command))
+            command = ("python", *command)
+        return Completed(tuple(command), tuple(warnings))

@@ -1,0 +1,185 @@
+"""Hugging Face Accelerate: `accelerate launch`.
+
+Facts (seen with 1.15.0): `gpu_ids` of the user's configuration overrides CUDA_VISIBLE_DEVICES, and
+`--gpu_ids all` restores it; `--multi_gpu` drops an FSDP or DeepSpeed type of the configuration, and with one
+process it is an error; `--main_process_port 0` takes a free port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputui.launching.launchers.accelerate_config import Config, configuration
+from gputui.launching.launchers.base import Completed, Request, Saying, contradiction
+from gputui.launching.launchers.options import Given, read
+from gputui.launching.launchers.payload import Payload, module_of, program
+
+_FLAGS = frozenset(
+    (
+        *("help", "h", "quiet", "q", "cpu", "multi-gpu", "tpu", "enable-cpu-affinity", "use-deepspeed"),
+        *("use-fsdp", "use-parallelism-config", "use-megatron-lm", "same-network", "module", "no-python"),
+        *("tpu-cluster", "no-tpu-cluster", "tpu-use-sudo", "downcast-bf16", "debug"),
+        *("fp8-use-autocast-during-eval", "dynamo-use-fullgraph", "dynamo-use-dynamic"),
+        *("dynamo-use-regional-compilation",),
+    )
+)
+_ALIASES = {"m": "module", "t": "tee"}
+_KINDS = ("multi-gpu", "use-fsdp", "use-deepspeed", "use-megatron-lm", "tpu", "cpu")
+"""The options that say which kind of run it is; with one of them the configuration's own does not count."""
+
+_SPREADING = ("MULTI_GPU", "FSDP", "DEEPSPEED", "MEGATRON_LM")
+"""Types of a configuration that start through torch's launcher, a process a device."""
+
+
+class Accelerate:
+    """`accelerate launch --num_processes=N --gpu_ids=all … train.py`."""
+
+    name = "accelerate"
+
+    def recognises(self, command: Sequence[str]) -> bool:
+        return _prefix(command) > 0
+
+    def payload(self, command: Sequence[str]) -> Payload:
+        prefix = _prefix(command)
+        given = _given(command[prefix:])
+        rest = tuple(command[prefix + given.end :])
+        left_out = given.without(("module", "no-python"))
+        python = command[0] if module_of(command)[0] else None
+        if "no-python" in given:
+            return Payload("program", rest, left_out=left_out)
+        return Payload("module" if "module" in given else "script", rest, python, left_out)
+
+    def start(self, payload: Payload) -> tuple[str, ...]:
+        starter = ("accelerate", "launch") if payload.python is None else _by_module(payload.python)
+        if payload.kind == "script":
+            return (*starter, *payload.words)
+        return (*starter, "--module" if payload.kind == "module" else "--no_python", *payload.words)
+
+    def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
+        return (*_by_module(python), *command[_prefix(command) :])
+
+    def complete(self, request: Request) -> Completed:
+        prefix = _prefix(request.command)
+        starter, rest = request.command[:prefix], request.command[prefix:]
+        given, said = _given(rest), Saying()
+        config = None
+        if "config-file" in given or "cpu" not in given:
+            file = given.get("config-file") if "config-file" in given else None
+            config = configuration(file, request.environ, request.directory, request.surroundings)
+        added = _kind(given, config, request, said)
+        spreads = bool({"--multi_gpu"} & set(added)) or _spreads(given, config)
+        if "num-processes" not in given:
+            added.append(f"--num_processes={request.count}")
+        if "num-machines" not in given:
+            added.append("--num_machines=1")
+        if "gpu-ids" not in given:
+            added.append("--gpu_ids=all")
+        if "main-process-port" not in given and spreads:
+            # Older versions stop where 29500 is taken; 0 is a free one in all.
+            added.append("--main_process_port=0")
+        if request.logs and "log-dir" not in given:
+            added += [f"--log_dir={request.logs}", *(["--tee=3"] if "tee" not in given else [])]
+        _say(given, config, request, said)
+        return Completed((*starter, *added, *rest), tuple(said.warnings), tuple(said.remarks))
+
+
+def _kind(given: Given, config: Config | None, request: Request, said: Saying) -> list[str]:
+    """The option that says which kind of run it is, where neither the command nor the configuration does."""
+    if any(name in given for name in _KINDS):
+        return []
+    if not request.devices:
+        if config is not None and "config-file" not in given:
+            said.remarks.append(f"--cpu: accelerate does not read {config.path} then")
+        return ["--cpu"]
+    if (given.number("num-processes") or request.count) < 2:
+        return []
+    if config is None or config.kind == "NO":
+        return ["--multi_gpu"]
+    if config.kind in _SPREADING and config.kind != "MULTI_GPU":
+        said.remarks.append(f"{config.kind} as {config.path} says")
+    return []
+
+
+def _spreads(given: Given, config: Config | None) -> bool:
+    if any(name in given for name in _KINDS):
+        return "cpu" not in given and "tpu" not in given
+    return config is not None and config.kind in _SPREADING
+
+
+def _say(given: Given, config: Config | None, request: Request, said: Saying) -> None:
+    count, ids = len(request.devices), given.get("gpu-ids", "all")
+    if ids != "all":
+        said.warnings.append(f"--gpu_ids={ids} of the command overrides the chosen devices")
+    asked = given.number("num-processes") if "num-processes" in given else request.processes
+    if count and asked is not None and asked != count:
+        said.warnings.append(contradiction("--num_processes", asked, count))
+    if count and "cpu" in given:
+        said.warnings.append("--cpu of the command leaves the chosen devices unused")
+    if not count and "multi-gpu" in given:
+        said.warnings.append("the command asks for --multi_gpu, and no device is chosen")
+    if (given.number("num-machines") or 1) > 1 or request.nodes > 1:
+        said.warnings.append("several machines are started by torchrun here: --launcher torchrun")
+    if request.numa:
+        said.remarks.append("accelerate has no --numa-binding; torchrun has")
+    affinity = "enable-cpu-affinity" in given or (
+        config is not None and config.values.get("enable_cpu_affinity")
+    )
+    indices = [device.index for device in request.devices]
+    if affinity and count and indices != list(range(count)):
+        said.warnings.append(
+            "enable_cpu_affinity pins processes by NVML index and ignores the choice:"
+            f" GPU {indices[0]}'s process gets the CPUs near GPU 0 (torchrun's --numa-binding is right)"
+        )
+    if config is not None:
+        _say_of_config(config, given, request, said)
+
+
+def _say_of_config(config: Config, given: Given, request: Request, said: Saying) -> None:
+    """What the line says in spite of the file, so that nobody wonders."""
+    if config.problem is not None:
+        said.warnings.append(f"accelerate will stop at {config.path}: {config.problem}")
+        return
+    if config.values.get("compute_environment") == "AMAZON_SAGEMAKER":
+        said.warnings.append(f"{config.path} starts on SageMaker, not on these devices")
+    if config.values.get("use_cpu") is True and request.devices and "cpu" not in given:
+        said.warnings.append(f"use_cpu in {config.path} leaves the chosen devices unused")
+    if (
+        config.kind not in ("NO", *_SPREADING)
+        and not any(name in given for name in _KINDS)
+        and request.devices
+    ):
+        said.warnings.append(f"distributed_type {config.kind} in {config.path} is not for these devices")
+    unlike = []
+    if config.gpu_ids is not None and "gpu-ids" not in given:
+        unlike.append(f"gpu_ids {config.gpu_ids}")
+    for key, name, ours in (
+        ("num_processes", "num-processes", request.count),
+        ("num_machines", "num-machines", 1),
+    ):
+        theirs = config.number(key)
+        if theirs is not None and theirs > 0 and theirs != ours and name not in given:
+            unlike.append(f"{key} {theirs}")
+    if unlike:
+        said.remarks.append(f"{', '.join(unlike)} in {config.path} would count: the line says otherwise")
+
+
+def _prefix(command: Sequence[str]) -> int:
+    """How many words start `accelerate launch` itself; 0 for none."""
+    if program(command) == "accelerate":
+        return 2 if list(command[1:2]) == ["launch"] else 0
+    if program(command) == "accelerate-launch":
+        return 1
+    module, end = module_of(command)
+    if module == "accelerate.commands.launch":
+        return end
+    if module == "accelerate.commands.accelerate_cli" and list(command[end : end + 1]) == ["launch"]:
+        return end + 1
+    return 0
+
+
+def _by_module(python: str) -> tuple[str, ...]:
+    return (python, "-m", "accelerate.commands.launch")
+
+
+def _given(words: Sequence[str]) -> Given:
+    return read(words, _FLAGS, _ALIASES)

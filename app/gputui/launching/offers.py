@@ -1,0 +1,70 @@
+"""Environment variables that are worth offering beside a launch, each with a line on what it does.
+
+Nothing of this is set unless the user asks for it. Sources: NCCL's and PyTorch's environment variables,
+the frameworks' own documentation on GPU memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+
+THREADS = "OMP_NUM_THREADS"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A variable, the value that it is offered with, and what it does."""
+
+    name: str
+    value: str
+    about: str
+
+
+_FIXED: tuple[Offer, ...] = (
+    Offer("NCCL_P2P_DISABLE", "1", "no copies from GPU to GPU: slower; for hangs, and to compare"),
+    Offer("NCCL_SHM_DISABLE", "1", "no shared memory between processes: for a small /dev/shm"),
+    Offer("NCCL_IB_DISABLE", "1", "no InfiniBand: for hangs between machines"),
+    Offer("NCCL_DEBUG", "INFO", "NCCL says which rings and links it uses"),
+    Offer("TORCH_DISTRIBUTED_DEBUG", "DETAIL", "torch checks that all ranks do the same; slow"),
+    Offer("CUDA_LAUNCH_BLOCKING", "1", "kernels one by one, so that an error names its line; slow"),
+    Offer("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less memory lost to fragments"),
+    Offer("TF_FORCE_GPU_ALLOW_GROWTH", "true", "TensorFlow takes memory as it needs it, not all"),
+    Offer("XLA_PYTHON_CLIENT_PREALLOCATE", "false", "JAX takes memory as it needs it, not three quarters"),
+    Offer("TOKENIZERS_PARALLELISM", "false", "no warning and no deadlock of tokenizers after a fork"),
+    Offer("PYTHONUNBUFFERED", "1", "what is printed is there at once, in a log too"),
+)
+
+
+def offers(snapshot: Snapshot | None, devices: Sequence[Device]) -> tuple[Offer, ...]:
+    """What can be offered for a launch on these devices; the number of threads where the CPUs are known."""
+    near = threads_near(snapshot, devices) if snapshot is not None else None
+    if near is None:
+        return _FIXED
+    return (Offer(THREADS, str(near), "CPUs near a device, its fair share: torchrun sets 1"), *_FIXED)
+
+
+def threads_near(snapshot: Snapshot, devices: Sequence[Device]) -> int | None:
+    """How many CPUs a process on each device can have near it; None where that is not known.
+
+    CPUs that several GPUs of the box are near to are divided among all of them, as the others will have
+    processes too. Logical CPUs, as the driver counts them.
+    """
+    topology = snapshot.topology
+    if topology is None or not devices:
+        return None
+    near = {
+        device.key: place.cpus
+        for device, place in zip(snapshot.devices, topology.places, strict=True)
+        if place.cpus and device.parent is None
+    }
+    shares = []
+    for device in devices:
+        cpus = near.get(device.parent or device.key)
+        if not cpus:
+            return None
+        shares.append(len(cpus) // sum(1 for others in near.values() if others == cpus))
+    return max(1, min(shares))

@@ -1,0 +1,124 @@
+"""What stands before a command and starts it: `uv run`, `nice -n 5`, `env A=1`, `numactl -N 0`, …
+
+The launcher is recognised behind them, and completed there. What takes a value is listed a wrapper; an option
+that is not listed is taken for one without, unless it has a "=".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gputui.launching.words import assignments
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrapper:
+    """`takes` are options with a value in the next word; `arguments` words of its own stand before the
+    command (`timeout 60 …`); `verb` is the subcommand that runs one."""
+
+    takes: frozenset[str] = field(default_factory=frozenset)
+    arguments: int = 0
+    verb: str | None = None
+
+
+def _options(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_UV = _options(
+    "--extra --no-extra --group --no-group --only-group --env-file --with -w --with-editable"
+    " --with-requirements --package --python -p --index --default-index --index-url -i --extra-index-url"
+    " --find-links -f --upgrade-package -P --reinstall-package --refresh-package --index-strategy"
+    " --keyring-provider --resolution --prerelease --fork-strategy --config-setting -C"
+    " --no-build-isolation-package --exclude-newer --link-mode --no-build-package --no-binary-package --color"
+    " --directory --project --config-file --cache-dir --allow-insecure-host --python-platform"
+)
+_CONDA = _options("-n --name -p --prefix --cwd --log-level")
+
+_WRAPPERS: dict[str, _Wrapper] = {
+    "uv": _Wrapper(_UV, verb="run"),
+    "poetry": _Wrapper(_options("-C --directory -P --project"), verb="run"),
+    "pdm": _Wrapper(_options("-p --project --venv"), verb="run"),
+    "pipenv": _Wrapper(verb="run"),
+    "rye": _Wrapper(verb="run"),
+    "pixi": _Wrapper(_options("-e --environment --manifest-path"), verb="run"),
+    "conda": _Wrapper(_CONDA, verb="run"),
+    "mamba": _Wrapper(_CONDA, verb="run"),
+    "micromamba": _Wrapper(_CONDA, verb="run"),
+    "env": _Wrapper(_options("-u --unset -C --chdir -S --split-string")),
+    "nice": _Wrapper(_options("-n --adjustment")),
+    "ionice": _Wrapper(_options("-c --class -n --classdata")),
+    "chrt": _Wrapper(arguments=1),
+    "nohup": _Wrapper(),
+    "setsid": _Wrapper(),
+    "stdbuf": _Wrapper(_options("-i --input -o --output -e --error")),
+    "time": _Wrapper(_options("-f --format -o --output")),
+    "timeout": _Wrapper(_options("-k --kill-after -s --signal"), arguments=1),
+    "taskset": _Wrapper(arguments=1),
+    "numactl": _Wrapper(
+        _options(
+            "-i --interleave -w --weighted-interleave -p --preferred -P --preferred-many -m --membind"
+            " -N --cpunodebind -C --physcpubind"
+        )
+    ),
+    "unbuffer": _Wrapper(),
+}
+
+
+def unwrap(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What stands before the command, and the command: (("uv", "run"), ("torchrun", "train.py")).
+
+    A wrapper that starts nothing (`uv pip …`, `env` alone) is the command itself.
+    """
+    place = 0
+    while place < len(command):
+        end = _end(command, place)
+        if end is None or end >= len(command):
+            break
+        place = end
+    return tuple(command[:place]), tuple(command[place:])
+
+
+def assigned(prefix: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
+    """The variables that `env` sets (or unsets: None) among the words before the command."""
+    found: list[tuple[str, str | None]] = []
+    for place, word in enumerate(prefix):
+        if word in ("-u", "--unset") and place + 1 < len(prefix):
+            found.append((prefix[place + 1], None))
+        elif word.startswith("--unset="):
+            found.append((word.partition("=")[2], None))
+        else:
+            found += assignments((word,))[0]
+    return tuple(found) if any(word.rsplit("/", 1)[-1] == "env" for word in prefix) else ()
+
+
+def _end(command: Sequence[str], place: int) -> int | None:
+    """The place behind the wrapper that begins at `place`, None where none begins."""
+    name = command[place].rsplit("/", 1)[-1]
+    wrapper = _WRAPPERS.get(name)
+    if wrapper is None:
+        return None
+    place = _behind_options(command, place + 1, wrapper)
+    if wrapper.verb is not None:
+        if list(command[place : place + 1]) != [wrapper.verb]:
+            return None
+        place = _behind_options(command, place + 1, wrapper)
+        if name == "uv" and {"-m", "--module", "-s", "--script", "--gui-script"} & set(command[:place]):
+            # uv itself starts the interpreter: what follows is not a command.
+            return None
+    if name == "env":
+        while place < len(command) and assignments(command[place : place + 1])[0]:
+            place += 1
+    return place + wrapper.arguments
+
+
+def _behind_options(command: Sequence[str], place: int, wrapper: _Wrapper) -> int:
+    while place < len(command) and command[place].startswith("-") and command[place] != "-":
+        word = command[place]
+        place += 1
+        if word == "--":
+            break
+        if word in wrapper.takes:
+            place += 1
+    return place
