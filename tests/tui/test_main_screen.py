@@ -18,7 +18,7 @@ from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS
 from gputui.tui.messages import Read
 from gputui.tui.screens.changed import ChangedScreen
-from gputui.tui.screens.edit import EditScreen
+from gputui.tui.screens.line import LineScreen
 from gputui.tui.screens.help import TOGETHER, HelpScreen
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.tui.session import Reading
@@ -156,7 +156,7 @@ async def test_devices_can_be_named_by_uuid() -> None:
 async def test_the_command_is_edited_in_place() -> None:
     async with session() as s:
         await s.press("4", "e")
-        assert isinstance(s.app.screen, EditScreen)
+        assert isinstance(s.app.screen, LineScreen)
         line = s.app.screen.query_one(Input)
         assert line.value == "python train.py"
         await s.press("space", *"-x", "enter")
@@ -174,7 +174,7 @@ async def test_variables_before_the_command_become_part_of_its_environment() -> 
 async def test_an_open_quote_keeps_the_editor_open_and_escape_changes_nothing() -> None:
     async with session() as s:
         await s.press("e", "apostrophe", "enter")
-        assert isinstance(s.app.screen, EditScreen)
+        assert isinstance(s.app.screen, LineScreen)
         await s.press("escape")
         assert s.main.board.plan.command == ("python", "train.py")
 
@@ -182,7 +182,7 @@ async def test_an_open_quote_keeps_the_editor_open_and_escape_changes_nothing() 
 async def test_enter_without_a_command_asks_for_one() -> None:
     async with session(command=()) as s:
         await s.press("4", "enter")
-        assert isinstance(s.app.screen, EditScreen)
+        assert isinstance(s.app.screen, LineScreen)
 
 
 async def test_enter_without_devices_says_how_to_choose_them() -> None:

@@ -25,17 +25,17 @@ class Offer:
 
 
 _FIXED: tuple[Offer, ...] = (
-    Offer("NCCL_P2P_DISABLE", "1", "no copies from GPU to GPU: slower; for hangs, and to compare"),
-    Offer("NCCL_SHM_DISABLE", "1", "no shared memory between processes: for a small /dev/shm"),
+    Offer("NCCL_P2P_DISABLE", "1", "no GPU-to-GPU copies: for hangs, to compare"),
+    Offer("NCCL_SHM_DISABLE", "1", "no shared memory: for a small /dev/shm"),
     Offer("NCCL_IB_DISABLE", "1", "no InfiniBand: for hangs between machines"),
-    Offer("NCCL_DEBUG", "INFO", "NCCL says which rings and links it uses"),
-    Offer("TORCH_DISTRIBUTED_DEBUG", "DETAIL", "torch checks that all ranks do the same; slow"),
-    Offer("CUDA_LAUNCH_BLOCKING", "1", "kernels one by one, so that an error names its line; slow"),
+    Offer("NCCL_DEBUG", "INFO", "NCCL tells its rings and links"),
+    Offer("TORCH_DISTRIBUTED_DEBUG", "DETAIL", "checks that all ranks do the same; slow"),
+    Offer("CUDA_LAUNCH_BLOCKING", "1", "an error names its line; slow"),
     Offer("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less memory lost to fragments"),
-    Offer("TF_FORCE_GPU_ALLOW_GROWTH", "true", "TensorFlow takes memory as it needs it, not all"),
-    Offer("XLA_PYTHON_CLIENT_PREALLOCATE", "false", "JAX takes memory as it needs it, not three quarters"),
-    Offer("TOKENIZERS_PARALLELISM", "false", "no warning and no deadlock of tokenizers after a fork"),
-    Offer("PYTHONUNBUFFERED", "1", "what is printed is there at once, in a log too"),
+    Offer("TF_FORCE_GPU_ALLOW_GROWTH", "true", "TensorFlow takes only what it needs"),
+    Offer("XLA_PYTHON_CLIENT_PREALLOCATE", "false", "JAX takes only what it needs"),
+    Offer("TOKENIZERS_PARALLELISM", "false", "no deadlock of tokenizers after a fork"),
+    Offer("PYTHONUNBUFFERED", "1", "what is printed is there at once"),
 )
 
 
@@ -44,7 +44,7 @@ def offers(snapshot: Snapshot | None, devices: Sequence[Device]) -> tuple[Offer,
     near = threads_near(snapshot, devices) if snapshot is not None else None
     if near is None:
         return _FIXED
-    return (Offer(THREADS, str(near), "CPUs near a device, its fair share: torchrun sets 1"), *_FIXED)
+    return (Offer(THREADS, str(near), "its share of the CPUs near (torchrun sets 1)"), *_FIXED)
 
 
 def threads_near(snapshot: Snapshot, devices: Sequence[Device]) -> int | None:

@@ -40,6 +40,30 @@ class StartError(Exception):
         self.status = status
 
 
+def run_child(launch: Launch, environ: Mapping[str, str]) -> int:
+    """Start `launch` on our terminal and wait for it; its status, -n after signal n. Raises StartError."""
+    import subprocess
+
+    program = launch.argv[0]
+    environment = launch.environment(environ)
+    words = list(launch.argv)
+    try:
+        try:
+            return subprocess.call(words, env=environment, cwd=launch.directory)
+        except OSError as error:
+            script = _shell_script(program, environment) if error.errno == errno.ENOEXEC else None
+            if script is None:
+                raise
+            return subprocess.call(["/bin/sh", script, *words[1:]], env=environment, cwd=launch.directory)
+    except FileNotFoundError as error:
+        if error.filename == launch.directory and launch.directory is not None:
+            raise StartError(f"cannot go to {launch.directory!r}: {error.strerror}", 126) from None
+        raise StartError(f"there is no program {program!r}", 127) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise StartError(f"cannot start {program!r}: {reason}", 126) from None
+
+
 def replace_process(launch: Launch, environ: Mapping[str, str]) -> NoReturn:
     """Become `launch`, with `environ` changed as it says. Raises StartError when that cannot be."""
     environment = launch.environment(environ)

@@ -36,3 +36,9 @@ def assignments(words: Sequence[str]) -> tuple[tuple[tuple[str, str], ...], tupl
 def shell_syntax(words: Sequence[str]) -> str | None:
     """A word that would mean something to a shell and here is a plain argument, None when there is none."""
     return next((word for word in words if word in _SHELL_WORDS), None)
+
+
+def command_line(additions: Sequence[tuple[str, str]], command: Sequence[str]) -> str:
+    """Variables and a command as one line to be typed on; `split` and `assignments` read it back."""
+    words = [f"{name}={shlex.quote(value)}" for name, value in additions]
+    return " ".join([*words, *([shlex.join(command)] if command else [])])

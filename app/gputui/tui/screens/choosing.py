@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from textual.screen import Screen
 
-from gputui.choosing.job import Job
+from gputui.choosing.job import JobError, asked
 from gputui.inventory.device import Device
 from gputui.tui.board import Board
+
+BEST_PROMPT = "how many of the best?  4, or 8 tp=2 pp=2   (⏎ takes, esc leaves)"
 
 
 class Choosing(Screen[None]):
@@ -68,14 +70,21 @@ class Choosing(Screen[None]):
         self._take(*self.board.other_best())
 
     def action_ask_best(self) -> None:
-        from gputui.tui.screens.ask import AskScreen
+        from gputui.tui.screens.line import LineScreen
 
-        def answered(found: tuple[int, Job] | None) -> None:
-            if found is not None:
-                self._take(*self.board.best_of(*found))
+        def wrong(line: str) -> str | None:
+            try:
+                asked(line)
+            except JobError as error:
+                return str(error)
+            return None
+
+        def answered(line: str | None) -> None:
+            if line and line.strip():
+                self._take(*self.board.best_of(*asked(line)))
             self._follow()
 
-        self.app.push_screen(AskScreen(), answered)
+        self.app.push_screen(LineScreen(BEST_PROMPT, placeholder="how many", check=wrong), answered)
 
     def action_topology(self) -> None:
         from gputui.tui.screens.topology import TopologyScreen

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from textual import events
 from textual.app import ComposeResult
@@ -17,7 +18,7 @@ from gputui.choosing.changes import changes
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.clipboard import Copied, copy
 from gputui.launching.start import missing_program
-from gputui.launching.words import WordsError, assignments, shell_syntax, split
+from gputui.launching.words import WordsError, assignments, command_line, shell_syntax, split
 from gputui.sources.sampler import Sampler
 from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS, BY_ID
@@ -55,12 +56,17 @@ _STALE = 2.5
 """Readings that are older than this many intervals are called stale."""
 
 
+Way = Literal["become", "return", "detach"]
+"""How a command is started: in place of the screen, while the screen waits, or as a job of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Launching:
-    """Enter was pressed: on which board, and when (`time.monotonic`)."""
+    """Enter was pressed: on which board, when (`time.monotonic`), and what is to become of the screen."""
 
     board: Board
     since: float
+    way: Way
 
 
 class MainScreen(Choosing):
@@ -130,7 +136,7 @@ class MainScreen(Choosing):
             self.set_board(self.board.seen(news))
             if launching is not None and message.reading.began >= launching.since:
                 self._launching = None
-                self._launch_if_unchanged(launching.board)
+                self._launch_if_unchanged(launching)
             elif len(self.board.selection) < chosen_before:
                 self.say("a chosen device is not there any more and is taken out", "lost")
         else:
@@ -222,8 +228,8 @@ class MainScreen(Choosing):
             self._draw_header()
         patience = max(_PATIENCE, 3 * self._sampler.took) if self._sampler else _PATIENCE
         if self._launching is not None and time.monotonic() - self._launching.since > patience:
-            self._launching = None
-            self._ask_about(("the chosen devices could not be read again: the driver does not answer",))
+            way, self._launching = self._launching.way, None
+            self._ask_about(("the chosen devices could not be read again: the driver does not answer",), way)
 
     @property
     def _sampler(self) -> Sampler | None:
@@ -269,21 +275,50 @@ class MainScreen(Choosing):
 
         self.app.push_screen(ProcessesScreen(lambda: self.board))
 
+    def action_plan(self) -> None:
+        self._launching = None
+        from gputui.tui.screens.launch import LaunchScreen
+
+        self.app.push_screen(
+            LaunchScreen(
+                lambda: self.board, self.set_board, self.run_action, lambda: self.message, self._environ
+            )
+        )
+
+    def action_jobs(self) -> None:
+        self._launching = None
+        from gputui.tui.screens.jobs import JobsScreen
+
+        self.app.push_screen(JobsScreen(lambda: self.board, self._environ, self.copy_text))
+
+    def action_check(self) -> None:
+        self._launching = None
+        if not self.board.selection.decided:
+            self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
+            return
+        from gputui.tui.screens.check import CheckScreen
+
+        self.app.push_screen(CheckScreen(self.board, self._environ))
+
     def action_edit(self) -> None:
         self._launching = None
-        from gputui.tui.screens.edit import EditScreen
+        from gputui.tui.screens.line import LineScreen
 
-        self.app.push_screen(EditScreen(self.board.plan), self._edited)
+        def wrong(line: str) -> str | None:
+            try:
+                split(line)
+            except WordsError as error:
+                return str(error)
+            return None
+
+        line = command_line(self.board.plan.additions, self.board.plan.command)
+        prompt = "command (⏎ takes it, esc leaves it)"
+        self.app.push_screen(LineScreen(prompt, line, "for example: python train.py", wrong), self._edited)
 
     def _edited(self, line: str | None) -> None:
         if line is None:
             return
-        try:
-            words = split(line)
-        except WordsError as error:
-            self.say(str(error), "lost")
-            return
-        additions, command = assignments(words)
+        additions, command = assignments(split(line))
         self.set_board(
             replace(self.board, plan=replace(self.board.plan, command=command, additions=additions))
         )
@@ -297,12 +332,15 @@ class MainScreen(Choosing):
         if not self.board.selection.decided:
             self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
             return
-        line = self.board.launch.line
+        self.copy_text(self.board.launch.line)
+
+    def copy_text(self, text: str) -> None:
+        """Put a text on the clipboard, and say how."""
         driver = self.app._driver
 
         def work() -> None:
-            done = copy(line, self._environ, driver.write if driver else None)
-            self.app.call_later(self._copied, line, done)
+            done = copy(text, self._environ, driver.write if driver else None)
+            self.app.call_later(self._copied, text, done)
 
         # A tool may take its time (xclip on a dead display): not on the thread that answers keys.
         threading.Thread(target=work, daemon=True).start()
@@ -313,7 +351,7 @@ class MainScreen(Choosing):
             # Nobody can say whether the terminal took it: it is printed when the screen is gone.
             self._plain = line
 
-    def action_launch(self) -> None:
+    def action_launch(self, way: Way = "become") -> None:
         if not self.board.plan.command:
             self.action_edit()
         elif not self.board.selection.decided:
@@ -322,23 +360,23 @@ class MainScreen(Choosing):
             self.say(f"{absent}: e edits the command", "lost")
         elif self._launching is None and self._sampler is not None:
             self.say("reading the chosen devices again …")
-            self._launching = _Launching(self.board, time.monotonic())
+            self._launching = _Launching(self.board, time.monotonic(), way)
             self._sampler.ask()
 
-    def _launch_if_unchanged(self, asked: Board) -> None:
+    def _launch_if_unchanged(self, launching: _Launching) -> None:
         """Launch what Enter was pressed on, unless the box is not what it was then."""
-        board = self.board
+        board, asked = self.board, launching.board
         self.hush()
         if board.snapshot is None or not board.selection.decided:
             self.say("the chosen devices are not there any more", "lost")
             return
         news = changes(asked.selection, asked.chosen_as, board.snapshot, board.verdicts)
         if news:
-            self._ask_about(news)
+            self._ask_about(news, launching.way)
         else:
-            self.app.exit(Outcome(launch=board.launch))
+            self._start(launching.way)
 
-    def _ask_about(self, news: tuple[str, ...]) -> None:
+    def _ask_about(self, news: tuple[str, ...], way: Way) -> None:
         from gputui.tui.screens.changed import ChangedScreen
 
         asked = self.board
@@ -347,11 +385,27 @@ class MainScreen(Choosing):
             # Behind the question the box went on: yes was said to this selection and to no other.
             if go and (self.board.selection, self.board.plan) == (asked.selection, asked.plan):
                 if asked.selection.decided:
-                    self.app.exit(Outcome(launch=self.board.launch))
+                    self._start(way)
             elif go:
                 self.say("the chosen devices have changed meanwhile: look again", "lost")
 
         self.app.push_screen(ChangedScreen(news), answered)
+
+    def _start(self, way: Way) -> None:
+        """Start the launch that stands there."""
+        from gputui.tui import starting
+
+        board = self.board
+        trouble = starting.remember(board, self._environ, self._clock())
+        if way == "become":
+            self.app.exit(Outcome(launch=board.launch))
+            return
+        if way == "return":
+            text, good = starting.run_and_return(self.app, board.launch, self._environ)
+            self.repaint()
+        else:
+            text, good = starting.as_job(board.launch, self._environ)
+        self.say(f"{text}; {trouble}" if trouble else text, "" if good else "lost")
 
 
 def _load_psutil() -> None:

@@ -10,9 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from textual import events
-from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.screen import ModalScreen
 
 from gputui.choosing.bandwidth import bandwidth
 from gputui.choosing.links import numa_nodes, weakest, weakest_ring
@@ -20,20 +18,21 @@ from gputui.inventory.device import Device
 from gputui.inventory.link import direct_links
 from gputui.tui.actions import ACTIONS
 from gputui.tui.board import Board
+from gputui.tui.screens.parts import PartsScreen, window
 from gputui.tui.views.chosen import at_least, runs
 from gputui.tui.views.hangs import hangs
 from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matrix_rows
 from gputui.tui.views.text import Line, clip, title
-from gputui.tui.widgets.lines import Lines, LinkLines
+from gputui.tui.widgets.lines import LinkLines
 
 _OWN = ("topology", "down", "up", "first", "last", "palette", "stop", "quit")
 """Actions of the main screen that have no place here, or whose keys do the like. All others work here."""
 
 
-class TopologyScreen(ModalScreen[None]):
+class TopologyScreen(PartsScreen):
     """`board` is asked for the board of the screen below; `act` does one of its actions."""
 
-    CSS_PATH = "topology.tcss"
+    SURFACE = LinkLines
     BINDINGS = [
         ("escape,q,t", "dismiss", "Back"),
         ("tab", "other_form", "Matrix or tree"),
@@ -67,16 +66,6 @@ class TopologyScreen(ModalScreen[None]):
         self._past = 0
         self._keys: list[str | None] = []
 
-    def compose(self) -> ComposeResult:
-        yield LinkLines(id="picture")
-        yield LinkLines(id="told")
-
-    def on_mount(self) -> None:
-        self.set_interval(1.0, self.draw)
-
-    def on_resize(self) -> None:
-        self.draw()
-
     # What is painted
 
     def draw(self) -> None:
@@ -89,9 +78,8 @@ class TopologyScreen(ModalScreen[None]):
             self._show(replace(board, cursor=board.current.parent))
             board = self._board()
         told = self._account(board, width)
-        self.query_one("#told", Lines).draw_all(told)
         form = self._tree if self._as_tree else self._matrix
-        self.query_one("#picture", Lines).draw(lambda w, h: form(board, w, h))
+        self.paint(lambda w, h: form(board, w, h), told)
 
     def _matrix(self, board: Board, width: int, height: int) -> list[Line]:
         rows = matrix_rows(board)
@@ -104,9 +92,9 @@ class TopologyScreen(ModalScreen[None]):
         place = next((i for i, device in enumerate(rows) if device.key == board.cursor), 0)
         self._above = 1 + heading_height(layout)
         room = max(1, height - self._above)
-        self._top = min(max(self._top, place - room + 1), place, max(0, len(rows) - room))
+        self._top = window(self._top, place, room, len(rows))
         self._keys = [device.key for device in rows[self._top : self._top + room]]
-        self.query_one("#picture", Lines).lit = place - self._top + self._above
+        self.picture.lit = place - self._top + self._above
         parts = [
             f"{name} {first + 1}–{first + many} of {len(rows)}"
             for name, first, many in (("rows", self._top, room), ("columns", layout.left, layout.columns))
@@ -132,7 +120,7 @@ class TopologyScreen(ModalScreen[None]):
             self._past = min(self._past, max(0, len(drawn) - room - top))
             top += self._past
         self._keys = keys[top : top + room]
-        self.query_one("#picture", Lines).lit = place - top + 1 if place >= top else None
+        self.picture.lit = place - top + 1 if place >= top else None
         return [head, *drawn[top : top + room]]
 
     def _account(self, board: Board, width: int) -> list[Line]:
@@ -201,7 +189,7 @@ class TopologyScreen(ModalScreen[None]):
         self.draw()
 
     async def on_click(self, event: events.Click) -> None:
-        if event.widget is self.query_one("#picture") and 0 <= event.y - self._above < len(self._keys):
+        if event.widget is self.picture and 0 <= event.y - self._above < len(self._keys):
             key = self._keys[event.y - self._above]
             if key is not None:
                 self._show(replace(self._board(), cursor=key))

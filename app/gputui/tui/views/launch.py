@@ -7,7 +7,8 @@ from gputui.tui.views.text import Line, clip, title, wrap
 
 
 def launch(board: Board, width: int, most: int) -> list[Line]:
-    """A rule, the line in as many lines as it needs but at most `most`, and its warnings."""
+    """A rule, the line in as many lines as it needs but at most `most`, its warnings, and what there is room
+    for of the remarks on what was done unasked."""
     name = f"launch: {board.launcher}" if board.plan.command else "launch"
     lines = [title(name, width)]
     if not board.plan.command:
@@ -24,4 +25,6 @@ def launch(board: Board, width: int, most: int) -> list[Line]:
     for place, text in enumerate(wrapped):
         lines.append(clip(((" $ " if place == 0 else "   ", "prompt"), (text, style)), width))
     lines += [clip((("   ! ", "warn"), (warning, "warn")), width) for warning in warnings]
+    left = max(0, most - len(warnings) - len(wrapped))
+    lines += [clip((("   · ", "dim"), (remark, "dim")), width) for remark in board.launch.remarks[:left]]
     return lines

@@ -1,0 +1,179 @@
+"""The jobs on the whole screen: which run, on what, with the log of one of them following below."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from textual import events
+
+from gputui.launching.jobs.job import Job, JobError
+from gputui.launching.jobs.log import Tail
+from gputui.launching.jobs.stop import GRACE, stop
+from gputui.launching.jobs.store import Stored, forget, stored
+from gputui.tui.board import Board
+from gputui.tui.screens.parts import PartsScreen, window
+from gputui.tui.views.jobs import devices_of, headline, listed, log
+from gputui.tui.views.text import Line, clip, title
+
+_MOST_DEVICES = 4
+_KEYS = " esc back  ↑↓ job  pgup/pgdn log  S stop  x forget  y copy its line"
+
+
+class JobsScreen(PartsScreen):
+    """`board` is asked for the board of the screen below, `copy` puts a text on the clipboard."""
+
+    BINDINGS = [
+        ("escape,q,D", "dismiss", "Back"),
+        ("down,j", "cursor(1)", "Down"),
+        ("up,k", "cursor(-1)", "Up"),
+        ("home,g", "cursor(-1000)", "First"),
+        ("end,G", "cursor(1000)", "Last"),
+        ("pageup", "back(1)", "Earlier in the log"),
+        ("pagedown", "back(-1)", "Later in the log"),
+        ("S", "stop", "Stop"),
+        ("x,delete", "forget", "Forget"),
+        ("y", "copy", "Copy"),
+    ]
+
+    def __init__(
+        self, board: Callable[[], Board], environ: Mapping[str, str], copy: Callable[[str], None]
+    ) -> None:
+        super().__init__()
+        self._board, self._environ, self._copy = board, environ, copy
+        self._stored = Stored()
+        self._cursor: str | None = None
+        self._top = self._back = 0
+        self._tail: tuple[str, Tail] | None = None
+        self._asked_to_stop: str | None = None
+        self._message = ""
+        self._room = 1
+
+    def on_key(self, event: events.Key) -> None:
+        self._message = ""
+        if event.key != "S":
+            self._asked_to_stop = None
+
+    # What is painted
+
+    def draw(self) -> None:
+        if not self.size.width:
+            return
+        try:
+            self._stored = stored(self._environ)
+        except JobError as error:
+            self._message = str(error)
+        if self._stored.unreadable and not self._message:
+            first = self._stored.unreadable[0]
+            self._message = (
+                f"{len(self._stored.unreadable)} records cannot be read; {first.id}: {first.reason}"
+            )
+        jobs = self._jobs
+        if jobs and self._job is None:
+            self._cursor = jobs[0].id
+        line = ((" ▌ ", "key"), (self._message, "")) if self._message else ((_KEYS, "dim"),)
+        self.paint(self._drawn, [clip(line, self.size.width)])
+
+    def _drawn(self, width: int, height: int) -> list[Line]:
+        jobs, job = self._jobs, self._job
+        place = self._place
+        room = max(1, min(len(jobs) or 1, height // 3))
+        self._top = window(self._top, place, room, len(jobs) or 1)
+        lines = [headline(jobs, width)]
+        lines += listed(jobs, place, width, time.time())[self._top : self._top + room]
+        self.picture.lit = place - self._top + 1 if jobs else None
+        if job is None:
+            return lines
+        devices = devices_of(job, self._board(), width, _MOST_DEVICES)
+        if devices:
+            lines += [title(f"devices of {job.id}", width), *devices]
+        self._room = max(1, height - len(lines) - 1)
+        shown, self._back = log(self._log(job, width), width, self._room, self._back)
+        follows = "" if job.over else "following" if not self._back else "pgdn: to its end"
+        return [*lines, title(f"log of {job.id}", width, follows), *shown]
+
+    def _log(self, job: Job, width: int) -> list[str]:
+        if self._tail is None or self._tail[0] != job.id:
+            self._tail = (job.id, Tail(job.log))
+        self._tail[1].feed()
+        return self._tail[1].lines(None if self._back else self._room)
+
+    @property
+    def _jobs(self) -> tuple[Job, ...]:
+        """The last one first; those that run before those that have ended."""
+        newest = sorted(self._stored.jobs, key=lambda job: -job.created)
+        return tuple(sorted(newest, key=lambda job: job.over))
+
+    @property
+    def _job(self) -> Job | None:
+        return next((job for job in self._jobs if job.id == self._cursor), None)
+
+    @property
+    def _place(self) -> int:
+        return next((place for place, job in enumerate(self._jobs) if job.id == self._cursor), 0)
+
+    # What keys do
+
+    def action_cursor(self, by: int) -> None:
+        jobs = self._jobs
+        if jobs:
+            self._cursor = jobs[min(max(0, self._place + by), len(jobs) - 1)].id
+            self._back = 0
+        self.draw()
+
+    def action_back(self, pages: int) -> None:
+        self._back = max(0, self._back + pages * max(1, self._room - 1))
+        self.draw()
+
+    def action_stop(self) -> None:
+        """Asked for twice: a job may have run for days."""
+        job = self._job
+        if job is None:
+            return
+        if job.over:
+            self._message = f"job {job.id} has ended already"
+        elif self._asked_to_stop != job.id:
+            self._asked_to_stop = job.id
+            self._message = f"S again stops {job.id}: SIGTERM, and SIGKILL after {GRACE:.0f} s"
+        else:
+            self._asked_to_stop = None
+            self._message = f"stopping {job.id} …"
+            threading.Thread(target=self._stop, args=(job,), daemon=True).start()
+        self.draw()
+
+    def _stop(self, job: Job) -> None:
+        """On a thread of its own: it takes as long as the job takes to end."""
+        try:
+            told = stop(job).message
+        except JobError as error:
+            told = str(error)
+        self.app.call_from_thread(self._stopped, told)
+
+    def _stopped(self, told: str) -> None:
+        self._message = told
+        if self.is_attached:
+            self.draw()
+
+    def action_forget(self) -> None:
+        job = self._job
+        if job is None:
+            return
+        try:
+            forget(job)
+            self._message = f"job {job.id} and its log are removed"
+        except JobError as error:
+            self._message = str(error)
+        self.draw()
+
+    def action_copy(self) -> None:
+        if self._job is not None:
+            self._copy(self._job.line)
+            self._message = f"the launch line of {self._job.id} goes to the clipboard"
+        self.draw()
+
+    def on_click(self, event: events.Click) -> None:
+        place = event.y - 1 + self._top
+        if event.widget is self.picture and event.y >= 1 and place < len(self._jobs):
+            self._cursor, self._back = self._jobs[place].id, 0
+            self.draw()

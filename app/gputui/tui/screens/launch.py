@@ -1,0 +1,226 @@
+"""The launch on the whole screen: how it is started, what is set for it, and the launches of before.
+
+It shows the board of the main screen below and changes its plan; every row has its option of `gputui run`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+
+from textual import events
+
+from gputui.launching.remembered import KeepError, Launches, Remembered, change, load, named, with_launch
+from gputui.tui.board import Board
+from gputui.tui.plan_rows import PlanError, Row, cleared, pressed, rows, typed
+from gputui.tui.screens.line import LineScreen
+from gputui.tui.screens.parts import PartsScreen, window
+from gputui.tui.views.launch import launch
+from gputui.tui.views.plan import heading, keys, no_launches, remembered, settings
+from gputui.tui.views.text import Line
+
+
+class LaunchScreen(PartsScreen):
+    """`board` is asked for the board of the screen below, `show` shows another one there, `act` does one of
+    its actions."""
+
+    BINDINGS = [
+        ("escape,q,L", "dismiss", "Back"),
+        ("tab", "other_form", "Settings or last launches"),
+        ("down,j", "cursor(1)", "Down"),
+        ("up,k", "cursor(-1)", "Up"),
+        ("home,g", "cursor(-1000)", "First"),
+        ("end,G", "cursor(1000)", "Last"),
+        ("space,right", "change", "Change"),
+        ("e", "type", "Type"),
+        ("enter", "take", "Take"),
+        ("x,delete,backspace", "clear", "Default, or forget"),
+        ("s", "name", "Name"),
+        ("y", "copy", "Copy"),
+        ("question_mark,f1", "help", "Help"),
+    ]
+
+    def __init__(
+        self,
+        board: Callable[[], Board],
+        show: Callable[[Board], None],
+        act: Callable[[str], Awaitable[object]],
+        told: Callable[[], str],
+        environ: Mapping[str, str],
+    ) -> None:
+        super().__init__()
+        self._board, self._show, self._act, self._told = board, show, act, told
+        self._environ = environ
+        self._known: Launches = load(environ)
+        self._as_launches = False
+        self._cursor = 0
+        self._top = 0
+        self._message = ""
+        self._places: list[int | None] = []
+
+    def on_key(self) -> None:
+        self._message = ""
+
+    # What is painted
+
+    def draw(self) -> None:
+        """Show the board as it is now."""
+        board, width, height = self._board(), self.size.width, self.size.height
+        if not width:
+            return
+        below = launch(board, width, most=max(3, height // 3))
+        message = self._message or self._told()
+        told = [*below, keys(width, self._as_launches, message)]
+        self.paint(lambda w, h: self._list(board, w, h), told)
+
+    def _list(self, board: Board, width: int, height: int) -> list[Line]:
+        self._cursor = min(self._cursor, max(0, self._length - 1))
+        if self._as_launches:
+            lines, places = remembered(self._known, self._cursor, width, time.time())
+            lines = lines or no_launches(width)
+        else:
+            lines, places = settings(rows(board), self._cursor, width)
+        place = places.index(self._cursor) if self._cursor in places else 0
+        room = max(1, height - 1)
+        self._top = window(self._top, place, room, len(lines))
+        self._places = places[self._top : self._top + room]
+        self.picture.lit = place - self._top + 1 if places else None
+        return [heading(board, self._as_launches, width), *lines[self._top : self._top + room]]
+
+    @property
+    def _length(self) -> int:
+        return len(self._known) if self._as_launches else len(rows(self._board()))
+
+    @property
+    def _row(self) -> Row:
+        found = rows(self._board())
+        return found[min(self._cursor, len(found) - 1)]
+
+    # What keys do
+
+    def action_other_form(self) -> None:
+        self._as_launches, self._cursor, self._top = not self._as_launches, 0, 0
+        if self._as_launches:
+            self._known = load(self._environ)
+        self.draw()
+
+    def action_cursor(self, by: int) -> None:
+        self._cursor = min(max(0, self._cursor + by), max(0, self._length - 1))
+        self.draw()
+
+    def action_change(self) -> None:
+        if self._as_launches:
+            self.action_take()
+        elif self._row.kind == "text":
+            self.action_type()
+        else:
+            self._show(pressed(self._board(), self._row))
+            self.draw()
+
+    def action_take(self) -> None:
+        """Enter: the launch under the cursor becomes the plan; a setting is changed."""
+        if not self._as_launches:
+            self.action_change()
+        elif self._known:
+            self._message = self._taken(self._known[self._cursor])
+            self._as_launches, self._cursor, self._top = False, 0, 0
+            self.draw()
+
+    def _taken(self, each: Remembered) -> str:
+        board = replace(self._board(), plan=each.plan)
+        self._show(board)
+        if board.selection.decided:
+            return "taken; the chosen devices stay"
+        if not each.count:
+            self._show(board.cpu_only())
+            return "taken, with CPU only"
+        found, news = board.best_of(each.count)
+        self._show(found)
+        return f"taken; {news}"
+
+    def action_type(self) -> None:
+        if self._as_launches:
+            return
+        row = self._row
+        if row.kind == "choice":
+            self.action_change()
+            return
+
+        def wrong(line: str) -> str | None:
+            try:
+                typed(self._board(), row, line)
+            except PlanError as error:
+                return str(error)
+            return None
+
+        def answered(line: str | None) -> None:
+            if line is not None:
+                self._show(typed(self._board(), row, line))
+            self.draw()
+
+        prompt = f"{row.label}: {row.about} (⏎ takes it, empty is the default, esc leaves it)"
+        self.app.push_screen(LineScreen(prompt, row.typed, check=wrong), answered)
+
+    def action_clear(self) -> None:
+        if not self._as_launches:
+            self._show(cleared(self._board(), self._row))
+        elif self._known:
+            gone = self._known[self._cursor]
+            self._keep(lambda known: tuple(each for each in known if each != gone))
+        self.draw()
+
+    def action_name(self) -> None:
+        """Give the launch under the cursor a name; on the settings, the launch that stands there."""
+        board = self._board()
+        if self._as_launches:
+            if not self._known:
+                return
+            each = self._known[self._cursor]
+        elif not board.plan.command:
+            self._message = "no command yet: e on the main screen types it"
+            self.draw()
+            return
+        else:
+            each = Remembered(board.plan, len(board.selection), time.time())
+
+        def answered(name: str | None) -> None:
+            if name is not None:
+                self._call_it(each, name.strip() or None)
+            self.draw()
+
+        self.app.push_screen(LineScreen("a name for it (empty: none)", each.name or "nightly"), answered)
+
+    def _call_it(self, each: Remembered, name: str | None) -> None:
+        def how(known: Launches) -> Launches:
+            place = known.index(each) if each in known else None
+            if place is None:
+                known, place = with_launch(known, each.plan, each.count, each.when), 0
+            return named(known, place, name)
+
+        self._keep(how)
+        if not self._message:
+            self._message = f"kept as {name}: gputui run --saved {name}" if name else "it has no name now"
+
+    def _keep(self, how: Callable[[Launches], Launches]) -> None:
+        try:
+            self._known = change(self._environ, how)
+        except KeepError as error:
+            self._message = str(error)
+
+    async def action_copy(self) -> None:
+        await self._act("copy")
+        self.draw()
+
+    async def action_help(self) -> None:
+        await self._act("help")
+
+    def on_click(self, event: events.Click) -> None:
+        if event.widget is self.picture and 0 < event.y <= len(self._places):
+            place = self._places[event.y - 1]
+            if place is not None:
+                again = place == self._cursor
+                self._cursor = place
+                if again:
+                    self.action_change()
+                self.draw()
