@@ -47,7 +47,7 @@ def build() -> Path:
     digest = hashlib.sha256(" ".join((compiler, *_FLAGS)).encode())
     for file in (include, *sorted(_NATIVE.glob("*.h")), *sources):
         digest.update(file.read_bytes())
-    library = _cache() / digest.hexdigest()[:16] / LIBRARY
+    library = cache() / digest.hexdigest()[:16] / LIBRARY
     if library.exists():
         return library
     if shutil.which(compiler) is None:
@@ -64,7 +64,7 @@ def build() -> Path:
     return library
 
 
-def _cache() -> Path:
+def cache() -> Path:
     """A directory of ours alone: a library in a world-writable place is loaded by nobody sensible."""
     path = Path(tempfile.gettempdir()) / f"simnvml-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)

@@ -17,7 +17,7 @@ from gputui.sources.source import NoSourceError, Source, Want
 
 T = TypeVar("T")
 
-DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH = 0, 2, 3, 4
+DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH, CHECK_FAILED = 0, 2, 3, 4, 5
 """Exit statuses (the contract's; `run` ends with its command's own)."""
 
 

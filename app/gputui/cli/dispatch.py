@@ -16,6 +16,9 @@ SUBCOMMANDS: dict[str, str] = {
     "pick": "the best free devices, in order",
     "run": "pick devices and become the command on them",
     "export": "the launch in another form",
+    "check": "start the Python that will train, and prove which devices it sees",
+    "jobs": "launches that go on by themselves: list, log, wait, stop",
+    "launches": "the last launches and those with a name: list, name, forget",
     "record": "write a snapshot to a file, for a bug report or for --from",
     "completion": "a completion script for bash, zsh, fish or tcsh",
 }

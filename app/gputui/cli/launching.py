@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gputui.cli.choice import Chosen, add_choice_options, choose, count
 from gputui.cli.common import WrongCallError, add_source_options, say
@@ -23,6 +24,9 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     """Which devices, and how the command is started on them."""
     add_choice_options(parser, exclusive=True)
     how = parser.add_argument_group("how it is started")
+    how.add_argument(
+        "--saved", metavar="NAME|N", help="a launch of before, in place of a command (see `gputui launches`)"
+    )
     how.add_argument(
         "--launcher",
         choices=(AUTO, *LAUNCHERS),
@@ -64,29 +68,64 @@ def _threads(text: str) -> int | str:
 
 
 def plan_of(args: argparse.Namespace, command: Sequence[str]) -> Plan:
-    """What a call wants to run; `--threads near` is not in it yet, as that depends on the devices."""
+    """What a call wants to run; `--threads near` is not in it yet, as that depends on the devices.
+
+    With `--saved` it is what was kept, and what the call says besides counts instead; so do the devices.
+    """
     before, argv = assignments(command)
-    additions = (*before, *args.env)
+    saved = _saved(args, argv) if args.saved is not None else Plan(argv)
+    additions = (*saved.additions, *before, *args.env)
     if isinstance(args.threads, int):
         additions = (*additions, (THREADS, str(args.threads)))
-    plan = Plan(
-        command=argv,
-        launcher=args.launcher,
-        ids=args.ids,
-        directory=args.directory,
-        additions=tuple(dict(additions).items()),
-        python=args.python,
-        processes=args.processes,
-        logs=args.logs,
-        numa=args.numa_binding,
-        nodes=args.nodes,
-        rendezvous=args.rendezvous,
-    )
+    said = {
+        "launcher": args.launcher,
+        "ids": args.ids,
+        "directory": args.directory,
+        "python": args.python,
+        "processes": args.processes,
+        "logs": args.logs,
+        "numa": args.numa_binding,
+        "nodes": args.nodes,
+        "rendezvous": args.rendezvous,
+    }
+    said = {name: value for name, value in said.items() if value != getattr(_UNSAID, name)}
+    plan = replace(saved, additions=tuple(dict(additions).items()), **said)
+    argv = plan.command
     if plan.nodes > 1 and argv and launcher_of(plan).name != "torchrun":
         raise WrongCallError("several machines are started by torchrun: --launcher torchrun")
     if plan.nodes > 1 and not plan.rendezvous and getattr(args, "form", "") != "sbatch":
         raise WrongCallError(f"--nodes {plan.nodes} needs --rendezvous HOST, the first of the machines")
     return plan
+
+
+_UNSAID = Plan()
+
+
+def _saved(args: argparse.Namespace, argv: Sequence[str]) -> Plan:
+    """The plan that `--saved` names; its number of devices counts unless the call says one."""
+    from gputui.launching.remembered import found, load
+
+    if argv:
+        raise WrongCallError("--saved is in place of a command; both are given")
+    known = load(os.environ)
+    place = found(known, args.saved)
+    if place is None:
+        raise WrongCallError(f"no launch {args.saved!r} is kept; `gputui launches` lists them")
+    if args.n is None and args.gpus is None:
+        args.n, args.gpus = known[place].count or None, None if known[place].count else "none"
+    return known[place].plan
+
+
+def remember(plan: Plan, count: int) -> None:
+    """Keep a launch among the last ones; a message where that cannot be."""
+    import time
+
+    from gputui.launching.remembered import KeepError, change, with_launch
+
+    try:
+        change(os.environ, lambda known: with_launch(known, plan, count, time.time()))
+    except KeepError as error:
+        say(f"warning: {error}")
 
 
 def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
@@ -104,8 +143,6 @@ def composed(chosen: Chosen, plan: Plan, near: bool = False) -> Launch:
         if threads is None:
             say(f"warning: the CPUs near these devices are not known: no {THREADS}")
         else:
-            from dataclasses import replace
-
             plan = replace(plan, additions=(*plan.additions, (THREADS, str(threads))))
     return compose(chosen.devices, plan, os.environ)
 

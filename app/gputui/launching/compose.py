@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -68,7 +69,7 @@ def compose(
         changes=(*ours, *_additions(plan, ours)),
         directory=plan.directory,
         warnings=(*completed.warnings, *_warnings(devices, plan, prefix, ours)),
-        remarks=completed.remarks,
+        remarks=(*completed.remarks, *_elsewhere(devices, plan, launcher)),
         devices=tuple(devices),
         launcher=launcher.name,
     )
@@ -112,6 +113,16 @@ def _completed(
     return Completed(done.argv, done.warnings, (*remarks, *done.remarks), done.visible)
 
 
+def _elsewhere(devices: Sequence[Device], plan: Plan, launcher: Launcher) -> tuple[str, ...]:
+    """What starts the other ones of several machines: each chooses its devices itself."""
+    if plan.nodes < 2 or launcher.name != "torchrun":
+        return ()
+    words = ["gputui", "run", *(["-n", str(len(devices))] if devices else ["--gpus", "none"])]
+    words += ["--nodes", str(plan.nodes), "--rendezvous", plan.rendezvous or "HOST"]
+    words += [] if plan.launcher == AUTO else ["--launcher", plan.launcher]
+    return (f"on each of the other machines: {shlex.join([*words, '--', *plan.command])}",)
+
+
 def _additions(plan: Plan, ours: Sequence[tuple[str, str | None]]) -> tuple[tuple[str, str | None], ...]:
     names = {name for name, _ in ours}
     return tuple((name, value) for name, value in plan.additions if name not in names)
@@ -134,6 +145,8 @@ def _warnings(
     ]
     if within:
         warnings.append(f"{' '.join(within)} within the command overrides the chosen devices")
+    if plan.nodes > 1 and launcher_of(plan).name in ("python", "mpirun"):
+        warnings.append("several machines are started by torchrun here: --launcher torchrun")
     if len(devices) > 1 and any(device.parent for device in devices):
         warnings.append("a process uses one MIG instance only, however many are visible")
     return warnings

@@ -17,6 +17,8 @@ from gputui.launching.launchers import AUTO, LAUNCHERS
 from gputui.launching.state import NoHomeError, state_folder, write_private
 from gputui.launching.visibility import Ids
 
+SCHEMA = 1
+
 MOST = 40
 """Launches without a name that are kept."""
 
@@ -91,7 +93,11 @@ def load(environ: Mapping[str, str]) -> Launches:
         rows = document["launches"]
     except (OSError, NoHomeError, ValueError, KeyError, TypeError, RecursionError):
         return ()
-    return tuple(each for row in rows if (each := _read(row)) is not None) if isinstance(rows, list) else ()
+    return (
+        tuple(each for each_row in rows if (each := _read(each_row)) is not None)
+        if isinstance(rows, list)
+        else ()
+    )
 
 
 def change(environ: Mapping[str, str], how: Callable[[Launches], Launches]) -> Launches:
@@ -106,7 +112,7 @@ def change(environ: Mapping[str, str], how: Callable[[Launches], Launches]) -> L
         file.parent.mkdir(0o700, parents=True, exist_ok=True)
         with _alone(file.with_name(".launches.lock")):
             kept = how(load(environ))
-            document = {"schema": 1, "launches": [_row(each) for each in kept]}
+            document = {"schema": SCHEMA, "launches": [row(each) for each in kept]}
             write_private(file, json.dumps(document, indent=1) + "\n")
     except NoHomeError as error:
         raise KeepError(str(error)) from None
@@ -128,9 +134,10 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def _row(each: Remembered) -> dict[str, Any]:
-    row = {"name": each.name, "count": each.count, "when": each.when, **asdict(each.plan)}
-    return {key: value for key, value in row.items() if value is not None}
+def row(each: Remembered) -> dict[str, Any]:
+    """A launch as it is kept, ready for JSON."""
+    facts = {"name": each.name, "count": each.count, "when": each.when, **asdict(each.plan)}
+    return {key: value for key, value in facts.items() if value is not None}
 
 
 def _read(row: object) -> Remembered | None:

@@ -54,6 +54,15 @@ ACTIONS: tuple[Action, ...] = (
         "copy",
     ),
     Action(
+        "export",
+        "Y",
+        "Y",
+        "",
+        "The launch in another form",
+        "fish, PowerShell, .env, docker, sbatch, accelerate, VS Code, JSON: copied, or in a file",
+        "export",
+    ),
+    Action(
         "best",
         "b",
         "b",

@@ -52,6 +52,7 @@ class Board:
     `chosen_as` has the verdict on each chosen device at the moment it was chosen; `cursor` is a device key;
     `environ` is what the command will inherit, read only; `label` names a box that is not this machine.
     `suggestion` is what the best devices were last asked for; `order` the last one that was asked for.
+    `measured`: GB/s from one device to another, by their keys, where that was measured (`v`).
     """
 
     environ: Mapping[str, str]
@@ -66,6 +67,7 @@ class Board:
     suggestion: Suggestion | None = None
     order: Order | None = None
     surroundings: Surroundings = field(default_factory=Machine)
+    measured: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
@@ -150,6 +152,7 @@ class Board:
             suggestion=self.suggestion,
             order=self.order,
             surroundings=self.surroundings,
+            measured=self.measured,
         )
         watch = self.watch.after(snapshot, board.verdicts)
         if board.current is None and snapshot.devices:

@@ -1,87 +1,137 @@
-"""The proof of the launch that stands there: what the command's own Python sees, against what was chosen."""
+"""The proof of the launch that stands there: what the command's own Python sees, against what was chosen.
+
+And, asked for, what copies between the chosen devices and an all-reduce over them really carry.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gputui.checking.check import check
+from gputui.checking.measure import measure
+from gputui.checking.measured import Measured
 from gputui.checking.report import Report
-from gputui.checking.telling import lines
-from gputui.inventory.wording import duration, printable
+from gputui.checking.telling_measured import measured_lines, name_of
+from gputui.inventory.wording import duration
 from gputui.tui.board import Board
 from gputui.tui.screens.parts import PartsScreen
+from gputui.tui.views import check as views
 from gputui.tui.views.text import Line, clip, title, wrap
 
 
 class CheckScreen(PartsScreen):
-    """Begins to check when it is shown; leaving it ends the check."""
+    """Begins to check when it is shown; leaving it ends the check.
 
-    BINDINGS = [("escape,q,v,enter", "leave", "Back"), ("r", "again", "Again")]
+    The launch is that of the board when it was opened; `board` is asked again for the loads of the devices,
+    and `found` is told what was measured.
+    """
 
-    def __init__(self, board: Board, environ: Mapping[str, str]) -> None:
+    BINDINGS = [
+        ("escape,q,v,enter", "leave", "Back"),
+        ("r", "again", "Again"),
+        ("m", "measure", "Measure"),
+        ("down,j", "scroll(1)", "Down"),
+        ("up,k", "scroll(-1)", "Up"),
+    ]
+
+    def __init__(
+        self, board: Callable[[], Board], environ: Mapping[str, str], found: Callable[[Measured], None]
+    ) -> None:
         super().__init__()
-        self._board, self._environ = board, environ
+        self._board, self._environ, self._found = board, environ, found
+        self._launch = board().launch
         self._report: Report | None = None
+        self._measured: Measured | None = None
+        self._busy = ""
         self._cancelled = threading.Event()
         self._began = time.monotonic()
+        self._top = 0
 
     def on_mount(self) -> None:
         super().on_mount()
-        self._begin()
+        self.action_again()
 
     def on_unmount(self) -> None:
         self._cancelled.set()
 
-    def _begin(self) -> None:
-        self._report, self._cancelled = None, threading.Event()
-        self._began = time.monotonic()
-        threading.Thread(target=self._check, args=(self._cancelled,), daemon=True).start()
+    def _work(self, what: str, work: Callable[[threading.Event], None]) -> None:
+        """Do something that takes seconds, on a thread of its own."""
+        self._busy, self._began, self._cancelled = what, time.monotonic(), threading.Event()
+        threading.Thread(target=work, args=(self._cancelled,), daemon=True).start()
         self.draw()
 
     def _check(self, cancelled: threading.Event) -> None:
-        """On a thread of its own: importing torch takes seconds."""
-        snapshot = self._board.snapshot
+        snapshot = self._board().snapshot
         assert snapshot is not None  # something is chosen
-        report = check(self._board.launch, snapshot, self._environ, cancelled=cancelled)
-        if not cancelled.is_set():
-            self.app.call_from_thread(self._checked, report)
+        report = check(self._launch, snapshot, self._environ, cancelled=cancelled)
+        self._done(cancelled, report, None)
 
-    def _checked(self, report: Report) -> None:
-        self._report = report
+    def _measure(self, cancelled: threading.Event) -> None:
+        snapshot, report = self._board().snapshot, self._report
+        assert snapshot is not None and report is not None  # action_measure
+        measured = measure(self._launch, report, snapshot, self._environ, cancelled=cancelled)
+        self._done(cancelled, report, measured)
+
+    def _done(self, cancelled: threading.Event, report: Report, measured: Measured | None) -> None:
+        if not cancelled.is_set():
+            self.app.call_later(self._told, report, measured)
+
+    def _told(self, report: Report, measured: Measured | None) -> None:
+        self._report, self._measured, self._busy = report, measured, ""
+        if measured is not None:
+            self._found(measured)
         if self.is_attached:
             self.draw()
 
     def draw(self) -> None:
         if self.size.width:
-            keys = " esc back" if self._report is None else " esc back  r check again"
+            keys = " esc back" if self._busy else " esc back  r check again  m measure the links  ↑↓ scroll"
             self.paint(self._drawn, [clip(((keys, "dim"),), self.size.width)])
 
     def _drawn(self, width: int, height: int) -> list[Line]:
-        launch, report = self._board.launch, self._report
-        found: list[Line] = [title("verify", width)]
-        found += [
-            ((f" {'$' if not at else ' '} {text}", ""),)
-            for at, text in enumerate(wrap(launch.line, width - 4))
-        ]
-        if report is None:
+        lines: list[Line] = [title("verify", width)]
+        for at, text in enumerate(wrap(self._launch.line, width - 4)):
+            lines.append(((f" {' ' if at else '$'} {text}", ""),))
+        if self._report is not None:
+            lines += [clip(line, width) for line in views.found(self._report, width)]
+        if self._measured is not None:
+            lines += self._measurement(self._measured, width)
+        if self._busy:
             waited = duration(time.monotonic() - self._began)
-            return [*found, (("", ""),), ((f" asking the command's own Python … {waited}", "dim"),)]
-        *facts, conclusion = lines(report)
-        if report.doubt:
-            facts.insert(0, printable(report.doubt))
-        for fact in facts:
-            found += [((f" {piece}", ""),) for piece in wrap(fact, width - 2)]
-        found.append((("", ""),))
-        sign, style = ("✓", "free") if report.equal else ("✕", "lost")
-        for at, piece in enumerate(wrap(conclusion, width - 4)):
-            found.append(((f" {sign if not at else ' '} ", style), (piece, "strong")))
-        return found[:height]
+            lines += [(("", ""),), ((f" {self._busy} … {waited}", "dim"),)]
+        self._top = min(self._top, max(0, len(lines) - height))
+        return lines[self._top : self._top + height]
+
+    def _measurement(self, measured: Measured, width: int) -> list[Line]:
+        snapshot = self._board().snapshot
+        if snapshot is None:
+            return []
+        skipped = [f"{name_of(key, snapshot)} is not measured: {why}" for key, why in measured.skipped]
+        told = [*measured_lines(measured, snapshot), *skipped]
+        lines: list[Line] = [(("", ""),), title("measured", width)]
+        for each in told[1:]:
+            # A row of the matrix stays one; a sentence is wrapped.
+            pieces = [each] if "  " in each else wrap(each, width - 2)
+            lines += [clip(((f" {piece}", ""),), width) for piece in pieces]
+        return lines
+
+    # What keys do
 
     def action_again(self) -> None:
-        if self._report is not None:
-            self._begin()
+        if not self._busy:
+            self._report = self._measured = None
+            self._work("asking the command's own Python", self._check)
+
+    def action_measure(self) -> None:
+        if not self._busy and self._report is not None:
+            self._measured = None
+            self._work("measuring the links between them", self._measure)
+
+    def action_scroll(self, by: int) -> None:
+        self._top = max(0, self._top + by)
+        self.draw()
 
     def action_leave(self) -> None:
         self._cancelled.set()

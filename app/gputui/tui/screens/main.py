@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from textual import events
 from textual.app import ComposeResult
@@ -36,6 +36,9 @@ from gputui.tui.views.text import Line
 from gputui.tui.widgets.device_table import DeviceTable
 from gputui.tui.widgets.key_line import KeyLine
 from gputui.tui.widgets.lines import Lines, LinkLines
+
+if TYPE_CHECKING:
+    from gputui.checking.measured import Measured
 
 WIDE = 120
 """From this width on processes stand beside the table; else below it, where there is room."""
@@ -291,6 +294,15 @@ class MainScreen(Choosing):
 
         self.app.push_screen(JobsScreen(lambda: self.board, self._environ, self.copy_text))
 
+    def action_export(self) -> None:
+        self._launching = None
+        if not self.board.selection.decided:
+            self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
+            return
+        from gputui.tui.screens.export import ExportScreen
+
+        self.app.push_screen(ExportScreen(self.board.launch, self.copy_text, lambda: self.message))
+
     def action_check(self) -> None:
         self._launching = None
         if not self.board.selection.decided:
@@ -298,7 +310,10 @@ class MainScreen(Choosing):
             return
         from gputui.tui.screens.check import CheckScreen
 
-        self.app.push_screen(CheckScreen(self.board, self._environ))
+        def measured(found: Measured) -> None:
+            self.set_board(replace(self.board, measured={**self.board.measured, **found.pairs}))
+
+        self.app.push_screen(CheckScreen(lambda: self.board, self._environ, measured))
 
     def action_edit(self) -> None:
         self._launching = None

@@ -210,6 +210,9 @@ def _words(board: Board, one: Device, other: Device) -> str:
         return "not known"
     carries = bandwidth(snapshot, one, other)
     parts = [link]
+    found = board.measured.get((one.key, other.key))
+    if found is not None:
+        parts.append(f"{found:.1f} GB/s measured")
     if carries is not None:
         parts.append(f"{carries:g} GB/s modelled")
     if direct_links(link) and pcie:

@@ -1,0 +1,200 @@
+"""A script of ours in somebody else's interpreter: with a launch's environment, bounded, ended in time.
+
+What the child prints is kept in part and believed in nothing: answers come as files in a folder of their
+own, since sitecustomize, wrappers and libraries write what they like to stdout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputui.inventory.node import DocumentError, Node
+
+MOST_ANSWER = 4 * 1024 * 1024
+"""Bytes of an answer that are read; 72 devices measured in pairs take 1 MiB."""
+
+_MOST_OUTPUT = 16 * 1024
+"""Bytes of the child's output that are kept: the last ones, where the reason of a failure stands."""
+
+_BEAT = 0.1
+"""Seconds after which a cancelled child is ended, at most."""
+
+_PATIENCE = 2.0
+"""Seconds between the request to end and the end by force."""
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child ended.
+
+    status   as `subprocess.Popen.returncode`; None where it did not start, or was ended by us
+    output   the end of what it wrote to stdout and stderr
+    trouble  why it did not start or was ended, None where it ended by itself
+    """
+
+    status: int | None
+    output: str
+    trouble: str | None = None
+
+    @property
+    def last_line(self) -> str:
+        """The last line of the output that says something."""
+        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        return lines[-1][:300] if lines else ""
+
+
+@contextmanager
+def answers() -> Iterator[Path]:
+    """A folder of our user alone, gone at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="gputui-check-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_answer(path: Path) -> Node:
+    """The JSON that a child wrote. Raises DocumentError where there is none that can be understood."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_ANSWER + 1)
+    except OSError as error:
+        raise DocumentError(f"there is no answer: {error.strerror}") from None
+    if len(data) > MOST_ANSWER:
+        raise DocumentError(f"the answer has more than {MOST_ANSWER} bytes")
+    try:
+        return Node(json.loads(data), "file")
+    except (ValueError, RecursionError):
+        raise DocumentError("the answer is not JSON") from None
+
+
+def run(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    directory: str | None = None,
+    seconds: float = 120.0,
+    cancelled: threading.Event | None = None,
+) -> Ended:
+    """Run `argv` to its end, at most `seconds`; raises nothing for what the child does.
+
+    The child leads a session of its own: with it ends everything that it started and left in its group. May
+    be called on any thread; `cancelled`, when set from another one, ends the child.
+    """
+    try:
+        child = subprocess.Popen(
+            list(argv),
+            env=dict(environment),
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        if directory is not None and isinstance(error, OSError) and error.filename == directory:
+            return Ended(None, "", f"cannot go to {directory!r}: {reason}")
+        return Ended(None, "", f"{argv[0]!r} cannot be started: {reason}")
+    trouble = None
+    try:
+        with _Output(child) as output:
+            trouble = _follow(child, output, seconds, cancelled)
+            _end(child, gently=trouble is not None)
+            output.drain()
+            return Ended(None if trouble else child.returncode, output.text, trouble)
+    finally:
+        # Also when we ourselves are interrupted (Ctrl-C, an error).
+        _end(child, gently=False)
+
+
+def _follow(
+    child: subprocess.Popen[bytes], output: _Output, seconds: float, cancelled: threading.Event | None
+) -> str | None:
+    """Until the child has ended (None), or must be: why."""
+    deadline = time.monotonic() + seconds
+    while child.poll() is None:
+        if cancelled is not None and cancelled.is_set():
+            return "cancelled"
+        if time.monotonic() > deadline:
+            return f"no answer within {seconds:g} seconds"
+        output.wait(_BEAT)
+    return None
+
+
+def _end(child: subprocess.Popen[bytes], gently: bool) -> None:
+    """End the child's whole process group: those that it left behind too."""
+    if gently:
+        _signal(child, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_PATIENCE)
+    _signal(child, signal.SIGKILL)
+    child.wait()
+
+
+def _signal(child: subprocess.Popen[bytes], number: int) -> None:
+    try:
+        os.killpg(child.pid, number)
+    except (ProcessLookupError, PermissionError):
+        # Nobody is left in the group; or only what has taken another user's rights.
+        return
+
+
+class _Output:
+    """What a child writes: read as it comes, so that a full pipe never stops it, and the end of it kept."""
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        assert child.stdout is not None
+        self._pipe = child.stdout
+        self._selector = selectors.DefaultSelector()
+        self._kept = b""
+        self._open = True
+
+    def __enter__(self) -> _Output:
+        os.set_blocking(self._pipe.fileno(), False)
+        self._selector.register(self._pipe, selectors.EVENT_READ)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._selector.close()
+        self._pipe.close()
+
+    @property
+    def text(self) -> str:
+        return self._kept.decode(errors="replace")
+
+    def wait(self, seconds: float) -> None:
+        """Take what is there, or wait so long for something."""
+        if not self._open:
+            # Closed by the child, which still runs.
+            time.sleep(seconds)
+        elif self._selector.select(seconds):
+            self._take()
+
+    def drain(self) -> None:
+        """Take what is there and do not wait: a process that has left the group may keep the pipe open."""
+        for _ in range(64):
+            if not self._open or not self._selector.select(0):
+                return
+            self._take()
+
+    def _take(self) -> None:
+        data = os.read(self._pipe.fileno(), 65536)
+        self._open = bool(data)
+        if not data:
+            self._selector.unregister(self._pipe)
+        self._kept = (self._kept + data)[-_MOST_OUTPUT:]

@@ -1,0 +1,46 @@
+"""Why CUDA does not start, in words, and what helps. CUresult: the driver's API, `cuda.h`."""
+
+from __future__ import annotations
+
+from gputui.checking.seen import Driver, Torch
+
+_CODES: dict[int, tuple[str, str]] = {
+    2: ("OUT_OF_MEMORY", "the driver has no memory left to start with"),
+    34: ("STUB_LIBRARY", "a stub of libcuda stands before the driver's own in LD_LIBRARY_PATH"),
+    36: ("CALL_REQUIRES_NEWER_DRIVER", "the driver is too old; update it"),
+    46: ("DEVICE_UNAVAILABLE", "another process has it for itself (exclusive mode)"),
+    100: ("NO_DEVICE", "nothing in CUDA_VISIBLE_DEVICES is there, or this container was given no GPU"),
+    304: ("OPERATING_SYSTEM", "may /dev/nvidia* and /dev/nvidia-uvm be opened? (nvidia-modprobe -u)"),
+    802: ("SYSTEM_NOT_READY", "behind NVSwitches the fabric manager must run (nvidia-fabricmanager)"),
+    803: ("SYSTEM_DRIVER_MISMATCH", "libcuda and the kernel module are of different versions; reboot"),
+    804: (
+        "COMPAT_NOT_SUPPORTED_ON_DEVICE",
+        "cuda-compat is for data centre GPUs; take it out of the library path",
+    ),
+    999: ("UNKNOWN", "after a suspend or an update: reload nvidia_uvm, or reboot"),
+}
+"""By CUresult: the name without CUDA_ERROR_, and the remedy."""
+
+
+def of_code(code: int) -> str:
+    """A CUresult by its name, with what helps."""
+    if code not in _CODES:
+        return f"CUDA does not start, CUresult {code}; see `dmesg`"
+    name, remedy = _CODES[code]
+    return f"CUDA does not start, CUDA_ERROR_{name} ({code}): {remedy}"
+
+
+def of_driver(driver: Driver) -> str | None:
+    """Why the driver gives no device; None where it does not say."""
+    if driver.code:
+        return of_code(driver.code)
+    if driver.error:
+        missing = "libcuda.so.1" in driver.error
+        remedy = "is the driver installed (nvidia-smi), and mounted into this container?" if missing else ""
+        return f"there is no CUDA driver: {driver.error}{remedy and '; ' + remedy}"
+    return None
+
+
+def of_torch(torch: Torch) -> str | None:
+    """Why torch gives no device."""
+    return torch.error

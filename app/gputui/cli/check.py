@@ -1,0 +1,116 @@
+"""`gputui check`: start the interpreter that will train, and prove which devices it sees."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from gputui.checking.check import SECONDS, check
+from gputui.checking.measured import Measured
+from gputui.checking.report import Report
+from gputui.checking.telling import lines, to_document
+from gputui.checking.telling_measured import measured_lines, name_of, to_measured_document
+from gputui.cli.choice import memory
+from gputui.cli.common import CHECK_FAILED, DONE, Parser, opened, print_line, say
+from gputui.cli.launching import add_launch_options, launch_of
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.wording import GIB
+from gputui.launching.launch import Launch
+from gputui.sources.source import Want
+
+
+def parser() -> Parser:
+    made = Parser(
+        "check",
+        "Start the Python that will train, in the environment of the launch, and prove what it sees: that\n"
+        "cuda:0 is the device that was chosen first, and so on. Status 5 if not. The command itself is not\n"
+        "started; without one, the Python of the PATH is asked.",
+        epilog="gputui check --gpus 5,4 --bandwidth -- torchrun train.py",
+    )
+    made.usage = (
+        "gputui check [-n N | --gpus LIST] [--launcher NAME] [--python PY] [--bandwidth] [-- COMMAND…]"
+    )
+    made.add_argument("--json", action="store_true", help="what was found, for a program")
+    made.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=SECONDS,
+        metavar="S",
+        help=f"seconds for the answer, and again for measuring (default {SECONDS:g})",
+    )
+    measuring = made.add_argument_group("measuring")
+    measuring.add_argument(
+        "--bandwidth",
+        action="store_true",
+        help="measure copies between each two devices, and an all-reduce over all in the chosen order",
+    )
+    measuring.add_argument(
+        "--max-memory",
+        type=memory,
+        default=GIB,
+        metavar="SIZE",
+        help="tensors of at most so much on each device (default 1G; CUDA itself takes some 500M besides)",
+    )
+    measuring.add_argument("--force", action="store_true", help="measure busy devices too")
+    add_launch_options(made)
+    return made
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 86400")
+    return seconds
+
+
+def main(words: Sequence[str], command: Sequence[str] | None) -> int:
+    args = parser().parse_args(words)
+    launch = launch_of(args, command or ())
+    if args.demo is not None or args.recording is not None:
+        say("warning: the devices are not this machine's (--demo, --from)")
+    report = check(launch, _box(args, Want.NAMES), os.environ, python=args.python, seconds=args.timeout)
+    if report.doubt:
+        say(f"warning: {report.doubt}")
+    measured = _measured(args, launch, report) if args.bandwidth and report.seen else None
+    if args.json:
+        import json
+
+        document = to_document(report)
+        document["measured"] = measured and to_measured_document(*measured)
+        print(json.dumps(document))
+    else:
+        told = [*lines(report), *(measured_lines(*measured) if measured else ())]
+        print_line("\n".join(told))
+    good = report.equal and (measured is None or measured[0].verified)
+    return DONE if good else CHECK_FAILED
+
+
+def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple[Measured, Snapshot]:
+    """The measurement, and the box as it was read just before."""
+    from gputui.checking.measure import measure
+
+    snapshot = _box(args, Want.MONITOR | Want.TOPOLOGY)
+    measured = measure(
+        launch,
+        report,
+        snapshot,
+        os.environ,
+        python=args.python,
+        processes=args.processes,
+        max_memory=args.max_memory,
+        force=args.force,
+        seconds=args.timeout,
+    )
+    for key, why in measured.skipped:
+        say(f"warning: {name_of(key, snapshot)} is not measured: {why} (--force does)")
+    return measured, snapshot
+
+
+def _box(args: argparse.Namespace, want: Want) -> Snapshot:
+    """The box with what a verdict leaves out: what the devices are called, and what joins them."""
+    with opened(args) as source:
+        return source.read(want)

@@ -1,0 +1,87 @@
+"""`gputui launches`: the last launches, and those that were given a name. `gputui run --saved` starts one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
+from gputui.inventory.wording import duration, printable
+from gputui.launching.remembered import KeepError, Launches, Remembered, change, found, load, named
+from gputui.launching.words import command_line
+
+
+def parser() -> Parser:
+    made = Parser(
+        "launches",
+        "The last launches, the last one first, and those that were given a name. `gputui run --saved NAME`\n"
+        "(or the number) starts one again, on the best devices of now.",
+        epilog="gputui launches name 1 nightly\ngputui run --saved nightly",
+    )
+    made.add_argument("what", nargs="?", choices=("list", "name", "forget"), default="list")
+    made.add_argument("which", nargs="?", metavar="NAME|N", help="the launch, by its name or its number")
+    made.add_argument("name", nargs="?", metavar="NAME", help="its name from now on; none takes it away")
+    made.add_argument("--json", action="store_true", help="everything that is kept of each")
+    return made
+
+
+def main(words: Sequence[str], command: Sequence[str] | None) -> int:
+    args = parser().parse_args(words)
+    if command is not None:
+        raise WrongCallError("launches starts nothing; a command is for `gputui run`")
+    if args.what == "list":
+        if args.which is not None:
+            raise WrongCallError(f"list takes no {args.which!r}")
+        return _list(args.json)
+    if args.which is None:
+        raise WrongCallError(f"{args.what} needs a launch: its name or its number")
+    if args.what == "forget" and args.name is not None:
+        raise WrongCallError("forget takes one launch")
+    known = load(os.environ)
+    place = found(known, args.which)
+    if place is None:
+        raise WrongCallError(f"no launch {args.which!r} is kept; `gputui launches` lists them")
+    which = known[place]
+    if args.what == "forget":
+        _keep(lambda now: tuple(each for each in now if each != which))
+    else:
+        _keep(lambda now: named(now, now.index(which), args.name) if which in now else now)
+    return DONE
+
+
+def _keep(how: Callable[[Launches], Launches]) -> None:
+    try:
+        change(os.environ, how)
+    except KeepError as error:
+        raise WrongCallError(str(error)) from None
+
+
+def _list(as_json: bool) -> int:
+    known = load(os.environ)
+    if as_json:
+        import json
+
+        from gputui.launching.remembered import SCHEMA, row
+
+        print(json.dumps({"schema": SCHEMA, "launches": [row(each) for each in known]}))
+    elif not known:
+        say("no launches are kept yet: what `gputui` and `gputui run` start in a terminal is")
+    else:
+        print_line("\n".join(_lines(known)))
+    return DONE
+
+
+def _lines(known: Sequence[Remembered]) -> list[str]:
+    wide = max(len(printable(each.name or "")) for each in known)
+    now = time.time()
+    return [
+        f"{number:>3}  {printable(each.name or ''):<{wide}}  {_devices(each.count):<8}"
+        f"  {duration(max(0.0, now - each.when)):>6} ago  "
+        + printable(command_line(each.plan.additions, each.plan.command))
+        for number, each in enumerate(known, 1)
+    ]
+
+
+def _devices(count: int) -> str:
+    return "CPU only" if not count else f"{count} GPU{'s' if count > 1 else ''}"

@@ -1,0 +1,219 @@
+"""Which Python interpreter a command will train in: what is to be written before a script to run it there.
+
+Pure, but for looking programs up in the PATH and reading their first lines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputui.launching.launchers import recognised
+from gputui.launching.launchers.payload import is_python, program
+from gputui.launching.wrappers import assigned, unwrap
+
+_MOST_LINES = 1024
+"""Bytes of a script in which its interpreter is named."""
+
+_EXEC = re.compile(rb"'''exec' (.+) \"\$0\" \"\$@\"")
+"""What pip (distlib) and uv write into a script whose interpreter's path is too long for a first line, has a
+space in it, or is to be found beside the script."""
+
+_BESIDE = b'"$(dirname -- "$(realpath -- "$0")")"/'
+_INLINE = re.compile(rb"^# /// script\s*$", re.MULTILINE)
+"""Dependencies of a single script (PEP 723), for which uv makes an environment of its own."""
+
+_RUNNERS = frozenset(("uv", "poetry", "pdm", "pipenv", "rye", "pixi", "conda", "mamba", "micromamba"))
+"""Wrappers that choose the environment: a bare program behind them is theirs, not one of our PATH."""
+
+_TAKE_A_VALUE = ("-X", "-W", "--check-hash-based-pycs")
+
+
+class InterpreterError(Exception):
+    """There is no interpreter to be asked. The message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """What to write before a script: ("uv", "run", "python"), ("/opt/venv/bin/python3",).
+
+    doubt  why the command's own interpreter could not be told and another is taken; None where it could
+    """
+
+    argv: tuple[str, ...]
+    doubt: str | None = None
+
+
+def interpreter(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    directory: str | None = None,
+    python: str | None = None,
+) -> Interpreter:
+    """The interpreter of `command`, started with `environ` in `directory`; `python` is one named by the user.
+
+    Raises InterpreterError when there is none, or the command's program is not there.
+    """
+    path, place = environ.get("PATH"), Path(directory or ".")
+    if python is not None:
+        # Named by a person where they are, not where the command will be.
+        found = python if "/" not in python else str(Path(python).absolute())
+        return Interpreter((found,))
+    if not command:
+        return _of_path(path, None)
+    prefix, inner = unwrap(command)
+    prefix = _staying(prefix)
+    own = {name: value for name, value in assigned(prefix) if value is not None}
+    path = own.get("PATH", path)
+    if not inner:
+        return _of_path(path, f"{command[0]} starts no command")
+    launcher = recognised(inner)
+    if launcher.name in ("mpirun", "torchrun"):
+        payload = launcher.payload(inner)
+        if payload.kind == "program":
+            # What they start is another command, with an interpreter of its own or none.
+            within = interpreter(payload.words, {**environ, **own}, directory)
+            return Interpreter((*prefix, *within.argv), within.doubt)
+        if launcher.name == "mpirun":
+            return Interpreter((*prefix, payload.python or "python"))
+    if is_python(inner):
+        return Interpreter((*prefix, inner[0], *_flags(inner[1:])))
+    if _names(prefix) & _RUNNERS and ("/" not in inner[0] or inner[0].endswith(".py")):
+        return Interpreter((*prefix, "python"), _inline(inner[0], place))
+    if program(inner) == "uv":
+        return _of_uv(prefix, inner, path)
+    return _of_program(prefix, inner[0], {**environ, **own}, place, path)
+
+
+def _staying(prefix: Sequence[str]) -> tuple[str, ...]:
+    """The wrappers without `setsid`, behind which nobody waits for what is run."""
+    kept: list[str] = []
+    behind = False
+    for word in prefix:
+        behind = word == "setsid" or (behind and word.startswith("-"))
+        kept += [] if behind else [word]
+    return tuple(kept)
+
+
+def _names(prefix: Sequence[str]) -> set[str]:
+    return {word.rsplit("/", 1)[-1] for word in prefix}
+
+
+def _of_path(path: str | None, doubt: str | None) -> Interpreter:
+    for name in ("python", "python3"):
+        if shutil.which(name, path=path):
+            taken = f"; taken is the {name} of the PATH (--python names another)" if doubt else ""
+            return Interpreter((name,), f"{doubt}{taken}" if doubt else None)
+    raise InterpreterError("there is no python in the PATH; name one with --python")
+
+
+def _flags(words: Sequence[str]) -> list[str]:
+    """The interpreter's own options before what it runs (-I, -X dev), which decide what it can import."""
+    flags: list[str] = []
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "--"):
+        word = rest.pop(0)
+        if not word.startswith("--") and not word.startswith(("-X", "-W")):
+            # Of "-um" the part before what says what is run.
+            kept = re.split("[cm]", word[1:])[0].replace("i", "")
+            flags += [f"-{kept}"] if kept else []
+            if len(re.split("[cm]", word[1:])) > 1:
+                break
+            continue
+        flags.append(word)
+        if word in _TAKE_A_VALUE and rest:
+            flags.append(rest.pop(0))
+    return flags
+
+
+def _of_uv(prefix: Sequence[str], inner: Sequence[str], path: str | None) -> Interpreter:
+    """`uv run -m package` and `uv run --script file`, where uv itself starts the interpreter."""
+    words: list[str] = []
+    for word in inner:
+        if word in ("-m", "--module", "-s", "--script", "--gui-script"):
+            script = word not in ("-m", "--module")
+            doubt = "uv makes an environment of its own for a script" if script else None
+            return Interpreter((*prefix, *words, "python"), doubt)
+        words.append(word)
+    return _of_path(path, f"{' '.join(inner[:2])} starts no command")
+
+
+def _inline(word: str, place: Path) -> str | None:
+    """Why the environment of a project is not the one of this script."""
+    if not word.endswith(".py"):
+        return None
+    head = _head(place / word, 1 << 16)
+    if head is None or not _INLINE.search(head):
+        return None
+    return f"{word} names its own dependencies, for which uv makes another environment than the one looked at"
+
+
+def _of_program(
+    prefix: tuple[str, ...], word: str, environ: Mapping[str, str], place: Path, path: str | None
+) -> Interpreter:
+    """The interpreter of a script (torchrun, accelerate, deepspeed, ./train.py): its first line names it."""
+    name = word.rsplit("/", 1)[-1]
+    if name == "torchrun" and environ.get("PYTHON_EXEC"):
+        # torchrun starts its workers with it (torch/distributed/run.py).
+        return Interpreter((*prefix, environ["PYTHON_EXEC"]))
+    found = str(place / word) if "/" in word else shutil.which(word, path=path)
+    if found is None or not Path(found).exists():
+        raise InterpreterError(f"there is no program {word!r}")
+    named = shebang(found)
+    if named and is_python(named):
+        return Interpreter((*prefix, *named))
+    beside = Path(found).parent / "python"
+    if Path(found).parent.name == "shims" and os.access(beside, os.X_OK):
+        # pyenv and its like put a script of theirs in the way of every program, of python too.
+        return Interpreter((*prefix, str(beside)))
+    kind = f"a script of {named[0]}" if named else "a program"
+    return _of_path(path, f"which Python {name} ({kind}) starts cannot be told")
+
+
+def shebang(path: str) -> tuple[str, ...] | None:
+    """The interpreter that a script's first lines name, with its options; None where there is none.
+
+    `#!/usr/bin/env python3` is ("python3",), for the PATH to find.
+    """
+    head = _head(Path(path), _MOST_LINES)
+    if head is None or not head.startswith(b"#!"):
+        return None
+    lines = head.splitlines()
+    words = os.fsdecode(lines[0][2:].strip()).split()
+    if not words:
+        return None
+    name = words[0].rsplit("/", 1)[-1]
+    if name == "sh" and len(lines) > 1:
+        trick = _EXEC.search(lines[1])
+        return _of_trick(trick[1], path) if trick else tuple(words)
+    if name == "env":
+        rest = words[1:]
+        while rest and (rest[0].startswith("-") or "=" in rest[0]):
+            rest.pop(0)
+        return tuple(rest) or None
+    # The kernel gives everything behind the first space as one word.
+    return tuple(os.fsdecode(lines[0][2:].strip()).split(None, 1))
+
+
+def _of_trick(text: bytes, path: str) -> tuple[str, ...] | None:
+    beside = text.startswith(_BESIDE)
+    try:
+        words = shlex.split(os.fsdecode(text.removeprefix(_BESIDE)))
+    except ValueError:
+        return None
+    if not words:
+        return None
+    return (str(Path(path).resolve().parent / words[0]), *words[1:]) if beside else tuple(words)
+
+
+def _head(path: Path, most: int) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(most)
+    except OSError:
+        return None

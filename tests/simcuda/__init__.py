@@ -1,0 +1,25 @@
+"""A simulated CUDA driver for the tests: a libcuda.so.1 that shows a program the box of the simulated NVML.
+
+It answers which devices a program sees under CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, and nothing else: no
+context, no memory, no kernel. It is written from the documentation, not from a driver's behaviour.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from simcuda.building import LIBRARY, build
+
+__all__ = ["LIBRARY", "build", "environment"]
+
+
+def environment(base: Mapping[str, str], library: Path, init: int = 0) -> dict[str, str]:
+    """`base`, the environment of a simulated NVML, with what leads a program to the simulated CUDA too.
+
+    `init` is a CUresult that the driver answers instead of starting.
+    """
+    before = base.get("LD_LIBRARY_PATH")
+    path = os.pathsep.join([str(library.parent), *([before] if before else [])])
+    return {**base, "LD_LIBRARY_PATH": path, "SIMCUDA_INIT": str(init)}

@@ -1,0 +1,90 @@
+"""`gputui check` as it is called: what it refuses, and what it prints."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from gputui.checking.child import SCRIPTS
+from unit.calling import Call
+
+NO_TORCH = ("--", sys.executable, "-S", "-E", "train.py")
+"""A command whose interpreter has no torch: it answers quickly."""
+
+
+def test_cpu_only_is_proved_where_nothing_is_seen(call: Call) -> None:
+    ended = call("check", "--demo", "idle", "--gpus", "none", *NO_TORCH)
+    assert ended.status == 0
+    assert ended.out.splitlines()[-1] == "equal: the CUDA driver sees no device, as chosen (CPU only)"
+    assert "no torch: the CUDA driver itself was asked" in ended.out
+
+
+def test_devices_that_are_not_seen_are_status_5(call: Call) -> None:
+    ended = call("check", "--demo", "idle", "--gpus", "1,0", *NO_TORCH)
+    assert ended.status == 5
+    assert [line.split()[:3] for line in ended.out.splitlines()[1:3]] == [
+        ["cuda:0", "GPU", "1"],
+        ["cuda:1", "GPU", "0"],
+    ]
+    assert "the devices are not this machine's" in ended.err
+
+
+def test_json_is_one_line_with_the_same_verdict(call: Call) -> None:
+    ended = call("check", "--demo", "idle", "--gpus", "none", "--json", *NO_TORCH)
+    told = json.loads(ended.out)
+    assert (ended.status, told["equal"], told["torch"], told["measured"]) == (0, True, None, None)
+    assert told["environment"] == [{"name": "CUDA_VISIBLE_DEVICES", "launch": "", "seen": "", "equal": True}]
+
+
+def test_an_interpreter_that_is_not_there_is_status_5_and_named(call: Call) -> None:
+    ended = call("check", "--demo", "idle", "--python", "/no/such/python")
+    assert ended.status == 5
+    assert ended.out == "not proved: '/no/such/python' cannot be started: No such file or directory\n"
+
+
+def test_a_program_that_is_not_there_is_status_5_and_named(call: Call) -> None:
+    ended = call("check", "--demo", "idle", "--", "no-such-launcher", "train.py")
+    assert (ended.status, ended.out) == (5, "not proved: there is no program 'no-such-launcher'\n")
+
+
+def test_a_doubt_about_the_interpreter_is_one_line_on_stderr(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    ended = call("check", "--demo", "idle", "--gpus", "none", "--", "/bin/true")
+    assert ended.status == 0
+    assert "which Python true (a program) starts cannot be told; taken is the python of the PATH" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--timeout", "0"), "'0' is not a number of seconds"),
+        (("--timeout", "nan"), "'nan' is not a number of seconds"),
+        (("--max-memory", "lots"), "'lots' is not a size"),
+        (("-n", "1", "--gpus", "0"), "not allowed with"),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_status_2(call: Call, words: tuple[str, ...], reason: str) -> None:
+    assert reason in call("check", "--demo", "idle", *words).refused(2)
+
+
+def test_a_shortage_is_status_4_and_nothing_is_started(call: Call) -> None:
+    assert "9 devices asked for" in call("check", "--demo", "idle", "-n", "9").refused(4)
+
+
+@pytest.mark.parametrize("script", sorted(SCRIPTS.glob("*.py")), ids=lambda path: path.name)
+def test_scripts_for_other_interpreters_are_of_an_older_python_and_import_its_library_only(
+    script: Path,
+) -> None:
+    tree = ast.parse(script.read_text(), feature_version=(3, 8))
+    names = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    assert {str(name).partition(".")[0] for name in names} <= sys.stdlib_module_names
