@@ -390,12 +390,9 @@ def test_export_json_is_what_would_be_executed(call: Call, record: Record) -> No
     told = json.loads(
         call("export", "--as", "json", "--gpus", "3", "--from", record(EIGHT), "--", "A=1", "x").line
     )
-    assert told == {
-        "argv": ["x"],
-        "environment": {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "3", "A": "1"},
-        "directory": None,
-        "warnings": [],
-    }
+    assert told["argv"] == ["x"]
+    assert told["environment"] == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "3", "A": "1"}
+    assert told["directory"] is None and told["warnings"] == []
 
 
 @pytest.mark.parametrize("form", ["sh", "json"])

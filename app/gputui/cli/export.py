@@ -1,36 +1,111 @@
-"""`gputui export`: the launch in another form, on stdout or the clipboard."""
+"""`gputui export`: the launch in another form, on stdout, on the clipboard or in a file."""
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import os
+import sys
 from collections.abc import Sequence
 
-from gputui.cli.common import DONE, Parser, print_line, say
+from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
 from gputui.cli.launching import add_launch_options, launch_of
-from gputui.launching.exports import FORMS
+from gputui.launching.exports import DEFAULT, FORMS, ExportError, Options
+from gputui.launching.launch import Launch
+
+_ABOUT = """\
+The launch in another form, on stdout, on the clipboard or in a file.
+
+  sh          a line for any POSIX shell; without a command the variables alone, for eval
+  fish        a line for fish; without a command lines for source
+  powershell  statements for PowerShell
+  dotenv      the variables as a .env file
+  docker      a `docker run` line, or your own with the devices in it; the order is kept by UUID
+  sbatch      a script for Slurm, which chooses the devices itself; --nodes with torchrun
+  accelerate  a configuration for `accelerate launch --config_file`
+  vscode      a launch.json for VS Code's Python debugger
+  json        argv, environment changes, directory, devices"""
 
 
 def parser() -> Parser:
     made = Parser(
         "export",
-        "The launch in another form. sh: a line for any POSIX shell; without a command, the variables alone\n"
-        "to be read with eval. json: argv, environment changes, directory.",
-        epilog="gputui export -n 2 --as sh -- torchrun train.py >> jobs.sh",
+        _ABOUT,
+        epilog="gputui export -n 2 --as sbatch -o job.sh -- torchrun train.py",
     )
-    made.usage = "gputui export [-n N | --gpus LIST] [--launcher NAME] --as FORM [--copy] [-- COMMAND…]"
+    made.usage = (
+        "gputui export [-n N | --gpus LIST] [--launcher NAME] --as FORM [--copy | -o FILE] [--image NAME]"
+        " [--name NAME] [-- COMMAND…]"
+    )
     made.add_argument("--as", dest="form", choices=tuple(FORMS), required=True, help="the form")
-    made.add_argument("--copy", action="store_true", help="to the clipboard instead of stdout")
+    where = made.add_mutually_exclusive_group()
+    where.add_argument("--copy", action="store_true", help="to the clipboard instead of stdout")
+    where.add_argument("-o", "--output", dest="file", metavar="FILE", help="to a file instead (- is stdout)")
+    made.add_argument("--image", metavar="NAME", help="the container's image (docker)")
+    made.add_argument("--name", help="of the job, container or configuration (sbatch, docker, vscode)")
     add_launch_options(made)
     return made
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
-    text = FORMS[args.form](launch_of(args, command or ()))
-    if not args.copy:
-        print_line(text)
-        return DONE
-    from gputui.launching.clipboard import copy
+    options = _options(args)
+    launch = launch_of(args, command or ())
+    text = _text(args.form, launch, options)
+    for note in FORMS[args.form].notes(launch, options):
+        say(f"note: {note}")
+    if args.copy:
+        from gputui.launching.clipboard import copy
 
-    say(copy(text, os.environ).message)
+        say(copy(text, os.environ).message)
+    elif options.file is not None:
+        _to_file(options.file, _encoded(text, args.form))
+    elif FORMS[args.form].utf8 and hasattr(sys.stdout, "buffer"):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(_encoded(text, args.form))
+    else:
+        print_line(text)
     return DONE
+
+
+def _options(args: argparse.Namespace) -> Options:
+    """What the form is told. Raises WrongCallError for what means nothing to it."""
+    given = {name: getattr(args, name) for name in ("image", "name")}
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in given:
+        if name not in FORMS[args.form].takes:
+            forms = " and ".join(form for form in FORMS if name in FORMS[form].takes)
+            raise WrongCallError(f"--{name} is for {forms}, not for {args.form}")
+    return Options(
+        image=given.get("image", DEFAULT.image),
+        nodes=args.nodes,
+        name=given.get("name"),
+        file=None if args.file in (None, "-") else args.file,
+    )
+
+
+def _text(form: str, launch: Launch, options: Options) -> str:
+    try:
+        return FORMS[form].write(launch, options)
+    except ExportError as error:
+        raise WrongCallError(f"--as {form}: {error}") from None
+
+
+def _encoded(text: str, form: str) -> bytes:
+    """The text as its reader has it, with a newline."""
+    if not FORMS[form].utf8:
+        with contextlib.suppress(UnicodeEncodeError):
+            return os.fsencode(text) + b"\n"
+    return text.encode(errors="surrogateescape") + b"\n"
+
+
+def _to_file(name: str, data: bytes) -> None:
+    from pathlib import Path
+
+    from gputui.launching.exports.file import write_whole
+
+    try:
+        write_whole(Path(name), data)
+    except OSError as error:
+        raise WrongCallError(f"cannot write {name!r}: {error.strerror}") from None
+    say(f"wrote {name}")

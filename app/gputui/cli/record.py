@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,8 +38,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.file == "-":
         print(text, end="")
         return DONE
+    from gputui.launching.exports.file import write_whole
+
     try:
-        _write(Path(args.file), text)
+        write_whole(Path(args.file), text.encode())
     except OSError as error:
         raise WrongCallError(f"cannot write {args.file!r}: {error.strerror}") from None
     private = f", with the user names and command lines of {named} processes (--anonymous: without)"
@@ -60,22 +60,3 @@ def _anonymous(snapshot: Snapshot) -> Snapshot:
             for d in snapshot.devices
         ),
     )
-
-
-def _write(file: Path, text: str) -> None:
-    """The whole text or nothing: a reader never sees half a recording."""
-    if file.exists() and not file.is_file():
-        # A pipe or a device (/dev/stdout) cannot be replaced, and need not be.
-        file.write_text(text)
-        return
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w") as stream:
-            stream.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)
-        Path(name).replace(file)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
+from itertools import groupby
 
 Quoting = Callable[[str], str]
 
@@ -14,6 +15,11 @@ _NO_PROGRAM = re.compile(
     r"|select|function|coproc|nocorrect"
 )
 """What a shell reads as something of its own at the beginning of a command; zsh also after a `NAME=…`."""
+
+_FISH_PLAIN = re.compile(r"[A-Za-z0-9_@+:,./-][A-Za-z0-9_@%+=:,./-]*")
+_POWERSHELL_PLAIN = re.compile(r"(?:--?)?[A-Za-z_/][A-Za-z0-9_/-]*")
+_POWERSHELL_QUOTES = re.compile("['\u2018\u2019\u201a\u201b]")
+"""Every one of these opens, and closes, a single-quoted string (PowerShell's `CharTraits.IsSingleQuote`)."""
 
 
 def quote(word: str) -> str:
@@ -30,6 +36,34 @@ def posix(word: str) -> str:
     """For any POSIX shell: single quotes, everything inside as it is."""
     # An unquoted "=ls" is the path of ls in zsh.
     return f"'{word}'" if word.startswith("=") and "'" not in word else shlex.quote(word)
+
+
+def fish(word: str) -> str:
+    """For fish: single quotes, in which only a quote and a backslash are escaped.
+
+    Invisible characters stand outside of them, byte by byte (`\\X0a`), so that the line can be shown.
+    """
+    if _FISH_PLAIN.fullmatch(word):
+        return word
+    parts = []
+    for visible, run in groupby(word, str.isprintable):
+        text = "".join(run)
+        if visible:
+            parts.append("'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'")
+        else:
+            parts += [f"\\X{byte:02x}" for byte in text.encode(errors="surrogateescape")]
+    return "".join(parts) or "''"
+
+
+def powershell(word: str) -> str:
+    """For PowerShell, of any version: single quotes, in which a quote is doubled and all else is itself.
+
+    A typographic quote is a quote there too. Numbers, dots and colons are never left bare: `-x.y` and `-x:y`
+    would become two arguments.
+    """
+    if _POWERSHELL_PLAIN.fullmatch(word):
+        return word
+    return "'" + _POWERSHELL_QUOTES.sub(lambda found: found[0] * 2, word) + "'"
 
 
 def assignment(name: str, value: str, form: Quoting) -> str:

@@ -1,0 +1,29 @@
+"""The launch in other forms, each opened by the thing that it is for: a shell, a scheduler, an editor."""
+
+from __future__ import annotations
+
+from gputui.launching.exports.accelerate import ACCELERATE_NOTE, to_accelerate
+from gputui.launching.exports.docker import docker_notes, to_docker
+from gputui.launching.exports.dotenv import to_dotenv
+from gputui.launching.exports.fish import to_fish
+from gputui.launching.exports.form import DEFAULT, ExportError, Form, Options
+from gputui.launching.exports.json_document import to_json
+from gputui.launching.exports.powershell import to_powershell
+from gputui.launching.exports.sbatch import sbatch_notes, to_sbatch
+from gputui.launching.exports.sh import to_sh
+from gputui.launching.exports.vscode import to_vscode
+
+__all__ = ["DEFAULT", "FORMS", "ExportError", "Form", "Options", "to_json", "to_sh"]
+
+FORMS: dict[str, Form] = {
+    "sh": Form(lambda launch, options: to_sh(launch)),
+    "fish": Form(lambda launch, options: to_fish(launch)),
+    "powershell": Form(lambda launch, options: to_powershell(launch), utf8=True),
+    "dotenv": Form(lambda launch, options: to_dotenv(launch), utf8=True),
+    "docker": Form(to_docker, docker_notes, frozenset(("image", "name"))),
+    "sbatch": Form(to_sbatch, lambda launch, options: sbatch_notes(launch), frozenset(("name",))),
+    "accelerate": Form(to_accelerate, lambda launch, options: (ACCELERATE_NOTE,), utf8=True),
+    "vscode": Form(to_vscode, takes=frozenset(("name",)), utf8=True),
+    "json": Form(lambda launch, options: to_json(launch)),
+}
+"""What `--as` takes, by name."""

@@ -1,0 +1,167 @@
+"""A configuration for `accelerate launch --config_file FILE`.
+
+Keys and their meaning: accelerate/commands/config/config_args.py (ClusterConfig; an unknown key is an error)
+and `_validate_launch_command` (1.15.0). `gpu_ids: all` leaves CUDA_VISIBLE_DEVICES alone; every other value
+overrides it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gputui.launching.exports.form import DEFAULT, ExportError, Options, need_text, others, settled
+from gputui.launching.launch import Launch
+from gputui.launching.launchers import LAUNCHERS, recognised
+from gputui.launching.launchers.accelerate import _FLAGS as FLAGS
+from gputui.launching.launchers.options import Given, read
+from gputui.launching.launchers.payload import Payload
+from gputui.launching.visibility import VISIBLE, variables
+from gputui.launching.wrappers import unwrap
+
+_KINDS = {
+    "use-fsdp": "FSDP",
+    "use-deepspeed": "DEEPSPEED",
+    "use-megatron-lm": "MEGATRON_LM",
+    "multi-gpu": "MULTI_GPU",
+}
+_WRITTEN = frozenset(("num-processes", "num-machines", "gpu-ids", "cpu", "use-parallelism-config"))
+"""Options that the configuration says in any case, from the launch."""
+
+_KEYS = frozenset(
+    (
+        *("mixed-precision", "machine-rank", "main-process-ip", "main-process-port", "rdzv-backend"),
+        *("main-training-function", "same-network", "enable-cpu-affinity", "debug", "downcast-bf16"),
+    )
+)
+_SECTIONS = {
+    "fsdp": "fsdp_config",
+    "megatron-lm": "megatron_lm_config",
+    "fp8": "fp8_config",
+    "dynamo": "dynamo_config",
+    "parallelism-config": "parallelism_config",
+    "deepspeed": "deepspeed_config",
+    **dict.fromkeys(
+        (
+            *("zero-stage", "zero3", "offload-optimizer", "offload-param", "gradient-accumulation-steps"),
+            "gradient-clipping",
+        ),
+        "deepspeed_config",
+    ),
+}
+"""In which part of the configuration the options of that beginning are; each under its own name."""
+
+
+def to_accelerate(launch: Launch, options: Options = DEFAULT) -> str:
+    """YAML; the line that starts it is a comment on top.
+
+    Options of an `accelerate launch` that are keys of the configuration move there, the others stay on the
+    line. Raises ExportError where the launch hangs on another configuration file.
+    """
+    import yaml
+
+    need_text(launch, "accelerate's configuration")
+    before, command = unwrap(launch.argv)
+    given, payload = _taken(command)
+    config, left = _config(given, launch)
+    start: tuple[str, ...] = ()
+    if payload.words:
+        file = options.file or "FILE"
+        kind = {"module": ("--module",), "program": ("--no_python",), "script": ()}[payload.kind]
+        start = (*before, *_starter(payload), "--config_file", file, *left, *kind, *payload.words)
+    line = replace(launch, argv=start, changes=_changes(launch)).line
+    return f"# {line}\n{yaml.safe_dump(config, sort_keys=False, allow_unicode=True)}".rstrip("\n")
+
+
+ACCELERATE_NOTE = (
+    f"the file says how many processes, {VISIBLE} which devices: the comment on top is the line to start it"
+)
+
+
+def _starter(payload: Payload) -> tuple[str, ...]:
+    """accelerate of the interpreter, or of the environment, that the command names."""
+    if payload.python is not None:
+        return payload.by_module("accelerate.commands.launch")
+    return (f"{payload.home}/accelerate" if payload.home is not None else "accelerate", "launch")
+
+
+def _taken(command: tuple[str, ...]) -> tuple[Given, Payload]:
+    """The options of `accelerate launch` in the command, and what it starts."""
+    launcher = recognised(command)
+    payload = launcher.payload(command)
+    if launcher is LAUNCHERS["accelerate"]:
+        return read(payload.left_out, FLAGS), payload
+    return Given(), payload
+
+
+def _changes(launch: Launch) -> tuple[tuple[str, str | None], ...]:
+    """The changes, with the variable where another launcher names the devices on its line."""
+    if settled(launch).get(VISIBLE, "") is not None:
+        return launch.changes
+    return (*variables(launch.devices), *others(launch).items())
+
+
+def _config(given: Given, launch: Launch) -> tuple[dict[str, object], list[str]]:
+    """The configuration, and the options that stay on the line."""
+    if "config-file" in given:
+        raise ExportError(
+            f"the command has a configuration already, {given.get('config-file')}: set `gpu_ids: all` in it"
+        )
+    if "tpu" in given:
+        raise ExportError("--tpu is not for these devices")
+    count = given.number("num-processes") or max(1, len(launch.devices))
+    kind = _kind(given, launch, count)
+    config: dict[str, object] = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": kind,
+        "gpu_ids": "all",
+        "num_processes": count,
+        "num_machines": given.number("num-machines") or 1,
+        "machine_rank": 0,
+        "mixed_precision": "no",
+        "use_cpu": not launch.devices or "cpu" in given,
+    }
+    if kind not in ("NO", "MULTI_CPU"):
+        # A free port; the usual one may be another run's.
+        config["main_process_port"] = 0
+    left: list[str] = []
+    parts: dict[str, dict[str, object]] = {}
+    for name, words in given.words:
+        key, section = name.replace("-", "_"), _section(name)
+        if name in _KINDS or name in _WRITTEN:
+            continue
+        value = True if name in FLAGS else _value(given.get(name))
+        if name in _KEYS:
+            config[key] = value
+        elif section is not None:
+            parts.setdefault(section, {})[key] = value
+        else:
+            left += words
+    return {**config, **parts}, left
+
+
+def _kind(given: Given, launch: Launch, count: int) -> str:
+    if not launch.devices or "cpu" in given:
+        return "MULTI_CPU" if count > 1 else "NO"
+    named = next((kind for name, kind in _KINDS.items() if name in given), None)
+    if named is None and launch.launcher == "accelerate" and count > 1:
+        # Without a kind on the line, the launcher has seen one in the user's own configuration.
+        raise ExportError(
+            "your own accelerate configuration says which kind of run this is; name it in the command"
+            " (--use_fsdp, --use_deepspeed, --multi_gpu)"
+        )
+    if named in (None, "MULTI_GPU"):
+        return "MULTI_GPU" if count > 1 else "NO"
+    return named or "NO"
+
+
+def _section(name: str) -> str | None:
+    return next((section for start, section in _SECTIONS.items() if f"{name}-".startswith(f"{start}-")), None)
+
+
+def _value(text: str) -> object:
+    """As accelerate's own files have it: numbers and truth values are not text."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if text.isascii() and text.isdigit():
+        return int(text)
+    return text

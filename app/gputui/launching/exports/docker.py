@@ -1,0 +1,182 @@
+"""A `docker run` line, or the user's own with the devices in it.
+
+A container counts its devices anew, in bus order, whatever order `--gpus` names them in. UUIDs are the same
+inside, so CUDA_VISIBLE_DEVICES by UUID keeps the order there, and CUDA_DEVICE_ORDER is not needed.
+`--ipc=host`: ranks that talk through NCCL and DataLoader workers share memory in /dev/shm, of which a
+container has 64 MiB unless told otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputui.launching.exports.form import DEFAULT, ExportError, Options, need_text, need_variable, others
+from gputui.launching.launch import Launch
+from gputui.launching.launchers.payload import program
+from gputui.launching.quoting import posix
+from gputui.launching.visibility import ORDER, VISIBLE
+from gputui.launching.wrappers import unwrap
+
+_FLAGS = frozenset(
+    (
+        *("detach", "init", "interactive", "tty", "no-healthcheck", "oom-kill-disable", "privileged"),
+        *("publish-all", "quiet", "read-only", "rm", "sig-proxy", "disable-content-trust", "help"),
+        *("use-api-socket", "no-hosts", "no-hostname", "read-only-tmpfs", "replace", "rmi", "tls-verify"),
+        *("rootfs", "env-host", "http-proxy", "passwd", "unsetenv-all"),
+    )
+)
+_SHORT_FLAGS = frozenset("ditPq")
+"""The options of `run` that take no value (docker 28, podman 5); every other one takes the next word."""
+
+_SUDO_TAKES = ("-u", "--user", "-g", "--group", "-h", "--host", "-p", "--prompt", "-D", "--chdir", "-C", "-R")
+
+_SHORT = {"e": "env", "w": "workdir"}
+_DEVICES = (VISIBLE, ORDER, "NVIDIA_VISIBLE_DEVICES")
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The user's own `docker run`: the words up to `run`, those behind it, and the options among them."""
+
+    head: tuple[str, ...]
+    rest: tuple[str, ...]
+    options: tuple[tuple[str, str], ...]
+
+    @property
+    def podman(self) -> bool:
+        return any(program((word,)) == "podman" for word in self.head)
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these options is there."""
+        return any(name in names for name, _ in self.options)
+
+
+def to_docker(launch: Launch, options: Options = DEFAULT) -> str:
+    """One line for any POSIX shell. Raises ExportError for contradictions and devices without a UUID."""
+    need_variable(launch, "a container counts its devices anew")
+    # docker's client puts U+FFFD for a byte that is no text, and says nothing.
+    need_text(launch, "what docker is given")
+    nameless = [str(device.index) for device in launch.devices if not device.uuid]
+    if nameless:
+        raise ExportError(
+            f"the UUID of GPU {', '.join(nameless)} is not known, and docker keeps order by UUID"
+        )
+    given = _given(launch.argv)
+    if given is None:
+        if launch.directory and not launch.directory.startswith("/"):
+            raise ExportError(f"a container's directory is a whole path, not {launch.directory!r}")
+        if not options.image or options.image.startswith("-"):
+            raise ExportError(f"{options.image!r} cannot be the name of an image")
+        own = ["docker", "run", "--rm", "-it"]
+        rest = [*(["-w", launch.directory] if launch.directory else []), options.image, *launch.argv]
+    else:
+        _no_contradiction(given, options)
+        own, rest = list(given.head), list(given.rest)
+    if options.name is not None:
+        own += ["--name", options.name]
+    words = [*own, *_devices(launch, given), *_variables(launch), *rest]
+    line = " ".join(posix(word) for word in words)
+    if given is None or not launch.directory:
+        return line
+    place = launch.directory if launch.directory.startswith("/") else f"./{launch.directory}"
+    return f"cd -- {posix(place)} && {line}"
+
+
+def docker_notes(launch: Launch, options: Options = DEFAULT) -> tuple[str, ...]:
+    """What in the line is not the launch's own."""
+    given = _given(launch.argv)
+    notes = []
+    if given is None and options.image == DEFAULT.image:
+        notes.append("IMAGE stands for your image (--image NAME)")
+    if "--ipc=host" in _devices(launch, given):
+        notes.append(
+            "--ipc=host: a container has 64 MiB of shared memory, too little for NCCL and DataLoader"
+        )
+    return tuple(notes)
+
+
+def _devices(launch: Launch, given: _Run | None) -> list[str]:
+    uuids = [device.uuid for device in launch.devices]
+    if not uuids:
+        return []
+    if given is not None and given.podman:
+        words = [word for uuid in uuids for word in ("--device", f"nvidia.com/gpu={uuid}")]
+    else:
+        # The inner quotes keep the comma from ending the value: docker reads it as CSV.
+        words = ["--gpus", f'"device={",".join(uuids)}"']
+    shared = given is not None and given.has("ipc", "shm-size")
+    return [*words, *(["--ipc=host"] if len(uuids) > 1 and not shared else [])]
+
+
+def _variables(launch: Launch) -> list[str]:
+    """`-e` words. A variable that is to be unset is not there inside in the first place."""
+    visible = {VISIBLE: ",".join(device.uuid for device in launch.devices)}
+    # The user's own -e come later in the line, where docker lets the last one count, as the launch does.
+    return [
+        word
+        for name, value in {**visible, **others(launch)}.items()
+        if value is not None
+        for word in ("-e", f"{name}={value}")
+    ]
+
+
+def _no_contradiction(given: _Run, options: Options) -> None:
+    for name, value in given.options:
+        if name == "gpus" or (name == "device" and value.startswith("nvidia.com/")):
+            raise ExportError(f"--{name} {value} of the command names devices already: leave it out")
+        if name == "env" and value.partition("=")[0] in _DEVICES:
+            raise ExportError(f"-e {value} of the command names devices already: leave it out")
+    if options.image != DEFAULT.image:
+        raise ExportError("the command names its image itself: leave --image out")
+    if options.name is not None and given.has("name"):
+        raise ExportError("the command names its container itself: leave --name out")
+
+
+def _given(argv: Sequence[str]) -> _Run | None:
+    """The user's own `docker run`, None where the command is to run in a container of ours.
+
+    Raises ExportError for another use of docker.
+    """
+    before, command = unwrap(argv)
+    if program(command) == "sudo":
+        end = _behind_sudo(command)
+        before, command = (*before, *command[:end]), command[end:]
+    if program(command) not in ("docker", "podman"):
+        return None
+    place = 2 if list(command[1:2]) == ["container"] else 1
+    if list(command[place : place + 1]) != ["run"]:
+        raise ExportError(
+            f"only `{program(command)} run …` can be given devices, not {' '.join(command[:3])!r}"
+        )
+    rest = tuple(command[place + 1 :])
+    return _Run((*before, *command[: place + 1]), rest, tuple(_options(rest)))
+
+
+def _behind_sudo(command: Sequence[str]) -> int:
+    place = 1
+    while place < len(command) and command[place].startswith("-"):
+        place += 2 if command[place] in _SUDO_TAKES else 1
+    return min(place, len(command))
+
+
+def _options(words: Sequence[str]) -> list[tuple[str, str]]:
+    """The options before the image, by long name."""
+    found: list[tuple[str, str]] = []
+    place = 0
+    while place < len(words) and words[place].startswith("-") and words[place] not in ("-", "--"):
+        word = words[place]
+        place += 1
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            takes = not equals and name not in _FLAGS
+        else:
+            letters = word[1:].lstrip("".join(_SHORT_FLAGS))
+            name, value = _SHORT.get(letters[:1], letters[:1]), letters[1:].removeprefix("=")
+            takes = len(letters) == 1
+        if takes:
+            value = words[place] if place < len(words) else ""
+            place += 1
+        if name:
+            found.append((name, value))
+    return found

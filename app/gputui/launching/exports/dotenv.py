@@ -1,0 +1,44 @@
+"""The variables as a file that python-dotenv, VS Code, Compose and `docker run --env-file` read."""
+
+from __future__ import annotations
+
+import re
+
+from gputui.launching.exports.form import ExportError, need_text, settled
+from gputui.launching.launch import Launch
+
+_AS_IT_IS = re.compile(r"(?!['\"`])(?:[^\s#$\\'\"`]|(?<=[^\s])#|(?<=[^\s]) (?=[^\s#])|(?<=[^\s])['\"`\\])*")
+"""What every reader takes for the value without quotes: no edge of space, no comment, no `$`."""
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
+
+
+def to_dotenv(launch: Launch) -> str:
+    """`NAME=value` lines, and the launch as a comment above them.
+
+    `docker run --env-file` takes a line as it is, quotes and all: a value that other readers need quotes for
+    has a comment that says so. Raises ExportError for what no such file can say.
+    """
+    need_text(launch, "a dotenv file")
+    lines = [f"# {launch.line}"] if launch.argv else []
+    for name, value in settled(launch).items():
+        if value is None:
+            raise ExportError(f"a dotenv file cannot unset {name}; --as sh can")
+        lines += _lines(name, value)
+    return "\n".join(lines)
+
+
+def _lines(name: str, value: str) -> list[str]:
+    if _AS_IT_IS.fullmatch(value):
+        return [f"{name}={value}"]
+    if "${" in value:
+        # python-dotenv does so within quotes of either kind, and has no escape for it.
+        raise ExportError(
+            f"readers of dotenv files replace ${{…}} in {name}, in quotes too; --as sh does not"
+        )
+    note = f"# {name}: `docker run --env-file` would take the quotes for a part of the value (--as docker)."
+    if "\n" in value or "\r" in value:
+        text = "".join(_ESCAPES.get(character, character) for character in value)
+        return [note, f'{name}="{text}"']
+    text = value.replace("\\", "\\\\").replace("'", "\\'")
+    return [note, f"{name}='{text}'"]

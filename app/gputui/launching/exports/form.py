@@ -1,0 +1,83 @@
+"""What a form of export is, how it refuses, and what the forms ask of a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gputui.launching.launch import Launch
+from gputui.launching.visibility import ORDER, VISIBLE
+
+
+class ExportError(ValueError):
+    """The form cannot express the launch. The message says why, and what can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a form may be told besides the launch; each form takes what means something to it.
+
+    image   of the container (docker)
+    nodes   how many machines (sbatch); other forms have them in the launch
+    name    of the job, the container or the configuration; None: one made from the command
+    file    where the text will be, for a form that has to name itself
+    """
+
+    image: str = "IMAGE"
+    nodes: int = 1
+    name: str | None = None
+    file: str | None = None
+
+
+DEFAULT = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form of export. Both functions are pure; `write` raises ExportError.
+
+    write   the text, without a newline at its end
+    notes   sentences for the person who exports, about what the form changes
+    takes   the fields of `Options` that mean something to it
+    utf8    its reader takes UTF-8 whatever the locale; a shell takes the bytes that we were given
+    """
+
+    write: Callable[[Launch, Options], str]
+    notes: Callable[[Launch, Options], tuple[str, ...]] = lambda launch, options: ()
+    takes: frozenset[str] = frozenset()
+    utf8: bool = False
+
+
+def settled(launch: Launch) -> dict[str, str | None]:
+    """The changes with one value a name, the last one, as the environment has it."""
+    return dict(launch.changes)
+
+
+def others(launch: Launch) -> dict[str, str | None]:
+    """The changes that do not say which devices are visible."""
+    return {name: value for name, value in settled(launch).items() if name not in (VISIBLE, ORDER)}
+
+
+def need_command(launch: Launch, what: str) -> None:
+    """Raises ExportError where there is nothing to start."""
+    if not launch.argv:
+        raise ExportError(f"{what} starts a command, which goes after --")
+
+
+def need_text(launch: Launch, what: str) -> None:
+    """Raises ExportError where a word has bytes that are no text, which the form's reader cannot have."""
+    values = (value for _, value in launch.changes if value is not None)
+    for word in (*launch.argv, *values, launch.directory or ""):
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise ExportError(f"{what} is UTF-8 text, and {word!r} is not; --as sh has every byte") from None
+
+
+def need_variable(launch: Launch, where: str) -> None:
+    """Raises ExportError where the command itself names devices by an index that means others elsewhere."""
+    if settled(launch).get(VISIBLE, "") is None:
+        raise ExportError(
+            f"the {launch.launcher} command names devices by this box's indices, and {where};"
+            " --launcher torchrun names none"
+        )

@@ -1,0 +1,89 @@
+"""A launch.json for VS Code's Python Debugger (debugpy).
+
+Attributes: "Debugging configurations" of VS Code's documentation; null unsets a variable (debugpy #93).
+"""
+
+from __future__ import annotations
+
+import re
+
+from gputui.launching.exports.form import DEFAULT, ExportError, Options, need_command, need_text, settled
+from gputui.launching.launch import Launch
+from gputui.launching.launchers import recognised
+from gputui.launching.launchers.payload import is_python, named_python, program
+from gputui.launching.wrappers import unwrap
+
+_WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")
+"""The interpreter's options whose value is the next word."""
+
+_RUNS = re.compile(r"-[bBdEiIOPqsSuvx]*[mc].*", re.DOTALL)
+"""-m and -c, also with other letters before, or with their value behind, in one word."""
+
+
+def to_vscode(launch: Launch, options: Options = DEFAULT) -> str:
+    """The whole file, with one configuration. Processes that it starts are debugged with it.
+
+    Raises ExportError for a command that is not Python's, and for words that VS Code would replace.
+    """
+    import json
+
+    need_command(launch, "a debugger")
+    need_text(launch, "launch.json")
+    before, command = unwrap(launch.argv)
+    if before:
+        raise ExportError(f"VS Code starts Python itself: leave out {' '.join(before)!r}")
+    environment = settled(launch)
+    for word in (*command, launch.directory or "", *filter(None, environment.values())):
+        if "${" in word:
+            raise ExportError(f"VS Code replaces ${{…}}, and has no way to write it: {word!r}")
+    configuration: dict[str, object] = {
+        "name": options.name or f"gputui: {_what(launch)}",
+        "type": "debugpy",
+        "request": "launch",
+        **_target(command),
+        "env": environment,
+        "cwd": launch.directory or "${workspaceFolder}",
+        "console": "integratedTerminal",
+        "justMyCode": False,
+        "subProcess": True,
+    }
+    document = {"version": "0.2.0", "configurations": [configuration]}
+    return json.dumps(document, indent=4, ensure_ascii=False)
+
+
+def _what(launch: Launch) -> str:
+    """The script and the devices, for the list of configurations."""
+    script = next((word for word in launch.argv if word.endswith(".py")), launch.argv[0]).rsplit("/", 1)[-1]
+    devices = ",".join(str(device.index) for device in launch.devices)
+    return f"{script} on GPU {devices}" if devices else f"{script} on the CPU"
+
+
+def _target(command: tuple[str, ...]) -> dict[str, object]:
+    """ "program" or "module" with "args", and the interpreter where the command names one."""
+    python = named_python(command[0]) if is_python(command) else _beside(command[0])
+    # Every launcher is a module that an interpreter can start.
+    started = recognised(command).with_python(command, python or "python")
+    if not is_python(started):
+        raise ExportError(f"VS Code's Python debugger cannot start {program(started)!r}, which is not Python")
+    place = 1
+    while place < len(started) and started[place].startswith("-") and started[place] != "-":
+        if _RUNS.fullmatch(started[place]):
+            break
+        place += 2 if started[place] in _WITH_VALUE else 1
+    interpreter: dict[str, object] = {} if python is None else {"python": python}
+    if place > 1:
+        interpreter["pythonArgs"] = list(started[1:place])
+    target = started[place : place + 1]
+    if not target or target[0] == "-" or (target[0] != "-m" and _RUNS.fullmatch(target[0])):
+        raise ExportError("VS Code starts a file or a module: `python train.py`, `python -m package`")
+    if target[0] == "-m":
+        if len(started) == place + 1:
+            raise ExportError("the command ends with -m: which module?")
+        return {"module": started[place + 1], "args": list(started[place + 2 :]), **interpreter}
+    return {"program": target[0], "args": list(started[place + 1 :]), **interpreter}
+
+
+def _beside(word: str) -> str | None:
+    """The interpreter of an environment whose `bin/torchrun` was named by its path."""
+    folder, slash, name = word.rpartition("/")
+    return f"{folder}/python" if slash and not name.endswith(".py") else None

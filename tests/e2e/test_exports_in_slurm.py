@@ -1,0 +1,204 @@
+"""The sbatch form in a real Slurm of two simulated machines (packages slurmctld, slurmd, slurm-client)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputui.launching.compose import Plan, compose
+from gputui.launching.exports import Options
+from gputui.launching.exports.sbatch import to_sbatch
+from unit.builders import gpu
+from unit.test_quoting_in_shells import DUMP, HOSTILE
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(
+        os.geteuid() != 0 or not all(map(shutil.which, ("slurmctld", "slurmd", "sbatch", "srun"))),
+        reason="Slurm is not installed, or we are not root",
+    ),
+]
+
+CONFIGURATION = """
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmctldPort={ports[0]}
+AuthType=auth/none
+CredType=cred/none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+MailProg=/bin/true
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
+SlurmdParameters=config_overrides
+GresTypes=gpu
+NodeName=n1 NodeAddr=127.0.0.1 Port={ports[1]} CPUs=16 Gres=gpu:4
+NodeName=n2 NodeAddr=127.0.0.1 Port={ports[2]} CPUs=16 Gres=gpu:4
+PartitionName=all Nodes=ALL Default=YES State=UP
+"""
+PATIENCE = 60.0
+TWO = (gpu(5), gpu(4))
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """A cluster, and where its files are."""
+
+    folder: Path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The environment of somebody who submits."""
+        return {
+            "PATH": f"{self.folder}:/usr/local/bin:/usr/bin:/bin:/usr/sbin",
+            "SLURM_CONF": str(self.folder / "slurm.conf"),
+            "CUDA_VISIBLE_DEVICES": "3",
+            "PYTHONUTF8": "1",
+        }
+
+    def call(self, *words: str, cwd: Path | None = None) -> str:
+        """The output of one of Slurm's programs."""
+        done = subprocess.run(
+            words, env=self.environ, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        assert done.returncode == 0, (words, done.stderr)
+        return done.stdout
+
+    def idle(self) -> bool:
+        """Whether both machines wait for work."""
+        done = subprocess.run(
+            ["sinfo", "-h", "-N", "-o", "%T"], env=self.environ, capture_output=True, text=True, check=False
+        )
+        return done.stdout.split() == ["idle", "idle"]
+
+    def run(self, script: str, cwd: Path) -> str:
+        """The output of the script, once it has ended well."""
+        file = cwd / "job.sh"
+        file.write_bytes(os.fsencode(script) + b"\n")
+        job = self.call("sbatch", "--parsable", str(file), cwd=cwd).strip()
+        until(lambda: "JobState=COMPLETED" in self._ended(job), lambda: self._output(cwd, job))
+        return self._output(cwd, job)
+
+    def _ended(self, job: str) -> str:
+        told = self.call("scontrol", "show", "job", job)
+        assert not any(f"JobState={state}" in told for state in ("FAILED", "CANCELLED", "NODE_FAIL")), told
+        return told
+
+    def _output(self, cwd: Path, job: str) -> str:
+        return "".join(file.read_text() for file in cwd.rglob(f"*-{job}.out"))
+
+
+def until(done: Any, why: Any) -> None:
+    """Waits for it, not for ever."""
+    end = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < end, why()
+        time.sleep(0.05)
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """A cluster of two machines with four GPUs each, which are device nodes that do nothing."""
+    folder = tmp_path_factory.mktemp("slurm")
+    (folder / "state").mkdir()
+    try:
+        for index in range(4):
+            os.mknod(folder / f"nvidia{index}", 0o020666, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("device nodes cannot be made here")
+    host = socket.gethostname().partition(".")[0]
+    text = CONFIGURATION.format(folder=folder, host=host, ports=_free_ports(3))
+    (folder / "slurm.conf").write_text(text)
+    (folder / "gres.conf").write_text(f"Name=gpu File={folder}/nvidia[0-3]\n")
+    cluster = Slurm(folder)
+    started = []
+    for words in (("slurmctld", "-D", "-c"), ("slurmd", "-D", "-N", "n1"), ("slurmd", "-D", "-N", "n2")):
+        with (folder / f"{words[-1]}.log").open("wb") as log:
+            started.append(subprocess.Popen(words, env=cluster.environ, stdout=log, stderr=log, cwd=folder))
+    try:
+        until(cluster.idle, lambda: "".join(file.read_text() for file in folder.glob("*.log")))
+        yield cluster
+    finally:
+        for each in reversed(started):
+            each.terminate()
+        for each in started:
+            each.wait(PATIENCE)
+
+
+def _dump(*argv: str) -> tuple[str, ...]:
+    return (sys.executable, "-S", "-E", str(DUMP), *argv)
+
+
+def _argv(told: dict[str, Any]) -> list[bytes]:
+    return [bytes.fromhex(word) for word in told["argv"][1:]]
+
+
+def _variable(told: dict[str, Any], name: str) -> str | None:
+    value = told["environ"].get(name.encode().hex())
+    return None if value is None else bytes.fromhex(value).decode()
+
+
+def test_the_command_starts_with_its_words_on_devices_of_slurms_choice(slurm: Slurm, tmp_path: Path) -> None:
+    place = tmp_path / "two words"
+    place.mkdir()
+    plan = Plan(
+        _dump(*HOSTILE), directory=str(place), additions=(("VALUE", "a'b\n$c"), ("OMP_NUM_THREADS", "3"))
+    )
+    told = json.loads(slurm.run(to_sbatch(compose(TWO, plan, {})), tmp_path))
+    assert _argv(told) == [os.fsencode(word) for word in HOSTILE]
+    assert _variable(told, "CUDA_VISIBLE_DEVICES") == "0,1", "neither ours nor the submitter's"
+    assert _variable(told, "VALUE") == "a'b\n$c"
+    assert _variable(told, "SLURM_CPUS_PER_TASK") == "3"
+    assert bytes.fromhex(told["directory"]) == os.fsencode(place)
+
+
+def test_a_colon_is_a_word_and_not_another_job(slurm: Slurm, tmp_path: Path) -> None:
+    told = json.loads(slurm.run(to_sbatch(compose((), Plan(_dump("a", ":", "b c", ":")), {})), tmp_path))
+    assert _argv(told) == [b"a", b":", b"b c", b":"]
+    assert _variable(told, "CUDA_VISIBLE_DEVICES") == "", "CPU only"
+
+
+def test_torchrun_is_started_once_a_machine_and_meets_on_the_first(slurm: Slurm, tmp_path: Path) -> None:
+    # A file each: their lines could meet within the job's output.
+    dump = shlex.join(_dump())
+    (slurm.folder / "torchrun").write_text(f'#!/bin/sh\nexec {dump} "$@" > "machine$SLURM_NODEID.json"\n')
+    (slurm.folder / "torchrun").chmod(0o755)
+    plan = Plan(("torchrun", "train.py", "--lr", "3e-4"), nodes=2, directory=str(tmp_path))
+    assert slurm.run(to_sbatch(compose(TWO, plan, {}), Options(nodes=2)), tmp_path) == ""
+    told = [json.loads(file.read_text()) for file in sorted(tmp_path.glob("machine*.json"))]
+    assert [_variable(each, "SLURM_NODEID") for each in told] == ["0", "1"]
+    job = _variable(told[0], "SLURM_JOB_ID")
+    for each in told:
+        assert [word.decode() for word in _argv(each)] == [
+            *("--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-id={job}", "--rdzv-endpoint=n1:29500"),
+            *("--nproc-per-node=2", "train.py", "--lr", "3e-4"),
+        ]
+        assert _variable(each, "CUDA_VISIBLE_DEVICES") == "0,1"
