@@ -1,0 +1,237 @@
+"""`gputui jobs`: the launches that go on by themselves; their logs, waiting for them, stopping them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+
+from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
+from gputui.launching.jobs.job import Job, JobError
+from gputui.launching.jobs.store import Stored, Unreadable, forget, found, stored
+
+NOT_KNOWN = 1
+"""The exit status of `wait` where a job's own is not known, and of `stop` where a job goes on."""
+_LINES = 1000
+"""Lines of a log that `log -f` begins with on a terminal."""
+
+
+class _ActionParser(Parser):
+    """Our parser as argparse makes one for an action."""
+
+    def __init__(self, *, prog: str, description: str = "", **more: object) -> None:
+        super().__init__(prog.removeprefix("gputui "), description, **more)
+
+
+def parser() -> Parser:
+    made = Parser(
+        "jobs",
+        "What was started with `gputui run --detach`: a list, or one of the actions. ID is a job's id, the\n"
+        "beginning of one, or a job's name.",
+        epilog="gputui jobs log -f k3f9",
+    )
+    made.add_argument("--json", action="store_true", help="the list as JSON")
+    actions = made.add_subparsers(dest="action", metavar="ACTION", parser_class=_ActionParser)
+    log = actions.add_parser("log", help="what a job has written", description="What a job has written.")
+    log.add_argument("id", metavar="ID")
+    log.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
+    log.add_argument("-n", "--lines", type=_count, metavar="N", help="the last N lines only")
+    log.add_argument(
+        "--plain",
+        action="store_true",
+        help="as a terminal would show it in the end: a progress bar is one line (at most the last MiB)",
+    )
+    wait = actions.add_parser(
+        "wait",
+        help="wait until a job has ended",
+        description="Wait until a job has ended, and end with its status: 128 + n after signal n.",
+    )
+    wait.add_argument("id", metavar="ID")
+    stop = actions.add_parser(
+        "stop",
+        help="stop jobs",
+        description="Send the signal to a job's process group, and SIGKILL to all that is left of it after\n"
+        "the grace. Nothing left of a job that has ended is no error.",
+    )
+    stop.add_argument("ids", nargs="+", metavar="ID")
+    stop.add_argument("--signal", type=_signal, default=None, metavar="NAME", help="instead of TERM")
+    stop.add_argument(
+        "--grace", type=_seconds, default=None, metavar="S", help="seconds before SIGKILL (default 10)"
+    )
+    gone = actions.add_parser(
+        "forget",
+        help="remove the records and logs of jobs that have ended",
+        description="Remove the records and logs of jobs that have ended.",
+    )
+    gone.add_argument("ids", nargs="*", metavar="ID")
+    gone.add_argument("--all-ended", action="store_true", help="of all that have ended")
+    gone.add_argument(
+        "--force", action="store_true", help="also of one that belongs to another machine or container"
+    )
+    return made
+
+
+def main(words: Sequence[str], command: Sequence[str] | None) -> int:
+    args = parser().parse_args(words)
+    if command is not None:
+        raise WrongCallError("jobs starts nothing; `gputui run --detach -- …` does")
+    if args.json and args.action:
+        raise WrongCallError(f"--json is for the list, not for {args.action}")
+    try:
+        return _ACTIONS[args.action](args, stored(os.environ))
+    except JobError as error:
+        raise WrongCallError(str(error)) from None
+
+
+def _list(args: argparse.Namespace, jobs: Stored) -> int:
+    for one in jobs.unreadable:
+        say(f"warning: {one.id} is no job: {one.reason}; `gputui jobs forget {one.id}` removes it")
+    if args.json:
+        import json
+
+        from gputui.cli.jobs_text import document
+
+        print(json.dumps(document(jobs)))
+    elif jobs.jobs:
+        import time
+
+        from gputui.cli.jobs_text import table
+
+        width = None
+        if sys.stdout is not None and sys.stdout.isatty():
+            import shutil
+
+            width = shutil.get_terminal_size().columns
+        print_line("\n".join(table(jobs.jobs, time.time(), width)))
+    else:
+        say("there are no jobs; `gputui run --detach -n 1 -- python train.py` starts one")
+    return DONE
+
+
+def _log(args: argparse.Namespace, jobs: Stored) -> int:
+    job = _readable(args.id, jobs)
+    if args.plain:
+        if args.follow:
+            raise WrongCallError("--plain shows a log as it is now; it does not go with --follow")
+        from gputui.launching.jobs.log import Tail
+
+        tail = Tail(job.log, most=1024 * 1024)
+        tail.feed()
+        for line in tail.lines(args.lines):
+            print(line)
+        return DONE
+    from gputui.launching.jobs.follow import follow, last_lines
+
+    on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
+    lines = args.lines if args.lines is not None else _LINES if args.follow and on_a_terminal else None
+    start = 0 if lines is None else last_lines(job.log, lines)
+    write = _to_a_terminal if on_a_terminal else _as_it_is
+    write(follow(job, start, args.follow))
+    return DONE
+
+
+def _as_it_is(pieces: Iterable[bytes]) -> None:
+    sys.stdout.flush()
+    for piece in pieces:
+        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+
+
+def _to_a_terminal(pieces: Iterable[bytes]) -> None:
+    from gputui.launching.jobs.harmless import Harmless
+
+    harmless = Harmless()
+    try:
+        for piece in pieces:
+            sys.stdout.write(harmless.feed(piece))
+            sys.stdout.flush()
+        sys.stdout.write(harmless.feed(b"", final=True))
+    finally:
+        # A colour must not outlive the log.
+        sys.stdout.write("\x1b[0m")
+
+
+def _wait(args: argparse.Namespace, jobs: Stored) -> int:
+    from gputui.launching.jobs.wait import wait_for
+
+    job = wait_for(_readable(args.id, jobs))
+    if job.trouble is not None:
+        from gputui.launching.jobs.start import why_not
+
+        say(why_not(job.trouble, job))
+    if job.exit_status is None:
+        say(f"job {job.id} has ended, and with which status is not known")
+        return NOT_KNOWN
+    return job.exit_status
+
+
+def _stop(args: argparse.Namespace, jobs: Stored) -> int:
+    import signal
+
+    from gputui.launching.jobs.stop import GRACE, stop
+
+    status = DONE
+    for job in [_readable(word, jobs) for word in args.ids]:
+        stopped = stop(
+            job,
+            signal.SIGTERM if args.signal is None else args.signal,
+            GRACE if args.grace is None else args.grace,
+        )
+        say(stopped.message)
+        if not stopped.job.over:
+            status = NOT_KNOWN
+    return status
+
+
+def _forget(args: argparse.Namespace, jobs: Stored) -> int:
+    if bool(args.ids) == args.all_ended:
+        raise WrongCallError("forget takes the ids of jobs, or --all-ended")
+    ended = [job for job in jobs.jobs if job.over]
+    chosen = ended if args.all_ended else [found(word, jobs) for word in args.ids]
+    for job in chosen:
+        forget(job, args.force)
+    say(f"forgot {len(chosen)} {'job' if len(chosen) == 1 else 'jobs'}")
+    return DONE
+
+
+_ACTIONS: dict[str | None, Callable[[argparse.Namespace, Stored], int]] = {
+    None: _list,
+    "log": _log,
+    "wait": _wait,
+    "stop": _stop,
+    "forget": _forget,
+}
+
+
+def _readable(word: str, jobs: Stored) -> Job:
+    job = found(word, jobs)
+    if isinstance(job, Unreadable):
+        raise WrongCallError(f"{job.id} is no job: {job.reason}; `gputui jobs forget {job.id}` removes it")
+    return job
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 86400 * 7:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return seconds
+
+
+def _signal(text: str) -> int:
+    import signal
+
+    name = text.upper().removeprefix("SIG")
+    for known in signal.Signals:
+        if name in (known.name.removeprefix("SIG"), str(known.value)):
+            return known
+    raise argparse.ArgumentTypeError(f"there is no signal {text!r}; INT, TERM, USR1 and others are")

@@ -1,0 +1,108 @@
+"""The list of jobs as a table for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from gputui.inventory.wording import duration, printable
+from gputui.launching.jobs.job import Job, JobDevice
+from gputui.launching.jobs.record import SCHEMA
+from gputui.launching.jobs.start import why_not
+from gputui.launching.jobs.store import Stored
+from gputui.launching.quoting import quote
+
+_HEADINGS = ("ID", "NAME", "DEVICES", "STATE", "STATUS", "RAN", "ENDED", "COMMAND")
+
+
+def table(jobs: Sequence[Job], now: float, width: int | None) -> list[str]:
+    """A line a job, the newest last; cut at `width` columns. `now` is seconds since the epoch."""
+    rows = [_HEADINGS, *(_row(job, now) for job in jobs)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS) - 1)]
+    lines = ["  ".join([*map(str.ljust, row, widths), row[-1]]) for row in rows]
+    return [line[:width].rstrip() for line in lines]
+
+
+def _row(job: Job, now: float) -> tuple[str, ...]:
+    began, until = job.started, job.ended if job.over else now
+    return (
+        job.id,
+        printable(job.name or "–"),
+        ",".join(map(_device, job.devices)) or "CPU",
+        job.state,
+        status_text(job),
+        duration(until - began) if began is not None and until is not None else "–",
+        f"{duration(now - job.ended)} ago" if job.ended is not None else "–",
+        _note(job) + " ".join(map(quote, job.argv)),
+    )
+
+
+def _device(device: JobDevice) -> str:
+    # The index of a MIG instance is one within its GPU.
+    return printable(device.uuid[:12]) if device.uuid.startswith("MIG-") else str(device.index)
+
+
+def status_text(job: Job) -> str:
+    """ "0", "127", "SIGTERM"; "?" of a job whose end is not known, "–" before the end."""
+    if job.signal is not None:
+        names = {known.value: known.name for known in signal.Signals}
+        return names.get(job.signal, f"signal {job.signal}")
+    if job.status is not None:
+        return str(job.status)
+    return "?" if job.over else "–"
+
+
+def _note(job: Job) -> str:
+    """What else is to be said of a job, before its command."""
+    if job.trouble is not None:
+        return f"({printable(why_not(job.trouble, job))}) "
+    if job.state == "elsewhere":
+        return f"(on {printable(job.place.host)}) "
+    if job.left:
+        return f"({job.left} of its processes went on) "
+    return ""
+
+
+def document(jobs: Stored) -> dict[str, Any]:
+    """`jobs --json`: schema 1, times in ISO 8601, null for what is not known."""
+    return {
+        "schema": SCHEMA,
+        "jobs": [_document(job) for job in jobs.jobs],
+        "unreadable": [{"id": one.id, "reason": one.reason} for one in jobs.unreadable],
+    }
+
+
+def _document(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "name": job.name,
+        "state": job.state,
+        "line": job.line,
+        "argv": list(job.argv),
+        "environment": dict(job.changes),
+        "directory": job.directory,
+        "devices": [{"index": d.index, "uuid": d.uuid, "name": d.name} for d in job.devices],
+        "launcher": job.launcher,
+        "user": job.user,
+        "host": job.place.host,
+        "pid": job.command.pid if job.command else None,
+        "supervisor": job.supervisor.pid if job.supervisor else None,
+        "created": _moment(job.created),
+        "started": _moment(job.started),
+        "ended": _moment(job.ended),
+        "status": job.status,
+        "signal": job.signal,
+        "stop": job.stop,
+        "killed": job.killed,
+        "left": job.left,
+        "reason": why_not(job.trouble, job) if job.trouble else None,
+        "log": str(job.log),
+    }
+
+
+def _moment(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds")

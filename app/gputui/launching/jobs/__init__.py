@@ -1,0 +1,1 @@
+"""Jobs: launches that go on by themselves, each with a record, a log and a supervisor of its own."""

@@ -1,0 +1,90 @@
+"""What a command wrote, made harmless for a terminal: progress bars and colours pass, all else is dropped.
+
+A log may hold anything: sequences that set a title, fill the clipboard, make the terminal type an answer
+(ECMA-48; xterm's ctlseqs), or move text that is not the log's. What is not known to be harmless is left out.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+_SEQUENCE = re.compile(
+    r"\x1b(?:"
+    r"\[(?P<numbers>[0-9;:]*)(?P<final>[@-~])"
+    r"|\[[0-?]*[ -/]*[@-~]"
+    r"|[PX^_\]][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\|(?=\x1b[^\\]))"
+    r"|[ -/]+[0-~]"
+    r"|[0-OQ-WYZ\\`-~]"
+    r")"
+)
+"""Control sequences, control strings (title, clipboard, DCS …) up to their end, and short escapes.
+
+A string ends with its line at the latest, and after 4096 characters: no text is hidden behind one for long.
+"""
+_BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[PX^_\]][^\x07\x1b\n]*\x1b?|[ -/]*)")
+_DOUBTFUL = re.compile(r"[^\x20-\x7e\n\r\t\x08]+")
+_JOINER = "\u200d"
+"""Between two emoji that are shown as one; it does nothing else."""
+_UP, _MOVES = "AF", "BCDGK"
+_LONGEST = 4096
+"""Characters of a sequence that are waited for."""
+
+
+class Harmless:
+    """Bytes in, text out, in pieces of any size. Not a screen: the terminal does what is left to do."""
+
+    def __init__(self, colours: bool = True) -> None:
+        self._colours = colours
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+        self._below = 0
+        """How many lines the cursor may go up and still be in the log's own."""
+
+    def feed(self, data: bytes, final: bool = False) -> str:
+        """What may be written; with `final`, also what seemed to be the beginning of a sequence."""
+        text = self._rest + self._decoder.decode(data, final)
+        self._rest = ""
+        done: list[str] = []
+        place = 0
+        while (escape := text.find("\x1b", place)) >= 0:
+            done.append(self._plain(text[place:escape]))
+            match = _SEQUENCE.match(text, escape)
+            if match is not None:
+                done.append(self._kept(match))
+                place = match.end()
+                continue
+            begun = _BEGUN.match(text, escape)
+            if begun and begun.end() == len(text) and len(text) - escape <= _LONGEST and not final:
+                self._rest = text[escape:]
+                return "".join(done)
+            place = escape + 1
+        done.append(self._plain(text[place:]))
+        return "".join(done)
+
+    def _plain(self, text: str) -> str:
+        self._below += text.count("\n")
+        return _DOUBTFUL.sub(_shown, text)
+
+    def _kept(self, match: re.Match[str]) -> str:
+        """A sequence that is known to do no harm, "" for every other."""
+        numbers, final = match["numbers"], match["final"]
+        if numbers is None:
+            return ""
+        if final == "m":
+            return match[0] if self._colours else ""
+        if len(numbers) > 4 or not (numbers.isdigit() or not numbers):
+            return ""
+        if final in _UP:
+            rows = min(int(numbers or 1) or 1, self._below)
+            self._below -= rows
+            return f"\x1b[{rows}{final}" if rows else ""
+        return match[0] if final in _MOVES or (final == "J" and not int(numbers or 0)) else ""
+
+
+def _shown(match: re.Match[str]) -> str:
+    """Text beyond plain ASCII: bidirectional marks and the like become visible, control characters go."""
+    return "".join(
+        c if c.isprintable() or c == _JOINER else "" if c < "\xa0" else " " if c.isspace() else "·"
+        for c in match[0]
+    )

@@ -1,0 +1,132 @@
+"""A job: a launch that was started to go on by itself. What its record says, and what it is doing now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+State = Literal["starting", "running", "done", "failed", "stopped", "ended", "elsewhere"]
+"""starting   its record is there, its command not yet
+running    its command runs
+done       its command ended with status 0
+failed     its command ended with another status or by a signal, or could not be started
+stopped    it was asked to stop, and did
+ended      nothing of it runs any more, and how it ended was not written down (a crash, a reboot)
+elsewhere  its record is seen through a shared folder; it belongs to another machine or container
+"""
+
+ENDED: frozenset[State] = frozenset(("done", "failed", "stopped", "ended"))
+
+
+class JobError(Exception):
+    """Something that cannot be done with jobs; the message is one line with the cause and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """One process and no other: a pid alone is given to another process sooner or later.
+
+    `ticks` is its start in clock ticks since the boot (proc(5), /proc/PID/stat, field 22); None where the
+    system has no /proc.
+    """
+
+    pid: int
+    ticks: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pid means something: the machine, one boot of it, and the container.
+
+    host   its name, for people
+    boot   /proc/sys/kernel/random/boot_id; None where there is none
+    pids   the pid namespace as /proc/self/ns/pid names it; None where there are none
+    """
+
+    host: str
+    boot: str | None
+    pids: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobDevice:
+    """What a job's record keeps of a device: how it is named, never what it measured."""
+
+    index: int
+    uuid: str
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a command could not be started: the system's error number, and what it was for."""
+
+    step: Literal["directory", "program"]
+    errno: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job at the moment its record was read. Times are seconds since the epoch; None is "not known".
+
+    line        the launch as it was shown
+    changes     the launch's environment changes; what the rest of the environment was, is not kept
+    starter     the process that started it, which may be long gone
+    supervisor, command   its processes; None before they are there
+    created     when the record was made;  started: its command;  ended: its command
+    status      the command's exit status; None also where a signal ended it
+    signal      the signal that ended it
+    stop        the signal it was asked to stop with;  killed: how many of its processes needed SIGKILL then
+    left        how many processes it left behind when its command ended
+    """
+
+    id: str
+    folder: Path
+    name: str | None
+    line: str
+    argv: tuple[str, ...]
+    changes: tuple[tuple[str, str | None], ...]
+    directory: str | None
+    devices: tuple[JobDevice, ...]
+    launcher: str
+    user: str
+    place: Place
+    starter: Identity
+    created: float
+    supervisor: Identity | None = None
+    command: Identity | None = None
+    started: float | None = None
+    ended: float | None = None
+    status: int | None = None
+    signal: int | None = None
+    stop: int | None = None
+    killed: int = 0
+    left: int = 0
+    trouble: Trouble | None = None
+    state: State
+
+    @property
+    def log(self) -> Path:
+        """What the command writes to stdout and stderr."""
+        return self.folder / LOG
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, however."""
+        return self.state in ENDED
+
+    @property
+    def exit_status(self) -> int | None:
+        """What a shell would end with: the status, 128 + n after signal n; None while it is not known."""
+        return self.status if self.signal is None else 128 + self.signal
+
+    @property
+    def title(self) -> str:
+        """How it is called where there is room for a few words: its name, else its command."""
+        return self.name or " ".join(self.argv)
+
+
+LOG, GIVEN, STARTED, FINISHED, STOP = "log", "job.json", "started.json", "ended.json", "stop"
+"""The files of a job's folder, each written once: by who starts it, by its supervisor at the start and at
+the end, and by who stops it. `supervise.py` has these names too."""

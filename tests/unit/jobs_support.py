@@ -1,0 +1,113 @@
+"""Jobs for tests: started in a state folder of the test's own, and ended with it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gputui.launching.jobs.job import Identity, Job
+from gputui.launching.jobs.processes import alive
+from gputui.launching.jobs.start import start_job
+from gputui.launching.jobs.stop import stop
+from gputui.launching.jobs.store import all_jobs
+from gputui.launching.jobs.wait import refreshed, wait_for
+from gputui.launching.launch import Launch
+
+PATIENCE = 30.0
+"""Seconds that a test waits for something, on a slow machine with all cores busy."""
+
+
+def until(true: Callable[[], object]) -> None:
+    """Wait until something is true."""
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.01)
+
+
+class Desk:
+    """A place to start jobs at, and what they need to wait for the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environ = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+        self.environ.pop("PYTHONUNBUFFERED", None)
+        self.jobs = folder / "state" / "gputui" / "jobs"
+        self._gates = 0
+
+    def start(self, *argv: str, **more: object) -> Job:
+        """Start a command as a job."""
+        return start_job(Launch(argv), self.environ, **more)  # type: ignore[arg-type]
+
+    def sh(self, script: str) -> Job:
+        """Start a shell script as a job."""
+        return self.start("/bin/sh", "-c", script)
+
+    def gate(self) -> Gate:
+        """Something that a job waits for until the test lets it go on."""
+        self._gates += 1
+        return Gate(self.folder / f"gate{self._gates}")
+
+    def end(self) -> None:
+        """End everything that was started."""
+        for job in all_jobs(self.environ):
+            stop(job, signal.SIGKILL, 0)
+
+
+class Gate:
+    """A named pipe: `wait` is the shell's words for waiting at it, `open` lets one that waits go on."""
+
+    def __init__(self, pipe: Path) -> None:
+        os.mkfifo(pipe)
+        self._pipe = pipe
+        self.wait = f"read -r gate < {shlex.quote(str(pipe))}"
+
+    def open(self) -> None:
+        """Returns when the one that waits has been reached."""
+        self._pipe.write_text("go\n")
+
+
+@contextmanager
+def desk_at(folder: Path) -> Iterator[Desk]:
+    """A desk whose jobs are ended."""
+    made = Desk(folder)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def ended(job: Job) -> Job:
+    """The job once it has ended."""
+    job = wait_for(job, PATIENCE)
+    assert job.over, job
+    return job
+
+
+def says(job: Job, text: str) -> None:
+    """Wait until the log has this text."""
+    until(lambda: text in job.log.read_text(errors="replace"))
+
+
+def kill_supervisor(job: Job) -> None:
+    """kill -9, and wait until it is gone."""
+    assert job.supervisor is not None
+    os.kill(job.supervisor.pid, signal.SIGKILL)
+    gone(job.supervisor)
+
+
+def gone(*processes: Identity) -> None:
+    """Wait until none of these processes runs."""
+    until(lambda: not any(map(alive, processes)))
+
+
+def command(job: Job) -> Identity:
+    """The process of the command."""
+    job = refreshed(job)
+    assert job.command is not None
+    return job.command

@@ -1,0 +1,278 @@
+"""`gputui run --detach` and `gputui jobs`: results, messages and statuses."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gputui.cli.jobs_text import table
+from gputui.launching.jobs.processes import alive
+from gputui.launching.jobs.store import all_jobs
+from unit.calling import Call
+from unit.jobs_support import Desk, command, desk_at, ended, kill_supervisor, says, until
+
+RUN = ("run", "--demo", "dgx-1", "--gpus", "5,4", "--detach")
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    with desk_at(tmp_path) as made:
+        monkeypatch.setenv("XDG_STATE_HOME", made.environ["XDG_STATE_HOME"])
+        monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+        yield made
+
+
+# run --detach
+
+
+def test_run_detach_prints_the_id_and_says_what_was_started(call: Call, desk: Desk) -> None:
+    started = call(*RUN, "--name", "llama", "--", "/bin/sh", "-c", "echo $CUDA_VISIBLE_DEVICES; exit 3")
+    (job,) = all_jobs(desk.environ)
+    assert (started.status, started.out) == (0, f"{job.id}\n")
+    assert f"gputui: {job.line}\n" in started.err
+    assert f"`gputui jobs log -f {job.id}` follows it" in started.err
+    assert (job.name, [device.index for device in job.devices]) == ("llama", [5, 4])
+    assert ended(job).log.read_text() == "5,4\n"
+
+
+def test_the_line_that_is_printed_is_the_line_that_runs(call: Call, desk: Desk) -> None:
+    command = ("--", "/bin/sh", "-c", "env | grep -E '^(CUDA|PYTHON)' | sort")
+    line = call(*RUN, "--dry-run", *command).line
+    assert "PYTHONUNBUFFERED=1 /bin/sh" in line and all_jobs(desk.environ) == []
+    call(*RUN, *command)
+    job = ended(all_jobs(desk.environ)[0])
+    assert job.line == line
+    by_hand = subprocess.run(["/bin/bash", "-c", line], capture_output=True, text=True, check=True)
+    assert job.log.read_text() == by_hand.stdout
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "message"),
+    [
+        ("no-such-program", 127, "gputui: there is no program 'no-such-program'"),
+        ("/", 126, "gputui: cannot start '/': Permission denied"),
+    ],
+)
+def test_run_detach_tells_what_could_not_be_started(
+    call: Call, desk: Desk, program: str, status: int, message: str
+) -> None:
+    assert call(*RUN, "-q", "--", program).err.splitlines()[-1] == message
+    (job,) = all_jobs(desk.environ)
+    waited = call("jobs", "wait", job.id)
+    assert (waited.status, waited.err) == (status, f"{message}\n")
+    assert message.removeprefix("gputui: ") in call("jobs").text
+
+
+def test_run_detach_without_a_place_for_records_is_126(
+    call: Call, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = desk.folder / "file"
+    file.write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(file))
+    refused = call(*RUN, "-q", "--", "true")
+    assert refused.status == 126 and "cannot keep a job's record" in refused.err.splitlines()[-1]
+
+
+@pytest.mark.usefixtures("desk")
+def test_a_name_is_for_a_job(call: Call) -> None:
+    assert "--detach" in call("run", "--demo", "--name", "x", "--", "true").refused(2)
+    assert "cannot be called" in call("run", "--demo", "--detach", "--name", "", "--", "true").refused(2)
+
+
+# jobs
+
+
+@pytest.mark.usefixtures("desk")
+def test_no_jobs_is_a_line_that_says_how_to_start_one(call: Call) -> None:
+    told = call("jobs")
+    assert (told.status, told.out) == (0, "")
+    assert told.err == "gputui: there are no jobs; `gputui run --detach -n 1 -- python train.py` starts one\n"
+    assert call("jobs", "--json").json["jobs"] == []
+
+
+def test_the_list_has_a_line_a_job_the_newest_last(call: Call, desk: Desk) -> None:
+    call(*RUN, "--name", "llama", "--", "/bin/sh", "-c", "exit 3")
+    desk.sh("kill -TERM $$")
+    gate = desk.gate()
+    desk.sh(gate.wait)
+    first, second, third = all_jobs(desk.environ)
+    ended(first), ended(second)
+    lines = [line.split() for line in call("jobs").text.splitlines()]
+    assert lines[0] == ["ID", "NAME", "DEVICES", "STATE", "STATUS", "RAN", "ENDED", "COMMAND"]
+    assert lines[1][:5] == [first.id, "llama", "5,4", "failed", "3"]
+    assert lines[2][:5] == [second.id, "–", "CPU", "failed", "SIGTERM"]
+    assert lines[3][:5] == [third.id, "–", "CPU", "running", "–"]
+    gate.open()
+
+
+def test_the_table_keeps_to_the_width_of_a_terminal(desk: Desk) -> None:
+    job = ended(desk.sh("exit 0 # " + "x" * 300))
+    assert all(len(line) <= 60 for line in table([job], time.time(), 60))
+    assert any("x" * 300 in line for line in table([job], time.time(), None))
+
+
+def test_a_hostile_command_does_nothing_to_the_screen(call: Call, desk: Desk) -> None:
+    ended(desk.start("/bin/echo", "\x1b]0;owned\x07", "a\nb", "caf\udce9"))
+    text = call("jobs").text
+    assert len(text.splitlines()) == 2 and all(line.isprintable() for line in text.splitlines())
+
+
+def test_the_json_has_everything_and_is_ascii(call: Call, desk: Desk) -> None:
+    call(*RUN, "--name", "llama", "--", "/bin/sh", "-c", "exit 3", "caf\udce9")
+    job = ended(all_jobs(desk.environ)[0])
+    told = call("jobs", "--json")
+    assert told.line.isascii() and told.json["schema"] == 1
+    (entry,) = told.json["jobs"]
+    assert (entry["id"], entry["name"], entry["state"], entry["status"]) == (job.id, "llama", "failed", 3)
+    assert entry["environment"]["CUDA_VISIBLE_DEVICES"] == "5,4"
+    assert [device["index"] for device in entry["devices"]] == [5, 4]
+    assert entry["started"].endswith("+00:00") and entry["log"] == str(job.log)
+    assert entry["argv"][-1] == "caf\udce9" and entry["signal"] is None
+
+
+def test_a_broken_record_is_a_warning_and_no_traceback(call: Call, desk: Desk) -> None:
+    ended(desk.sh("true"))
+    (desk.jobs / "k3f9").mkdir()
+    (desk.jobs / "k3f9" / "job.json").write_text("{")
+    told = call("jobs")
+    assert told.status == 0 and len(told.out.splitlines()) == 2
+    assert told.err.startswith("gputui: warning: k3f9 is no job: job.json: not JSON")
+    assert "is no job" in call("jobs", "log", "k3f9").refused(2)
+    assert call("jobs", "forget", "k3f9").err == "gputui: forgot 1 job\n"
+    assert call("jobs").err == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("log", "nope"), ("wait", "nope"), ("stop", "nope"), ("forget", "nope"), ("forget",), ("log",),
+        ("stop",), ("wait", "a", "b"), ("nonsense",), ("--json", "wait", "x"), ("log", "-n", "x", "y"),
+        ("stop", "--grace", "-1", "x"), ("stop", "--grace", "nan", "x"), ("stop", "--signal", "NOPE", "x"),
+        ("--", "true"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("desk")
+def test_a_wrong_call_is_one_line(call: Call, words: tuple[str, ...]) -> None:
+    call("jobs", *words).refused(2)
+
+
+# jobs wait
+
+
+@pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137)])
+def test_wait_ends_with_the_jobs_own_status(call: Call, desk: Desk, script: str, status: int) -> None:
+    job = desk.sh(script)
+    waited = call("jobs", "wait", job.id)
+    assert (waited.status, waited.out, waited.err) == (status, "", "")
+
+
+def test_wait_for_a_job_whose_end_is_not_known_says_so(call: Call, desk: Desk) -> None:
+    gate = desk.gate()
+    job = desk.sh(gate.wait)
+    kill_supervisor(job)
+    gate.open()
+    assert call("jobs", "wait", job.id).refused(1).endswith("with which status is not known")
+
+
+def test_ctrl_c_ends_the_wait_and_not_the_job(desk: Desk) -> None:
+    gate = desk.gate()
+    job = desk.sh(f"{gate.wait}; exit 5")
+    with subprocess.Popen([sys.executable, "-m", "gputui", "jobs", "wait", job.id]) as waiting:
+        until(lambda: _waits(waiting.pid))
+        waiting.send_signal(signal.SIGINT)
+        assert waiting.wait(30) == 130
+    assert alive(command(job))
+    gate.open()
+    assert ended(job).status == 5
+
+
+def _waits(pid: int) -> bool:
+    """Whether a process has opened another one to wait for it."""
+    try:
+        return any("pidfd" in os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir())  # noqa: PTH115
+    except OSError:
+        return False
+
+
+# jobs log
+
+
+def test_the_log_comes_out_byte_for_byte(desk: Desk) -> None:
+    job = ended(desk.sh(r"printf 'a\000\377\033]0;x\007\r\nend'"))
+    done = subprocess.run(
+        [sys.executable, "-m", "gputui", "jobs", "log", job.id], capture_output=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (b"a\0\xff\x1b]0;x\x07\r\nend", b"")
+
+
+def test_the_log_can_be_had_as_it_reads(call: Call, desk: Desk) -> None:
+    job = ended(desk.sh(r"printf 'start\n\r 10%%|#  |\r100%%|###|\n\033[31mred\033[0m\n'"))
+    assert call("jobs", "log", "--plain", job.id).text == "start\n100%|###|\nred\n"
+    assert call("jobs", "log", "--plain", "-n", "1", job.id).line == "red"
+    assert "--follow" in call("jobs", "log", "--plain", "-f", job.id).refused(2)
+
+
+def test_the_last_lines_of_a_log_can_be_had(call: Call, desk: Desk) -> None:
+    job = ended(desk.sh("seq 100"))
+    assert call("jobs", "log", "-n", "2", job.id).text == "99\n100\n"
+
+
+def test_a_log_is_followed_until_its_job_has_ended(desk: Desk) -> None:
+    gate = desk.gate()
+    job = desk.sh(f"echo one; {gate.wait}; echo two; exit 9")
+    with subprocess.Popen(
+        [sys.executable, "-m", "gputui", "jobs", "log", "-f", job.id], stdout=subprocess.PIPE
+    ) as following:
+        assert following.stdout is not None
+        assert following.stdout.readline() == b"one\n"
+        gate.open()
+        assert following.stdout.read() == b"two\n"
+        assert following.wait(30) == 0
+
+
+def test_a_reader_of_a_log_that_goes_away_is_no_error(desk: Desk) -> None:
+    job = ended(desk.sh("yes | head -n 200000"))
+    line = f"{sys.executable} -m gputui jobs log {job.id} | head -n 1"
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"y\n", b"")
+
+
+# jobs stop, jobs forget
+
+
+def test_stop_says_what_it_did(call: Call, desk: Desk) -> None:
+    jobs = [desk.sh("echo ready; exec sleep 100") for _ in range(2)]
+    for job in jobs:
+        says(job, "ready")
+    told = call("jobs", "stop", *(job.id for job in jobs))
+    assert (told.status, told.out) == (0, "")
+    for job, line in zip(jobs, told.err.splitlines(), strict=True):
+        assert line.startswith(f"gputui: job {job.id}: SIGTERM; it ended after ")
+        assert call("jobs", "wait", job.id).status == 143
+    assert "has ended already" in call("jobs", "stop", jobs[0].id).err
+
+
+@pytest.mark.parametrize("name", ["INT", "sigint", "2"])
+def test_stop_takes_a_signal_and_a_grace(call: Call, desk: Desk, name: str) -> None:
+    job = desk.sh("trap '' INT TERM; echo ready; while :; do sleep 1; done")
+    says(job, "ready")
+    told = call("jobs", "stop", "--signal", name, "--grace", "0.1", job.id)
+    assert told.status == 0 and "SIGINT, and SIGKILL for " in told.err
+
+
+def test_forget_removes_what_has_ended(call: Call, desk: Desk) -> None:
+    gate = desk.gate()
+    running = desk.sh(gate.wait)
+    for _ in range(3):
+        ended(desk.sh("true"))
+    assert "has not ended" in call("jobs", "forget", running.id).refused(2)
+    assert call("jobs", "forget", "--all-ended").err == "gputui: forgot 3 jobs\n"
+    assert [job.id for job in all_jobs(desk.environ)] == [running.id]
+    gate.open()

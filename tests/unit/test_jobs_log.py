@@ -1,0 +1,252 @@
+"""Logs: what a terminal is given of them, and how their progress bars read."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pyte
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputui.launching.jobs.follow import last_lines
+from gputui.launching.jobs.harmless import Harmless
+from gputui.launching.jobs.log import Tail, read_lines
+
+
+def harmless(data: bytes, colours: bool = True) -> str:
+    return Harmless(colours).feed(data, final=True)
+
+
+# What reaches a terminal.
+
+HOSTILE = {
+    "title": b"\x1b]0;owned\x07",
+    "title, other end": b"\x1b]2;owned\x1b\\",
+    "clipboard": b"\x1b]52;c;cm0gLXJm\x07",
+    "link": b"\x1b]8;;http://x\x1b\\",
+    "DCS": b"\x1bPq#0;2\x1b\\",
+    "tmux passthrough": b"\x1bPtmux;\x1b\x1b]52;c;eA==\x07\x1b\\",
+    "APC": b"\x1b_Gf=100\x1b\\",
+    "PM, SOS": b"\x1b^x\x1b\\\x1bXx\x1b\\",
+    "asks for the cursor": b"\x1b[6n",
+    "asks what it is": b"\x1b[c\x1b[>c\x1bZ\x05",
+    "reset": b"\x1bc\x1b[!p",
+    "other screen": b"\x1b[?1049h",
+    "mouse": b"\x1b[?1003h",
+    "clear": b"\x1b[2J\x1b[3J",
+    "home": b"\x1b[H\x1b[5;5f",
+    "insert, delete": b"\x1b[5L\x1b[5M\x1b[5P",
+    "scrolling": b"\x1b[2;4r\x1bM\x1bD",
+    "charset": b"\x1b(0\x0e\x1b)0",
+    "keyboard": b"\x1b[>1u",
+    "window": b"\x1b[8;1;1t",
+    "bell": b"\x07",
+    "unfinished": b"\x1b[0;\x1b]",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_nothing_but_text_colours_and_bars_reaches_a_terminal(name: str) -> None:
+    shown = harmless(b"before" + HOSTILE[name] + b"\nafter\n")
+    assert "\x1b" not in shown and "\x07" not in shown
+    assert shown.startswith("before") and shown.endswith("\nafter\n")
+
+
+def test_the_text_around_a_control_string_is_all_there() -> None:
+    for name in ("title", "clipboard", "DCS", "tmux passthrough", "APC", "PM, SOS", "keyboard", "reset"):
+        assert harmless(b"a" + HOSTILE[name] + b"b") == "ab", name
+
+
+def test_control_characters_of_eight_bits_are_dropped_and_marks_of_direction_seen() -> None:
+    assert harmless("a\x9b31mb\x9d0;c\x9c\u202ed\u2066e".encode()) == "a31mb0;c·d·e"
+    assert harmless(b"a\x9bb\xff") == "a\ufffdb\ufffd"
+
+
+def test_colours_pass_and_can_be_left_out() -> None:
+    coloured = b"\x1b[1;38;5;208mloss\x1b[0m \x1b[38:2::1:2:3mx\x1b[m"
+    assert harmless(coloured) == coloured.decode()
+    assert harmless(coloured, colours=False) == "loss x"
+
+
+def test_what_progress_bars_do_passes() -> None:
+    bars = "\r 45%|███▊   |\n\x1b[2K\x1b[A\r\x1b[K100%\b\b\x1b[3G\x1b[4C\x1b[J\t"
+    assert harmless(bars.encode()) == bars.replace("\x1b[A", "\x1b[1A")
+
+
+def test_a_log_does_not_write_over_what_was_on_the_screen_before_it() -> None:
+    assert harmless(b"\x1b[5Aover\n\n\x1b[9A\x1b[A") == "over\n\n\x1b[2A"
+
+
+def test_a_control_string_without_an_end_hides_one_line_at_most() -> None:
+    feed = Harmless()
+    shown = feed.feed(b"\x1b]0;" + b"x" * 100) + feed.feed(b"\nstep 1\nstep 2\n")
+    assert shown.endswith("\nstep 1\nstep 2\n")
+    long = Harmless()
+    assert "x" * 1000 in long.feed(b"\x1b]0;" + b"x" * 10_000)
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        [*HOSTILE.values(), "é█日".encode(), b"\x1b", b"[", b"1", b"A", b"m", b"\n", b"\r", b"\x9b"]
+    )
+    | st.binary(max_size=6),
+    max_size=30,
+).map(b"".join)
+ALLOWED = re.compile(r"(?:[^\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f]|\x1b\[[0-9:;]*[mABCDFGJK])*")
+
+
+@given(PIECES, st.lists(st.integers(1, 9), max_size=40))
+@settings(max_examples=200, deadline=None)
+def test_in_whatever_pieces_a_log_is_read_the_same_is_shown_and_it_is_harmless(
+    data: bytes, cuts: list[int]
+) -> None:
+    feed, shown, place = Harmless(), "", 0
+    for cut in cuts:
+        shown += feed.feed(data[place : place + cut])
+        place += cut
+    shown += feed.feed(data[place:], final=True)
+    assert shown == harmless(data)
+    assert ALLOWED.fullmatch(shown)
+
+
+# How a log reads.
+
+
+def test_a_progress_bar_is_one_line() -> None:
+    bar = b"".join(b"\r%3d%%|%s| %d/100" % (n, b"#" * (n // 10), n) for n in range(101))
+    assert read_lines(b"start\n" + bar + b"\ndone\n") == ["start", "100%|##########| 100/100", "done"]
+
+
+def test_nested_bars_are_as_many_lines_as_bars() -> None:
+    # As tqdm writes two of them: down a line for the inner one, and back up.
+    steps = b"".join(b"\router %d/3\n\r\x1b[Kinner %d/9\x1b[A" % (n // 3, n) for n in range(10))
+    assert read_lines(steps + b"\n\n") == ["outer 3/3", "inner 9/9"]
+
+
+def test_the_real_tqdm_reads_well() -> None:
+    tqdm = pytest.importorskip("tqdm")
+    import io
+
+    out = io.StringIO()
+    for _ in tqdm.tqdm(range(5), file=out, desc="epoch", ncols=60, mininterval=0, ascii=False):
+        pass
+    lines = read_lines(out.getvalue().encode())
+    assert len(lines) == 1 and lines[0].startswith("epoch: 100%|█") and "5/5" in lines[0]
+
+
+def test_text_is_what_it_was() -> None:
+    for text in ("größe", "日本語", "e\u0301a", "tab\tb", "👩‍🚀"):
+        (line,) = read_lines(text.encode())
+        assert line.replace("\u200d", "") == {
+            "e\u0301a": "éa",
+            "tab\tb": "tab     b",
+            "👩‍🚀": "👩🚀",
+        }.get(text, text)
+
+
+@given(st.text(st.sampled_from("ab█é日\u0301\r\n\b\t"), max_size=300))
+@settings(max_examples=60, deadline=None)
+def test_the_short_way_for_plain_text_shows_what_pyte_shows(text: str) -> None:
+    screen = pyte.Screen(12, 400)
+    screen.set_mode(pyte.modes.LNM)
+    pyte.Stream(screen).feed(text)
+    expected = ["".join(screen.buffer[row][place].data for place in range(12)).rstrip() for row in range(400)]
+    while expected and not expected[-1]:
+        expected.pop()
+    found = read_lines(text.encode(), columns=12)
+    while found and not found[-1]:
+        found.pop()
+    assert found == expected
+
+
+def test_lines_are_wrapped_at_the_columns() -> None:
+    assert read_lines(b"abcdefgh\nij", columns=3) == ["abc", "def", "gh", "ij"]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+def append(log: Path, data: bytes) -> None:
+    with log.open("ab") as file:
+        file.write(data)
+
+
+def test_a_tail_takes_in_what_is_added(log: Path) -> None:
+    tail = Tail(log)
+    assert not tail.feed() and tail.lines() == []
+    append(log, b"one\ntw")
+    assert tail.feed() and not tail.feed()
+    assert tail.lines() == ["one", "tw"]
+    append(log, "o\nthr\rTHRée\n".encode()[:-3])
+    append(log, "o\nthr\rTHRée\n".encode()[-3:])
+    assert tail.feed() and tail.lines() == ["one", "two", "THRée"]
+    assert tail.lines(2) == ["two", "THRée"] and tail.lines(0) == [] and tail.lines(9) == tail.lines()
+
+
+def test_lines_that_have_scrolled_away_are_there_too(log: Path) -> None:
+    append(log, b"".join(b"step %d\n" % number for number in range(1000)))
+    tail = Tail(log)
+    tail.feed()
+    assert tail.lines() == [f"step {number}" for number in range(1000)]
+    assert tail.lines(120) == [f"step {number}" for number in range(880, 1000)]
+
+
+def test_of_a_long_log_the_end_is_read_from_a_whole_line_on(log: Path) -> None:
+    append(log, b"".join(b"step %d\n" % number for number in range(100_000)))
+    tail = Tail(log, most=1000)
+    tail.feed()
+    assert all(re.fullmatch(r"step \d{5}", line) for line in tail.lines())
+    assert tail.lines(1) == ["step 99999"] and 50 < len(tail.lines()) < 100
+    append(log, b"".join(b"more %d\n" % number for number in range(1000)))
+    assert tail.feed() and tail.lines(1) == ["more 999"]
+
+
+def test_a_log_of_a_hundred_megabytes_opens_at_once(log: Path) -> None:
+    with log.open("wb") as file:
+        file.truncate(100 * 1024 * 1024)
+        file.seek(0, 2)
+        file.write(b"\n" + b"epoch 1 step 2 loss 0.3\n" * 20_000)
+    began = time.monotonic()
+    tail = Tail(log)
+    tail.feed()
+    assert tail.lines(1) == ["epoch 1 step 2 loss 0.3"]
+    assert time.monotonic() - began < 2
+
+
+def test_a_log_that_was_emptied_begins_anew(log: Path) -> None:
+    append(log, b"one\ntwo\n")
+    tail = Tail(log)
+    tail.feed()
+    log.write_bytes(b"new\n")
+    assert tail.feed() and tail.lines() == ["new"]
+
+
+SLOW = {
+    "accents": b"a" + "\u0301".encode() * 32_000,
+    "strings without an end": b"\x1b]0;" * 16_000,
+    "sequences without an end": b"\x1b[" * 32_000,
+    "one long sequence": b"\x1b[" + b"0;" * 32_000,
+    "empty lines": b"\n" * 65_000,
+    "up and down": b"\x1b[A\n" * 16_000,
+    "far away": b"\x1b[9999C\x1b[9999B\x1b[9999A" * 3_000,
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_no_log_takes_long_to_read(name: str) -> None:
+    began = time.process_time()
+    read_lines(SLOW[name])
+    assert time.process_time() - began < 2, "64 KiB of plain text take 0.04 s"
+
+
+def test_the_last_lines_of_a_log_are_found(log: Path) -> None:
+    assert last_lines(log, 3) == 0
+    append(log, b"one\ntwo\nthree\n")
+    assert [last_lines(log, number) for number in (0, 1, 2, 3, 4)] == [14, 8, 4, 0, 0]
+    append(log, b"four")
+    assert last_lines(log, 1) == 14
