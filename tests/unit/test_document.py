@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from gputui.inventory import matrix_text
+from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.process import ANOTHER_NAMESPACE
 from gputui.inventory.reading import MOST_BYTES, DocumentError, from_document, from_json
@@ -85,7 +86,7 @@ def test_exactly_the_keys_of_the_contract_are_there(name: str) -> None:
         assert set(written["topology"]) == TOPOLOGY_KEYS
         assert all(set(place) == PLACE_KEYS for place in written["topology"]["places"])
         for device in written["devices"]:
-            assert set(device) == DEVICE_KEYS | DEVICE_KEYS_SINCE
+            assert set(device) == DEVICE_KEYS | DEVICE_KEYS_SINCE | {"claim"}
             assert set(device["verdict"]) == {"state", "reason"}
             for process in device["processes"] or ():
                 assert set(process) == PROCESS_KEYS | PROCESS_KEYS_SINCE
@@ -268,7 +269,7 @@ def test_a_recording_of_an_older_version_can_be_read(name: str) -> None:
     for key in BOX_KEYS_SINCE:
         del written[key]
     for device in written["devices"]:
-        for key in DEVICE_KEYS_SINCE:
+        for key in DEVICE_KEYS_SINCE | {"claim"}:
             del device[key]
         for process in device["processes"] or ():
             for key in PROCESS_KEYS_SINCE:
@@ -286,6 +287,13 @@ def test_one_key_of_the_wiring_that_is_missing_is_not_known(key: str, unknown: A
     written = document(WIRED)
     del written[key]
     assert from_document(written) == replace(WIRED, **{key: unknown})
+
+
+def test_a_claim_is_written_and_read() -> None:
+    claim = Claim("GPU-1", "ana", 1_700_000_000.0, "python x.py", 41, None)
+    for claims in ((claim,), (replace(claim, since=None, command=None, pid=None, job="k3f9"),)):
+        claimed = replace(WIRED, claims=tuple(replace(each, key=WIRED.devices[1].key) for each in claims))
+        assert from_document(document(claimed)) == claimed
 
 
 @pytest.mark.parametrize("key", sorted(DEVICE_KEYS_SINCE))

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.choosing.verdict import STATES, Rules, judge, verdicts
+from gputui.choosing.rules import Rules
+from gputui.choosing.verdict import STATES, judge, verdicts
 from gputui.inventory.device import FAULT_KINDS, Device, Fault
 from gputui.inventory.process import ANOTHER_NAMESPACE, KINDS, OWNER_UNKNOWN, Process
 from unit.builders import GIB, MIB, NOW, box, gpu, instance, job

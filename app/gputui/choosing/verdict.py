@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from gputui.choosing.rules import DEFAULT_RULES, Rules
+from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import GIB, MIB, duration, printable, program, size
+from gputui.inventory.wording import duration, printable, program, size
 
 State = Literal["free", "busy", "held", "claimed", "unknown", "lost"]
 STATES: tuple[str, ...] = get_args(State)
@@ -41,28 +43,11 @@ class Verdict:
         return self.state == "free"
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What still counts as nobody's. Memory in bytes, utilization in percent.
-
-    The second pair is for a device on which programs only draw: a desktop's few hundred MiB and a moving
-    window do not make a workstation's only GPU busy.
-    """
-
-    memory: int = 512 * MIB
-    utilization: int = 10
-    desktop_memory: int = GIB
-    desktop_utilization: int = 30
-
-
-DEFAULT_RULES = Rules()
-
-
 def verdicts(snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> dict[str, Verdict]:
     """The verdict on every device of the snapshot, by `Device.key`."""
     # An instance of a GPU that is lost is lost with it.
     lost = {d.key: d for d in snapshot.devices if d.fault and d.fault.kind != "error"}
-    return {
+    found = {
         device.key: judge(
             lost.get(device.parent or "", device),
             snapshot.time,
@@ -71,6 +56,11 @@ def verdicts(snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> dict[str, Verd
         )
         for device in snapshot.devices
     }
+    for key, claim in snapshot.claimed.items():
+        # What is to be seen on a device says more than that it is promised.
+        if key in found and found[key].state in ("free", "unknown"):
+            found[key] = _claimed(claim, snapshot.time)
+    return found
 
 
 def judge(device: Device, now: float, rules: Rules = DEFAULT_RULES, instances: int = 0) -> Verdict:
@@ -83,8 +73,11 @@ def judge(device: Device, now: float, rules: Rules = DEFAULT_RULES, instances: i
     if device.processes is None:
         return _unknown("its processes cannot be listed", "processes")
     computing = [process for process in device.processes if process.kind != "graphics"]
+    counting = [process for process in computing if rules.counts(process.user)]
+    if counting:
+        return _busy(counting, now)
     if computing:
-        return _busy(computing, now)
+        return _passed_over(device, computing, rules)
     if device.memory_used is None or device.memory_free is None:
         return _unknown("the driver does not report its memory", "memory")
     if device.utilization is None and device.parent is None:
@@ -104,6 +97,18 @@ def _by_load(device: Device, drawing: Sequence[Process], used: int, now: float, 
         reason = f"{size(used)} in use by no process that can be seen"
         return Verdict("held", reason, "held, no process")
     return Verdict("free", "no process, no load", "free")
+
+
+def _passed_over(device: Device, processes: Sequence[Process], rules: Rules) -> Verdict:
+    """By the rules these processes do not count. What is in use beyond theirs still does."""
+    named = ", ".join(sorted({printable(process.user or "?") for process in processes}))
+    theirs = sum(process.memory or 0 for process in processes)
+    if device.memory_used is None:
+        return _unknown("the driver does not report its memory", "memory")
+    if device.memory_used - theirs > rules.memory:
+        more = size(device.memory_used - theirs)
+        return Verdict("held", f"{more} in use by no process that can be seen", "held, no process")
+    return Verdict("free", f"only processes that do not count are on it ({named})", f"free, but {named}")
 
 
 def _faulted(fault: Fault) -> Verdict:
@@ -138,6 +143,15 @@ def _busy(processes: Sequence[Process], now: float) -> Verdict:
         reason += f", and {more} more process{'es' if more > 1 else ''}"
         brief += f" +{more}"
     return Verdict("busy", reason, brief)
+
+
+def _claimed(claim: Claim, now: float) -> Verdict:
+    user = printable(claim.user)
+    age = f" {duration(max(0.0, now - claim.since))}" if claim.since is not None else ""
+    what = f", for {printable(claim.command)[:80]}" if claim.command else ""
+    return Verdict(
+        "claimed", f"by {user}{age and ' for' + age}, until the job ends{what}", f"claimed {user}{age}"
+    )
 
 
 def _clock(moment: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from gputui.choosing.verdict import Verdict, verdicts
 from gputui.cli.common import NotEnoughError, WrongCallError, opened, say
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.wording import read_size
 from gputui.launching.visibility import VISIBLE, Inherited, inherited
 from gputui.sources.source import Source, Want
 
@@ -66,18 +66,12 @@ def shape(text: str) -> Job:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
-
-
 def memory(text: str) -> int:
-    """A SIZE in bytes: "20G", "20GiB" and "20GB" are all 20 × 2^30, as nvidia-smi counts."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *([KMGT]?)(?:i?B)?", text, re.IGNORECASE | re.ASCII)
-    if match is None or len(text) > 32:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size (20G, 512M)")
-    amount = int(float(match[1]) * _UNITS[match[2].upper()])
-    if 0 < amount < _UNITS["M"] and not match[2]:
-        raise argparse.ArgumentTypeError(f"{text!r} is {amount} bytes; a unit is missing ({text}G, {text}M)")
-    return amount
+    """A SIZE in bytes."""
+    try:
+        return read_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def percent(text: str) -> int:

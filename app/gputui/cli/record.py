@@ -59,4 +59,5 @@ def _anonymous(snapshot: Snapshot) -> Snapshot:
             else d
             for d in snapshot.devices
         ),
+        claims=tuple(replace(claim, user="?", command=None, job=None) for claim in snapshot.claims),
     )

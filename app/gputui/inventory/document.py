@@ -2,7 +2,7 @@
 
 The way in (`reading.py`) is strict, for a recording may come from a stranger. Bytes, percent, °C, W, MHz,
 ISO 8601; unknown is null. Beside the keys of the contract a device has `mig`,
-`cores` and `max_sm_clock`, a process has `note`, and the box has `pcie`, `peers` and `topology`.
+`claim`, `cores` and `max_sm_clock`, a process has `note`, and the box has `pcie`, `peers` and `topology`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.process import Process
@@ -52,7 +53,7 @@ def to_document(snapshot: Snapshot, verdicts: Mapping[str, tuple[str, str]]) -> 
         "time": iso(snapshot.time),
         "driver": snapshot.host.driver,
         "cuda": snapshot.host.cuda,
-        "devices": [_device(device, verdicts[device.key]) for device in snapshot.devices],
+        "devices": [_device(snapshot, device, verdicts[device.key]) for device in snapshot.devices],
         "links": _rows(snapshot.links),
         "pcie": _rows(snapshot.pcie),
         "peers": _rows(snapshot.peers),
@@ -69,12 +70,25 @@ def iso(moment: float) -> str:
     return datetime.fromtimestamp(moment, timezone.utc).isoformat(timespec="milliseconds")
 
 
-def _device(device: Device, verdict: tuple[str, str]) -> dict[str, Any]:
+def _device(snapshot: Snapshot, device: Device, verdict: tuple[str, str]) -> dict[str, Any]:
     facts: dict[str, Any] = {name: getattr(device, name) for name in DEVICE_FACTS}
     facts["uuid"] = device.uuid or None
     facts["verdict"] = {"state": verdict[0], "reason": verdict[1]}
+    facts["claim"] = _claim(snapshot.claimed.get(device.key))
     facts["processes"] = None if device.processes is None else [_process(p) for p in device.processes]
     return facts
+
+
+def _claim(claim: Claim | None) -> dict[str, Any] | None:
+    if claim is None:
+        return None
+    return {
+        "user": claim.user,
+        "since": None if claim.since is None else iso(claim.since),
+        "command": claim.command and claim.command.encode(errors="backslashreplace").decode(),
+        "pid": claim.pid,
+        "job": claim.job,
+    }
 
 
 def _rows(matrix: LinkMatrix) -> list[list[str | None]]:

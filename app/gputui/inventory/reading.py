@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any, cast
 
+from gputui.inventory.claim import Claim
 from gputui.inventory.device import FAULT_KINDS, Device, Fault, FaultKind
 from gputui.inventory.document import SCHEMA
 from gputui.inventory.link import PEER_WORDS, SELF, LinkMatrix, is_link
@@ -57,6 +58,10 @@ def from_document(document: Any) -> Snapshot:
     if len(keys) < len(devices):
         raise DocumentError("devices: two of them have the same uuid")
     _check_family(devices)
+    claims = (
+        _claim(node.get("claim", None), device)
+        for node, device in zip(root["devices"].items(MOST_DEVICES), devices, strict=True)
+    )
     host, driver, cuda = (root[key] for key in ("host", "driver", "cuda"))
     return Snapshot(
         host=Host(*(node.text() if node.known else None for node in (host, driver, cuda))),
@@ -67,6 +72,7 @@ def from_document(document: Any) -> Snapshot:
         pcie=_matrix(root.get("pcie", []), len(devices), len(devices), _link),
         peers=_matrix(root.get("peers", []), len(devices), len(devices), _peer),
         topology=_topology(root.get("topology", None), len(devices)),
+        claims=tuple(claim for claim in claims if claim is not None),
     )
 
 
@@ -126,6 +132,20 @@ def _device(node: Node, fault: Fault | None) -> Device:
         if processes.known
         else None,
         fault=fault,
+    )
+
+
+def _claim(node: Node, device: Device) -> Claim | None:
+    if not node.known:
+        return None
+    since, command, pid, job = (node[key] for key in ("since", "command", "pid", "job"))
+    return Claim(
+        key=device.key,
+        user=node["user"].text(),
+        since=since.moment() if since.known else None,
+        command=command.text() if command.known else None,
+        pid=pid.whole() if pid.known else None,
+        job=job.text() if job.known else None,
     )
 
 

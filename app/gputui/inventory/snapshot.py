@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.link import LinkMatrix, PeerMatrix
 from gputui.inventory.wording import short_name
@@ -32,7 +33,8 @@ class Snapshot:
     Three matrices have a row and a column for every device, and are empty until they have been read:
     `links`; `pcie`, the PCIe class of every pair, also of those that NVLinks join; and `peers`, peer access
     of every pair (reads), one of `PEER_WORDS`.
-    `errors` are of the box as a whole; a device's own trouble is in `Device.fault`.
+    `errors` are of the box as a whole; a device's own trouble is in `Device.fault`. `claims` are those that
+    are alive.
     """
 
     host: Host
@@ -43,6 +45,12 @@ class Snapshot:
     pcie: LinkMatrix = ()
     peers: PeerMatrix = ()
     topology: Topology | None = None
+    claims: tuple[Claim, ...] = ()
+
+    @cached_property
+    def claimed(self) -> dict[str, Claim]:
+        """The claim on each device that has one, by `Device.key`; of several the first."""
+        return {claim.key: claim for claim in reversed(self.claims)}
 
     @cached_property
     def by_key(self) -> dict[str, Device]:

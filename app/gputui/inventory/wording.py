@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 GIB = 1024**3
@@ -62,3 +63,17 @@ def program(command: str) -> str:
     """The program of a command line for a narrow column: "/usr/bin/python3 -m x" is "python3"."""
     words = printable(command).split()
     return words[0].rsplit("/", 1)[-1] if words else "?"
+
+
+_UNITS = {"": 1, "K": 1024, "M": MIB, "G": GIB, "T": 1024 * GIB}
+
+
+def read_size(text: str) -> int:
+    """A size in bytes: "20G", "20GiB", "20GB" are all 20 × 2^30, as nvidia-smi counts. Raises ValueError."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *([KMGT]?)(?:i?B)?", text, re.IGNORECASE | re.ASCII)
+    if match is None or len(text) > 32:
+        raise ValueError(f"{text!r} is not a size (20G, 512M)")
+    amount = int(float(match[1]) * _UNITS[match[2].upper()])
+    if 0 < amount < MIB and not match[2]:
+        raise ValueError(f"{text!r} is {amount} bytes; a unit is missing ({text}G, {text}M)")
+    return amount

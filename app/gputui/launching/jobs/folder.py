@@ -1,4 +1,4 @@
-"""The folder of the jobs: where it is, how a new job gets an id in it, how a file in it is written."""
+"""The folder of the jobs: where it is, and how a new job gets an id in it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gputui.launching.jobs.job import JobError
+from gputui.launching.state import NoHomeError, state_folder
 
 _LETTERS, _DIGITS = "abcdefghjkmnpqrstuvwxyz", "23456789"
 """Without those that are taken for one another (l 1, o 0, i)."""
@@ -15,20 +16,11 @@ _TRIES = 1000
 
 
 def jobs_folder(environ: Mapping[str, str]) -> Path:
-    """`$XDG_STATE_HOME/gputui/jobs` (XDG Base Directory Specification: a relative path is to be ignored).
-
-    Not through platformdirs, whose import takes 25 ms. Raises JobError when there is no home.
-    """
-    state = Path(environ.get("XDG_STATE_HOME", ""))
-    if state.is_absolute():
-        return state / "gputui" / "jobs"
-    home = Path(environ.get("HOME", ""))
-    if not home.is_absolute():
-        try:
-            home = Path.home()
-        except RuntimeError:
-            raise JobError("there is no home folder to keep jobs in; set XDG_STATE_HOME") from None
-    return home / ".local" / "state" / "gputui" / "jobs"
+    """The folder of our user's jobs. Raises JobError when there is no home."""
+    try:
+        return state_folder(environ) / "jobs"
+    except NoHomeError as error:
+        raise JobError(str(error)) from None
 
 
 def new_folder(jobs: Path) -> Path:
@@ -60,17 +52,3 @@ def cannot_keep(jobs: Path, error: OSError) -> JobError:
         f"cannot keep a job's record in {str(jobs)!r}: {error.strerror};"
         " set XDG_STATE_HOME to a folder that can be written"
     )
-
-
-def write(file: Path, text: str) -> None:
-    """The whole text or nothing, readable by its owner only. Raises OSError."""
-    new = file.with_name(f".{file.name}.{os.getpid()}")
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            os.fchmod(handle, 0o600)
-            stream.write(text)
-        new.replace(file)
-    except OSError:
-        new.unlink(missing_ok=True)
-        raise

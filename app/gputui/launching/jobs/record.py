@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gputui.inventory.node import LAST_MOMENT, MOST_TEXT, DocumentError, Node
-from gputui.launching.jobs.folder import write
 from gputui.launching.jobs.job import (
     FINISHED,
     GIVEN,
@@ -23,6 +22,7 @@ from gputui.launching.jobs.job import (
     Trouble,
 )
 from gputui.launching.jobs.processes import alive
+from gputui.launching.state import write_private
 
 SCHEMA = 1
 _MOST_BYTES = 16 * 1024 * 1024
@@ -54,12 +54,12 @@ def write_given(job: Job) -> None:
         "starter": {"pid": job.starter.pid, "ticks": job.starter.ticks},
         "created": job.created,
     }
-    write(job.folder / GIVEN, json.dumps(document))
+    write_private(job.folder / GIVEN, json.dumps(document))
 
 
 def write_finished(folder: Path, ended: float, **facts: object) -> None:
     """Write how a job ended where there is no supervisor to do it. Raises OSError."""
-    write(folder / FINISHED, json.dumps({"ended": ended, **facts}))
+    write_private(folder / FINISHED, json.dumps({"ended": ended, **facts}))
 
 
 def read_job(folder: Path, place: Place) -> Job:

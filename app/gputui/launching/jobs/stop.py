@@ -8,11 +8,11 @@ import signal
 import time
 from dataclasses import dataclass
 
-from gputui.launching.jobs.folder import write
 from gputui.launching.jobs.job import STOP, Identity, Job, JobError
 from gputui.launching.jobs.processes import alive, family, here, session, writers
 from gputui.launching.jobs.record import write_finished
 from gputui.launching.jobs.wait import refreshed, wait_for
+from gputui.launching.state import write_private
 
 GRACE = 10.0
 """Seconds between the signal and SIGKILL, unless told otherwise: as `docker stop`."""
@@ -63,7 +63,7 @@ def _told(job: Job, number: int, seconds: float, killed: int) -> str:
 
 def _ask(job: Job, supervisor: Identity, number: int, grace: float) -> None:
     try:
-        write(job.folder / STOP, f"{number:d} {grace}\n")
+        write_private(job.folder / STOP, f"{number:d} {grace}\n")
     except OSError as error:
         raise JobError(f"cannot write to {str(job.folder)!r}: {error.strerror}") from None
     _send(supervisor, signal.SIGTERM)

@@ -1,0 +1,1 @@
+"""Claims: leases on devices, taken just before a launch and held by the kernel as long as its job lives."""

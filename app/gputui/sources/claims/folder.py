@@ -1,0 +1,66 @@
+"""The shared folder of claims: one for all users of the box, and the same one for each of them.
+
+Candidates are judged by what every user sees alike (kind and mode, by lstat), so that all come to the same
+one. In a sticky folder with fs.protected_regular, opening another user's file with O_CREAT fails, even for
+root: files there are opened without it first (kernel documentation, sysctl/fs.rst).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+VARIABLE = "GPUTUI_CLAIMS"
+"""Names another folder: one that containers share, or a test's own."""
+
+ADMINISTRATED = Path("/run/gputui")
+"""What an administrator may set up: `d /run/gputui 1777 root root` in /etc/tmpfiles.d/gputui.conf."""
+
+FALLBACKS = tuple(Path(place) / "gputui-claims" for place in ("/tmp", "/var/tmp", "/dev/shm"))
+
+
+def candidates(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Where the folder may be, in order."""
+    named = environ.get(VARIABLE)
+    return (Path(named),) if named else (ADMINISTRATED, *FALLBACKS)
+
+
+def is_shared(folder: Path) -> bool:
+    """Whether this is a folder, and no link to one, in which every user can make files and remove only his
+    own."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) & 0o1777 == 0o1777
+
+
+def shared_folder(environ: Mapping[str, str]) -> Path | None:
+    """The folder that is in use, None while nobody on the box has claimed anything."""
+    return next((folder for folder in candidates(environ) if is_shared(folder)), None)
+
+
+def make_folder(environ: Mapping[str, str]) -> Path | None:
+    """The folder, made now if there is none; None where none can be made."""
+    found = shared_folder(environ)
+    if found is not None:
+        return found
+    for folder in candidates(environ):
+        if folder == ADMINISTRATED and VARIABLE not in environ:
+            # Only an administrator makes that one, so that the users agree on who did.
+            continue
+        with contextlib.suppress(OSError):
+            # Made under another name: what has this name is ready.
+            new = folder.with_name(f".{folder.name}.{os.getpid()}.{os.urandom(4).hex()}")
+            new.mkdir(0o700)
+            new.chmod(0o1777)
+            try:
+                new.rename(folder)
+            except OSError:
+                new.rmdir()
+        if is_shared(folder):
+            return folder
+    return None

@@ -1,0 +1,111 @@
+"""Which claims are alive, and who holds them.
+
+A record is a file of the holder's own, `<device>@<uid>.<n>.claim`, on which the kernel holds a lock (flock)
+for as long as a process of the job lives. To look whether it does, the record's own lock is tried, never the
+one by which devices are taken, so that looking disturbs nobody.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gputui.inventory.claim import Claim
+from gputui.sources.claims.files import MOST, PlantedError, open_there
+from gputui.sources.claims.folder import shared_folder
+
+NAME = re.compile(r"(?P<key>(?:GPU|MIG)-[0-9A-Za-z+-]{1,80})@(?P<uid>[0-9]{1,10})\.(?P<n>[0-9]{1,4})\.claim")
+_MOST_FILES = 4096
+"""Names of the folder that are looked at: a box has 8 devices, or 72 with 7 instances each."""
+
+_LONGEST = 4000
+
+
+def claims(environ: Mapping[str, str]) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
+    """The claims that are alive, by device and then by time; and what was found that is no claim."""
+    folder = shared_folder(environ)
+    if folder is None:
+        return (), ()
+    found: list[Claim] = []
+    odd: list[str] = []
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for _, entry in zip(range(_MOST_FILES), entries, strict=False)]
+    except OSError as error:
+        return (), (f"claims cannot be read: {folder}: {error.strerror}",)
+    for name in sorted(names):
+        match = NAME.fullmatch(name)
+        if match is None:
+            continue
+        try:
+            claim = _alive(folder / name, match["key"].replace("+", "/"), int(match["uid"]))
+        except PlantedError as error:
+            odd.append(f"a claim is passed over: {error}")
+        else:
+            found += [claim] if claim else []
+    return tuple(sorted(found, key=lambda each: (each.key, each.since or 0.0))), tuple(odd)
+
+
+def _alive(path: Path, key: str, uid: int) -> Claim | None:
+    """The claim of a record, None where its holder is gone. Raises PlantedError."""
+    descriptor = open_there(path)
+    if descriptor is None:
+        return None
+    try:
+        if os.fstat(descriptor).st_uid != uid:
+            raise PlantedError(f"{path.name} belongs to {user_name(os.fstat(descriptor).st_uid)}")
+        if not is_held(descriptor):
+            return None
+        data = os.read(descriptor, MOST + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > MOST:
+        raise PlantedError(f"{path.name} is longer than {MOST} bytes")
+    try:
+        return _read(json.loads(data), key, user_name(uid))
+    except (ValueError, RecursionError):
+        # Held all the same: what it says is only for people.
+        return Claim(key, user_name(uid))
+
+
+def is_held(descriptor: int) -> bool:
+    """Whether another process holds the lock of an open file; ours is given back at once."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False
+
+
+def _read(document: Any, key: str, user: str) -> Claim:
+    if not isinstance(document, dict):
+        return Claim(key, user)
+    since, pid = document.get("since"), document.get("pid")
+    return Claim(
+        key,
+        user,
+        float(since) if isinstance(since, (int, float)) and 0 < since < 1e11 else None,
+        _text(document.get("command")),
+        pid if isinstance(pid, int) and 0 < pid < 2**31 else None,
+        _text(document.get("job")),
+    )
+
+
+def _text(value: object) -> str | None:
+    return value[:_LONGEST] if isinstance(value, str) else None
+
+
+def user_name(uid: int) -> str:
+    """The name of a user; the number where this system (a container) has none for it."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
