@@ -10,6 +10,15 @@ import pytest
 from simnvml import SimulatedNvml, build
 
 
+@pytest.fixture(autouse=True)
+def own_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of claims, and settings, of the test's own: not those of the machine that runs the tests."""
+    folder = tmp_path / "claims"
+    monkeypatch.setenv("GPUTUI_CLAIMS", str(folder))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return folder
+
+
 @pytest.fixture(scope="session")
 def nvml_library() -> Path:
     """The simulated libnvidia-ml.so.1, compiled."""

@@ -28,6 +28,7 @@ def base_environment(tmp_path: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "SHELL": "/bin/bash",
         "TZ": os.environ.get("TZ", "UTC"),
+        "GPUTUI_CLAIMS": str(tmp_path / "claims"),
     }
 
 

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui import __version__
-from gputui.cli.choice import count, memory, percent
+from gputui.cli.choice_options import count, memory, percent
 from gputui.inventory.device import Fault
 from gputui.inventory.reading import from_json
 from gputui.inventory.snapshot import Snapshot

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 
@@ -26,6 +28,20 @@ def named(text: str, snapshot: Snapshot) -> tuple[Device, ...]:
             raise NamingError(f"--gpus {text}: {entry} names {_called(device, snapshot)} a second time")
         devices.append(device)
     return tuple(devices)
+
+
+def listed(words: Iterable[str], snapshot: Snapshot) -> tuple[str, ...]:
+    """The keys of the devices that the words name, in their order; a word for none or several names none.
+
+    For lists that are kept: a box need not have all of them.
+    """
+    keys = []
+    for word in words:
+        try:
+            keys.append(_one(word, word, snapshot).key)
+        except NamingError:
+            continue
+    return tuple(dict.fromkeys(keys))
 
 
 def _one(entry: str, text: str, snapshot: Snapshot) -> Device:

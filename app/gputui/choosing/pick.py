@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gputui.choosing.best import MOST, Best, as_ordered, best
@@ -20,7 +20,8 @@ class Wish:
 
     `within` limits the choice to these keys, None to nothing; devices outside are not "short", just not ours.
     `job` is what they will do; `order` how they are to stand: by the fastest or the emptiest first it also
-    decides which are taken. `required` are taken in any case; `most` sets are told.
+    decides which are taken. `required` are taken in any case; `most` sets are told. `never` are not taken;
+    `prefer` are taken before others, the first of them first, and links decide among equals only.
     """
 
     count: int = 1
@@ -31,6 +32,8 @@ class Wish:
     order: Order = "best"
     required: Collection[str] = ()
     most: int = MOST
+    never: Collection[str] = ()
+    prefer: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], wish: Wish) -> Pic
         return there
     candidates = there.devices
     required = set(wish.required)
-    measure = MEASURES.get(wish.order)
+    measure = MEASURES.get(wish.order) or (_preference(wish.prefer) if wish.prefer else None)
     if measure is not None:
         # All that are faster (emptier) than the last one taken, and of those like it the best joined.
         last = sorted(map(measure, candidates))[wish.count - 1]
@@ -84,14 +87,22 @@ def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], wish: Wish) -> Pic
     if wish.order == "best":
         return Picked(ways[0].devices, there.refused, ways)
     chosen = tuple(sorted(ways[0].devices, key=candidates.index))
-    if measure is not None:
+    if wish.order in MEASURES:
         chosen = measured(wish.order, chosen)
     return Picked(chosen, there.refused, (as_ordered(snapshot, there.devices, chosen, wish.job), *ways[1:]))
+
+
+def _preference(prefer: Sequence[str]) -> Callable[[Device], tuple[int, ...]]:
+    """A device's place in the list of those that are to be taken first."""
+    places = {key: place for place, key in enumerate(prefer)}
+    return lambda device: (places.get(device.key, len(places)),)
 
 
 def _why_not(device: Device, verdict: Verdict, wish: Wish) -> str | None:
     if not verdict.free:
         return f"{verdict.state}: {verdict.reason}"
+    if device.key in wish.never:
+        return "free, but never taken (your settings, --never)"
     if device.parent is not None and wish.count > 1:
         return "a MIG instance: a process can use one only"
     if wish.min_free is not None and (device.memory_free is None or device.memory_free < wish.min_free):

@@ -146,12 +146,15 @@ def _busy(processes: Sequence[Process], now: float) -> Verdict:
 
 
 def _claimed(claim: Claim, now: float) -> Verdict:
-    user = printable(claim.user)
     age = f" {duration(max(0.0, now - claim.since))}" if claim.since is not None else ""
-    what = f", for {printable(claim.command)[:80]}" if claim.command else ""
-    return Verdict(
-        "claimed", f"by {user}{age and ' for' + age}, until the job ends{what}", f"claimed {user}{age}"
-    )
+    return Verdict("claimed", claimed_by(claim, now), f"claimed {printable(claim.user)}{age}")
+
+
+def claimed_by(claim: Claim, now: float) -> str:
+    """By whom, for how long already, and until when: "by ana for 2h, until the job ends: python x.py"."""
+    age = f" for {duration(max(0.0, now - claim.since))}" if claim.since is not None else ""
+    what = f": {printable(claim.command)[:80]}" if claim.command else ""
+    return f"by {printable(claim.user)}{age}, until the job ends{what}"
 
 
 def _clock(moment: float) -> str:

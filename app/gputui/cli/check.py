@@ -11,7 +11,7 @@ from gputui.checking.measured import Measured
 from gputui.checking.report import Report
 from gputui.checking.telling import lines, to_document
 from gputui.checking.telling_measured import measured_lines, name_of, to_measured_document
-from gputui.cli.choice import memory
+from gputui.cli.choice_options import memory
 from gputui.cli.common import CHECK_FAILED, DONE, Parser, opened, print_line, say
 from gputui.cli.launching import add_launch_options, launch_of
 from gputui.inventory.snapshot import Snapshot

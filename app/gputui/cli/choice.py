@@ -1,147 +1,129 @@
-"""Which devices a call is about: the options that say so, and the answer."""
+"""Which devices a call is about: what its options ask for, answered from the box."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from gputui.choosing.best import Best, as_ordered, best
-from gputui.choosing.job import ALL_REDUCE, Job, JobError, parse
+from gputui.choosing.job import ALL_REDUCE, Job
 from gputui.choosing.links import PERMUTED, permuted_behind_switches
-from gputui.choosing.naming import NamingError, named
-from gputui.choosing.order import MEASURES, ORDERS, measured
+from gputui.choosing.naming import NamingError, listed, named
+from gputui.choosing.order import MEASURES, measured
 from gputui.choosing.pick import Picked, Wish, available, pick
-from gputui.choosing.verdict import Verdict, verdicts
+from gputui.choosing.rules import Rules
+from gputui.choosing.verdict import Verdict, claimed_by, verdicts
+from gputui.cli.choice_options import rules_of
 from gputui.cli.common import NotEnoughError, WrongCallError, opened, say
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import read_size
 from gputui.launching.visibility import VISIBLE, Inherited, inherited
 from gputui.sources.source import Source, Want
 
-
-def add_choice_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
-    """`-n` and `--gpus`; `--ids` says how the chosen ones are written."""
-    group = parser.add_mutually_exclusive_group() if exclusive else parser
-    group.add_argument("-n", type=count, metavar="N", help="how many of the best free devices")
-    group.add_argument(
-        "--gpus", metavar="LIST", help="these devices in this order: indices, UUIDs, or none for CPU only"
-    )
-    parser.add_argument(
-        "--group",
-        type=shape,
-        metavar="SHAPE",
-        help="what the devices do together: tp=2,pp=2 (tensor-parallel groups, pipeline stages), all"
-        " (default), none (separate processes)",
-    )
-    parser.add_argument(
-        "--order",
-        choices=ORDERS,
-        help="best (default with -n), given (default with --gpus), fastest or emptiest first; with -n the"
-        " last two also decide which",
-    )
-    parser.add_argument("--why", action="store_true", help="say on stderr why these devices")
-    parser.add_argument(
-        "--ids",
-        choices=("index", "uuid"),
-        default="index",
-        help="name the devices by index (default) or UUID",
-    )
-
-
-def count(text: str) -> int:
-    """A number of devices, at least one."""
-    if not (text.isascii() and text.isdigit()) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of devices (1 or more)")
-    return int(text)
-
-
-def shape(text: str) -> Job:
-    """The shape of a job."""
-    try:
-        return parse(text)
-    except JobError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def memory(text: str) -> int:
-    """A SIZE in bytes."""
-    try:
-        return read_size(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def percent(text: str) -> int:
-    """A percentage, 0 to 100, with or without the sign."""
-    digits = text.removesuffix("%")
-    if not (digits.isascii() and digits.isdigit()) or int(digits) > 100:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage (0 to 100)")
-    return int(digits)
+if TYPE_CHECKING:
+    # (`pick`, which must be quick, takes no lease.)
+    from gputui.launching.claims.lease import Lease, TakenError
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The devices of one call, and the box they were chosen in; `ways`: as in `Picked`."""
+    """The devices of one call, and the box they were chosen in; `ways`: as in `Picked`; `lease` where they
+    were asked to be held."""
 
     devices: tuple[Device, ...]
     snapshot: Snapshot
     ways: tuple[Best, ...] = ()
+    lease: Lease | None = None
+
+
+Hold = Callable[[Snapshot, Sequence[Device]], "Lease"]
+"""Takes a lease on devices. Raises TakenError."""
+
+_TRIES = 50
+"""Choices of one call: each time that devices are taken under our hands, others are chosen."""
 
 
 def choose(
-    args: argparse.Namespace, environ: Mapping[str, str] = os.environ, want: Want = Want.VERDICT
+    args: argparse.Namespace,
+    environ: Mapping[str, str] = os.environ,
+    want: Want = Want.VERDICT,
+    hold: Hold | None = None,
 ) -> Chosen:
     """The devices that `-n`, `--gpus` and the conditions of a call ask for, in order.
 
-    Raises WrongCallError or NotEnoughError. `want` is what the answer needs to know of the devices.
+    Raises WrongCallError or NotEnoughError. `want` is what the answer needs to know of the devices. With
+    `hold` they are leased, read again under the lease, and chosen anew if they are not as they were.
     """
     job = args.group or ALL_REDUCE
     asked = args.n or (job.unit if args.gpus is None else None)
     if asked is not None and not job.fits(asked):
         raise WrongCallError(f"{asked} devices do not make whole groups of {job}")
+    rules = rules_of(args)
     if args.order == "fastest":
         want |= Want.NAMES
     by_index = args.gpus is None and args.ids == "index" and VISIBLE not in environ
+    by_index = by_index and hold is None and all(word.isdigit() for word in (*rules.never, *rules.prefer))
     if want == Want.VERDICT and asked != 1 and by_index:
         want = Want.VERDICT | Want.WHOLE
     with opened(args) as source:
-        snapshot = source.read(want)
-        limits = inherited(environ, snapshot)
-        if limits and limits.warning:
+        call = Call(args, source, environ, want, job, asked, rules)
+        if getattr(args, "wait", None) is not None:
+            from gputui.cli.waiting import waited_for
+
+            return waited_for(call, hold)
+        chosen = call.chosen()
+        return chosen if hold is None else held(call, chosen, hold)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What one call asks for, and whom. `asked` is None where devices are named without a number."""
+
+    args: argparse.Namespace
+    source: Source
+    environ: Mapping[str, str]
+    want: Want
+    job: Job
+    asked: int | None
+    rules: Rules
+
+    def chosen(self, avoid: Collection[str] = (), only: Collection[str] | None = None) -> Chosen:
+        """The devices; those that are picked are none of `avoid`, and of `only` where that is said."""
+        args, source = self.args, self.source
+        snapshot = source.read(self.want)
+        limits = inherited(self.environ, snapshot)
+        if limits and limits.warning and not avoid:
             say(f"warning: {limits.warning}")
+        within: set[str] | None = set(limits.keys) if limits else None
         if args.gpus is not None:
-            devices = _named(args.gpus, snapshot, limits)
+            devices = by_name(args.gpus, snapshot, limits)
             if args.n is None:
-                chosen = _decided(devices, args, source, want, snapshot)
-                return _in_order(chosen, args, source, snapshot, job)
-            within: set[str] | None = {device.key for device in devices}
-        else:
-            within = set(limits.keys) if limits else None
-        wish = Wish(
-            asked or 1,
-            getattr(args, "min_free", None),
-            getattr(args, "max_util", None),
-            within,
-            job,
-            args.order or "best",
-            most=1,
-        )
-        judged = verdicts(snapshot)
-        there = available(snapshot, judged, wish)
+                decided = _decided(devices, self, snapshot)
+                return _in_order(decided, args, source, snapshot, self.job)
+            within = {device.key for device in devices}
+        if avoid:
+            within = (set(snapshot.by_key) if within is None else within) - set(avoid)
+        if only is not None:
+            within = set(only) if within is None else within & set(only)
+        wish = self.wish(snapshot, within)
+        there = available(snapshot, self.verdicts(snapshot), wish)
         if not there.enough(wish):
             # Now, and only now, the owners are worth their price.
             snapshot = source.read(Want.MONITOR)
-            raise NotEnoughError(_shortage(pick(snapshot, verdicts(snapshot), wish), wish, snapshot, limits))
+            wish = self.wish(snapshot, within)
+            raise NotEnoughError(
+                _shortage(pick(snapshot, self.verdicts(snapshot), wish), wish, snapshot, limits)
+            )
         told = _is_told(args)
         several = len(there.devices) > wish.count or wish.count > 2
         if told or (several and len(there.devices) > 1):
             # Links among those that can be had: of two, to take both, they decide nothing.
             keys = {device.key for device in there.devices}
             snapshot = source.read(Want.LINKS | (Want.NAMES if told else Want(0)), keys)
-        picked = pick(snapshot, verdicts(snapshot), wish)
+        picked = pick(snapshot, self.verdicts(snapshot), wish)
         if not picked.enough(wish):
             # One was lost while its links were read.
             raise NotEnoughError(_shortage(picked, wish, snapshot, limits))
@@ -149,6 +131,65 @@ def choose(
             say(why(snapshot, picked.devices, picked.ways[0].reason))
         _warn_of_order(source, snapshot, picked.devices)
         return Chosen(picked.devices, snapshot, picked.ways)
+
+    def verdicts(self, snapshot: Snapshot) -> dict[str, Verdict]:
+        """By the rules of this call."""
+        return verdicts(snapshot, self.rules)
+
+    def wish(self, snapshot: Snapshot, within: Collection[str] | None) -> Wish:
+        """What is asked for, within these devices (None: any)."""
+        return Wish(
+            self.asked or 1,
+            getattr(self.args, "min_free", None),
+            getattr(self.args, "max_util", None),
+            within,
+            self.job,
+            self.args.order or "best",
+            most=1,
+            never=listed(self.rules.never, snapshot),
+            prefer=listed(self.rules.prefer, snapshot),
+        )
+
+
+def held(call: Call, chosen: Chosen, hold: Hold, only: Collection[str] | None = None) -> Chosen:
+    """The same devices under a lease, or others (of `only`) if these are taken or not free any more.
+
+    Raises NotEnoughError.
+    """
+    from gputui.launching.claims.lease import TakenError
+
+    named = call.asked is None
+    taken: set[str] = set()
+    for _ in range(_TRIES):
+        try:
+            lease = hold(chosen.snapshot, chosen.devices)
+        except TakenError as error:
+            if named:
+                raise NotEnoughError(_claimed(error, chosen.snapshot)) from None
+            taken.add(error.key)
+            chosen = call.chosen(taken, only)
+            continue
+        if named or not chosen.devices:
+            return replace(chosen, lease=lease)
+        again = call.source.read(call.want)
+        judged = call.verdicts(again)
+        gone = [d for d in chosen.devices if d.key not in judged or not judged[d.key].free]
+        if not gone:
+            return replace(chosen, lease=lease)
+        lease.release()
+        for device in gone:
+            why_not = judged[device.key].reason if device.key in judged else "it is not there any more"
+            say(f"GPU {chosen.snapshot.label(device)} was free a moment ago: {why_not}; choosing again")
+        taken |= {device.key for device in gone}
+        chosen = call.chosen(taken, only)
+    raise NotEnoughError("devices are taken faster than they can be chosen")
+
+
+def _claimed(error: TakenError, snapshot: Snapshot) -> str:
+    device = snapshot.by_key.get(error.key)
+    name = f"GPU {snapshot.label(device)}" if device else error.key
+    who = claimed_by(error.claim, snapshot.time) if error.claim else "by another job"
+    return f"{name} is claimed {who}; --force takes it all the same"
 
 
 def _is_told(args: argparse.Namespace) -> bool:
@@ -202,7 +243,7 @@ def _warn_of_order(source: Source, snapshot: Snapshot, devices: Sequence[Device]
         say(f"warning: {PERMUTED}")
 
 
-def _named(text: str, snapshot: Snapshot, limits: Inherited | None) -> tuple[Device, ...]:
+def by_name(text: str, snapshot: Snapshot, limits: Inherited | None) -> tuple[Device, ...]:
     try:
         devices = named(text, snapshot)
     except NamingError as error:
@@ -216,15 +257,14 @@ def _named(text: str, snapshot: Snapshot, limits: Inherited | None) -> tuple[Dev
     return devices
 
 
-def _decided(
-    devices: Sequence[Device], args: argparse.Namespace, source: Source, want: Want, snapshot: Snapshot
-) -> tuple[Device, ...]:
+def _decided(devices: Sequence[Device], call: Call, snapshot: Snapshot) -> tuple[Device, ...]:
     """Devices named one by one: a decision. Conditions asked for must hold; all else is a warning."""
-    judged = verdicts(snapshot)
+    args = call.args
+    judged = call.verdicts(snapshot)
     if not all(judged[device.key].free for device in devices):
         # The whole reading: the short one, which was enough to see that, leaves out what it costs.
-        snapshot = source.read(Want.MONITOR | (want & ~Want.VERDICT))
-        judged = verdicts(snapshot)
+        snapshot = call.source.read(Want.MONITOR | (call.want & ~Want.VERDICT))
+        judged = call.verdicts(snapshot)
     gone = [device.key for device in devices if device.key not in judged]
     if gone:
         raise NotEnoughError(f"{', '.join(gone)} is not there any more")

@@ -17,7 +17,7 @@ from gputui.sources.source import NoSourceError, Source, Want
 
 T = TypeVar("T")
 
-DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH, CHECK_FAILED = 0, 2, 3, 4, 5
+DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH, CHECK_FAILED, TOO_LONG = 0, 2, 3, 4, 5, 124
 """Exit statuses (the contract's; `run` ends with its command's own)."""
 
 
@@ -27,6 +27,10 @@ class WrongCallError(Exception):
 
 class NotEnoughError(Exception):
     """Fewer devices than asked for: the reason to stderr, nothing to stdout, status 4."""
+
+
+class WaitedTooLongError(Exception):
+    """The time of `--wait` is over: status 124."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -82,9 +86,10 @@ def make_source(demo: str | None, recording: str | None) -> Source:
         from gputui.sources.recorded import RecordedSource
 
         return RecordedSource(recording)
+    from gputui.sources.claims.source import WithClaims
     from gputui.sources.nvml import NvmlSource
 
-    return NvmlSource()
+    return WithClaims(NvmlSource(), os.environ)
 
 
 @contextmanager

@@ -7,7 +7,16 @@ import importlib
 import os
 import sys
 
-from gputui.cli.common import NO_SOURCE, NOT_ENOUGH, WRONG_CALL, NotEnoughError, WrongCallError, say
+from gputui.cli.common import (
+    NO_SOURCE,
+    NOT_ENOUGH,
+    TOO_LONG,
+    WRONG_CALL,
+    NotEnoughError,
+    WaitedTooLongError,
+    WrongCallError,
+    say,
+)
 from gputui.sources.source import NoSourceError
 
 SUBCOMMANDS: dict[str, str] = {
@@ -18,6 +27,7 @@ SUBCOMMANDS: dict[str, str] = {
     "export": "the launch in another form",
     "check": "start the Python that will train, and prove which devices it sees",
     "jobs": "launches that go on by themselves: list, log, wait, stop",
+    "claims": "who holds which device through gputui",
     "launches": "the last launches and those with a name: list, name, forget",
     "record": "write a snapshot to a file, for a bug report or for --from",
     "completion": "a completion script for bash, zsh, fish or tcsh",
@@ -49,6 +59,9 @@ def dispatch(words: list[str]) -> int:
     except NotEnoughError as error:
         say(str(error))
         return NOT_ENOUGH
+    except WaitedTooLongError as error:
+        say(str(error))
+        return TOO_LONG
     except NoSourceError as error:
         say(str(error))
         return NO_SOURCE

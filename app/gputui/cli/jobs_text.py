@@ -30,13 +30,18 @@ def _row(job: Job, now: float) -> tuple[str, ...]:
     return (
         job.id,
         printable(job.name or "–"),
-        ",".join(map(_device, job.devices)) or "CPU",
+        ",".join(map(_device, job.devices)) or (_waits(job) or "CPU"),
         job.state,
         status_text(job),
         duration(until - began) if began is not None and until is not None else "–",
         f"{duration(now - job.ended)} ago" if job.ended is not None else "–",
         _note(job) + " ".join(map(quote, job.argv)),
     )
+
+
+def _waits(job: Job) -> str | None:
+    """What a job in line waits for; None for one that is not."""
+    return f"for {job.waits}" if job.waits is not None and job.taken is None else None
 
 
 def _device(device: JobDevice) -> str:

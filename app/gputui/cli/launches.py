@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
 from gputui.inventory.wording import duration, printable
-from gputui.launching.remembered import KeepError, Launches, Remembered, change, found, load, named
+from gputui.launching.remembered import KeepError, Launches, Remembered, check_name, found, named
+from gputui.launching.remembered_file import SCHEMA, change, load, row
 from gputui.launching.words import command_line
 
 
@@ -38,31 +39,36 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError(f"{args.what} needs a launch: its name or its number")
     if args.what == "forget" and args.name is not None:
         raise WrongCallError("forget takes one launch")
-    known = load(os.environ)
-    place = found(known, args.which)
-    if place is None:
-        raise WrongCallError(f"no launch {args.which!r} is kept; `gputui launches` lists them")
-    which = known[place]
-    if args.what == "forget":
-        _keep(lambda now: tuple(each for each in now if each != which))
-    else:
-        _keep(lambda now: named(now, now.index(which), args.name) if which in now else now)
+    if args.json:
+        raise WrongCallError("--json is for the list")
+    try:
+        if args.what == "name" and args.name:
+            check_name(args.name)
+        change(os.environ, _changed(args.what, args.which, args.name or None))
+    except KeepError as error:
+        raise WrongCallError(str(error)) from None
     return DONE
 
 
-def _keep(how: Callable[[Launches], Launches]) -> None:
-    try:
-        change(os.environ, how)
-    except KeepError as error:
-        raise WrongCallError(str(error)) from None
+def _changed(what: str, which: str, name: str | None) -> Callable[[Launches], Launches]:
+    """What is to be done with the launches as they are at that moment."""
+
+    def how(now: Launches) -> Launches:
+        place = found(now, which)
+        if place is None:
+            raise WrongCallError(f"no launch {which!r} is kept; `gputui launches` lists them")
+        return named(now, place, name) if what == "name" else (*now[:place], *now[place + 1 :])
+
+    return how
 
 
 def _list(as_json: bool) -> int:
-    known = load(os.environ)
+    try:
+        known = load(os.environ)
+    except KeepError as error:
+        raise WrongCallError(str(error)) from None
     if as_json:
         import json
-
-        from gputui.launching.remembered import SCHEMA, row
 
         print(json.dumps({"schema": SCHEMA, "launches": [row(each) for each in known]}))
     elif not known:

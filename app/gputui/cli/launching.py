@@ -7,8 +7,10 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from gputui.cli.choice import Chosen, add_choice_options, choose, count
+from gputui.cli.choice import Chosen, Hold, choose
+from gputui.cli.choice_options import add_choice_options, count
 from gputui.cli.common import WrongCallError, add_source_options, say
 from gputui.launching.compose import Plan, compose, launcher_of
 from gputui.launching.launch import Launch
@@ -16,6 +18,9 @@ from gputui.launching.launchers import AUTO, LAUNCHERS
 from gputui.launching.offers import THREADS, threads_near
 from gputui.launching.words import assignments
 from gputui.sources.source import Want
+
+if TYPE_CHECKING:
+    from gputui.launching.claims.lease import Lease
 
 NEAR = "near"
 
@@ -73,7 +78,10 @@ def plan_of(args: argparse.Namespace, command: Sequence[str]) -> Plan:
     With `--saved` it is what was kept, and what the call says besides counts instead; so do the devices.
     """
     before, argv = assignments(command)
-    saved = _saved(args, argv) if args.saved is not None else Plan(argv)
+    if isinstance(args.saved, str):
+        # Looked up once a call: meanwhile another launch may have taken that number.
+        args.saved = _saved(args, argv, (*before, *args.env))
+    saved: Plan = args.saved or Plan(argv)
     additions = (*saved.additions, *before, *args.env)
     if isinstance(args.threads, int):
         additions = (*additions, (THREADS, str(args.threads)))
@@ -101,39 +109,55 @@ def plan_of(args: argparse.Namespace, command: Sequence[str]) -> Plan:
 _UNSAID = Plan()
 
 
-def _saved(args: argparse.Namespace, argv: Sequence[str]) -> Plan:
+def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[str, str]]) -> Plan:
     """The plan that `--saved` names; its number of devices counts unless the call says one."""
-    from gputui.launching.remembered import found, load
+    from gputui.launching.remembered import KeepError, again, found, missing
+    from gputui.launching.remembered_file import load
 
     if argv:
         raise WrongCallError("--saved is in place of a command; both are given")
-    known = load(os.environ)
+    try:
+        known = load(os.environ)
+    except KeepError as error:
+        raise WrongCallError(str(error)) from None
     place = found(known, args.saved)
     if place is None:
         raise WrongCallError(f"no launch {args.saved!r} is kept; `gputui launches` lists them")
+    saved = known[place]
     if args.n is None and args.gpus is None:
-        args.n, args.gpus = known[place].count or None, None if known[place].count else "none"
-    return known[place].plan
+        args.n, args.gpus = saved.count or None, None if saved.count else "none"
+    lacks = missing(saved, {**os.environ, **dict(given)})
+    if lacks:
+        say(f"warning: {lacks}")
+    return again(saved)
 
 
 def remember(plan: Plan, count: int) -> None:
     """Keep a launch among the last ones; a message where that cannot be."""
     import time
 
-    from gputui.launching.remembered import KeepError, change, with_launch
+    from gputui.launching.remembered import KeepError, here, with_launch
+    from gputui.launching.remembered_file import change
 
     try:
-        change(os.environ, lambda known: with_launch(known, plan, count, time.time()))
+        change(os.environ, lambda known: with_launch(known, plan, count, time.time(), here()))
     except KeepError as error:
         say(f"warning: {error}")
 
 
 def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
     """The launch that a call describes; what there is to say about it has been said."""
+    return held_launch(args, command, None)[0]
+
+
+def held_launch(
+    args: argparse.Namespace, command: Sequence[str], hold: Hold | None
+) -> tuple[Launch, Lease | None]:
+    """The same, and the lease on its devices."""
     plan = plan_of(args, command)
     near = args.threads == NEAR
-    chosen = choose(args, want=Want.VERDICT | Want.TOPOLOGY if near else Want.VERDICT)
-    return told(composed(chosen, plan, near))
+    chosen = choose(args, want=Want.VERDICT | Want.TOPOLOGY if near else Want.VERDICT, hold=hold)
+    return told(composed(chosen, plan, near)), chosen.lease
 
 
 def composed(chosen: Chosen, plan: Plan, near: bool = False) -> Launch:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.cli.choice import add_choice_options, choose, memory, percent
+from gputui.cli.choice import choose
+from gputui.cli.choice_options import add_choice_options, add_wait_option, memory, percent
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options
 from gputui.launching.launch import Launch
 from gputui.launching.visibility import identifiers, variables
@@ -22,6 +23,7 @@ def parser() -> Parser:
     add_choice_options(made, exclusive=False)
     made.add_argument("--min-free", type=memory, metavar="SIZE", help="at least so much free memory (20G)")
     made.add_argument("--max-util", type=percent, metavar="PCT", help="at most so much utilization")
+    add_wait_option(made)
     made.add_argument("--format", choices=("ids", "env", "json"), default="ids", help="ids is the default")
     add_source_options(made)
     return made

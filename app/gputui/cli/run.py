@@ -6,11 +6,16 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from gputui.cli.choice_options import add_wait_option
 from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
-from gputui.cli.launching import add_launch_options, launch_of, plan_of, remember
+from gputui.cli.launching import add_launch_options, held_launch, plan_of, remember
 from gputui.launching.launch import Launch
 from gputui.launching.start import StartError, replace_process
+
+if TYPE_CHECKING:
+    from gputui.launching.claims.lease import Lease
 
 CANNOT_START = 126
 """What a shell ends with when a command is there and cannot be started."""
@@ -24,12 +29,14 @@ def parser() -> Parser:
         epilog="gputui run -n 2 --launcher torchrun -- python train.py --lr 3e-4",
     )
     made.usage = (
-        "gputui run [-n N | --gpus LIST] [--launcher NAME] [--ids index|uuid] [--detach [--name NAME]]"
+        "gputui run [-n N | --gpus LIST] [--launcher NAME] [--wait [TIME]] [--detach [--name NAME]]"
         " [--dry-run] -- COMMAND…"
     )
     made.add_argument("--dry-run", action="store_true", help="print the launch line and start nothing")
     made.add_argument("--detach", action="store_true", help="as a job that goes on by itself; prints its id")
     made.add_argument("--name", help="what the job is called (`gputui jobs`)")
+    add_wait_option(made)
+    made.add_argument("--force", action="store_true", help="also on devices that another job has claimed")
     made.add_argument("-q", "--quiet", action="store_true", help="do not say on stderr what is started")
     add_launch_options(made)
     return made
@@ -41,9 +48,16 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError("no command: it goes after --, as in `gputui run -n 2 -- python train.py`")
     if args.name is not None:
         _check_name(args)
-    launch = launch_of(args, command or ())
-    if not launch.argv:
+    if not plan_of(args, command or ()).command:
         raise WrongCallError("no command after the variables")
+    if args.detach and args.wait is not None and not args.dry_run:
+        return _queue(words, command or (), args)
+    hold = None
+    if not args.dry_run:
+        from gputui.cli.claiming import holder
+
+        hold = holder(args, plan_of(args, command or ()).command)
+    launch, lease = held_launch(args, command or (), hold)
     if args.detach:
         from gputui.launching.jobs.start import detached
 
@@ -59,12 +73,62 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         # What a script starts over and over is not for a person's list.
         remember(plan_of(args, command or ()), len(launch.devices))
     if args.detach:
-        return _detach(launch, args)
+        return _detach(launch, lease, args)
+    if lease is not None:
+        lease.inherit()
     try:
-        replace_process(launch, os.environ)
+        replace_process(launch, _environment(launch))
     except StartError as error:
         say(str(error))
         return error.status
+
+
+def _environment(launch: Launch) -> dict[str, str]:
+    """Ours; a job that has waited for its devices says in its record which they are."""
+    from gputui.launching.jobs.start import FOLDER
+
+    environ = dict(os.environ)
+    folder = environ.pop(FOLDER, None)
+    if folder is not None:
+        import time
+        from pathlib import Path
+
+        from gputui.launching.jobs.record import write_taken
+
+        try:
+            write_taken(Path(folder), launch, time.time())
+        except OSError as error:
+            say(f"warning: the job's record cannot be written: {error.strerror}")
+    return environ
+
+
+def _queue(words: Sequence[str], command: Sequence[str], args: argparse.Namespace) -> int:
+    """Start a job that waits in line: this very call without `--detach`, by itself."""
+    from gputui.launching.jobs.job import JobError
+    from gputui.launching.jobs.start import Queued, start_job
+
+    plan = plan_of(args, command)
+    inner = [word for word in words if word != "--detach" and not word.startswith("--name=")]
+    while "--name" in inner:
+        place = inner.index("--name")
+        del inner[place : place + 2]
+    behind = ("--", *command) if command else ()
+    launch = Launch((sys.executable, "-m", "gputui", "run", *inner, *behind))
+    count = args.n or (args.group.unit if args.group else None)
+    if count is None and args.gpus is not None:
+        count = len(args.gpus.split(","))
+    try:
+        job = start_job(launch, os.environ, args.name, queued=Queued(count or 1, plan.command))
+    except StartError as error:
+        say(str(error))
+        return error.status
+    except JobError as error:
+        say(str(error))
+        return CANNOT_START
+    if not args.quiet:
+        say(f"in line for {count or 1}: gputui jobs log -f {job.id} follows it")
+    print(job.id)
+    return DONE
 
 
 def _check_name(args: argparse.Namespace) -> None:
@@ -79,13 +143,15 @@ def _check_name(args: argparse.Namespace) -> None:
         raise WrongCallError(str(error)) from None
 
 
-def _detach(launch: Launch, args: argparse.Namespace) -> int:
+def _detach(launch: Launch, lease: Lease | None, args: argparse.Namespace) -> int:
     """Start the job and come back: its id on stdout, 126 or 127 when it could not be started."""
     from gputui.launching.jobs.job import JobError
     from gputui.launching.jobs.start import start_job
 
     try:
-        job = start_job(launch, os.environ, args.name)
+        job = start_job(launch, os.environ, args.name, lease.descriptors if lease else ())
+        if lease is not None and job.command is not None:
+            lease.belongs_to(job.command.pid, job.id)
     except StartError as error:
         say(str(error))
         return error.status

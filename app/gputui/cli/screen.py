@@ -22,7 +22,8 @@ def parser() -> Parser:
         "",
         "See which GPUs are free, choose and order them, and start on exactly those.",
         epilog=f"subcommands (each has its own --help):\n{listed}\n\n"
-        "exit status: 0 done, 2 wrong call, 3 no source, 4 not enough devices, 5 a check failed, else the command's own",
+        "exit status: 0 done, 2 wrong call, 3 no source, 4 not enough devices, 5 a check failed, else the\n"
+        "command's own",
     )
     made.usage = (
         "gputui [--demo [BOX] | --from FILE] [--interval S] [-- COMMAND…]\n       gputui SUBCOMMAND …"

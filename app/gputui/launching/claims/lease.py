@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -21,12 +22,13 @@ from pathlib import Path
 from gputui.inventory.claim import Claim
 from gputui.sources.claims.files import PlantedError, is_still, make_there, open_there
 from gputui.sources.claims.folder import make_folder
-from gputui.sources.claims.read import claims
+from gputui.sources.claims.read import claims, pid_namespace
 
 _MOST_NAMES = 8
 """Planted names that are passed over for one device."""
 _TRIES = 100
 _LONGEST_COMMAND = 2000
+_LONGEST_RECORD = 16 * 1024
 
 
 class TakenError(Exception):
@@ -49,6 +51,15 @@ class Lease:
     keys: tuple[str, ...] = ()
     descriptors: list[int] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    _records: list[int] = field(default_factory=list)
+
+    def belongs_to(self, pid: int, job: str) -> None:
+        """Say in the records that a job has the devices now, whose command is that process."""
+        for descriptor in self._records:
+            about = json.loads(os.pread(descriptor, _LONGEST_RECORD, 0))
+            data = json.dumps({**about, "pid": pid, "job": job}).encode()
+            os.pwrite(descriptor, data, 0)
+            os.ftruncate(descriptor, len(data))
 
     def inherit(self) -> None:
         """Let the program that this process becomes have the descriptors."""
@@ -61,6 +72,7 @@ class Lease:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         self.descriptors = []
+        self._records = []
 
 
 def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str | None = None) -> Lease:
@@ -148,11 +160,10 @@ def _opened(path: Path) -> int:
 
 def _record(folder: Path, key: str, lease: Lease, command: str, job: str | None) -> None:
     """Write who holds the device, under a name that others cannot take from us."""
-    import json
-
     about = {
         "schema": 1,
         "pid": os.getpid(),
+        "pids": pid_namespace(),
         "since": time.time(),
         "command": command[:_LONGEST_COMMAND],
         "job": job,
@@ -160,6 +171,7 @@ def _record(folder: Path, key: str, lease: Lease, command: str, job: str | None)
     new = folder / f".{os.getpid()}.{os.urandom(6).hex()}"
     descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     lease.descriptors.append(descriptor)
+    lease._records.append(descriptor)
     try:
         os.fchmod(descriptor, 0o644)
         os.write(descriptor, json.dumps(about).encode())

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-State = Literal["starting", "running", "done", "failed", "stopped", "ended", "elsewhere"]
+State = Literal["starting", "waiting", "running", "done", "failed", "stopped", "ended", "elsewhere"]
 """starting   its record is there, its command not yet
+waiting    it is in line for devices
 running    its command runs
 done       its command ended with status 0
 failed     its command ended with another status or by a signal, or could not be started
@@ -79,6 +80,8 @@ class Job:
     signal      the signal that ended it
     stop        the signal it was asked to stop with;  killed: how many of its processes needed SIGKILL then
     left        how many processes it left behind when its command ended
+    waits       how many devices it had to wait for, None for a job that had its devices at once;  taken: when
+                it got them (then `devices`, `line` and `changes` are what they are since)
     """
 
     id: str
@@ -104,6 +107,8 @@ class Job:
     killed: int = 0
     left: int = 0
     trouble: Trouble | None = None
+    waits: int | None = None
+    taken: float | None = None
     state: State
 
     @property
@@ -128,5 +133,6 @@ class Job:
 
 
 LOG, GIVEN, STARTED, FINISHED, STOP = "log", "job.json", "started.json", "ended.json", "stop"
+TAKEN = "taken.json"
 """The files of a job's folder, each written once: by who starts it, by its supervisor at the start and at
-the end, and by who stops it. `supervise.py` has these names too."""
+the end, by who stops it, and by a job that has waited for its devices. `supervise.py` has these names too."""

@@ -14,6 +14,7 @@ from gputui.launching.jobs.job import (
     FINISHED,
     GIVEN,
     STARTED,
+    TAKEN,
     Identity,
     Job,
     JobDevice,
@@ -22,6 +23,7 @@ from gputui.launching.jobs.job import (
     Trouble,
 )
 from gputui.launching.jobs.processes import alive
+from gputui.launching.launch import Launch
 from gputui.launching.state import write_private
 
 SCHEMA = 1
@@ -53,8 +55,20 @@ def write_given(job: Job) -> None:
         "pids": job.place.pids,
         "starter": {"pid": job.starter.pid, "ticks": job.starter.ticks},
         "created": job.created,
+        "waits": job.waits,
     }
     write_private(job.folder / GIVEN, json.dumps(document))
+
+
+def write_taken(folder: Path, launch: Launch, now: float) -> None:
+    """Write what a job that has waited for devices runs on, and as what. Raises OSError."""
+    document = {
+        "taken": now,
+        "line": launch.line,
+        "changes": launch.changes,
+        "devices": [{"index": d.index, "uuid": d.uuid, "name": d.name} for d in launch.devices],
+    }
+    write_private(folder / TAKEN, json.dumps(document))
 
 
 def write_finished(folder: Path, ended: float, **facts: object) -> None:
@@ -94,7 +108,9 @@ def _state(job: Job, place: Place) -> State:
         return "elsewhere"
     if job.started is None:
         return "starting" if alive(job.starter) else "ended"
-    return "running" if any(alive(p) for p in (job.supervisor, job.command) if p) else "ended"
+    if not any(alive(p) for p in (job.supervisor, job.command) if p):
+        return "ended"
+    return "running" if job.waits is None or job.taken is not None else "waiting"
 
 
 def _read(folder: Path) -> Job:
@@ -104,15 +120,20 @@ def _read(folder: Path) -> Job:
     if given["schema"].value != SCHEMA:
         raise given["schema"].wrong(f"schema {SCHEMA} of this gputui")
     started, finished = _document(folder / STARTED), _document(folder / FINISHED)
+    waits = _whole(given.get("waits", None))
+    taken = _document(folder / TAKEN) if waits is not None else None
+    has = given if taken is None else taken
     return Job(
         id=folder.name,
         folder=folder,
         name=_maybe(given["name"]),
-        line=_text(given["line"]),
+        line=_text(has["line"]),
         argv=tuple(_text(node) for node in given["argv"].items(_MOST_WORDS)),
-        changes=tuple(_change(node) for node in given["changes"].items(_MOST_CHANGES)),
+        changes=tuple(_change(node) for node in has["changes"].items(_MOST_CHANGES)),
         directory=_maybe(given["directory"]),
-        devices=tuple(_device(node) for node in given["devices"].items(_MOST_DEVICES)),
+        devices=tuple(_device(node) for node in has["devices"].items(_MOST_DEVICES)),
+        waits=waits,
+        taken=None if taken is None else _moment(taken["taken"]),
         launcher=_text(given["launcher"]),
         user=_text(given["user"]),
         place=Place(_text(given["host"]), _maybe(given["boot"]), _maybe(given["pids"])),

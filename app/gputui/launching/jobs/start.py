@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -40,8 +40,25 @@ def check_name(name: str) -> None:
         raise JobError(f"the name {name!r} is too long: at most {_LONGEST_NAME} characters")
 
 
+FOLDER = "GPUTUI_JOB"
+"""Tells a `gputui run --wait` that is a job itself where its record is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """What a job that waits for devices will run: `argv` is the user's command; its launch is a `gputui run
+    --wait` that becomes it."""
+
+    count: int
+    argv: tuple[str, ...]
+
+
 def start_job(
-    launch: Launch, environ: Mapping[str, str], name: str | None = None, pass_fds: Sequence[int] = ()
+    launch: Launch,
+    environ: Mapping[str, str],
+    name: str | None = None,
+    pass_fds: Sequence[int] = (),
+    queued: Queued | None = None,
 ) -> Job:
     """Start `launch` with `environ` changed as it says; it goes on whatever becomes of this process.
 
@@ -53,6 +70,9 @@ def start_job(
         check_name(name)
     launch = detached(launch, environ)
     given = _given(launch, new_folder(jobs_folder(environ)), name)
+    if queued is not None:
+        given = replace(given, waits=queued.count, argv=queued.argv)
+        launch = replace(launch, changes=(*launch.changes, (FOLDER, str(given.folder))))
     try:
         if any("\0" in word for word in (*launch.argv, launch.directory or "")):
             raise StartError(f"cannot start {launch.argv[0]!r}: a word of the command has a null byte", 126)

@@ -8,7 +8,6 @@ one by which devices are taken, so that looking disturbs nobody.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -27,7 +26,10 @@ _LONGEST = 4000
 
 
 def claims(environ: Mapping[str, str]) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
-    """The claims that are alive, by device and then by time; and what was found that is no claim."""
+    """The claims that are alive, by device and then by time; and what was found that is no claim.
+
+    What this very process has taken and not passed on yet is left out.
+    """
     folder = shared_folder(environ)
     if folder is None:
         return (), ()
@@ -47,7 +49,7 @@ def claims(environ: Mapping[str, str]) -> tuple[tuple[Claim, ...], tuple[str, ..
         except PlantedError as error:
             odd.append(f"a claim is passed over: {error}")
         else:
-            found += [claim] if claim else []
+            found += [claim] if claim and claim.pid != os.getpid() else []
     return tuple(sorted(found, key=lambda each: (each.key, each.since or 0.0))), tuple(odd)
 
 
@@ -64,6 +66,8 @@ def _alive(path: Path, key: str, uid: int) -> Claim | None:
         data = os.read(descriptor, MOST + 1)
     finally:
         os.close(descriptor)
+    import json
+
     if len(data) > MOST:
         raise PlantedError(f"{path.name} is longer than {MOST} bytes")
     try:
@@ -87,6 +91,9 @@ def _read(document: Any, key: str, user: str) -> Claim:
     if not isinstance(document, dict):
         return Claim(key, user)
     since, pid = document.get("since"), document.get("pid")
+    if document.get("pids") != pid_namespace():
+        # In another container the number means another process.
+        pid = None
     return Claim(
         key,
         user,
@@ -99,6 +106,14 @@ def _read(document: Any, key: str, user: str) -> Claim:
 
 def _text(value: object) -> str | None:
     return value[:_LONGEST] if isinstance(value, str) else None
+
+
+def pid_namespace() -> str | None:
+    """The namespace in which our pids mean something (namespaces(7)); None where there are none."""
+    try:
+        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115
+    except OSError:
+        return None
 
 
 def user_name(uid: int) -> str:

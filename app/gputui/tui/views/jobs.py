@@ -14,6 +14,7 @@ from gputui.tui.views.text import Line, clip, fit, title
 
 SIGNS: dict[State, tuple[str, str]] = {
     "starting": ("…", "dim"),
+    "waiting": ("◷", "warn"),
     "running": ("●", "free"),
     "done": ("✓", "dim"),
     "failed": ("✕", "lost"),
@@ -23,13 +24,15 @@ SIGNS: dict[State, tuple[str, str]] = {
 }
 """A glyph and a style for each state; the word stands beside it."""
 
-_NONE = " no jobs: d on the main screen starts the command as one, as does gputui run --detach"
+_NONE = " no jobs: d on the main screen, or gputui run --detach, starts one"
 
 
-def headline(jobs: Sequence[Job], width: int) -> Line:
-    """The rule at the top."""
+def headline(jobs: Sequence[Job], unreadable: int, width: int) -> Line:
+    """The rule at the top: how many run, and how many records cannot be read (`gputui jobs` says why)."""
     running = sum(not job.over for job in jobs)
-    return title("jobs", width, f"{running} of {len(jobs)} running" if jobs else "")
+    told = [f"{running} of {len(jobs)} running"] if jobs else []
+    told += [f"{unreadable} cannot be read: gputui jobs"] if unreadable else []
+    return title("jobs", width, ", ".join(told))
 
 
 def listed(jobs: Sequence[Job], cursor: int, width: int, now: float) -> list[Line]:
@@ -40,7 +43,6 @@ def listed(jobs: Sequence[Job], cursor: int, width: int, now: float) -> list[Lin
     lines: list[Line] = []
     for place, job in enumerate(jobs):
         sign, style = SIGNS[job.state]
-        devices = ",".join(str(device.index) for device in job.devices)
         lines.append(
             clip(
                 (
@@ -48,13 +50,22 @@ def listed(jobs: Sequence[Job], cursor: int, width: int, now: float) -> list[Lin
                     (f" {fit(job.id, wide)}  ", "strong"),
                     (f"{sign} {fit(_state(job), 12)}", style),
                     (f" {fit(_for_how_long(job, now), 6, right=True)}  ", "dim"),
-                    (f"{fit(f'GPU {devices}' if devices else 'CPU', 10)} ", ""),
+                    (f"{fit(_on(job), 10)} ", ""),
                     (printable(job.title), "strong" if place == cursor else ""),
                 ),
                 width,
             )
         )
     return lines
+
+
+def _on(job: Job) -> str:
+    """What it runs on, or waits for."""
+    if job.waits is not None and job.taken is None:
+        return f"for {job.waits} GPU" + ("s" if job.waits > 1 else "")
+    # The index of a MIG instance is one within its GPU.
+    devices = ",".join(d.uuid[:9] if d.uuid.startswith("MIG-") else str(d.index) for d in job.devices)
+    return f"GPU {devices}" if devices else "CPU"
 
 
 def _state(job: Job) -> str:
@@ -85,11 +96,13 @@ def devices_of(job: Job, board: Board, width: int, most: int) -> list[Line]:
     return lines
 
 
-def log(lines: Sequence[str], width: int, height: int, back: int) -> tuple[list[Line], int]:
-    """The last `height` lines of a log, `back` lines before its end, long ones in pieces; and how far back
-    that is in truth."""
-    pieces = [piece for line in lines for piece in chop_cells(printable(line), width - 2) or [""]]
+def broken(lines: Sequence[str], width: int) -> list[str]:
+    """The lines of a log in pieces that fit."""
+    return [piece for line in lines for piece in chop_cells(printable(line), max(1, width - 2)) or [""]]
+
+
+def log(pieces: Sequence[str], height: int, back: int) -> tuple[list[Line], int]:
+    """The last `height` pieces of a log, `back` before its end; and how far back that is in truth."""
     back = min(back, max(0, len(pieces) - height))
     end = len(pieces) - back
-    shown = pieces[max(0, end - height) : end]
-    return [((f" {piece}", ""),) for piece in shown], back
+    return [((f" {piece}", ""),) for piece in pieces[max(0, end - height) : end]], back

@@ -1,0 +1,146 @@
+"""`--wait`: in line until enough devices are free, with a line of progress; and being told at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from gputui.choosing.naming import listed
+from gputui.cli.choice import Call, Chosen, Hold, by_name, held
+from gputui.cli.common import NotEnoughError, WaitedTooLongError, WrongCallError, say
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.wording import duration, printable
+from gputui.launching.claims.queue import Ticket
+from gputui.launching.claims.waiting import Progress, TooLongError, Wait
+from gputui.launching.settings import SettingsError, settings
+from gputui.launching.visibility import inherited
+from gputui.sources.source import Want
+
+_LOG_EVERY = 600.0
+"""Seconds between two lines of progress in a log."""
+
+
+def waited_for(call: Call, hold: Hold | None) -> Chosen:
+    """The devices of a call, when they can be had. Raises WaitedTooLongError, and what `choose` raises."""
+    if call.args.demo is not None or call.args.recording is not None:
+        raise WrongCallError("--wait is for this machine's devices, not for --demo or --from")
+    began = time.monotonic()
+    snapshot = call.source.read(call.want)
+    keys, count = _keys(call, snapshot), _count(call, snapshot)
+    can = len(snapshot.devices) if keys is None else len(keys)
+    if count > can:
+        raise NotEnoughError(f"{count} devices asked for, and there are {can}: waiting does not help")
+    line = _Line()
+    wait = Wait(
+        call.environ,
+        Ticket.draw(call.environ, count, keys, shlex.join(sys.argv[1:])),
+        lambda box: replace(call.wish(box, keys), count=count),
+        count,
+        call.rules,
+        line.tell,
+        None if call.args.wait == float("inf") else began + call.args.wait,
+    )
+    try:
+        while True:
+            _, ready = wait.devices(lambda: call.source.read(Want.MONITOR | call.want))
+            try:
+                chosen = call.chosen(only={device.key for device in ready})
+                chosen = chosen if hold is None else held(call, chosen, hold, {d.key for d in ready})
+            except NotEnoughError:
+                # Taken under our hands, by somebody who is not in line: the first place is still ours.
+                continue
+            break
+    except TooLongError:
+        line.end()
+        raise WaitedTooLongError(
+            f"waited for {duration(time.monotonic() - began)}; it was too long"
+        ) from None
+    finally:
+        line.end()
+        if wait.ticket is not None:
+            wait.ticket.leave()
+    labels = ", ".join(f"GPU {chosen.snapshot.label(device)}" for device in chosen.devices)
+    _notify(f"{labels} after {duration(time.monotonic() - began)} of waiting")
+    return chosen
+
+
+def _keys(call: Call, snapshot: Snapshot) -> frozenset[str] | None:
+    """The devices that will do, None for all."""
+    limits = inherited(call.environ, snapshot)
+    if call.args.gpus is not None:
+        return frozenset(device.key for device in by_name(call.args.gpus, snapshot, limits))
+    never = set(listed(call.rules.never, snapshot))
+    if limits is None and not never:
+        return None
+    return frozenset(key for key in (limits.keys if limits else snapshot.by_key) if key not in never)
+
+
+def _count(call: Call, snapshot: Snapshot) -> int:
+    if call.asked is not None:
+        return call.asked
+    return len(by_name(call.args.gpus, snapshot, inherited(call.environ, snapshot)))
+
+
+class _Line:
+    """Progress: one line that rewrites itself on a terminal; else a line at each step, and now and then."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._shown = ""
+        self._said: tuple[int, float] | None = None
+
+    def tell(self, progress: Progress) -> None:
+        words = printable(f"gputui: {progress.words}")
+        if self._terminal:
+            words = words[: shutil.get_terminal_size().columns - 1]
+            if words != self._shown:
+                print(f"\r\x1b[K{words}", end="", file=sys.stderr, flush=True)
+                self._shown = words
+            return
+        now, place = time.monotonic(), len(progress.ahead)
+        if self._said is None or self._said[0] != place or now - self._said[1] >= _LOG_EVERY:
+            self._said = (place, now)
+            say(progress.words)
+
+    def end(self) -> None:
+        """Leave the line to the command's own output."""
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._shown = ""
+
+
+def _notify(message: str) -> None:
+    """The terminal's bell and its notification (OSC 9, OSC 777), and the command of the settings."""
+    say(message)
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(
+            f"\a\x1b]9;gputui: {message}\x1b\\\x1b]777;notify;gputui;{message}\x1b\\", end="", file=sys.stderr
+        )
+        sys.stderr.flush()
+    try:
+        words = settings(os.environ).notify
+    except SettingsError as error:
+        say(f"warning: {error}")
+        return
+    if words:
+        import subprocess
+
+        argv = [word.replace("{message}", f"gputui: {message}") for word in words]
+        with contextlib.suppress(ValueError):
+            try:
+                subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                    cwd=Path("/"),
+                )
+            except OSError as error:
+                say(f"warning: {argv[0]}: {error.strerror}")
