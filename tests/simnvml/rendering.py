@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from gputui.inventory.device import Device
+from gputui.inventory.device import COMPUTE_MODES, Device
 from gputui.inventory.link import PEER_WORDS, SELF, direct_links
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
@@ -129,7 +129,8 @@ def _gpu(device: Device, moment: float) -> dict[str, int | None]:
         "architecture": _by_capability(_ARCHITECTURES, capability),
         "nvlink_version": _by_capability(_NVLINK_VERSIONS, capability),
         "ecc": None if consumer else 1,
-        "display": int(any("graphics" in process.kind for process in device.processes or ())),
+        "display": int(bool(device.display)),
+        "compute_mode": 0 if device.compute_mode is None else COMPUTE_MODES.index(device.compute_mode),
         # The counter of a real GPU only ever grows: 100 W since a moment long ago.
         "energy": None if device.power is None else max(0, int((moment - _ENERGY_SINCE) * 100_000)),
     }

@@ -36,9 +36,9 @@ DEVICE_KEYS = {
     *("memory_free", "utilization", "memory_utilization", "temperature", "power", "power_limit", "sm_clock"),
     *("compute_capability", "numa_node", "verdict", "processes"),
 }
-DEVICE_KEYS_SINCE = {"mig", "cores", "max_sm_clock"}
+DEVICE_KEYS_SINCE = {"mig", "cores", "max_sm_clock", "compute_mode", "display"}
 PROCESS_KEYS = {"pid", "user", "kind", "memory", "command", "started"}
-PROCESS_KEYS_SINCE = {"note"}
+PROCESS_KEYS_SINCE = {"note", "container", "ancestors"}
 TOPOLOGY_KEYS = {"places", "nics", "nic_links", "between_cpus"}
 PLACE_KEYS = {"cpus", "memory_nodes", "own_node", "switched", "pcie_generation", "pcie_width"}
 NIC_KEYS = {"name", "pci_bus_id", "numa_node"}
@@ -275,7 +275,18 @@ def test_a_recording_of_an_older_version_can_be_read(name: str) -> None:
             for key in PROCESS_KEYS_SINCE:
                 del process[key]
     devices = tuple(
-        replace(d, mig=None, cores=None, max_sm_clock=None) for d in from_json(_text(whole)).devices
+        replace(
+            d,
+            mig=None,
+            cores=None,
+            max_sm_clock=None,
+            compute_mode=None,
+            display=None,
+            processes=tuple(replace(p, container=None, ancestors=()) for p in d.processes or ())
+            if d.processes is not None
+            else None,
+        )
+        for d in from_json(_text(whole)).devices
     )
     assert from_document(written) == replace(whole, devices=devices, pcie=(), peers=(), topology=None)
 

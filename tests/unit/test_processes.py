@@ -14,6 +14,7 @@ import pytest
 
 from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN
 from gputui.sources import processes
+from gputui.sources.containers import container
 from gputui.sources.processes import Owner, ProcessTable, in_initial_namespace
 
 NOBODY = 2**22 + 1
@@ -28,6 +29,11 @@ class Fake:
     ) -> None:
         self.user, self.command, self.started, self.alive = user, command, started, True
         self.refuses: type[psutil.Error] | None = None
+        self.pid = NOBODY
+        self.above: list[Fake] = []
+
+    def parents(self) -> list[Fake]:
+        return self.above
 
     def _answer(self, value: object) -> object:
         if self.refuses:
@@ -99,6 +105,56 @@ def test_our_own_process_is_known() -> None:
 def test_a_child_is_known_by_its_whole_command_line(child: subprocess.Popen[bytes]) -> None:
     owner = ProcessTable(host_pids=True).owner(child.pid)
     assert owner.command == f"{sys.executable} -S -c input('up')"
+
+
+def test_a_child_is_known_by_those_who_started_it(child: subprocess.Popen[bytes]) -> None:
+    owner = ProcessTable(host_pids=True).owner(child.pid)
+    assert owner.ancestors[0].pid == os.getpid()
+    assert owner.ancestors[0].command and "py" in owner.ancestors[0].command
+
+
+def test_those_who_started_it_are_told_as_far_as_they_are_the_same_users(give: Give) -> None:
+    worker, launcher, shell, server = (Fake(command=name) for name in ("w", "torchrun x.py", "bash", "sshd"))
+    server.user = "root"
+    worker.above = [launcher, shell, server, Fake()]
+    give(4711, worker)
+    commands = [each.command for each in ProcessTable(host_pids=True).owner(4711).ancestors]
+    assert commands == ["torchrun x.py", "bash"]
+
+
+def test_who_started_it_may_not_be_seen(give: Give) -> None:
+    worker, launcher = Fake(), Fake()
+    launcher.refuses = psutil.AccessDenied
+    worker.above = [launcher]
+    give(4711, worker)
+    owner = ProcessTable(host_pids=True).owner(4711)
+    assert owner.ancestors == () and owner.user == "mira"
+
+
+HEX = "3f2a9c01d4e5" + "0" * 52
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "told"),
+    [
+        (f"0::/system.slice/docker-{HEX}.scope\n", "docker 3f2a9c01d4e5"),
+        (f"12:memory:/docker/{HEX}\n11:cpu:/docker/{HEX}\n", "docker 3f2a9c01d4e5"),
+        (
+            f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{HEX}.scope",
+            "podman 3f2a9c01d4e5",
+        ),
+        (f"0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{HEX}.scope", "k8s 3f2a9c01d4e5"),
+        (f"0::/kubepods/besteffort/pod8d1/{HEX}", "k8s 3f2a9c01d4e5"),
+        ("0::/lxc.payload.web/init.scope", "lxc web"),
+        ("0::/machine.slice/machine-deb.scope", "nspawn deb"),
+        ("0::/system.slice/slurmstepd.scope/job_1234/step_0/user/task_0", "slurm 1234"),
+        ("0::/user.slice/user-1000.slice/session-3.scope", None),
+        ("0::/\n", None),
+        ("", None),
+    ],
+)
+def test_a_container_is_known_by_its_control_group(cgroup: str, told: str | None) -> None:
+    assert container(cgroup) == told
 
 
 def test_a_process_that_has_ended_is_not_taken_for_running(child: subprocess.Popen[bytes]) -> None:

@@ -27,7 +27,9 @@ class Directory(ProcessTable):
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(host_pids=True)
         self._owners = {
-            p.pid: Owner(p.user, p.command, p.started) for d in snapshot.devices for p in d.processes or ()
+            p.pid: Owner(p.user, p.command, p.started, p.note, p.container, p.ancestors)
+            for d in snapshot.devices
+            for p in d.processes or ()
         }
 
     def owner(self, pid: int) -> Owner:

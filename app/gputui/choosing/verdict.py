@@ -70,12 +70,15 @@ def judge(device: Device, now: float, rules: Rules = DEFAULT_RULES, instances: i
     if device.mig:
         what = f"divided into {instances} MIG instances" if instances else "MIG is on, with no instance"
         return Verdict("busy", f"{what}: only an instance can be given", f"split in {instances}")
+    if device.compute_mode == "prohibited":
+        reason = "its compute mode lets no program use it (nvidia-smi -c 0 does)"
+        return Verdict("busy", reason, "prohibited")
     if device.processes is None:
         return _unknown("its processes cannot be listed", "processes")
     computing = [process for process in device.processes if process.kind != "graphics"]
     counting = [process for process in computing if rules.counts(process.user)]
     if counting:
-        return _busy(counting, now)
+        return _exclusive(_busy(counting, now), device)
     if computing:
         return _passed_over(device, computing, rules)
     if device.memory_used is None or device.memory_free is None:
@@ -94,9 +97,25 @@ def _by_load(device: Device, drawing: Sequence[Process], used: int, now: float, 
     if load > rules.utilization:
         return Verdict("busy", f"{load} % busy, by no process that can be seen", f"busy {load} %, unseen")
     if used > rules.memory:
-        reason = f"{size(used)} in use by no process that can be seen"
-        return Verdict("held", reason, "held, no process")
+        return _held(used)
+    if device.display:
+        return Verdict("free", "no process, no load; a display is attached", "free, display")
     return Verdict("free", "no process, no load", "free")
+
+
+def _held(used: int) -> Verdict:
+    """The driver lists processes of this machine that have ended badly, of containers and of others not at
+    all; the device file is still open in them."""
+    find = "`sudo fuser -v /dev/nvidia*` may find it"
+    return Verdict("held", f"{size(used)} in use by no process that can be seen; {find}", "held, no process")
+
+
+
+def _exclusive(verdict: Verdict, device: Device) -> Verdict:
+    """A second program would not only be slow there: it would not start."""
+    if device.compute_mode not in ("exclusive_process", "exclusive_thread"):
+        return verdict
+    return Verdict(verdict.state, f"{verdict.reason}; exclusive: no second program starts", verdict.brief)
 
 
 def _passed_over(device: Device, processes: Sequence[Process], rules: Rules) -> Verdict:
@@ -106,8 +125,7 @@ def _passed_over(device: Device, processes: Sequence[Process], rules: Rules) -> 
     if device.memory_used is None:
         return _unknown("the driver does not report its memory", "memory")
     if device.memory_used - theirs > rules.memory:
-        more = size(device.memory_used - theirs)
-        return Verdict("held", f"{more} in use by no process that can be seen", "held, no process")
+        return _held(device.memory_used - theirs)
     return Verdict("free", f"only processes that do not count are on it ({named})", f"free, but {named}")
 
 

@@ -17,11 +17,13 @@ class Watch:
     """A fold over snapshots, by device key.
 
     `seen` has a device's state, and since when (epoch seconds) it has been seen in that state; `loads` its
-    last utilizations in percent, oldest first, at most `LONGEST`, None where it was not known.
+    last utilizations in percent, oldest first, at most `LONGEST`, None where it was not known; `quiet` since
+    when it has been seen at 0 % without a break.
     """
 
     seen: Mapping[str, tuple[State, float]] = field(default_factory=dict)
     loads: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    quiet: Mapping[str, float] = field(default_factory=dict)
 
     def after(self, snapshot: Snapshot, verdicts: Mapping[str, Verdict]) -> Watch:
         """The watch with one more snapshot and its verdicts."""
@@ -35,6 +37,11 @@ class Watch:
             {
                 device.key: (*self.loads.get(device.key, ())[1 - LONGEST :], device.utilization)
                 for device in snapshot.devices
+            },
+            {
+                device.key: self.quiet.get(device.key, snapshot.time)
+                for device in snapshot.devices
+                if device.utilization == 0
             },
         )
 

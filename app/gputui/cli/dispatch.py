@@ -22,6 +22,7 @@ from gputui.sources.source import NoSourceError
 SUBCOMMANDS: dict[str, str] = {
     "ls": "the box as a table, or as JSON",
     "topo": "what joins the devices, as `nvidia-smi topo -m` prints it",
+    "people": "the box by user: who has what, for how long",
     "pick": "the best free devices, in order",
     "run": "pick devices and become the command on them",
     "export": "the launch in another form",

@@ -13,6 +13,12 @@ FaultKind = Literal["lost", "reset", "error"]
 FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
 
 
+ComputeMode = Literal["default", "exclusive_thread", "prohibited", "exclusive_process"]
+"""Who may use a GPU (nvmlComputeMode_t, in NVML's order): any, none, or one program at a time."""
+
+COMPUTE_MODES: tuple[str, ...] = get_args(ComputeMode)
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Why a device, or one fact of it, could not be read. `since` is seconds since the epoch."""
@@ -37,6 +43,7 @@ class Device:
     temperature         °C;  power, power_limit: W;  sm_clock: MHz
     compute_capability  "9.0"
     cores, max_sm_clock how many cores, and MHz at most: what "fastest" is judged by
+    compute_mode        how many programs may use it;  display: whether a monitor is attached to it
     numa_node           of the host, -1 never: None where the platform has none
     processes           None where the driver cannot list them (WSL2), () where there are none
     """
@@ -60,6 +67,8 @@ class Device:
     compute_capability: str | None = None
     cores: int | None = None
     max_sm_clock: int | None = None
+    compute_mode: ComputeMode | None = None
+    display: bool | None = None
     numa_node: int | None = None
     processes: tuple[Process, ...] | None = None
     fault: Fault | None = None

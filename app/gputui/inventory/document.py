@@ -2,7 +2,8 @@
 
 The way in (`reading.py`) is strict, for a recording may come from a stranger. Bytes, percent, °C, W, MHz,
 ISO 8601; unknown is null. Beside the keys of the contract a device has `mig`,
-`claim`, `cores` and `max_sm_clock`, a process has `note`, and the box has `pcie`, `peers` and `topology`.
+`claim`, `cores`, `max_sm_clock`, `compute_mode` and `display`, a process has `note`, `container` and
+`ancestors`, and the box has `pcie`, `peers` and `topology`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ DEVICE_FACTS: tuple[str, ...] = (
     "compute_capability",
     "cores",
     "max_sm_clock",
+    "compute_mode",
+    "display",
     "numa_node",
 )
 """The keys of a device whose JSON value is the attribute's value, in the order in which they are written."""
@@ -85,7 +88,7 @@ def _claim(claim: Claim | None) -> dict[str, Any] | None:
     return {
         "user": claim.user,
         "since": None if claim.since is None else iso(claim.since),
-        "command": claim.command and claim.command.encode(errors="backslashreplace").decode(),
+        "command": _as_text(claim.command),
         "pid": claim.pid,
         "job": claim.job,
     }
@@ -124,11 +127,17 @@ def _process(process: Process) -> dict[str, Any]:
         "user": process.user,
         "kind": process.kind,
         "memory": process.memory,
-        # A command line may have bytes that are no text; JSON can have only text.
-        "command": process.command and process.command.encode(errors="backslashreplace").decode(),
+        "command": _as_text(process.command),
         "started": None if process.started is None else iso(process.started),
         "note": process.note,
+        "container": process.container,
+        "ancestors": [{"pid": each.pid, "command": _as_text(each.command)} for each in process.ancestors],
     }
+
+
+def _as_text(words: str | None) -> str | None:
+    """A command line may have bytes that are no text; JSON can have only text."""
+    return words and words.encode(errors="backslashreplace").decode()
 
 
 def _fault(place: int, fault: Fault) -> dict[str, Any]:

@@ -21,6 +21,14 @@ OWNER_UNKNOWN = "owner unknown"
 
 
 @dataclass(frozen=True, slots=True)
+class Ancestor:
+    """A process that started another: what a person recognises a job by (`torchrun`, a shell, tmux)."""
+
+    pid: int
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Process:
     """One process on one device, as NVML and the operating system tell.
 
@@ -28,6 +36,8 @@ class Process:
     `command` is the whole command line, untrusted text of somebody else.
     `started` is seconds since the epoch.
     `note` says why `user` and `command` are missing; None when they are known.
+    `container` is the one that it runs in ("docker 3f2a9c01d4e5"), None on the host or where it is not known.
+    `ancestors` started it, the nearest first, as far as they are the same user's.
     """
 
     pid: int
@@ -37,3 +47,5 @@ class Process:
     command: str | None = None
     started: float | None = None
     note: str | None = None
+    container: str | None = None
+    ancestors: tuple[Ancestor, ...] = ()

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from gputui.inventory.claim import Claim
-from gputui.inventory.device import FAULT_KINDS, Device, Fault, FaultKind
+from gputui.inventory.device import COMPUTE_MODES, FAULT_KINDS, ComputeMode, Device, Fault, FaultKind
 from gputui.inventory.document import SCHEMA
 from gputui.inventory.link import PEER_WORDS, SELF, LinkMatrix, is_link
 from gputui.inventory.node import DocumentError, Node
-from gputui.inventory.process import KINDS, Kind, Process
+from gputui.inventory.process import KINDS, Ancestor, Kind, Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.topology import Nic, Place, Topology, from_ranges
 
@@ -23,6 +23,7 @@ MOST_BYTES = 32 * 1024 * 1024
 """A recording of 72 busy devices is 200 KiB; a larger file than this is not a recording."""
 MOST_DEVICES = 1024
 MOST_PROCESSES = 65_536
+MOST_ANCESTORS = 64
 MOST_NUMBERS = 262_144
 """CPUs and NUMA nodes of all devices together: 72 devices of a machine with 3,600."""
 
@@ -107,6 +108,7 @@ def _device(node: Node, fault: Fault | None) -> Device:
         return node.get(key, None).whole() if node.get(key, None).known else None
 
     mig, processes = node.get("mig", None), node["processes"]
+    mode, display = node.get("compute_mode", None), node.get("display", None)
     return Device(
         index=node["index"].whole(),
         uuid=maybe_text("uuid") or "",
@@ -127,6 +129,8 @@ def _device(node: Node, fault: Fault | None) -> Device:
         compute_capability=maybe_text("compute_capability"),
         cores=later_whole("cores"),
         max_sm_clock=later_whole("max_sm_clock"),
+        compute_mode=cast(ComputeMode, mode.word(COMPUTE_MODES)) if mode.known else None,
+        display=display.yes() if display.known else None,
         numa_node=maybe_whole("numa_node"),
         processes=tuple(_process(each) for each in processes.items(MOST_PROCESSES))
         if processes.known
@@ -151,7 +155,7 @@ def _claim(node: Node, device: Device) -> Claim | None:
 
 def _process(node: Node) -> Process:
     user, memory, command, started = (node[key] for key in ("user", "memory", "command", "started"))
-    note = node.get("note", None)
+    note, container = node.get("note", None), node.get("container", None)
     return Process(
         pid=node["pid"].whole(),
         kind=cast(Kind, node["kind"].word(KINDS)),
@@ -160,7 +164,14 @@ def _process(node: Node) -> Process:
         command=command.text() if command.known else None,
         started=started.moment() if started.known else None,
         note=note.text() if note.known else None,
+        container=container.text() if container.known else None,
+        ancestors=tuple(_ancestor(each) for each in node.get("ancestors", []).items(MOST_ANCESTORS)),
     )
+
+
+def _ancestor(node: Node) -> Ancestor:
+    command = node["command"]
+    return Ancestor(node["pid"].whole(), command.text() if command.known else None)
 
 
 def _topology(node: Node, devices: int) -> Topology | None:

@@ -149,6 +149,8 @@ class NvmlSource:
                 command=owner.command,
                 started=owner.started,
                 note=owner.note,
+                container=owner.container,
+                ancestors=owner.ancestors,
             )
 
         owned = tuple(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gputui.inventory.device import Device, Fault, FaultKind
+from gputui.inventory.device import COMPUTE_MODES, Device, Fault, FaultKind
 from gputui.inventory.process import Kind, Process
 from gputui.sources.source import Want
 
@@ -35,6 +35,8 @@ _IDENTITY = (
     "compute_capability",
     "cores",
     "max_sm_clock",
+    "compute_mode",
+    "display",
     "numa_node",
 )
 """What stays true of a device that is lost."""
@@ -175,7 +177,17 @@ class Gpu:
             "power_limit": limit / 1000 if limit is not None else None,
             "numa_node": self.numa_node(),
             "mig": self._divided(),
-        }
+            "display": self._display(),
+        } | self._mode()
+
+    def _mode(self) -> dict[str, Any]:
+        mode = self.ask(self._nvml.nvmlDeviceGetComputeMode, self.handle)
+        known = mode is not None and 0 <= mode < len(COMPUTE_MODES)
+        return {"compute_mode": COMPUTE_MODES[mode] if known else None}
+
+    def _display(self) -> bool | None:
+        active = self.ask(self._nvml.nvmlDeviceGetDisplayActive, self.handle)
+        return None if active is None else bool(active)
 
     def _divided(self) -> bool:
         """Whether MIG is on; where that cannot be read just now, the device is in trouble anyway."""
@@ -295,6 +307,8 @@ class Gpu:
         facts = self._memory() | self._utilization()
         if facts["utilization"] is None and device.parent is None:
             facts["mig"] = self._divided()
+        if device.parent is None and not whole:
+            facts |= self._mode()
         if compute is None:
             return facts
         others = () if _plainly_empty(facts) else ("Graphics", "MPSCompute")

@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN
+from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN, Ancestor
+from gputui.sources.containers import container
 
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """Linux gives the initial pid namespace this fixed inode (PROC_PID_INIT_INO, include/linux/proc_ns.h)."""
+
+_MOST_ANCESTORS = 8
+_MOST_CGROUP = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,8 @@ class Owner:
     command: str | None = None
     started: float | None = None
     note: str | None = None
+    container: str | None = None
+    ancestors: tuple[Ancestor, ...] = ()
 
 
 class ProcessTable:
@@ -80,7 +86,34 @@ def _look(process: Any) -> Owner:
             facts[name] = ask()
         except (psutil.AccessDenied, psutil.ZombieProcess):
             facts[name] = None
-    return Owner(**facts, note=OWNER_UNKNOWN if facts["user"] is None else None)
+    note = OWNER_UNKNOWN if facts["user"] is None else None
+    return Owner(
+        **facts, note=note, container=_container(process.pid), ancestors=_ancestors(process, facts["user"])
+    )
+
+
+def _ancestors(process: Any, user: str | None) -> tuple[Ancestor, ...]:
+    """Who started it, up to the first process of somebody else (sshd, init)."""
+    import psutil
+
+    found: list[Ancestor] = []
+    try:
+        for parent in process.parents()[:_MOST_ANCESTORS]:
+            if user is None or parent.username() != user or parent.pid == 1:
+                break
+            found.append(Ancestor(parent.pid, " ".join(parent.cmdline()) or parent.name()))
+    except psutil.Error:
+        # What is known up to here is right; the rest has ended, or is not for us to see.
+        return tuple(found)
+    return tuple(found)
+
+
+def _container(pid: int) -> str | None:
+    try:
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            return container(file.read(_MOST_CGROUP))
+    except OSError:
+        return None
 
 
 def _exists(pid: int) -> bool:

@@ -34,7 +34,7 @@ static const struct {
     NUMBER(power_limit_min), NUMBER(power_limit_max), NUMBER(sm_clock), NUMBER(max_sm_clock),
     NUMBER(capability_major), NUMBER(capability_minor), NUMBER(gpu_numa_node), NUMBER(lists_processes), NUMBER(mig), NUMBER(instances_most),
     NUMBER(gpu_instance), NUMBER(compute_instance), NUMBER(slices), NUMBER(cores), NUMBER(brand),
-    NUMBER(architecture), NUMBER(ecc), NUMBER(display), NUMBER(energy), NUMBER(nvlink_version),
+    NUMBER(architecture), NUMBER(ecc), NUMBER(display), NUMBER(compute_mode), NUMBER(energy), NUMBER(nvlink_version),
     NUMBER(pcie_generation), NUMBER(pcie_width),
 };
 

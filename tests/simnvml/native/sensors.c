@@ -151,16 +151,6 @@ nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t handle, nvmlPstates_t *s
     return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t handle, nvmlComputeMode_t *mode)
-{
-    struct device device;
-    nvmlReturn_t answer = ask(__func__, handle, &device);
-    if (answer || !mode)
-        return answer ? answer : NVML_ERROR_INVALID_ARGUMENT;
-    *mode = NVML_COMPUTEMODE_DEFAULT;
-    return NVML_SUCCESS;
-}
-
 nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t handle, nvmlEnableState_t *mode)
 {
     struct device device;

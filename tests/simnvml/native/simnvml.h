@@ -71,7 +71,7 @@ struct device {
     long long index, fault, memory_total, memory_reserved, memory_used, memory_free, utilization,
         memory_utilization, temperature, power, power_limit, power_limit_min, power_limit_max, sm_clock,
         max_sm_clock, capability_major, capability_minor, gpu_numa_node, lists_processes, mig, instances_most, gpu_instance, compute_instance, slices, cores, brand,
-        architecture, ecc, display, energy, nvlink_version, pcie_generation, pcie_width;
+        architecture, ecc, display, compute_mode, energy, nvlink_version, pcie_generation, pcie_width;
     int links_count;
     struct remote links[MOST_LINKS];
     int levels[MOST_GPUS]; /* nvmlGpuTopologyLevel_t to each GPU by index, -1: unknown */

@@ -258,6 +258,7 @@ SHARED = Box(
             load=0,
             swing=0,
             age=26_000,
+            container="docker 3f2a9c01d4e5",
         ),
         Task(
             devices=("7",),
@@ -266,6 +267,7 @@ SHARED = Box(
             pid=32_440,
             memory=20_100,
             load=61,
+            starter="bash sweep.sh",
             starts=7,
             ends=40,
             every=60,

@@ -10,7 +10,7 @@ import random
 from dataclasses import replace
 
 from gputui.inventory.device import Device, Fault
-from gputui.inventory.process import Process
+from gputui.inventory.process import Ancestor, Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.simulated.spec import MIB, Box, Gpu, Task
 from gputui.sources.simulated.wiring import wired
@@ -53,6 +53,8 @@ def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> l
         compute_capability=gpu.capability or None,
         cores=gpu.cores,
         max_sm_clock=gpu.clock,
+        compute_mode="default",
+        display=any(label in task.devices and task.kind == "graphics" for task in box.tasks),
         numa_node=gpu.numa,
         memory_total=None if "memory_total" in gpu.unsupported else gpu.memory * MIB,
     )
@@ -118,6 +120,8 @@ def _load(
                     memory=None if share is None else share * MIB,
                     command=task.command,
                     started=opened + started,
+                    container=task.container,
+                    ancestors=(Ancestor(task.pid - 1, task.starter),) if task.starter else (),
                 )
             )
     busy = round(min(100.0, max(0.0, load)))

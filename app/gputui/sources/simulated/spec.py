@@ -63,6 +63,8 @@ class Task:
     age      seconds it has been running when the box is opened
     starts, ends, every   seconds after opening between which it lives; repeated every so many seconds
     hidden   the operating system does not show the process: its memory is held by nobody to be seen
+    starter  the command of the process that started it (a launcher), whose pid is the one before
+    container  where it runs
     """
 
     devices: tuple[str, ...]
@@ -78,6 +80,8 @@ class Task:
     ends: float = float("inf")
     every: float | None = None
     hidden: bool = False
+    starter: str | None = None
+    container: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,110 @@
+"""`gputui people`: the box by user: who has which devices, how much of them, for how long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from gputui.choosing.people import Person, people
+from gputui.choosing.verdict import Verdict, verdicts
+from gputui.cli.choice_options import rules_of
+from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, print_line, say
+from gputui.inventory.device import Device
+from gputui.inventory.document import iso
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.wording import duration, printable, size
+from gputui.sources.source import Want
+
+SCHEMA = 1
+
+
+def parser() -> Parser:
+    made = Parser(
+        "people",
+        "The box by user: who has which devices, how much of their memory, for how long, with what. What is\n"
+        "held by no process that can be seen stands at the end.",
+    )
+    made.add_argument("--json", action="store_true", help="for a program")
+    add_source_options(made)
+    return made
+
+
+def main(words: Sequence[str], command: Sequence[str] | None) -> int:
+    args = parser().parse_args(words)
+    if command is not None:
+        raise WrongCallError("people starts nothing; a command is for `gputui run`")
+    with opened(args) as source:
+        snapshot = source.read(Want.ALL & ~(Want.LINKS | Want.TOPOLOGY))
+    found = people(snapshot)
+    judged = verdicts(snapshot, rules_of(None))
+    held = [device for device in snapshot.devices if judged[device.key].state == "held"]
+    if args.json:
+        import json
+
+        print(json.dumps(_document(found, held, snapshot)))
+    elif not found and not held:
+        say("nobody is on this box")
+    else:
+        print_line("\n".join(_lines(found, held, snapshot, judged)))
+    return DONE
+
+
+def _lines(
+    found: Sequence[Person], held: Sequence[Device], snapshot: Snapshot, judged: dict[str, Verdict]
+) -> list[str]:
+    now = snapshot.time or time.time()
+    rows = [("USER", "GPUS", "MEMORY", "FOR", "WITH")]
+    for person in found:
+        labels = [snapshot.label(holding.device) for holding in person.holdings]
+        labels += [f"{snapshot.label(device)} (claimed)" for device in person.claims]
+        main = max(
+            (p for h in person.holdings for p in h.processes), key=lambda p: p.memory or 0, default=None
+        )
+        rows.append(
+            (
+                printable(person.user) if person.user is not None else "?",
+                ",".join(labels),
+                size(person.memory) if person.memory else "-",
+                "-" if person.since is None else duration(now - person.since),
+                "-" if main is None else printable(main.command or main.note or "?"),
+            )
+        )
+    for device in held:
+        rows.append(
+            ("-", snapshot.label(device), size(device.memory_used or 0), "-", judged[device.key].reason)
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return [
+        "  ".join(
+            [*(cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)), row[4]]
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _document(found: Sequence[Person], held: Sequence[Device], snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "time": iso(snapshot.time),
+        "people": [
+            {
+                "user": person.user,
+                "memory": person.memory,
+                "since": None if person.since is None else iso(person.since),
+                "devices": [
+                    {
+                        "uuid": holding.device.uuid or None,
+                        "index": holding.device.index,
+                        "parent": holding.device.parent,
+                        "memory": holding.memory,
+                        "pids": [process.pid for process in holding.processes],
+                    }
+                    for holding in person.holdings
+                ],
+                "claims": [device.uuid for device in person.claims],
+            }
+            for person in found
+        ],
+        "held": [{"uuid": d.uuid or None, "index": d.index, "memory": d.memory_used} for d in held],
+    }

@@ -1,0 +1,53 @@
+"""Signals to processes on devices: only to one's own, only to the very process that was looked at."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+from gputui.inventory.process import Process
+
+
+class SignalError(Exception):
+    """The signal is not sent; the message says why."""
+
+
+def send(process: Process, number: int) -> None:
+    """Send the signal. Raises SignalError for a process of somebody else, of another pid namespace, or one
+    that is not there any more (its pid may be another's by now)."""
+    if process.note is not None:
+        raise SignalError(f"pid {process.pid}: {process.note}")
+    import psutil
+
+    try:
+        there = psutil.Process(process.pid)
+        uids = there.uids()
+        started = there.create_time()
+    except psutil.Error:
+        raise SignalError(f"pid {process.pid} has ended") from None
+    if process.started is None or abs(started - process.started) > 0.5:
+        raise SignalError(f"pid {process.pid} is another process by now")
+    if uids.real != os.getuid():
+        raise SignalError(f"pid {process.pid} is {process.user or 'somebody else'}'s, not yours")
+    try:
+        _send(there, number)
+    except (ProcessLookupError, psutil.NoSuchProcess):
+        raise SignalError(f"pid {process.pid} has ended") from None
+    except (PermissionError, psutil.AccessDenied):
+        raise SignalError(f"pid {process.pid}: not permitted") from None
+
+
+def _send(there: Any, number: int) -> None:
+    """Through a descriptor of the process where the system has such (Linux 5.3): no other can get it."""
+    if not hasattr(os, "pidfd_open"):
+        there.send_signal(number)
+        return
+    descriptor = os.pidfd_open(there.pid)
+    try:
+        if there.is_running():
+            signal.pidfd_send_signal(descriptor, number)
+        else:
+            raise ProcessLookupError
+    finally:
+        os.close(descriptor)
