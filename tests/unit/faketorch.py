@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-TEXT = '''
+TEXT = """
 import json, os, time
 
 _told = json.loads(os.environ["FAKE_TORCH"])
@@ -142,7 +142,7 @@ class cuda:
     @staticmethod
     def set_device(device):
         pass
-'''
+"""
 
 
 def install(folder: Path) -> Path:

@@ -84,6 +84,7 @@ def test_ids_are_picked_without_json_or_another_subcommand() -> None:
             "gputui.cli.dispatch",
             "gputui.cli.common",
             "gputui.cli.choice",
+            "gputui.cli.choice_options",
             "gputui.cli.pick",
         ),
     }

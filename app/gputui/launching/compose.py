@@ -10,9 +10,10 @@ from gputui.inventory.device import Device
 from gputui.launching.launch import Launch
 from gputui.launching.launchers import AUTO, LAUNCHERS, recognised
 from gputui.launching.launchers.base import Completed, Launcher, Request
+from gputui.launching.launchers.payload import settled
 from gputui.launching.surroundings import Machine, Surroundings
 from gputui.launching.visibility import BY_BUS, ORDER, VISIBLE, Ids, variables
-from gputui.launching.wrappers import assigned, unwrap
+from gputui.launching.wrappers import assigned, losing, unwrap
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def _completed(
     remarks: tuple[str, ...] = ()
     source = recognised(command)
     if source is not launcher:
-        payload = source.payload(command)
+        payload = settled(source.payload(command), surroundings.is_file, plan.directory)
         command = launcher.start(payload)
         if payload.left_out:
             remarks = (f"left out, as they are {source.name}'s: {' '.join(payload.left_out)}",)
@@ -98,7 +99,7 @@ def _completed(
         Request(
             command=command,
             devices=tuple(devices),
-            environ={**environ, **dict(plan.additions)},
+            environ=_inherited(environ, plan, prefix),
             surroundings=surroundings,
             by_uuid=plan.ids == "uuid",
             processes=plan.processes,
@@ -111,6 +112,12 @@ def _completed(
         )
     )
     return Completed(done.argv, done.warnings, (*remarks, *done.remarks), done.visible)
+
+
+def _inherited(environ: Mapping[str, str], plan: Plan, prefix: Sequence[str]) -> dict[str, str]:
+    """What the launcher's command will find in its environment."""
+    changed = {**environ, **dict(plan.additions), **dict(assigned(prefix))}
+    return {name: value for name, value in changed.items() if value is not None}
 
 
 def _elsewhere(devices: Sequence[Device], plan: Plan, launcher: Launcher) -> tuple[str, ...]:
@@ -136,15 +143,22 @@ def _warnings(
 ) -> list[str]:
     """What there is to say whatever the launcher."""
     warnings = []
-    names = {name for name, _ in ours}
-    overridden = [f"{name}={value}" for name, value in plan.additions if name in names]
+    wanted = dict(ours)
+    overridden = [
+        f"{name}={value}" for name, value in plan.additions if name in wanted and value != wanted[name]
+    ]
     if overridden:
         warnings.append(f"{' '.join(overridden)} of the command gives way to the chosen devices")
     within = [
-        name if value is None else f"{name}={value}" for name, value in assigned(prefix) if name in names
+        name if value is None else f"{name}={value}"
+        for name, value in assigned(prefix)
+        if name in wanted and value != wanted[name]
     ]
     if within:
         warnings.append(f"{' '.join(within)} within the command overrides the chosen devices")
+    lost = losing(prefix)
+    if lost is not None and VISIBLE not in dict(assigned(prefix)):
+        warnings.append(f"{lost} does not give the command the variables: the chosen devices do not count")
     if plan.nodes > 1 and launcher_of(plan).name in ("python", "mpirun"):
         warnings.append("several machines are started by torchrun here: --launcher torchrun")
     if len(devices) > 1 and any(device.parent for device in devices):

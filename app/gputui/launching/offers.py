@@ -6,6 +6,7 @@ the frameworks' own documentation on GPU memory.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,8 +51,8 @@ def offers(snapshot: Snapshot | None, devices: Sequence[Device]) -> tuple[Offer,
 def threads_near(snapshot: Snapshot, devices: Sequence[Device]) -> int | None:
     """How many CPUs a process on each device can have near it; None where that is not known.
 
-    CPUs that several GPUs of the box are near to are divided among all of them, as the others will have
-    processes too. Logical CPUs, as the driver counts them.
+    A CPU that several GPUs of the box are near to is divided among all of them, as the others will have
+    processes too; what a GPU has, among the chosen instances of it. Logical CPUs, as the driver counts them.
     """
     topology = snapshot.topology
     if topology is None or not devices:
@@ -61,10 +62,12 @@ def threads_near(snapshot: Snapshot, devices: Sequence[Device]) -> int | None:
         for device, place in zip(snapshot.devices, topology.places, strict=True)
         if place.cpus and device.parent is None
     }
+    sharing = Counter(cpu for cpus in near.values() for cpu in cpus)
+    gpus = Counter(device.parent or device.key for device in devices)
     shares = []
-    for device in devices:
-        cpus = near.get(device.parent or device.key)
-        if not cpus:
+    for gpu, processes in gpus.items():
+        if gpu not in near:
             return None
-        shares.append(len(cpus) // sum(1 for others in near.values() if others == cpus))
+        # (Halves and thirds do not add up to whole numbers exactly.)
+        shares.append(int(sum(1 / sharing[cpu] for cpu in near[gpu]) / processes + 1e-6))
     return max(1, min(shares))

@@ -13,15 +13,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-_MOST = 1 << 20
-"""Bytes of a file that are read: a configuration is short, and a file named by mistake may be anything."""
+_MOST = 1 << 16
+"""Characters of a file that is read: a configuration is short, and one named by mistake may be anything."""
+
+_NOT_BESIDE = ("env", "sh")
+"""Programs of a first line that say nothing of where the interpreter is."""
 
 
 class Surroundings(Protocol):
     """The machine as launchers see it."""
 
     def text(self, path: str) -> str | None:
-        """What the file says, None where there is no such file or it is not text."""
+        """What the file says, None where there is no such file, or it is not text or no short one."""
 
     def is_file(self, path: str) -> bool:
         """Whether there is a regular file."""
@@ -44,11 +47,15 @@ class Machine:
         self._versions: dict[tuple[str, str], tuple[int, ...] | None] = {}
 
     def text(self, path: str) -> str | None:
+        # (First: opening a pipe would wait for somebody to write into it.)
+        if not self.is_file(path):
+            return None
         try:
             with Path(path).open(encoding="utf-8") as file:
-                return file.read(_MOST) if self.is_file(path) else None
+                text = file.read(_MOST + 1)
         except (OSError, ValueError):
             return None
+        return text if len(text) <= _MOST else None
 
     def is_file(self, path: str) -> bool:
         try:
@@ -68,7 +75,8 @@ class Machine:
     def free_port(self) -> int:
         if self._port is None or not _is_free(self._port):
             with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
+                # On all addresses, as launchers listen: on one of them another program may have it.
+                probe.bind(("", 0))
                 self._port = int(probe.getsockname()[1])
         return self._port
 
@@ -90,7 +98,7 @@ def _version(package: str, program: str) -> tuple[int, ...] | None:
         for pattern in (
             "lib/python3*/site-packages",
             "lib64/python3*/site-packages",
-            "lib/python3/dist-packages",
+            "lib/python3*/dist-packages",
         ):
             for found in sorted(home.glob(f"{pattern}/{package}-*.dist-info")):
                 numbers = re.match(r"(\d+(?:\.\d+)*)", found.name[len(package) + 1 :])
@@ -109,6 +117,7 @@ def _environments(program: str) -> list[Path]:
         first = b""
     if first.startswith(b"#!"):
         interpreter = os.fsdecode(first[2:].strip().split(b" ")[0])
-        # Not resolved: a virtual environment's interpreter is a link out of it.
-        homes.insert(0, Path(interpreter).parent.parent)
+        if Path(interpreter).name not in _NOT_BESIDE:
+            # Not resolved: a virtual environment's interpreter is a link out of it.
+            homes.insert(0, Path(interpreter).parent.parent)
     return homes

@@ -6,7 +6,7 @@ that is not listed is taken for one without, unless it has a "=".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gputui.launching.words import assignments
@@ -15,11 +15,13 @@ from gputui.launching.words import assignments
 @dataclass(frozen=True, slots=True)
 class _Wrapper:
     """`takes` are options with a value in the next word; `arguments` words of its own stand before the
-    command (`timeout 60 …`); `verb` is the subcommand that runs one."""
+    command (`timeout 60 …`); `verb` is the subcommand that runs one; `assigns`: `NAME=value` words may stand
+    before the command."""
 
     takes: frozenset[str] = field(default_factory=frozenset)
     arguments: int = 0
     verb: str | None = None
+    assigns: bool = False
 
 
 def _options(text: str) -> frozenset[str]:
@@ -27,13 +29,17 @@ def _options(text: str) -> frozenset[str]:
 
 
 _UV = _options(
-    "--extra --no-extra --group --no-group --only-group --env-file --with -w --with-editable"
-    " --with-requirements --package --python -p --index --default-index --index-url -i --extra-index-url"
-    " --find-links -f --upgrade-package -P --reinstall-package --refresh-package --index-strategy"
-    " --keyring-provider --resolution --prerelease --fork-strategy --config-setting -C"
-    " --no-build-isolation-package --exclude-newer --link-mode --no-build-package --no-binary-package --color"
-    " --directory --project --config-file --cache-dir --allow-insecure-host --python-platform"
+    "--extra --no-extra --group --no-group --only-group --no-editable-package --env-file --with -w"
+    " --with-editable --with-requirements --package --python -p --python-platform --index --default-index"
+    " --index-url -i --extra-index-url --find-links -f --upgrade-package -P --upgrade-group"
+    " --reinstall-package --refresh-package --index-strategy --keyring-provider --resolution --prerelease"
+    " --prerelease-package --fork-strategy --config-setting --config-settings -C --config-settings-package"
+    " --no-build-isolation-package --exclude-newer --exclude-newer-package --no-sources-package --link-mode"
+    " --no-build-package --no-binary-package --color --directory --project --config-file --cache-dir"
+    " --allow-insecure-host"
 )
+"""`uv run --help` of 0.13."""
+
 _CONDA = _options("-n --name -p --prefix --cwd --log-level")
 
 _WRAPPERS: dict[str, _Wrapper] = {
@@ -46,7 +52,22 @@ _WRAPPERS: dict[str, _Wrapper] = {
     "conda": _Wrapper(_CONDA, verb="run"),
     "mamba": _Wrapper(_CONDA, verb="run"),
     "micromamba": _Wrapper(_CONDA, verb="run"),
-    "env": _Wrapper(_options("-u --unset -C --chdir -S --split-string")),
+    "env": _Wrapper(_options("-u --unset -C --chdir -S --split-string"), assigns=True),
+    "sudo": _Wrapper(
+        _options(
+            "-u --user -g --group -h --host -p --prompt -C --close-from -r --role -t --type -T"
+            " --command-timeout -U --other-user -D --chdir -R --chroot"
+        ),
+        assigns=True,
+    ),
+    "doas": _Wrapper(_options("-u -C")),
+    "systemd-run": _Wrapper(
+        _options(
+            "-p --property -u --unit --slice -E --setenv -H --host -M --machine --description --uid --gid"
+            " --nice --working-directory --service-type"
+        )
+    ),
+    "flock": _Wrapper(_options("-w --wait --timeout -E --conflict-exit-code"), arguments=1),
     "nice": _Wrapper(_options("-n --adjustment")),
     "ionice": _Wrapper(_options("-c --class -n --classdata")),
     "chrt": _Wrapper(arguments=1),
@@ -81,16 +102,52 @@ def unwrap(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def assigned(prefix: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
-    """The variables that `env` sets (or unsets: None) among the words before the command."""
+    """The variables that `env` or `sudo` sets (or unsets: None) among the words before the command."""
     found: list[tuple[str, str | None]] = []
-    for place, word in enumerate(prefix):
-        if word in ("-u", "--unset") and place + 1 < len(prefix):
-            found.append((prefix[place + 1], None))
-        elif word.startswith("--unset="):
-            found.append((word.partition("=")[2], None))
-        else:
-            found += assignments((word,))[0]
-    return tuple(found) if any(word.rsplit("/", 1)[-1] == "env" for word in prefix) else ()
+    for name, words in _each(prefix):
+        if not _WRAPPERS[name].assigns:
+            continue
+        place = 0
+        while place < len(words):
+            word = words[place]
+            if name == "env" and word in ("-u", "--unset"):
+                found += [(unset, None) for unset in words[place + 1 : place + 2]]
+            elif name == "env" and word.startswith(("--unset=", "-u")):
+                found.append((word.removeprefix("--unset=").removeprefix("-u"), None))
+            else:
+                found += assignments((word,))[0]
+            place += 2 if word in _WRAPPERS[name].takes else 1
+    return tuple(found)
+
+
+def losing(prefix: Sequence[str]) -> str | None:
+    """The wrapper that does not give the command our variables (`env -i`, `sudo`); None where none is."""
+    for name, words in _each(prefix):
+        if name == "env" and any(_empties(word) for word in words):
+            return "env -i"
+        kept = any(word.startswith(("-E", "--preserve-env")) for word in words)
+        if (name == "sudo" and not kept) or name == "doas":
+            return name
+        if name == "systemd-run" and "--scope" not in words:
+            return "systemd-run without --scope"
+    return None
+
+
+def _empties(word: str) -> bool:
+    """Whether a word of `env` takes all variables away: -, -i, -iv, --ignore-environment."""
+    short = word.startswith("-") and not word.startswith(("--", "-u", "-C", "-S")) and "i" in word
+    return short or word in ("-", "--ignore-environment")
+
+
+def _each(prefix: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """The wrappers before a command by name, each with its own words."""
+    place = 0
+    while place < len(prefix):
+        end = _end(prefix, place)
+        if end is None:
+            return
+        yield prefix[place].rsplit("/", 1)[-1], prefix[place + 1 : end]
+        place = end
 
 
 def _end(command: Sequence[str], place: int) -> int | None:
@@ -99,15 +156,18 @@ def _end(command: Sequence[str], place: int) -> int | None:
     wrapper = _WRAPPERS.get(name)
     if wrapper is None:
         return None
+    begin = place
     place = _behind_options(command, place + 1, wrapper)
     if wrapper.verb is not None:
         if list(command[place : place + 1]) != [wrapper.verb]:
             return None
         place = _behind_options(command, place + 1, wrapper)
-        if name == "uv" and {"-m", "--module", "-s", "--script", "--gui-script"} & set(command[:place]):
+        if name == "uv" and {"-m", "--module", "-s", "--script", "--gui-script"} & set(command[begin:place]):
             # uv itself starts the interpreter: what follows is not a command.
             return None
-    if name == "env":
+    if name == "env" and list(command[place : place + 1]) == ["-"]:
+        place += 1
+    if wrapper.assigns:
         while place < len(command) and assignments(command[place : place + 1])[0]:
             place += 1
     return place + wrapper.arguments

@@ -193,6 +193,15 @@ ACTIONS: tuple[Action, ...] = (
         "processes", "p", "p", "processes", "Show the processes", "who runs what on which device", "processes"
     ),
     Action(
+        "people",
+        "P",
+        "P",
+        "",
+        "Show the people",
+        "who has what, for how long, and does nothing with it",
+        "people",
+    ),
+    Action(
         "theme", "T", "T", "", "Change the theme", "dark, light, ansi (your terminal's own colours)", "theme"
     ),
     Action("help", "question_mark,f1", "?", "help", "Show all keys", "and what the signs mean", "help"),

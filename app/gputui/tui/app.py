@@ -9,7 +9,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NoReturn
 
 from textual import events
 from textual.app import App, SystemCommand
@@ -94,9 +95,9 @@ class GputuiApp(App[Outcome]):
         for number in self._signals.answered:
             # Where the platform has no such handlers (Windows), the default stays.
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(number, self._leave, 128 + number)
+                loop.add_signal_handler(number, self.leave, 128 + number)
         if self._signals.came is not None:
-            self._leave(128 + self._signals.came)
+            self.leave(128 + self._signals.came)
 
     async def on_event(self, event: events.Event) -> None:
         # Textual drops keys that come before the first screen runs; a person does not wait for it.
@@ -105,6 +106,11 @@ class GputuiApp(App[Outcome]):
                 self._early_keys.append(event)
                 return
             self.main.hush()
+            # Whatever screen is on top: Textual's own bindings for these end at a modal one.
+            everywhere = {"ctrl+c": self.action_help_quit, "ctrl+z": self.action_suspend_process}
+            if event.key in everywhere:
+                everywhere[event.key]()
+                return
         await super().on_event(event)
 
     async def on_ready(self) -> None:
@@ -118,7 +124,8 @@ class GputuiApp(App[Outcome]):
         if self.is_running and self.screen_stack:
             self.screen_stack[0].post_message(Read(reading))
 
-    def _leave(self, status: int) -> None:
+    def leave(self, status: int) -> None:
+        """End with a status and nothing to launch."""
         self.exit(Outcome(status=status), return_code=status)
 
     def _check_terminal(self) -> None:
@@ -128,9 +135,24 @@ class GputuiApp(App[Outcome]):
         with contextlib.suppress(OSError, ValueError):
             if os.isatty(sys.__stdin__.fileno() if sys.__stdin__ else 0):
                 return
-        # Nothing can be painted or restored on a terminal that is gone.
+        self.end_without_terminal()
+
+    def end_without_terminal(self) -> NoReturn:
+        """Nothing can be painted or restored on a terminal that is gone."""
         self.sampler.stop(patience=0.0)
         os._exit(128 + signal.SIGHUP)
+
+    @contextlib.contextmanager
+    def suspend(self) -> Iterator[None]:
+        """As Textual's. Nobody looks meanwhile: readings that wait for the screen would pile up for hours."""
+        self._mailbox.forward = None
+        self.sampler.focus(False)
+        try:
+            with super().suspend():
+                yield
+        finally:
+            self._mailbox.forward = self._forward
+            self.sampler.focus(True)
 
     def on_app_focus(self) -> None:
         self.sampler.focus(True)
@@ -140,7 +162,7 @@ class GputuiApp(App[Outcome]):
 
     def action_help_quit(self) -> None:
         """Ctrl-C: leave, as it would end any program in a shell."""
-        self._leave(130)
+        self.leave(130)
 
     def action_next_theme(self) -> None:
         """The next of our themes; the palette's own list has more."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from gputui.launching.compose import Plan, launcher_of
@@ -125,20 +126,18 @@ def cleared(board: Board, row: Row) -> Board:
 
 def typed(board: Board, row: Row, text: str) -> Board:
     """The board with a row as it was typed; nothing typed is the default. Raises PlanError."""
-    plan, text = board.plan, text.strip()
+    if not text.strip():
+        return cleared(board, row)
     if row.id == NEW:
         name, equals, value = text.partition("=")
-        if not text:
-            return board
+        name = name.strip()
         if not equals or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
             raise PlanError(f"{text!r} is not NAME=VALUE")
         return _with_variable(board, name, value)
     if row.variable:
         return _with_variable(board, row.label, text)
-    if not text:
-        return cleared(board, row)
     read = _READ.get(row.id, str)
-    return replace(board, plan=replace(plan, **{row.id: read(text)}))  # type: ignore[arg-type]
+    return replace(board, plan=replace(board.plan, **{row.id: read(text.strip())}))  # type: ignore[arg-type]
 
 
 def _with_variable(board: Board, name: str, value: str) -> Board:
@@ -146,10 +145,36 @@ def _with_variable(board: Board, name: str, value: str) -> Board:
     return replace(board, plan=replace(board.plan, additions=tuple(pairs.items())))
 
 
+_MOST = 10_000
+"""Processes or machines: more are a slip of the keys."""
+
+
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:6]) <= 10_000:
-        raise PlanError(f"{text!r} is not a number (1 or more)")
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= _MOST):
+        raise PlanError(f"{text!r} is not a number from 1 to {_MOST}")
     return int(text)
 
 
-_READ: dict[str, Callable[[str], object]] = {"processes": _number, "nodes": _number}
+def _file(text: str) -> str:
+    """A path as a person types it; there is no shell here to know what ~ is."""
+    try:
+        return str(Path(text).expanduser()) if text.startswith("~") else text
+    except RuntimeError:
+        raise PlanError(f"there is no user {text.partition('/')[0][1:]!r}") from None
+
+
+def _rendezvous(text: str) -> str:
+    found = re.fullmatch(r"(\[[^\s\[\]]+\]|[^\s:\[\]]+)(?::([0-9]{1,5}))?", text)
+    if found is None or not 1 <= int(found[2] or 1) <= 65535:
+        raise PlanError(f"{text!r} is not HOST or HOST:PORT")
+    return text
+
+
+_READ: dict[str, Callable[[str], object]] = {
+    "processes": _number,
+    "nodes": _number,
+    "directory": _file,
+    "logs": _file,
+    "python": _file,
+    "rendezvous": _rendezvous,
+}

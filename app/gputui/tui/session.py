@@ -45,8 +45,10 @@ class Mailbox:
     def put(self, news: Snapshot | Exception, began: float) -> None:
         """Called on the sampler's thread."""
         self.latest = Reading(news, began)
-        if self.forward is not None:
-            self.forward(self.latest)
+        # (Taken once: another thread may take it away.)
+        forward = self.forward
+        if forward is not None:
+            forward(self.latest)
 
 
 def run_screen(

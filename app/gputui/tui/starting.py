@@ -2,91 +2,101 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from rich.text import Text
 from textual.app import App, SuspendNotSupported
 
-from gputui.inventory.wording import duration
+from gputui.inventory.wording import duration, printable
 from gputui.launching.launch import Launch
-from gputui.launching.remembered import KeepError, change, with_launch
+from gputui.launching.remembered import KeepError, here, with_launch
+from gputui.launching.remembered_file import change
 from gputui.launching.start import StartError, run_child
 from gputui.tui.board import Board
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """How a command ended that had the terminal: a sentence, whether well, and the signal that ends us too.
+
+    `gone` says that there is no terminal any more.
+    """
+
+    text: str
+    good: bool = False
+    signal: int | None = None
+    gone: bool = False
+
+
+def count_of(board: Board) -> int:
+    """The devices that a launch is remembered with: one, where nothing was decided, as `gputui run` takes."""
+    return len(board.selection) if board.selection.decided else 1
 
 
 def remember(board: Board, environ: Mapping[str, str], now: float) -> str | None:
     """Keep the launch among the last ones; why that could not be, None when it was."""
     try:
-        change(environ, lambda known: with_launch(known, board.plan, len(board.selection), now))
+        change(environ, lambda known: with_launch(known, board.plan, count_of(board), now, here()))
     except KeepError as error:
         return str(error)
     return None
 
 
-def run_and_return(app: App[Any], launch: Launch, environ: Mapping[str, str]) -> tuple[str, bool]:
-    """Give the terminal to the command and take it back when it has ended; how it ended, and whether well."""
-    began = time.monotonic()
+def warning(text: str) -> Text:
+    """A message for stderr once the screen is gone: one line, whatever the width."""
+    return Text(printable(f"gputui: warning: {text}"), no_wrap=True, overflow="ignore")
+
+
+def run_and_return(app: App[Any], launch: Launch, environ: Mapping[str, str]) -> Returned:
+    """Give the terminal to the command and take it back when it has ended.
+
+    A terminal that has been closed meanwhile ends this process.
+    """
     try:
-        with app.suspend(), _signals_for_the_child():
-            print(f"gputui: {launch.line}", flush=True)
-            try:
-                status = run_child(launch, environ)
-            except StartError as error:
-                return str(error), False
-            text = f"{_ended(status)} after {duration(time.monotonic() - began)}"
-            print(f"gputui: {text}; ⏎ goes back to the screen", end="", flush=True)
-            _wait_for_enter()
+        with app.suspend():
+            ended = _in_our_place(launch, environ)
+            if ended.gone:
+                app.end_without_terminal()  # type: ignore[attr-defined]
+            return ended
     except SuspendNotSupported:
-        return "this terminal cannot be given away: ⏎ becomes the command, d starts it as a job", False
-    return f"{launch.argv[0].rsplit('/', 1)[-1]} {text}", status == 0
+        return Returned("this terminal cannot be given away: ⏎ becomes the command, d starts it as a job")
+
+
+def _in_our_place(launch: Launch, environ: Mapping[str, str]) -> Returned:
+    from gputui.tui.lending import LentTerminal
+
+    began = time.monotonic()
+    terminal = LentTerminal()
+    with terminal.signals():
+        terminal.say(launch.line)
+        try:
+            status = run_child(launch, environ)
+        except StartError as error:
+            terminal.take_back()
+            return Returned(str(error), signal=terminal.ended, gone=terminal.gone)
+        terminal.take_back()
+        text = f"{_ended(status)} after {duration(time.monotonic() - began)}"
+        if terminal.ended is None and not terminal.gone:
+            terminal.say(f"{text}; ⏎ goes back to the screen", end="")
+            terminal.wait_for_enter()
+        else:
+            terminal.say(text)
+    name = launch.argv[0].rsplit("/", 1)[-1]
+    return Returned(f"{name} {text}", status == 0, terminal.ended, terminal.gone)
 
 
 def _ended(status: int) -> str:
     if status < 0:
-        return f"ended by {signal.Signals(-status).name}"
+        try:
+            return f"ended by {signal.Signals(-status).name}"
+        except ValueError:
+            # The real-time signals have no names.
+            return f"ended by signal {-status}"
     return "done" if status == 0 else f"ended with status {status}"
-
-
-@contextmanager
-def _signals_for_the_child() -> Iterator[None]:
-    """Ctrl-C and Ctrl-\\ reach everything on the terminal: here they are for the command alone.
-
-    They are answered, not ignored: what is ignored stays ignored in the command. Ctrl-Z stops both, as the
-    shell expects of one job.
-    """
-    answers: dict[int, Any] = {signal.SIGINT: _nothing, signal.SIGQUIT: _nothing}
-    answers |= dict.fromkeys((signal.SIGTSTP, signal.SIGCONT), signal.SIG_DFL)
-    before = {number: signal.getsignal(number) for number in answers}
-    for number, answer in answers.items():
-        signal.signal(number, answer)
-    # The event loop hears of signals through this, whatever answers them, and would leave afterwards.
-    waker = signal.set_wakeup_fd(-1)
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(waker)
-        for number, answer in before.items():
-            signal.signal(number, answer)
-
-
-def _nothing(number: int, frame: object) -> None:
-    """A signal that is the command's."""
-
-
-def _wait_for_enter() -> None:
-    """Until the person has read the end of the output. A terminal that is gone does not answer."""
-    stream = sys.__stdin__
-    if stream is None or not stream.isatty():
-        return
-    while True:
-        key = os.read(stream.fileno(), 1)
-        if key in (b"\n", b"\r", b""):
-            return
 
 
 def as_job(launch: Launch, environ: Mapping[str, str]) -> tuple[str, bool]:

@@ -2,7 +2,9 @@
 
 Facts (seen with 1.15.0): `gpu_ids` of the user's configuration overrides CUDA_VISIBLE_DEVICES, and
 `--gpu_ids all` restores it; `--multi_gpu` drops an FSDP or DeepSpeed type of the configuration, and with one
-process it is an error; `--main_process_port 0` takes a free port.
+process it is an error; `--main_process_port 0` takes a free port; `--cpu` starts one process whatever the
+count, and does not read the configuration; `enable_cpu_affinity` of a configuration has no effect, the option
+has; torchrun's PET_* variables count here too.
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ from collections.abc import Sequence
 from gputui.launching.launchers.accelerate_config import Config, configuration
 from gputui.launching.launchers.base import Completed, Request, Saying, contradiction
 from gputui.launching.launchers.options import Given, read
-from gputui.launching.launchers.payload import Payload, module_of, program
+from gputui.launching.launchers.payload import Payload, by_launcher, module_of, program, with_interpreter
+from gputui.launching.launchers.torchrun import overriding, several
+from gputui.launching.visibility import identifiers
 
+_MODULE = "accelerate.commands.launch"
 _FLAGS = frozenset(
     (
         *("help", "h", "quiet", "q", "cpu", "multi-gpu", "tpu", "enable-cpu-affinity", "use-deepspeed"),
@@ -23,12 +28,17 @@ _FLAGS = frozenset(
         *("dynamo-use-regional-compilation",),
     )
 )
+_OLDER = frozenset(("use-mps-device", "use-xpu", "ipex"))
+"""Of versions before 1.8."""
+
 _ALIASES = {"m": "module", "t": "tee"}
-_KINDS = ("multi-gpu", "use-fsdp", "use-deepspeed", "use-megatron-lm", "tpu", "cpu")
+_KINDS = ("multi-gpu", "use-fsdp", "use-deepspeed", "use-megatron-lm", "tpu", "tpu-cluster", "cpu")
 """The options that say which kind of run it is; with one of them the configuration's own does not count."""
 
 _SPREADING = ("MULTI_GPU", "FSDP", "DEEPSPEED", "MEGATRON_LM")
 """Types of a configuration that start through torch's launcher, a process a device."""
+
+_NOT_SPREADING = ("cpu", "tpu", "tpu-cluster")
 
 
 class Accelerate:
@@ -40,23 +50,21 @@ class Accelerate:
         return _prefix(command) > 0
 
     def payload(self, command: Sequence[str]) -> Payload:
-        prefix = _prefix(command)
-        given = _given(command[prefix:])
-        rest = tuple(command[prefix + given.end :])
-        left_out = given.without(("module", "no-python"))
-        python = command[0] if module_of(command)[0] else None
+        words = command[_prefix(command) :]
+        given = _given(words)
+        rest, left_out = given.behind(words), given.without(("module", "no-python"))
         if "no-python" in given:
-            return Payload("program", rest, left_out=left_out)
-        return Payload("module" if "module" in given else "script", rest, python, left_out)
+            return by_launcher(command, "program", rest, left_out)
+        return by_launcher(command, "module" if "module" in given else "script", rest, left_out)
 
     def start(self, payload: Payload) -> tuple[str, ...]:
-        starter = ("accelerate", "launch") if payload.python is None else _by_module(payload.python)
+        starter = ("accelerate", "launch") if payload.python is None else payload.by_module(_MODULE)
         if payload.kind == "script":
             return (*starter, *payload.words)
         return (*starter, "--module" if payload.kind == "module" else "--no_python", *payload.words)
 
     def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
-        return (*_by_module(python), *command[_prefix(command) :])
+        return with_interpreter(command, _prefix(command), python, (python, "-m", _MODULE))
 
     def complete(self, request: Request) -> Completed:
         prefix = _prefix(request.command)
@@ -67,19 +75,24 @@ class Accelerate:
             file = given.get("config-file") if "config-file" in given else None
             config = configuration(file, request.environ, request.directory, request.surroundings)
         added = _kind(given, config, request, said)
-        spreads = bool({"--multi_gpu"} & set(added)) or _spreads(given, config)
+        spreads = "--multi_gpu" in added or ("--cpu" not in added and _spreads(given, config))
+        machines = given.number("num-machines") or 1
         if "num-processes" not in given:
-            added.append(f"--num_processes={request.count}")
+            # Of all machines together.
+            added.append(f"--num_processes={request.count * machines}")
         if "num-machines" not in given:
             added.append("--num_machines=1")
         if "gpu-ids" not in given:
             added.append("--gpu_ids=all")
-        if "main-process-port" not in given and spreads:
+        if "main-process-port" not in given and spreads and machines == 1:
             # Older versions stop where 29500 is taken; 0 is a free one in all.
             added.append("--main_process_port=0")
         if request.logs and "log-dir" not in given:
             added += [f"--log_dir={request.logs}", *(["--tee=3"] if "tee" not in given else [])]
-        _say(given, config, request, said)
+        _say(given, request, said, machines)
+        _say_of_kind(given, request, said, spreads)
+        if config is not None and ("--cpu" not in added or "config-file" in given):
+            _say_of_config(config, given, request, said, spreads)
         return Completed((*starter, *added, *rest), tuple(said.warnings), tuple(said.remarks))
 
 
@@ -93,61 +106,74 @@ def _kind(given: Given, config: Config | None, request: Request, said: Saying) -
         return ["--cpu"]
     if (given.number("num-processes") or request.count) < 2:
         return []
-    if config is None or config.kind == "NO":
+    if config is None:
         return ["--multi_gpu"]
+    if config.problem is not None or config.elsewhere:
+        return []
     if config.kind in _SPREADING and config.kind != "MULTI_GPU":
         said.remarks.append(f"{config.kind} as {config.path} says")
-    return []
+    return ["--multi_gpu"] if config.kind == "NO" else []
 
 
 def _spreads(given: Given, config: Config | None) -> bool:
+    """Whether accelerate will start through torch's launcher."""
     if any(name in given for name in _KINDS):
-        return "cpu" not in given and "tpu" not in given
+        return not any(name in given for name in _NOT_SPREADING)
     return config is not None and config.kind in _SPREADING
 
 
-def _say(given: Given, config: Config | None, request: Request, said: Saying) -> None:
-    count, ids = len(request.devices), given.get("gpu-ids", "all")
-    if ids != "all":
+def _say(given: Given, request: Request, said: Saying, machines: int) -> None:
+    count = len(request.devices)
+    ids = given.get("gpu-ids", "all")
+    same = count and ids == identifiers(request.devices, "uuid" if request.by_uuid else "index")
+    if ids != "all" and not same:
         said.warnings.append(f"--gpu_ids={ids} of the command overrides the chosen devices")
     asked = given.number("num-processes") if "num-processes" in given else request.processes
-    if count and asked is not None and asked != count:
+    if count and asked is not None and asked != count * machines:
         said.warnings.append(contradiction("--num_processes", asked, count))
-    if count and "cpu" in given:
-        said.warnings.append("--cpu of the command leaves the chosen devices unused")
-    if not count and "multi-gpu" in given:
-        said.warnings.append("the command asks for --multi_gpu, and no device is chosen")
-    if (given.number("num-machines") or 1) > 1 or request.nodes > 1:
+    if machines > 1 or request.nodes > 1:
         said.warnings.append("several machines are started by torchrun here: --launcher torchrun")
     if request.numa:
         said.remarks.append("accelerate has no --numa-binding; torchrun has")
-    affinity = "enable-cpu-affinity" in given or (
-        config is not None and config.values.get("enable_cpu_affinity")
-    )
     indices = [device.index for device in request.devices]
-    if affinity and count and indices != list(range(count)):
+    if "enable-cpu-affinity" in given and count and indices != list(range(count)):
         said.warnings.append(
-            "enable_cpu_affinity pins processes by NVML index and ignores the choice:"
+            "--enable_cpu_affinity pins processes by NVML index and ignores the choice:"
             f" GPU {indices[0]}'s process gets the CPUs near GPU 0 (torchrun's --numa-binding is right)"
         )
-    if config is not None:
-        _say_of_config(config, given, request, said)
 
 
-def _say_of_config(config: Config, given: Given, request: Request, said: Saying) -> None:
+def _say_of_kind(given: Given, request: Request, said: Saying, spreads: bool) -> None:
+    asked = given.number("num-processes") or request.processes or 1
+    if request.devices and "cpu" in given:
+        said.warnings.append("--cpu of the command leaves the chosen devices unused")
+    if not request.devices:
+        kinds = [f"--{name.replace('-', '_')}" for name in _KINDS if name in given and name != "cpu"]
+        if kinds:
+            said.warnings.append(f"the command asks for {kinds[0]}, and no device is chosen")
+        elif asked > 1:
+            said.warnings.append(f"accelerate starts one process on the CPU; {asked} are asked for")
+    variables = overriding(request.environ)
+    if spreads and variables:
+        waiting = several(request.environ)
+        then = f", and waits for {waiting} machines" if waiting else ""
+        said.warnings.append(
+            f"accelerate takes torchrun's defaults from {variables} in your environment{then}"
+        )
+
+
+def _say_of_config(config: Config, given: Given, request: Request, said: Saying, spreads: bool) -> None:
     """What the line says in spite of the file, so that nobody wonders."""
     if config.problem is not None:
-        said.warnings.append(f"accelerate will stop at {config.path}: {config.problem}")
+        said.warnings.append(f"{config.path}: {config.problem}")
         return
-    if config.values.get("compute_environment") == "AMAZON_SAGEMAKER":
+    if config.elsewhere:
         said.warnings.append(f"{config.path} starts on SageMaker, not on these devices")
-    if config.values.get("use_cpu") is True and request.devices and "cpu" not in given:
+        return
+    if config.values.get("use_cpu") is True and request.devices and not spreads:
         said.warnings.append(f"use_cpu in {config.path} leaves the chosen devices unused")
-    if (
-        config.kind not in ("NO", *_SPREADING)
-        and not any(name in given for name in _KINDS)
-        and request.devices
-    ):
+    named = any(name in given for name in _KINDS)
+    if config.kind not in ("NO", *_SPREADING) and not named and request.devices:
         said.warnings.append(f"distributed_type {config.kind} in {config.path} is not for these devices")
     unlike = []
     if config.gpu_ids is not None and "gpu-ids" not in given:
@@ -155,9 +181,10 @@ def _say_of_config(config: Config, given: Given, request: Request, said: Saying)
     for key, name, ours in (
         ("num_processes", "num-processes", request.count),
         ("num_machines", "num-machines", 1),
+        ("main_process_port", "main-process-port", 0 if spreads else None),
     ):
         theirs = config.number(key)
-        if theirs is not None and theirs > 0 and theirs != ours and name not in given:
+        if theirs is not None and theirs > 0 and ours is not None and theirs != ours and name not in given:
             unlike.append(f"{key} {theirs}")
     if unlike:
         said.remarks.append(f"{', '.join(unlike)} in {config.path} would count: the line says otherwise")
@@ -170,16 +197,12 @@ def _prefix(command: Sequence[str]) -> int:
     if program(command) == "accelerate-launch":
         return 1
     module, end = module_of(command)
-    if module == "accelerate.commands.launch":
+    if module == _MODULE:
         return end
     if module == "accelerate.commands.accelerate_cli" and list(command[end : end + 1]) == ["launch"]:
         return end + 1
     return 0
 
 
-def _by_module(python: str) -> tuple[str, ...]:
-    return (python, "-m", "accelerate.commands.launch")
-
-
 def _given(words: Sequence[str]) -> Given:
-    return read(words, _FLAGS, _ALIASES)
+    return read(words, _FLAGS | _OLDER, _ALIASES)

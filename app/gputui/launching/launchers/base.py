@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
@@ -47,6 +48,19 @@ class Request:
     def count(self) -> int:
         """How many processes to start: what the user says, else one a device, and one without a device."""
         return self.processes or max(1, len(self.devices))
+
+    @property
+    def path(self) -> str | None:
+        """The path of the program that the command starts; None where that cannot be told.
+
+        Behind `uv run` and its like the PATH is another.
+        """
+        name = self.command[0] if self.command else ""
+        if "/" in name:
+            name = os.path.join(self.directory or "", name)  # noqa: PTH118 - "./x" stays "./x"
+        elif not name or self.prefix:
+            return None
+        return self.surroundings.program(name, self.environ)
 
     @property
     def by_index(self) -> bool:

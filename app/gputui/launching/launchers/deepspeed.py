@@ -7,26 +7,47 @@ indices by `--include`, without the variable; everything else through torchrun, 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 
 from gputui.launching.launchers.base import Completed, Request, Saying
 from gputui.launching.launchers.options import Given, read
-from gputui.launching.launchers.payload import Payload, module_of, program
+from gputui.launching.launchers.payload import (
+    Payload,
+    by_launcher,
+    module_of,
+    program,
+    settled,
+    with_interpreter,
+)
 from gputui.launching.launchers.torchrun import Torchrun
 
+_MODULE = "deepspeed.launcher.runner"
 _FLAGS = frozenset(
     (
         *("help", "h", "module", "no-python", "no-local-rank", "no-ssh", "no-ssh-check", "force-multi"),
         *("save-pid", "bind-cores-to-rank", "quiet", "q"),
     )
 )
+_OLDER = frozenset(("elastic-training",))
+"""Of versions before 0.19."""
+
 _ALIASES = {"H": "hostfile", "i": "include", "e": "exclude", "num-accelerators": "num-gpus"}
-_LONG = ("include", "exclude", "hostfile", "num-nodes", "num-gpus", "master-port", "module", "no-python")
+_VALUED = frozenset(
+    (
+        *("hostfile", "include", "exclude", "num-nodes", "num-gpus", "num-accelerators", "master-port"),
+        *("master-addr", "node-rank", "launcher", "launcher-args", "enable-each-rank-log", "autotuning"),
+        *("bind-core-list", "ssh-port", "venv-script", "log-level"),
+    )
+)
+"""Options that take a value: argparse understands a beginning of any of them."""
+
 _DEVICES = ("include", "exclude", "num-gpus", "num-nodes")
 """Options that name devices: with one of them the variable is ignored, and then deleted."""
 
-_PORTS = ("master-port", "master-addr")
+_FOR_TORCHRUN = ("module", "no-python", "master-port", "master-addr", "no-local-rank", "hostfile")
+"""Options that need not be named as left out: torchrun has its own way, or they say what it does anyway."""
 
 HOSTFILE = "/job/hostfile"
 """Read of itself where it exists; its machines then count, and neither variable nor `--include localhost`."""
@@ -43,82 +64,108 @@ class Deepspeed:
         return _prefix(command) > 0
 
     def payload(self, command: Sequence[str]) -> Payload:
-        prefix = _prefix(command)
-        given = _given(command[prefix:])
-        rest = tuple(command[prefix + given.end :])
-        left_out = given.without(("module", "no-python"))
-        python = command[0] if module_of(command)[0] else None
+        words = command[_prefix(command) :]
+        given = _given(words)
+        rest, left_out = given.behind(words), given.without(("module", "no-python"))
         if "no-python" in given:
-            return Payload("program", rest, left_out=left_out)
-        return Payload("module" if "module" in given else "script", rest, python, left_out)
+            return by_launcher(command, "program", rest, left_out)
+        return by_launcher(command, "module" if "module" in given else "script", rest, left_out)
 
     def start(self, payload: Payload) -> tuple[str, ...]:
-        starter = ("deepspeed",) if payload.python is None else _by_module(payload.python)
+        starter = ("deepspeed",) if payload.python is None else payload.by_module(_MODULE)
         if payload.kind == "script":
             return (*starter, *payload.words)
         return (*starter, "--module" if payload.kind == "module" else "--no_python", *payload.words)
 
     def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
-        return (*_by_module(python), *command[_prefix(command) :])
+        return with_interpreter(command, _prefix(command), python, (python, "-m", _MODULE))
 
     def complete(self, request: Request) -> Completed:
         prefix = _prefix(request.command)
         starter, rest = request.command[:prefix], request.command[prefix:]
         given, said = _given(rest), Saying()
         own = [name for name in _DEVICES if name in given]
-        if own or "hostfile" in given:
-            return self._as_given(request, given, own)
-        reason = _against(request)
-        if reason is not None:
-            return self._through_torchrun(request, given, reason)
-        added = [f"--include=localhost:{','.join(str(device.index) for device in request.devices)}"]
-        if "master-port" not in given:
-            added.append(f"--master_port={request.surroundings.free_port()}")
-        if request.surroundings.is_file(HOSTFILE):
-            # What is not a regular file does not count as one.
-            added.append("--hostfile=/dev/null")
-            said.remarks.append(f"{HOSTFILE} would override the devices: --hostfile=/dev/null")
+        machines = _machines(given, own, request)
+        added: list[str] = []
+        if own or machines:
+            contradicted = _contradicted(given, own, machines, request)
+            said.warnings += [contradicted] if contradicted else []
+        else:
+            reason = _against(request)
+            if reason is not None:
+                return self._through_torchrun(request, given, reason)
+            added.append(f"--include=localhost:{','.join(str(device.index) for device in request.devices)}")
+            said.remarks.append(
+                "deepspeed is given the devices by --include; it ignores CUDA_VISIBLE_DEVICES then"
+            )
+        if not machines:
+            added += _here(given, request, said)
         if request.logs and "enable-each-rank-log" not in given:
             added.append(f"--enable_each_rank_log={request.logs}")
-        if request.processes not in (None, len(request.devices)):
+        if not own and request.processes not in (None, len(request.devices)):
             said.warnings.append(f"deepspeed starts a process a device; {request.processes} were asked for")
         if request.numa:
             said.remarks.append("deepspeed has no --numa-binding (--bind_cores_to_rank is its own)")
         if request.nodes > 1:
             said.warnings.append("several machines are started by torchrun here: --launcher torchrun")
-        said.remarks.append(
-            "deepspeed is given the devices by --include; it ignores CUDA_VISIBLE_DEVICES then"
-        )
         return Completed(
             (*starter, *added, *rest), tuple(said.warnings), tuple(said.remarks), visible="command"
         )
 
-    def _as_given(self, request: Request, given: Given, own: Sequence[str]) -> Completed:
-        """The user has named devices to deepspeed: kept, and compared."""
-        if "hostfile" in given:
-            words = f"--hostfile={given.get('hostfile')}"
-            told = f"{words} of the command says which machines and devices; the chosen ones do not count"
-        else:
-            words = " ".join(word for name, group in given.words if name in own for word in group)
-            told = f"{words} of the command names the devices for deepspeed; the chosen ones do not count"
-        chosen = sorted(device.index for device in request.devices)
-        same = own == ["include"] and request.by_index and _included(given.get("include")) == chosen
-        warnings = () if same and "hostfile" not in given else (told,)
-        return Completed(request.command, warnings, visible="command")
-
     def _through_torchrun(self, request: Request, given: Given, reason: str) -> Completed:
         """torchrun with the same script: what the deepspeed library does in it is the same."""
-        payload = self.payload(request.command)
+        payload = settled(self.payload(request.command), request.surroundings.is_file, request.directory)
         torchrun = Torchrun()
-        command = torchrun.start(payload)
-        done = torchrun.complete(request.of(command))
+        done = torchrun.complete(request.of(torchrun.start(payload)))
         remarks = [f"through torchrun: {reason}"]
-        left = given.without(("module", "no-python", *_PORTS, "no-local-rank"))
+        left = given.without(_FOR_TORCHRUN)
         if left:
             remarks.append(f"left out, as torchrun has no such options: {' '.join(left)}")
         if "no-local-rank" not in given:
             remarks.append("torchrun gives LOCAL_RANK as a variable, and no --local_rank")
         return Completed(done.argv, done.warnings, (*remarks, *done.remarks))
+
+
+def _machines(given: Given, own: Sequence[str], request: Request) -> str | None:
+    """The hostfile that says on which machines deepspeed starts; None for this one only."""
+    if "hostfile" in given:
+        path = os.path.join(request.directory or "", given.get("hostfile"))  # noqa: PTH118 - as deepspeed does
+        # What is not a regular file does not count as one.
+        return given.get("hostfile") if request.surroundings.is_file(path) else None
+    here = not own or (list(own) == ["include"] and _included(given.get("include")) is not None)
+    return HOSTFILE if not here and request.surroundings.is_file(HOSTFILE) else None
+
+
+def _here(given: Given, request: Request, said: Saying) -> list[str]:
+    """What one machine needs: a port that nothing listens on, and no hostfile."""
+    added = []
+    if "master-port" not in given:
+        # 29500 otherwise, without another where it is taken.
+        added.append(f"--master_port={request.surroundings.free_port()}")
+    if "hostfile" not in given and request.surroundings.is_file(HOSTFILE):
+        added.append("--hostfile=/dev/null")
+        said.remarks.append(f"{HOSTFILE} would override the devices: --hostfile=/dev/null")
+    return added
+
+
+def _contradicted(given: Given, own: Sequence[str], machines: str | None, request: Request) -> str | None:
+    """That the command's own devices are not the chosen ones; None where they are, in this order."""
+    if machines is not None:
+        return f"{machines} says on which machines and devices deepspeed starts; the chosen ones do not count"
+    chosen = [device.index for device in request.devices]
+    named: list[int] | None = None
+    if request.by_index and own == ["include"]:
+        named = _included(given.get("include"))
+    elif request.by_index and own == ["num-gpus"]:
+        named = list(range(given.number("num-gpus") or 0)) or None
+    if named is not None and _sorts(request):
+        named = sorted(set(named))
+    if named is not None and named == chosen:
+        return None
+    words = " ".join(word for name, group in given.words if name in own for word in group)
+    if named is not None and sorted(named) == sorted(chosen):
+        return f"{words} of the command: deepspeed will run on {','.join(map(str, named))}, in that order"
+    return f"{words} of the command names the devices for deepspeed; the chosen ones do not count"
 
 
 def _against(request: Request) -> str | None:
@@ -130,18 +177,21 @@ def _against(request: Request) -> str | None:
     if not request.by_index:
         return "deepspeed cannot be given UUIDs"
     indices = [device.index for device in request.devices]
-    if indices != sorted(indices):
-        path = request.surroundings.program(request.command[0], request.environ)
-        version = request.surroundings.version("deepspeed", path) if path else None
-        if version is None or version >= SORTS_SINCE:
-            return f"deepspeed would sort the devices and run on {','.join(map(str, sorted(indices)))}"
+    if indices != sorted(indices) and _sorts(request):
+        return f"deepspeed would sort the devices and run on {','.join(map(str, sorted(indices)))}"
     return None
 
 
+def _sorts(request: Request) -> bool:
+    """Whether this deepspeed sorts the devices that it is given; where that cannot be told, it does."""
+    version = request.surroundings.version("deepspeed", request.path) if request.path else None
+    return version is None or version >= SORTS_SINCE
+
+
 def _included(text: str) -> list[int] | None:
-    """The devices of `--include localhost:0,2`, ascending, as deepspeed takes them."""
-    match = re.fullmatch(r"localhost:(\d+(?:,\d+)*)", text)
-    return sorted({int(part) for part in match[1].split(",")}) if match else None
+    """The devices of `--include localhost:0,2`; None where it says anything else."""
+    match = re.fullmatch(r"localhost:(\d{1,9}(?:,\d{1,9})*)", text, re.ASCII)
+    return [int(part) for part in match[1].split(",")] if match else None
 
 
 def _prefix(command: Sequence[str]) -> int:
@@ -149,12 +199,8 @@ def _prefix(command: Sequence[str]) -> int:
     if program(command) in ("deepspeed", "deepspeed.pt", "ds"):
         return 1
     module, end = module_of(command)
-    return end if module == "deepspeed.launcher.runner" else 0
-
-
-def _by_module(python: str) -> tuple[str, ...]:
-    return (python, "-m", "deepspeed.launcher.runner")
+    return end if module == _MODULE else 0
 
 
 def _given(words: Sequence[str]) -> Given:
-    return read(words, _FLAGS, _ALIASES, _LONG)
+    return read(words, _FLAGS | _OLDER, _ALIASES, _FLAGS | _VALUED)

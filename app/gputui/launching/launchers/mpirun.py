@@ -1,36 +1,49 @@
-"""mpirun (Open MPI, MPICH, Intel MPI): a process a device. The program finds its device by its local rank."""
+"""mpirun (Open MPI, MPICH, Intel MPI): a process a device. The program finds its device by its local rank.
+
+Options: `mpirun --help full` of Open MPI 4.1, where one dash and two are the same; Hydra's of MPICH.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gputui.launching.launchers.base import Completed, Request, contradiction
-from gputui.launching.launchers.options import number
+from gputui.launching.launchers.options import number, words
 from gputui.launching.launchers.payload import Payload, is_python, of_python, program
+from gputui.launching.visibility import ORDER, VISIBLE
 
 _PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "mpiexec.openmpi", "mpirun.openmpi", "orterun", "prterun")
-_COUNT = ("-n", "-np", "--np", "-c", "--n")
-_ELSEWHERE = (
-    "-H",
-    "-host",
-    "--host",
-    "-hosts",
-    "-hostfile",
-    "--hostfile",
-    "-machinefile",
-    "--machinefile",
-    "-f",
+_COUNT = ("n", "np", "c")
+_PER_MACHINE = ("N", "npernode", "ppn", "perhost")
+"""On one machine they say the number of processes too."""
+
+_ELSEWHERE = ("H", "host", "hosts", "hostfile", "machinefile", "f", "default-hostfile", "app")
+_FLAGS = words(
+    "allow-run-as-root bind-to-core bind-to-socket bind-to-none bycore bynode byslot continuous d"
+    " debug-devel debug debug-daemons debug-daemons-file disable-recovery display-allocation"
+    " display-devel-allocation display-devel-map display-diffable-map display-map display-topo"
+    " do-not-launch do-not-resolve dvm enable-instant-on-support enable-recovery fwd-mpirun-port"
+    " get-stack-traces h help index-argv-by-rank leave-session-attached merge-stderr-to-stdout nolocal"
+    " nooversubscribe noprefix novm output-proctable oversubscribe pernode q quiet report-bindings"
+    " report-child-jobs-separately report-state-on-timeout s preload-binary set-cwd-to-session-dir"
+    " show-progress tag-output timestamp-output tv use-hwthread-cpus use-regexp v verbose V version xml"
+    " l prepend-rank info print-all-exitcodes envall genvall envnone genvnone disable-auto-cleanup"
+    " disable-x enable-x disable-hostname-propagation"
 )
-_FLAGS = frozenset(
-    (
-        *("-v", "--verbose", "-q", "--quiet", "--allow-run-as-root", "--oversubscribe", "--bind-to-none"),
-        *("--tag-output", "--timestamp-output", "-V", "--version", "-h", "--help", "--report-bindings"),
-        *("--display-map", "--display-allocation", "--bynode", "--byslot", "--use-hwthread-cpus", "-l"),
-        *("--noprefix", "--nolocal", "--nooversubscribe", "-nolocal", "-oversubscribe", "-report-bindings"),
-    )
-)
-_TWO = ("-mca", "--mca", "-gmca", "--gmca", "-env", "-genv", "--prtemca", "--pmixmca")
+_TWO = words("mca gmca prtemca pmixmca env genv")
 """Options that take two words (`--mca NAME VALUE`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    name: str
+    words: tuple[str, ...]
+
+    @property
+    def value(self) -> str:
+        """All that stands behind the name, in one piece."""
+        return " ".join(self.words[1:]) or self.words[0].partition("=")[2]
 
 
 class Mpirun:
@@ -42,62 +55,73 @@ class Mpirun:
         return program(command) in _PROGRAMS
 
     def payload(self, command: Sequence[str]) -> Payload:
-        end = _end(command)
+        options, end = _read(command)
         inner = of_python(command[end:])
-        return Payload(inner.kind, inner.words, inner.python, _options(command, end))
+        left_out = tuple(word for option in options if option.name not in _COUNT for word in option.words)
+        return Payload(inner.kind, inner.words, inner.python, left_out)
 
     def start(self, payload: Payload) -> tuple[str, ...]:
         if payload.kind == "program":
             return ("mpirun", *payload.words)
         module = ("-m",) if payload.kind == "module" else ()
-        return ("mpirun", payload.python or "python", *module, *payload.words)
+        return ("mpirun", payload.python or "python", *payload.options, *module, *payload.words)
 
     def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
-        end = _end(command)
+        end = _read(command)[1]
         inner = command[end:]
-        return (*command[:end], python, *inner[1:]) if is_python(inner) else tuple(command)
+        if is_python(inner):
+            return (*command[:end], python, *inner[1:])
+        script = bool(inner) and inner[0].endswith(".py")
+        return (*command[:end], python, *inner) if script else tuple(command)
 
     def complete(self, request: Request) -> Completed:
         command, devices = request.command, len(request.devices)
-        words = command[1 : _end(command)]
+        options, end = _read(command)
         warnings, remarks = [], []
-        given = [number(words[i + 1]) for i, word in enumerate(words[:-1]) if word in _COUNT]
-        if given:
-            if devices and given[0] not in (None, devices):
-                warnings.append(contradiction("-np", given[0] or 0, devices))
-            added: tuple[str, ...] = ()
-        else:
+        added: tuple[str, ...] = ()
+        asked: int | None = request.count
+        said = [option for option in options if option.name in (*_COUNT, *_PER_MACHINE)]
+        if said:
+            asked = number(said[0].value)
+        elif not any(option.name == "pernode" for option in options):
             added = ("-np", str(request.count))
-            if devices and request.count != devices:
-                warnings.append(contradiction("-np", request.count, devices))
-        elsewhere = [word for word in words if word in _ELSEWHERE]
-        if elsewhere:
-            warnings.append(
-                f"{elsewhere[0]}: processes on other machines get other devices, by their own indices"
-            )
+        # Of several programs (`mpirun -np 1 a : -np 1 b`) each has a count of its own.
+        if devices and asked not in (None, devices) and ":" not in command[end:]:
+            warnings.append(contradiction("-np", asked or 0, devices))
+        warnings += [
+            f"{option.words[0]}: processes on other machines get other devices, by their own indices"
+            for option in options
+            if option.name in _ELSEWHERE
+        ][:1]
+        warnings += [
+            f"{' '.join(option.words)} of the command overrides the chosen devices"
+            for option in options
+            if option.name in ("x", "env", "genv") and _assigns(option.value)
+        ]
         if devices > 1:
             remarks.append("every process sees all the chosen devices: the program takes its own by its rank")
         if request.logs:
             remarks.append("mpirun is not told of the logs: --output-filename is Open MPI's own option")
-        return Completed((command[0], *added, *command[1:]), tuple(warnings), tuple(remarks))
+        return Completed((*command[:1], *added, *command[1:]), tuple(warnings), tuple(remarks))
 
 
-def _end(command: Sequence[str]) -> int:
-    """The place of the program that mpirun starts."""
-    place = 1
+def _assigns(value: str) -> bool:
+    """Whether an option sets one of the variables that say which devices: NAME=VALUE, or NAME VALUE."""
+    return any(value.startswith((f"{name}=", f"{name} ")) for name in (VISIBLE, ORDER))
+
+
+def _read(command: Sequence[str]) -> tuple[list[_Option], int]:
+    """mpirun's own options, and the place of the program that it starts."""
+    options, place = [], 1
     while place < len(command) and command[place].startswith("-"):
-        word = command[place]
-        place += 1 if word in _FLAGS or "=" in word else 3 if word in _TWO else 2
-    return min(place, len(command))
-
-
-def _options(command: Sequence[str], end: int) -> tuple[str, ...]:
-    """mpirun's own options but for the count."""
-    words, out, place = command[1:end], [], 0
-    while place < len(words):
-        if words[place] in _COUNT:
-            place += 2
-            continue
-        out.append(words[place])
-        place += 1
-    return tuple(out)
+        begin, word = place, command[place]
+        name, equals, _ = word.lstrip("-").partition("=")
+        if equals or name in _FLAGS:
+            place += 1
+        else:
+            # Intel's `-genv NAME=VALUE` is in one word.
+            two = name in _TWO and "=" not in "".join(command[place + 1 : place + 2])
+            place += 3 if two else 2
+        place = min(place, len(command))
+        options.append(_Option(name, tuple(command[begin:place])))
+    return options, place

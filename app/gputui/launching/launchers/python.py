@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputui.launching.launchers.base import Completed, Request
-from gputui.launching.launchers.payload import Payload, is_python, of_python
+from gputui.launching.launchers.payload import Payload, is_python, of_python, program
+from gputui.launching.visibility import VISIBLE
 
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 """What a launcher gives its processes; left over in a shell, it makes a program wait for the other ranks."""
+
+_ELSEWHERE = {
+    **dict.fromkeys(("srun", "sbatch"), "Slurm's, which gives the devices of the job"),
+    **dict.fromkeys(("ssh", "kubectl"), "not of this machine, and gets none of its variables"),
+    **dict.fromkeys(
+        ("docker", "podman", "nerdctl"), "in a container, which gets no variable (gputui export --as docker)"
+    ),
+}
+"""Programs whose command does not inherit the variable, and where it runs."""
+
+_LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
 
 
 class Python:
@@ -26,7 +38,7 @@ class Python:
         if payload.kind == "program":
             return payload.words
         module = ("-m",) if payload.kind == "module" else ()
-        return (payload.python or "python", *module, *payload.words)
+        return (payload.python or "python", *payload.options, *module, *payload.words)
 
     def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
         if is_python(command):
@@ -34,13 +46,22 @@ class Python:
         return (python, *command) if command and command[0].endswith(".py") else tuple(command)
 
     def complete(self, request: Request) -> Completed:
-        command, warnings = request.command, []
+        command, warnings, remarks = request.command, [], []
         left = [f"{name}={request.environ[name]}" for name in _RANKS if name in request.environ]
         if left and is_python(command):
             warnings.append(f"{' '.join(left)} in your environment: the program may wait for other ranks")
         if request.processes is not None and request.processes > 1:
             warnings.append(f"{request.processes} processes need a launcher; this is one")
+        where = _ELSEWHERE.get(program(command))
+        if where is not None and not any(VISIBLE in word for word in command):
+            warnings.append(f"what {program(command)} starts is {where}: the chosen devices do not count")
+        elif not is_python(command):
+            behind = [word for word in command[1:] if program((word,)) in _LAUNCHERS]
+            if behind and request.count > 1:
+                remarks.append(
+                    f"{behind[0]} behind {program(command)} is left as it is: say how many processes yourself"
+                )
         if command and command[0].endswith(".py") and "/" not in command[0] and "uv" not in request.prefix:
             # A bare file name is on nobody's PATH.
             command = ("python", *command)
-        return Completed(tuple(command), tuple(warnings))
+        return Completed(tuple(command), tuple(warnings), tuple(remarks))

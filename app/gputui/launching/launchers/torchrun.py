@@ -1,22 +1,29 @@
-"""torchrun: a process a device (torch.distributed.run)."""
+"""torchrun: a process a device (torch.distributed.run, 2.13)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gputui.launching.launchers.base import Completed, Request, Saying, contradiction
 from gputui.launching.launchers.options import Given, read
-from gputui.launching.launchers.payload import Payload, module_of, program
+from gputui.launching.launchers.payload import Payload, by_launcher, module_of, program, with_interpreter
 
 _MODULES = ("torch.distributed.run", "torch.distributed.launch")
 _FLAGS = frozenset(
-    (
-        *("standalone", "no-python", "run-path", "module", "virtual-local-rank", "use-agent-store"),
-        *("use-env", "h", "help"),
-    )
+    ("standalone", "no-python", "run-path", "module", "virtual-local-rank", "use-env", "h", "help")
 )
 """torchrun's options that take no value; every other one takes the next word unless it has a "="."""
 _ALIASES = {"m": "module", "r": "redirects", "t": "tee"}
+_VALUED = frozenset(
+    (
+        *("nnodes", "nproc-per-node", "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf"),
+        *("max-restarts", "monitor-interval", "start-method", "event-log-handler", "role", "log-dir"),
+        *("redirects", "tee", "local-ranks-filter", "duplicate-stdout-filters", "duplicate-stderr-filters"),
+        *("node-rank", "master-addr", "master-port", "local-addr", "logs-specs", "numa-binding"),
+        *("signals-to-handle", "shutdown-timeout"),
+    )
+)
+"""Those that take one: argparse understands a beginning of any of them."""
 
 PORT = 29400
 """The port of a rendezvous between machines, torchrun's own default."""
@@ -40,33 +47,30 @@ class Torchrun:
     def payload(self, command: Sequence[str]) -> Payload:
         words = command[_prefix(command) :]
         given = _given(words)
-        rest = tuple(words[given.end :])
-        left_out = given.without(("module", "no-python"))
+        rest, left_out = given.behind(words), given.without(("module", "no-python"))
         if "no-python" in given:
-            return Payload("program", rest, left_out=left_out)
-        python = None if program(command) == "torchrun" else command[0]
-        if rest and "module" in given:
-            return Payload("module", rest, python, left_out)
-        return Payload("script", rest, python, left_out)
+            return by_launcher(command, "program", rest, left_out)
+        return by_launcher(command, "module" if rest and "module" in given else "script", rest, left_out)
 
     def start(self, payload: Payload) -> tuple[str, ...]:
-        starter = _starter(payload.python)
+        # An interpreter that was named is the one that has the user's torch.
+        starter = ("torchrun",) if payload.python is None else payload.by_module(_MODULES[0])
         if payload.kind == "script":
             return (*starter, *payload.words)
         return (*starter, "-m" if payload.kind == "module" else "--no-python", *payload.words)
 
     def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
-        return (*_starter(python, always=True), *command[_prefix(command) :])
+        return with_interpreter(command, _prefix(command), python, (python, "-m", _MODULES[0]))
 
     def complete(self, request: Request) -> Completed:
         prefix = _prefix(request.command)
         starter, rest = request.command[:prefix], request.command[prefix:]
         given, said = _given(rest), Saying()
-        added = _where(given, request)
+        added = _where(given, request, said)
         if "nproc-per-node" not in given:
             added.append(f"--nproc-per-node={request.count}")
         if request.numa and "numa-binding" not in given:
-            added += _numa(request, starter, said)
+            added += _numa(request, said)
         if request.logs and "log-dir" not in given:
             added.append(f"--log-dir={request.logs}")
             added += [f"--{name}=3" for name in ("redirects", "tee") if name not in given]
@@ -74,25 +78,51 @@ class Torchrun:
         return Completed((*starter, *added, *rest), tuple(said.warnings), tuple(said.remarks))
 
 
-def _where(given: Given, request: Request) -> list[str]:
+def overriding(environ: Mapping[str, str]) -> str | None:
+    """The variables that torchrun takes its defaults from (torch/distributed/argparse_util.py), or None."""
+    names = sorted(name for name in environ if name.startswith("PET_"))
+    return " ".join(f"{name}={environ[name]}" for name in names) or None
+
+
+def several(environ: Mapping[str, str]) -> str | None:
+    """The number of machines that torchrun would wait for because of its variable; None for this one only."""
+    text = environ.get("PET_NNODES", "1")
+    return None if text in ("1", "1:1") else text
+
+
+def _where(given: Given, request: Request, said: Saying) -> list[str]:
     """Where the processes meet."""
     if request.nodes > 1:
-        host, _, port = (request.rendezvous or "HOST").partition(":")
         wanted = {
             "nnodes": str(request.nodes),
             "rdzv-backend": "c10d",
-            "rdzv-endpoint": f"{host}:{port or PORT}",
+            "rdzv-endpoint": _endpoint(request.rendezvous or "HOST"),
             "rdzv-id": "gputui",
         }
         return [f"--{name}={value}" for name, value in wanted.items() if name not in given]
     own = any(name in given for name in (*_OWN_PLACE, *_OWN_PLACE_TOO))
-    return [] if own or given.get("nnodes", "1") not in ("1", "1:1") else ["--standalone"]
+    added = [] if own or given.get("nnodes", "1") not in ("1", "1:1") else ["--standalone"]
+    waiting = several(request.environ)
+    if waiting and "nnodes" not in given and (added or "standalone" in given):
+        # Nobody else can come to a meeting place that only this machine knows.
+        added.append("--nnodes=1")
+        said.remarks.append(f"--nnodes=1: torchrun would wait for the machines of PET_NNODES={waiting}")
+    return added
 
 
-def _numa(request: Request, starter: Sequence[str], said: Saying) -> list[str]:
+def _endpoint(text: str) -> str:
+    """HOST:PORT with torchrun's port where none is given; an IPv6 address is in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isdigit() or port == "") or (":" in host and not host.endswith("]")):
+        host, port = text, ""
+    if host.count(":") > 1 and not host.startswith("["):
+        host = f"[{host}]"
+    return f"{host}:{port or PORT}"
+
+
+def _numa(request: Request, said: Saying) -> list[str]:
     """`--numa-binding`, where this torch has it (2.9) and numactl is there: else a remark."""
-    found = request.surroundings.program(starter[0], request.environ) if starter else None
-    version = request.surroundings.version("torch", found) if found else None
+    version = request.surroundings.version("torch", request.path) if request.path else None
     if version is not None and version < (2, 9):
         said.remarks.append(f"torch {'.'.join(map(str, version))} has no --numa-binding (2.9 has)")
     elif request.surroundings.program("numactl", request.environ) is None:
@@ -108,6 +138,8 @@ def _warn(given: Given, request: Request, said: Saying) -> None:
     count, text = len(request.devices), given.get("nproc-per-node")
     if not count and text in ("auto", "gpu"):
         said.warnings.append(f"the command asks for --nproc-per-node={text}, and there is no device to count")
+    if count and text in ("cpu", "xpu"):
+        said.warnings.append(f"--nproc-per-node={text} of the command does not count the chosen devices")
     asked = given.number("nproc-per-node")
     if asked is None and "nproc-per-node" not in given:
         asked = request.processes
@@ -117,17 +149,11 @@ def _warn(given: Given, request: Request, said: Saying) -> None:
         said.warnings.append(
             f"--standalone of the command keeps to one machine; {request.nodes} are asked for"
         )
-    overriding = sorted(name for name in request.environ if name.startswith("PET_"))
-    if overriding:
-        shown = " ".join(f"{name}={request.environ[name]}" for name in overriding)
-        said.warnings.append(f"torchrun takes its defaults from {shown} in your environment")
-
-
-def _starter(python: str | None, always: bool = False) -> tuple[str, ...]:
-    """What starts torchrun: an interpreter that was named is the one that has the user's torch."""
-    if python is None and not always:
-        return ("torchrun",)
-    return (python or "python", "-m", "torch.distributed.run")
+    if request.nodes > 1 and given.get("nnodes", str(request.nodes)) != str(request.nodes):
+        said.warnings.append(f"--nnodes={given.get('nnodes')} of the command; {request.nodes} are asked for")
+    variables = overriding(request.environ)
+    if variables:
+        said.warnings.append(f"torchrun takes its defaults from {variables} in your environment")
 
 
 def _prefix(command: Sequence[str]) -> int:
@@ -140,4 +166,4 @@ def _prefix(command: Sequence[str]) -> int:
 
 def _given(words: Sequence[str]) -> Given:
     """torchrun's options that the user gave; those of the script are not ours."""
-    return read(words, _FLAGS, _ALIASES, ("nproc-per-node", "standalone", "nnodes", "rdzv-endpoint"))
+    return read(words, _FLAGS, _ALIASES, _FLAGS | _VALUED)

@@ -20,6 +20,9 @@ from gputui.tui.screens.parts import PartsScreen
 from gputui.tui.views import check as views
 from gputui.tui.views.text import Line, clip, title, wrap
 
+_PATIENCE = 1.0
+"""Seconds that the end of gputui waits for the end of a check."""
+
 
 class CheckScreen(PartsScreen):
     """Begins to check when it is shown; leaving it ends the check.
@@ -46,6 +49,8 @@ class CheckScreen(PartsScreen):
         self._measured: Measured | None = None
         self._busy = ""
         self._cancelled = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._left = False
         self._began = time.monotonic()
         self._top = 0
 
@@ -55,11 +60,17 @@ class CheckScreen(PartsScreen):
 
     def on_unmount(self) -> None:
         self._cancelled.set()
+        if not self._left and self._thread is not None:
+            # gputui ends: what it started is not to be left behind.
+            self._thread.join(_PATIENCE)
 
     def _work(self, what: str, work: Callable[[threading.Event], None]) -> None:
         """Do something that takes seconds, on a thread of its own."""
         self._busy, self._began, self._cancelled = what, time.monotonic(), threading.Event()
-        threading.Thread(target=work, args=(self._cancelled,), daemon=True).start()
+        # (Once it is done this screen may be gone, and know of no application.)
+        self._later = self.app.call_later
+        self._thread = threading.Thread(target=work, args=(self._cancelled,), daemon=True)
+        self._thread.start()
         self.draw()
 
     def _check(self, cancelled: threading.Event) -> None:
@@ -76,7 +87,7 @@ class CheckScreen(PartsScreen):
 
     def _done(self, cancelled: threading.Event, report: Report, measured: Measured | None) -> None:
         if not cancelled.is_set():
-            self.app.call_later(self._told, report, measured)
+            self._later(self._told, report, measured)
 
     def _told(self, report: Report, measured: Measured | None) -> None:
         self._report, self._measured, self._busy = report, measured, ""
@@ -134,5 +145,6 @@ class CheckScreen(PartsScreen):
         self.draw()
 
     def action_leave(self) -> None:
+        self._left = True
         self._cancelled.set()
         self.dismiss()

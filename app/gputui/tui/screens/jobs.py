@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from textual import events
+from textual.app import App
 
 from gputui.launching.jobs.job import Job, JobError
 from gputui.launching.jobs.log import Tail
@@ -14,10 +15,16 @@ from gputui.launching.jobs.stop import GRACE, stop
 from gputui.launching.jobs.store import Stored, forget, stored
 from gputui.tui.board import Board
 from gputui.tui.screens.parts import PartsScreen, window
-from gputui.tui.views.jobs import devices_of, headline, listed, log
-from gputui.tui.views.text import Line, clip, title
+from gputui.tui.views.jobs import broken, devices_of, headline, listed, log
+from gputui.tui.views.text import Line, clip, title, wrap
 
 _MOST_DEVICES = 4
+_COLUMNS = 500
+"""Of the terminal that a log is read with: a bar that rewrites its line must find it in one piece. Lines are
+broken where the screen ends."""
+
+_MOST_LOG = 96 * 1024
+"""Bytes of a log that are read when one goes to its job: 50 ms of a slow machine."""
 _KEYS = " esc back  ↑↓ job  pgup/pgdn log  S stop  x forget  y copy its line"
 
 
@@ -45,10 +52,12 @@ class JobsScreen(PartsScreen):
         self._stored = Stored()
         self._cursor: str | None = None
         self._top = self._back = 0
+        self._pieces: int | None = None
         self._tail: tuple[str, Tail] | None = None
         self._asked_to_stop: str | None = None
         self._message = ""
-        self._room = 1
+        self._trouble = ""
+        self._room = self._listed = 1
 
     def on_key(self, event: events.Key) -> None:
         self._message = ""
@@ -58,46 +67,56 @@ class JobsScreen(PartsScreen):
     # What is painted
 
     def draw(self) -> None:
+        """Show the jobs as they are now."""
         if not self.size.width:
             return
+        place = self._place
         try:
-            self._stored = stored(self._environ)
+            self._stored, self._trouble = stored(self._environ), ""
         except JobError as error:
-            self._message = str(error)
-        if self._stored.unreadable and not self._message:
-            first = self._stored.unreadable[0]
-            self._message = (
-                f"{len(self._stored.unreadable)} records cannot be read; {first.id}: {first.reason}"
-            )
+            self._stored, self._trouble = Stored(), str(error)
         jobs = self._jobs
         if jobs and self._job is None:
-            self._cursor = jobs[0].id
+            # The one there was has been removed: the next one.
+            self._look_at(jobs[min(place, len(jobs) - 1)].id)
         line = ((" ▌ ", "key"), (self._message, "")) if self._message else ((_KEYS, "dim"),)
         self.paint(self._drawn, [clip(line, self.size.width)])
 
     def _drawn(self, width: int, height: int) -> list[Line]:
         jobs, job = self._jobs, self._job
+        lines = [headline(jobs, len(self._stored.unreadable), width)]
+        if self._trouble:
+            return [*lines, *(((f" {piece}", "warn"),) for piece in wrap(self._trouble, width - 2))]
         place = self._place
-        room = max(1, min(len(jobs) or 1, height // 3))
-        self._top = window(self._top, place, room, len(jobs) or 1)
-        lines = [headline(jobs, width)]
-        lines += listed(jobs, place, width, time.time())[self._top : self._top + room]
+        self._listed = max(1, min(len(jobs) or 1, height // 3))
+        self._top = window(self._top, place, self._listed, len(jobs) or 1)
+        lines += listed(jobs, place, width, time.time())[self._top : self._top + self._listed]
         self.picture.lit = place - self._top + 1 if jobs else None
         if job is None:
             return lines
         devices = devices_of(job, self._board(), width, _MOST_DEVICES)
-        if devices:
+        if devices and len(lines) + len(devices) + 4 <= height:
             lines += [title(f"devices of {job.id}", width), *devices]
         self._room = max(1, height - len(lines) - 1)
-        shown, self._back = log(self._log(job, width), width, self._room, self._back)
-        follows = "" if job.over else "following" if not self._back else "pgdn: to its end"
+        pieces = broken(self._log(job), width)
+        if self._back and self._pieces is not None:
+            # What is being read stays where it is while the log grows.
+            self._back += max(0, len(pieces) - self._pieces)
+        self._pieces = len(pieces) if self._back else None
+        shown, self._back = log(pieces, self._room, self._back)
+        follows = "pgdn: to its end" if self._back else "" if job.over else "following"
         return [*lines, title(f"log of {job.id}", width, follows), *shown]
 
-    def _log(self, job: Job, width: int) -> list[str]:
+    def _log(self, job: Job) -> list[str]:
         if self._tail is None or self._tail[0] != job.id:
-            self._tail = (job.id, Tail(job.log))
+            self._tail = (job.id, Tail(job.log, _COLUMNS, _MOST_LOG))
         self._tail[1].feed()
         return self._tail[1].lines(None if self._back else self._room)
+
+    def _look_at(self, id: str) -> None:
+        """Another job, at the end of its log."""
+        if id != self._cursor:
+            self._cursor, self._back, self._pieces = id, 0, None
 
     @property
     def _jobs(self) -> tuple[Job, ...]:
@@ -118,12 +137,12 @@ class JobsScreen(PartsScreen):
     def action_cursor(self, by: int) -> None:
         jobs = self._jobs
         if jobs:
-            self._cursor = jobs[min(max(0, self._place + by), len(jobs) - 1)].id
-            self._back = 0
+            self._look_at(jobs[min(max(0, self._place + by), len(jobs) - 1)].id)
         self.draw()
 
     def action_back(self, pages: int) -> None:
         self._back = max(0, self._back + pages * max(1, self._room - 1))
+        self._pieces = None
         self.draw()
 
     def action_stop(self) -> None:
@@ -139,16 +158,16 @@ class JobsScreen(PartsScreen):
         else:
             self._asked_to_stop = None
             self._message = f"stopping {job.id} …"
-            threading.Thread(target=self._stop, args=(job,), daemon=True).start()
+            threading.Thread(target=self._stop, args=(job, self.app), daemon=True).start()
         self.draw()
 
-    def _stop(self, job: Job) -> None:
-        """On a thread of its own: it takes as long as the job takes to end."""
+    def _stop(self, job: Job, app: App[object]) -> None:
+        """On a thread of its own: it takes as long as the job takes to end, and we may be gone by then."""
         try:
             told = stop(job).message
         except JobError as error:
             told = str(error)
-        self.app.call_from_thread(self._stopped, told)
+        app.call_later(self._stopped, told)
 
     def _stopped(self, told: str) -> None:
         self._message = told
@@ -173,7 +192,6 @@ class JobsScreen(PartsScreen):
         self.draw()
 
     def on_click(self, event: events.Click) -> None:
-        place = event.y - 1 + self._top
-        if event.widget is self.picture and event.y >= 1 and place < len(self._jobs):
-            self._cursor, self._back = self._jobs[place].id, 0
+        if event.widget is self.picture and 1 <= event.y <= min(self._listed, len(self._jobs)):
+            self._look_at(self._jobs[event.y - 1 + self._top].id)
             self.draw()

@@ -5,17 +5,30 @@ It shows the board of the main screen below and changes its plan; every row has 
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from textual import events
 
-from gputui.launching.remembered import KeepError, Launches, Remembered, change, load, named, with_launch
+from gputui.launching.remembered import (
+    KeepError,
+    Launches,
+    Remembered,
+    again,
+    check_name,
+    here,
+    missing,
+    named,
+    with_launch,
+)
+from gputui.launching.remembered_file import change, load
 from gputui.tui.board import Board
 from gputui.tui.plan_rows import PlanError, Row, cleared, pressed, rows, typed
 from gputui.tui.screens.line import LineScreen
 from gputui.tui.screens.parts import PartsScreen, window
+from gputui.tui.starting import count_of
 from gputui.tui.views.launch import launch
 from gputui.tui.views.plan import heading, keys, no_launches, remembered, settings
 from gputui.tui.views.text import Line
@@ -52,12 +65,21 @@ class LaunchScreen(PartsScreen):
         super().__init__()
         self._board, self._show, self._act, self._told = board, show, act, told
         self._environ = environ
-        self._known: Launches = load(environ)
+        self._known: Launches = ()
+        self._unread = ""
         self._as_launches = False
         self._cursor = 0
+        self._row_id: str | None = None
         self._top = 0
         self._message = ""
         self._places: list[int | None] = []
+        self._load()
+
+    def _load(self) -> None:
+        try:
+            self._known, self._unread = load(self._environ), ""
+        except KeepError as error:
+            self._known, self._unread = (), str(error)
 
     def on_key(self) -> None:
         self._message = ""
@@ -69,16 +91,16 @@ class LaunchScreen(PartsScreen):
         board, width, height = self._board(), self.size.width, self.size.height
         if not width:
             return
-        below = launch(board, width, most=max(3, height // 3))
+        below = launch(board, width, most=max(3, height // 3))[: max(1, height // 2)]
         message = self._message or self._told()
         told = [*below, keys(width, self._as_launches, message)]
         self.paint(lambda w, h: self._list(board, w, h), told)
 
     def _list(self, board: Board, width: int, height: int) -> list[Line]:
-        self._cursor = min(self._cursor, max(0, self._length - 1))
+        self._find_cursor()
         if self._as_launches:
             lines, places = remembered(self._known, self._cursor, width, time.time())
-            lines = lines or no_launches(width)
+            lines = lines or no_launches(width, self._unread)
         else:
             lines, places = settings(rows(board), self._cursor, width)
         place = places.index(self._cursor) if self._cursor in places else 0
@@ -86,7 +108,8 @@ class LaunchScreen(PartsScreen):
         self._top = window(self._top, place, room, len(lines))
         self._places = places[self._top : self._top + room]
         self.picture.lit = place - self._top + 1 if places else None
-        return [heading(board, self._as_launches, width), *lines[self._top : self._top + room]]
+        more = max(0, len(lines) - self._top - room)
+        return [heading(board, self._as_launches, more, width), *lines[self._top : self._top + room]]
 
     @property
     def _length(self) -> int:
@@ -94,19 +117,33 @@ class LaunchScreen(PartsScreen):
 
     @property
     def _row(self) -> Row:
-        found = rows(self._board())
-        return found[min(self._cursor, len(found) - 1)]
+        self._find_cursor()
+        return rows(self._board())[self._cursor]
+
+    def _find_cursor(self) -> None:
+        """On its row, though others come and go above it: what is offered depends on the devices."""
+        if not self._as_launches:
+            ids = [row.id for row in rows(self._board())]
+            if self._row_id in ids:
+                self._cursor = ids.index(self._row_id)
+        self._go_to(self._cursor)
+
+    def _go_to(self, place: int) -> None:
+        """The cursor at a place, or at the end that is nearer."""
+        self._cursor = min(max(0, place), max(0, self._length - 1))
+        self._row_id = None if self._as_launches else rows(self._board())[self._cursor].id
 
     # What keys do
 
     def action_other_form(self) -> None:
-        self._as_launches, self._cursor, self._top = not self._as_launches, 0, 0
+        self._as_launches, self._cursor, self._row_id, self._top = not self._as_launches, 0, None, 0
         if self._as_launches:
-            self._known = load(self._environ)
+            self._load()
         self.draw()
 
     def action_cursor(self, by: int) -> None:
-        self._cursor = min(max(0, self._cursor + by), max(0, self._length - 1))
+        self._find_cursor()
+        self._go_to(self._cursor + by)
         self.draw()
 
     def action_change(self) -> None:
@@ -124,20 +161,22 @@ class LaunchScreen(PartsScreen):
             self.action_change()
         elif self._known:
             self._message = self._taken(self._known[self._cursor])
-            self._as_launches, self._cursor, self._top = False, 0, 0
+            self._as_launches, self._cursor, self._row_id, self._top = False, 0, None, 0
             self.draw()
 
     def _taken(self, each: Remembered) -> str:
-        board = replace(self._board(), plan=each.plan)
-        self._show(board)
+        board = replace(self._board(), plan=again(each))
+        lacks = missing(each, self._environ)
+        told = f"taken {lacks}" if lacks else "taken"
         if board.selection.decided:
-            return "taken; the chosen devices stay"
+            self._show(board)
+            return f"{told}; the chosen devices stay"
         if not each.count:
             self._show(board.cpu_only())
-            return "taken, with CPU only"
+            return f"{told}, with CPU only"
         found, news = board.best_of(each.count)
         self._show(found)
-        return f"taken; {news}"
+        return f"{told}; {news}"
 
     def action_type(self) -> None:
         if self._as_launches:
@@ -182,31 +221,44 @@ class LaunchScreen(PartsScreen):
             self.draw()
             return
         else:
-            each = Remembered(board.plan, len(board.selection), time.time())
+            each = Remembered(board.plan, count_of(board), time.time(), where=here())
+
+        def wrong(name: str) -> str | None:
+            try:
+                check_name(name.strip())
+            except KeepError as error:
+                return str(error)
+            return None
 
         def answered(name: str | None) -> None:
             if name is not None:
                 self._call_it(each, name.strip() or None)
             self.draw()
 
-        self.app.push_screen(LineScreen("a name for it (empty: none)", each.name or "nightly"), answered)
+        prompt = "a name for it (⏎ takes it, empty is none, esc leaves it)"
+        self.app.push_screen(LineScreen(prompt, each.name or "", "for example: nightly", wrong), answered)
 
     def _call_it(self, each: Remembered, name: str | None) -> None:
         def how(known: Launches) -> Launches:
-            place = known.index(each) if each in known else None
-            if place is None:
-                known, place = with_launch(known, each.plan, each.count, each.when), 0
-            return named(known, place, name)
+            if each not in known:
+                if name is None:
+                    return known
+                # The settings as they stand, or one that another gputui has pushed out meanwhile.
+                known = with_launch(known, each.plan, each.count, each.when, each.where)
+            return named(known, known.index(each) if each in known else 0, name)
 
-        self._keep(how)
-        if not self._message:
-            self._message = f"kept as {name}: gputui run --saved {name}" if name else "it has no name now"
+        if self._keep(how):
+            saved = "" if name is None else shlex.quote(name)
+            self._message = f"kept: gputui run --saved {saved}" if name else "it has no name now"
 
-    def _keep(self, how: Callable[[Launches], Launches]) -> None:
+    def _keep(self, how: Callable[[Launches], Launches]) -> bool:
+        """Change what is kept; False where that cannot be, which is said."""
         try:
             self._known = change(self._environ, how)
         except KeepError as error:
             self._message = str(error)
+            return False
+        return True
 
     async def action_copy(self) -> None:
         await self._act("copy")
@@ -220,7 +272,7 @@ class LaunchScreen(PartsScreen):
             place = self._places[event.y - 1]
             if place is not None:
                 again = place == self._cursor
-                self._cursor = place
+                self._go_to(place)
                 if again:
                     self.action_change()
                 self.draw()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
@@ -20,11 +19,7 @@ class LineScreen(ModalScreen[str | None]):
     """
 
     CSS_PATH = "line.tcss"
-    BINDINGS = [
-        ("escape", "dismiss(None)", "Back"),
-        # Within a text field Textual would copy.
-        Binding("ctrl+c", "app.help_quit", show=False, priority=True),
-    ]
+    BINDINGS = [("escape", "dismiss(None)", "Back")]
 
     def __init__(
         self,

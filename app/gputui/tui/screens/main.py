@@ -272,11 +272,17 @@ class MainScreen(Choosing):
 
         self.app.push_screen(HelpScreen())
 
-    def action_processes(self) -> None:
+    def action_processes(self, wanted: str = "") -> None:
         self._launching = None
         from gputui.tui.screens.processes import ProcessesScreen
 
-        self.app.push_screen(ProcessesScreen(lambda: self.board))
+        self.app.push_screen(ProcessesScreen(lambda: self.board, self.action_people, wanted))
+
+    def action_people(self) -> None:
+        self._launching = None
+        from gputui.tui.screens.people import PeopleScreen
+
+        self.app.push_screen(PeopleScreen(lambda: self.board, self.action_processes))
 
     def action_plan(self) -> None:
         self._launching = None
@@ -307,6 +313,9 @@ class MainScreen(Choosing):
         self._launching = None
         if not self.board.selection.decided:
             self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
+            return
+        if self.board.snapshot is None:
+            self.say("nothing has been read yet", "warn")
             return
         from gputui.tui.screens.check import CheckScreen
 
@@ -413,10 +422,15 @@ class MainScreen(Choosing):
         board = self.board
         trouble = starting.remember(board, self._environ, self._clock())
         if way == "become":
-            self.app.exit(Outcome(launch=board.launch))
+            told = starting.warning(trouble) if trouble else None
+            self.app.exit(Outcome(launch=board.launch), message=told)
             return
         if way == "return":
-            text, good = starting.run_and_return(self.app, board.launch, self._environ)
+            ended = starting.run_and_return(self.app, board.launch, self._environ)
+            if ended.signal is not None:
+                self.app.leave(128 + ended.signal)  # type: ignore[attr-defined]
+                return
+            text, good = ended.text, ended.good
             self.repaint()
         else:
             text, good = starting.as_job(board.launch, self._environ)

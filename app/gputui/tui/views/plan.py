@@ -4,38 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
+
 from gputui.inventory.wording import duration, printable
 from gputui.launching.remembered import Remembered
 from gputui.launching.words import command_line
 from gputui.tui.board import Board
-from gputui.tui.plan_rows import Row
-from gputui.tui.views.text import Line, clip, fit, title
+from gputui.tui.plan_rows import NEW, Row
+from gputui.tui.views.text import Line, clip, fit, title, wrap
 
-_LABEL, _VALUE = 14, 26
-_NAME = 32
+_LABEL = 14
+_LONGEST_NAME = 24
+_VALUE, _NAME = 26, 30
+"""Cells of a value and of a variable at 80 columns; of what a wider screen has more, they get half."""
 
 
 def settings(rows: Sequence[Row], cursor: int, width: int) -> tuple[list[Line], list[int | None]]:
     """The rows with a rule before the variables, and for every line the row that it shows."""
     lines: list[Line] = []
     places: list[int | None] = []
+    more = max(0, width - 80) // 2
     for place, row in enumerate(rows):
         if row.variable and (place == 0 or not rows[place - 1].variable):
             lines.append(title("environment", width))
             places.append(None)
-        lines.append(clip(_row(row, place == cursor), width))
+        lines.append(clip(_row(row, place == cursor, more), width))
         places.append(place)
     return lines, places
 
 
-def _row(row: Row, here: bool) -> Line:
+def _row(row: Row, here: bool, more: int) -> Line:
     point = ("▸" if here else " ", "cursor")
     strong = "strong" if row.given else ""
     if row.variable:
-        box = ("   " if not row.value and not row.label.isupper() else "[x]" if row.given else "[ ]", "slot")
-        shown = f"{row.label}={printable(row.value)}" if row.value or row.given else row.label
-        return (point, box, (f" {fit(shown, _NAME)}", strong), (f"  {row.about}", "dim"))
-    value = fit(printable(row.value), _VALUE)
+        box = ("   " if row.id == NEW else "[x]" if row.given else "[ ]", "slot")
+        shown = row.label if row.id == NEW else f"{row.label}={printable(row.value)}"
+        return (point, box, (f" {fit(shown, _NAME + more)}", strong), (f" {row.about}", "dim"))
+    value = fit(printable(row.value), _VALUE + more)
     return (point, (f" {fit(row.label, _LABEL)}", "dim"), (f"{value}  ", strong), (row.about, "dim"))
 
 
@@ -44,9 +49,10 @@ def remembered(
 ) -> tuple[list[Line], list[int | None]]:
     """The last launches, a line each: its name, its devices, how long ago, the command."""
     lines: list[Line] = []
-    for place, each in enumerate(known):
+    names = [f"★ {printable(each.name)}" if each.name else "" for each in known]
+    wide = min(_LONGEST_NAME, max(map(cell_len, names), default=0))
+    for place, (each, name) in enumerate(zip(known, names, strict=True)):
         here = place == cursor
-        name = f"★ {printable(each.name)}" if each.name else ""
         devices = "CPU only" if not each.count else f"{each.count} GPU{'s' if each.count > 1 else ''}"
         ago = duration(max(0.0, now - each.when))
         command = printable(command_line(each.plan.additions, each.plan.command))
@@ -54,7 +60,7 @@ def remembered(
             clip(
                 (
                     ("▸" if here else " ", "cursor"),
-                    (f" {fit(name, 14)}", "slot"),
+                    (f" {fit(name, wide)}" if wide else "", "slot"),
                     (f" {fit(devices, 8)} {fit(ago, 6, right=True)} ago  ", "dim"),
                     (command, "strong" if here else ""),
                 ),
@@ -64,8 +70,10 @@ def remembered(
     return lines, list(range(len(known)))
 
 
-def no_launches(width: int) -> list[Line]:
-    """What stands there before anything was launched."""
+def no_launches(width: int, trouble: str) -> list[Line]:
+    """What stands there before anything was launched, or where what is kept cannot be read."""
+    if trouble:
+        return [((f" {piece}", "warn"),) for piece in wrap(printable(trouble), width - 2)]
     return [clip(((" none yet: what is launched is kept here, s gives it a name", "dim"),), width)]
 
 
@@ -81,8 +89,9 @@ def keys(width: int, launches: bool, message: str) -> Line:
     return clip(((told, "dim"),), width)
 
 
-def heading(board: Board, launches: bool, width: int) -> Line:
-    """The rule at the top."""
-    return title("last launches" if launches else f"launch: {board.launcher}", width, "tab: " + (
-        "settings" if launches else "last launches"
-    ))  # fmt: skip
+def heading(board: Board, launches: bool, more: int, width: int) -> Line:
+    """The rule at the top; `more` lines are below those that are to be seen."""
+    name, other = (
+        ("last launches", "settings") if launches else (f"launch: {board.launcher}", "last launches")
+    )
+    return title(name, width, f"{f'{more} more below  ' if more else ''}tab: {other}")

@@ -1,0 +1,133 @@
+"""The README's table of launchers: every cell is a launch that is really started on a simulated box."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from e2e.ranks import Ended, need, with_mpirun, workplace
+from gputui.launching.launchers import LAUNCHERS
+from gputui.sources.simulated.source import named
+
+pytestmark = pytest.mark.e2e
+
+README = Path(__file__).parents[2] / "README.md"
+BEGIN, END = "<!-- launchers -->", "<!-- /launchers -->"
+
+YES, TORCHRUN, INCLUDE, CPU, SINGLE = (
+    "yes",
+    "through torchrun",
+    "`--include`",
+    "`--cpu`",
+    "without `--multi_gpu`",
+)
+
+COLUMNS = ("order kept", "subset", "UUID", "MIG", "CPU only", "one device")
+
+CELLS: dict[str, tuple[str, ...]] = {
+    "python": (YES, YES, YES, YES, YES, YES),
+    "torchrun": (YES, YES, YES, YES, YES, YES),
+    "accelerate": (YES, YES, YES, YES, CPU, SINGLE),
+    "deepspeed": (TORCHRUN, INCLUDE, TORCHRUN, TORCHRUN, TORCHRUN, INCLUDE),
+    "mpirun": (YES, YES, YES, YES, YES, YES),
+}
+"""By launcher, in the order of the columns: how it is done."""
+
+PROOFS: dict[str, Callable[[list[str], str], bool]] = {
+    YES: lambda words, launcher: launcher in words,
+    TORCHRUN: lambda words, launcher: "torchrun" in words and launcher not in words,
+    INCLUDE: lambda words, launcher: any(word.startswith("--include=localhost:") for word in words),
+    CPU: lambda words, launcher: launcher in words and "--cpu" in words,
+    SINGLE: lambda words, launcher: launcher in words and "--multi_gpu" not in words,
+}
+"""What a word of the table means on the line that is started."""
+
+ASKED = {
+    "order kept": ("dgx-1", "6,3,5"),
+    "subset": ("dgx-1", "2,5"),
+    "UUID": ("dgx-1", "4,1"),
+    "MIG": ("a100-mig", "MIG"),
+    "CPU only": ("dgx-1", "none"),
+    "one device": ("dgx-1", "3"),
+}
+"""The box and the devices that a column is tried with."""
+
+MODULES = {"torchrun": "torch", "accelerate": "accelerate", "deepspeed": "deepspeed"}
+
+
+def devices(column: str) -> tuple[list[str], list[str]]:
+    """What to ask for, and the devices as the variable must name them."""
+    box, text = ASKED[column]
+    if text == "none":
+        return ["--gpus", "none"], []
+    source = named(box)
+    source.open()
+    known = source.read().devices
+    source.close()
+    if text == "MIG":
+        part = next(device for device in known if device.parent)
+        return ["--gpus", part.uuid], [part.uuid]
+    if column == "UUID":
+        uuids = [known[int(index)].uuid for index in text.split(",")]
+        return ["--gpus", text, "--ids", "uuid"], uuids
+    return ["--gpus", text], text.split(",")
+
+
+Tried = Callable[[str, str], tuple[Ended, list[str]]]
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory) -> Tried:
+    """Really starts the launch of a cell, once; the devices that it must see are the second answer."""
+
+    @cache
+    def launch(launcher: str, box: str, asked: tuple[str, ...]) -> Ended:
+        place = workplace(tmp_path_factory.mktemp(launcher))
+        place = with_mpirun(place) if launcher == "mpirun" else place
+        own = ("--demo", box, *asked, "--launcher", launcher)
+        return place.run(*own, "--", "python", "train.py", "--lr", "3 e-4")
+
+    def both(launcher: str, column: str) -> tuple[Ended, list[str]]:
+        # Where the order is kept, the one launch shows both.
+        shared = column == "subset" and CELLS[launcher][0] == YES
+        asked, expected = devices("order kept" if shared else column)
+        return launch(launcher, ASKED[column][0], tuple(asked)), expected
+
+    return both
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("launcher", CELLS)
+def test_a_cell_is_what_happens(tried: Tried, launcher: str, column: str) -> None:
+    need(MODULES.get(launcher, "json"))
+    done, expected = tried(launcher, column)
+    word = CELLS[launcher][COLUMNS.index(column)]
+    assert PROOFS[word](done.line.split(), launcher), done.line
+    assert done.every("CUDA_VISIBLE_DEVICES") == [",".join(expected)]
+    assert len(done.ranks) == (1 if launcher == "python" else max(1, len(expected)))
+    if expected and expected[0].isdigit():
+        assert done.every("CUDA_DEVICE_ORDER") == ["PCI_BUS_ID"]
+    assert all(rank["argv"][-2:] == ["--lr", "3 e-4"] for rank in done.ranks)
+
+
+def markdown() -> str:
+    """The table as the README shows it."""
+    rows = [("launcher", *COLUMNS), *((name, *cells) for name, cells in CELLS.items())]
+    head, *body = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join((head, "|---" * (len(COLUMNS) + 1) + "|", *body))
+
+
+def test_every_launcher_has_its_row_and_every_row_its_cells() -> None:
+    assert list(CELLS) == list(LAUNCHERS)
+    assert {len(cells) for cells in CELLS.values()} == {len(COLUMNS)}
+    assert list(ASKED) == list(COLUMNS)
+
+
+def test_the_readme_shows_this_table() -> None:
+    text = README.read_text()
+    if BEGIN not in text:
+        pytest.skip("the README has no table of launchers")
+    assert text.partition(BEGIN)[2].partition(END)[0].strip() == markdown()

@@ -1,0 +1,380 @@
+"""The launch page: every row changes the launch line; the last launches are taken, named and forgotten."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input, Static
+
+from gputui.launching.compose import Plan
+from gputui.launching.remembered import Launches, named, with_launch
+from gputui.launching.remembered_file import change, load
+from gputui.launching.visibility import VISIBLE
+from gputui.sources.source import NoSourceError
+from gputui.tui.actions import ACTIONS
+from gputui.tui.plan_rows import rows
+from gputui.tui.screens.launch import LaunchScreen
+from gputui.tui.screens.line import LineScreen
+from gputui.tui.widgets.lines import Lines
+from tui.support import Session, box_at
+from tui.support import session as moving
+
+session = functools.partial(moving, interval=1000)
+"""Nothing is read but what is asked for, so that the pilot finds the application idle."""
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return {"XDG_STATE_HOME": str(tmp_path / "state")}
+
+
+def keep(environ: dict[str, str], plan: Plan, count: int, name: str | None = None) -> Launches:
+    return change(environ, lambda known: named(with_launch(known, plan, count, 1.0), 0, name))
+
+
+def texts(s: Session) -> list[str]:
+    return [text.rstrip() for text in s.app.screen.query_one("#picture", Lines).texts]
+
+
+def below(s: Session) -> str:
+    """The launch line and what else stands below the rows, as one text."""
+    return " ".join(" ".join(s.app.screen.query_one("#told", Lines).texts).split())
+
+
+def row(s: Session, label: str) -> str:
+    return next(line for line in texts(s) if label in line)
+
+
+async def go_to(s: Session, label: str) -> None:
+    """Move the cursor to a row."""
+    screen = s.app.screen
+    assert isinstance(screen, LaunchScreen)
+    labels = [each.label for each in rows(s.main.board)]
+    screen.action_cursor(-1000)
+    screen.action_cursor(labels.index(label))
+    assert any(line.startswith("▸") and label in line for line in texts(s)), texts(s)
+
+
+async def type_in(s: Session, text: str) -> None:
+    """Type into the line that is open, in place of what stands there, and take it."""
+    assert isinstance(s.app.screen, LineScreen), s.app.screen
+    s.app.screen.query_one(Input).value = text
+    await s.press("enter")
+
+
+# Rows
+
+
+async def test_it_shows_the_settings_the_variables_and_the_line_that_they_come_to(
+    environ: dict[str, str],
+) -> None:
+    async with session(environ=environ) as s:
+        await s.press("5", "4", "L")
+        assert texts(s)[0].startswith(" ─ launch: python ─")
+        assert [line[2:15].strip() for line in texts(s)[1:9]] == [
+            "launcher", "processes", "Python", "directory", "devices by", "logs", "NUMA binding", "machines",
+        ]  # fmt: skip
+        assert f"{VISIBLE}=5,4 python train.py" in below(s)
+        assert "esc back" in below(s)
+
+
+async def test_every_row_changes_the_plan_and_the_line(environ: dict[str, str]) -> None:
+    async with session(environ=environ, command=("torchrun", "train.py")) as s:
+        await s.press("5", "4", "L")
+        plain = below(s)
+        await go_to(s, "processes")
+        await s.press("e")
+        await type_in(s, "1")
+        assert "--nproc-per-node=1" in below(s)
+        await s.press("x")
+        assert below(s) == plain
+        await go_to(s, "Python")
+        await s.press("enter")
+        await type_in(s, "/opt/py")
+        assert "/opt/py -m torch.distributed.run" in below(s)
+        await s.press("x")
+        await go_to(s, "directory")
+        await s.press("right")
+        await type_in(s, "/data/my runs")
+        assert "cd -- '/data/my runs' &&" in below(s)
+        await s.press("delete")
+        await go_to(s, "devices by")
+        await s.press("space")
+        assert f"{VISIBLE}=GPU-" in below(s)
+        await s.press("space")
+        await go_to(s, "logs")
+        await s.press("space")
+        await type_in(s, "out")
+        assert "--log-dir=out" in below(s)
+        await s.press("backspace")
+        assert below(s) == plain
+        await go_to(s, "launcher")
+        await s.press("enter")
+        assert s.main.board.plan.launcher != "auto"
+        await s.press("x")
+        assert below(s) == plain
+        await go_to(s, "machines")
+        await s.press("space")
+        await type_in(s, "2")
+        await go_to(s, "first one")
+        await s.press("e")
+        await type_in(s, "head:29500")
+        assert "--nnodes=2" in below(s)
+        assert "head:29500" in below(s)
+
+
+async def test_wrong_input_is_said_while_it_is_typed_and_not_taken(environ: dict[str, str]) -> None:
+    async with session(environ=environ) as s:
+        await s.press("5", "L", "down", "e", "x")
+        assert "is not a number" in str(s.app.screen.query_one("#what", Static).render())
+        await s.press("enter")
+        assert isinstance(s.app.screen, LineScreen)
+        await s.press("backspace", "3")
+        assert "is not a number" not in str(s.app.screen.query_one("#what", Static).render())
+        await s.press("escape")
+        assert isinstance(s.app.screen, LaunchScreen)
+        assert s.main.board.plan.processes is None
+
+
+async def test_a_variable_is_added_changed_switched_and_taken_out(environ: dict[str, str]) -> None:
+    async with session(environ=environ, size=(80, 40)) as s:
+        await s.press("5", "L", "G", "enter")
+        await type_in(s, "MY_VAR=a b")
+        assert "MY_VAR='a b' python" in below(s)
+        await go_to(s, "MY_VAR")
+        await s.press("e")
+        assert s.app.screen.query_one(Input).value == "a b"
+        await type_in(s, "2")
+        assert "MY_VAR=2 python" in below(s)
+        await s.press("x")
+        assert "MY_VAR" not in below(s)
+        await go_to(s, "NCCL_DEBUG")
+        await s.press("space")
+        assert "NCCL_DEBUG=INFO python" in below(s)
+        await s.press("space")
+        assert "NCCL_DEBUG" not in below(s)
+
+
+async def test_what_stands_there_is_kept_when_the_page_is_left(environ: dict[str, str]) -> None:
+    async with session(environ=environ) as s:
+        await s.press("5", "L", "down", "down", "down", "down", "space", "escape")
+        assert f"{VISIBLE}=GPU-" in " ".join(s.texts("#launch"))
+
+
+async def test_a_click_goes_to_a_row_and_a_second_one_changes_it(environ: dict[str, str]) -> None:
+    async with session(environ=environ) as s:
+        await s.press("5", "L")
+        await s.pilot.click("#picture", offset=(20, 5))
+        assert texts(s)[5].startswith("▸ devices by")
+        assert s.main.board.plan.ids == "index"
+        await s.pilot.click("#picture", offset=(20, 5))
+        assert s.main.board.plan.ids == "uuid"
+        # A rule is no row.
+        await s.pilot.click("#picture", offset=(20, 9))
+        assert texts(s)[5].startswith("▸ devices by")
+
+
+async def test_y_copies_the_line_and_says_so(environ: dict[str, str], tmp_path: Path) -> None:
+    tool = tmp_path / "bin" / "xclip"
+    tool.parent.mkdir()
+    tool.write_text(f"#!/bin/sh\nexec /bin/cat > {tmp_path}/taken\n")
+    tool.chmod(0o755)
+    async with session(environ={**environ, "PATH": str(tool.parent), "DISPLAY": ":9"}) as s:
+        await s.press("5", "L", "y")
+        await s.until(lambda: "copied" in below(s) or "xclip" in below(s))
+        assert (tmp_path / "taken").read_text() == s.main.board.launch.line
+
+
+async def test_without_anything_every_key_is_harmless(environ: dict[str, str]) -> None:
+    async with session(NoSourceError("the driver is not loaded"), (), environ=environ) as s:
+        await s.press("L")
+        await s.press("space", "y", "s", "x", "G", "x", "g", "tab", "enter", "s", "x", "e", "tab", "j")
+        assert isinstance(s.app.screen, LaunchScreen)
+        await s.press("s")
+        assert "no command yet" in below(s)
+
+
+async def test_a_box_that_vanishes_below_it_is_no_error(environ: dict[str, str]) -> None:
+    async with moving(environ=environ) as s:
+        await s.press("5", "4", "L", "G")
+        s.source.snapshot = box_at("laptop")
+        await s.until(lambda: not s.main.board.selection.decided)
+        await s.press("up", "space", "down", "tab", "tab")
+        assert isinstance(s.app.screen, LaunchScreen)
+
+
+async def test_every_size_is_painted_and_the_cursor_is_always_to_be_seen(environ: dict[str, str]) -> None:
+    async with session(environ=environ) as s:
+        await s.press("5", "4", "L")
+        for width, height in ((200, 50), (80, 24), (40, 10), (20, 5)):
+            await s.pilot.resize_terminal(width, height)
+            for keys in (("g", *("down",) * 3), ("G",), ("tab",), ("tab",)):
+                await s.press(*keys)
+                assert all(len(line) <= width for line in texts(s))
+                told = s.app.screen.query_one("#told", Lines)
+                assert told.region.bottom == height
+                if height >= 10 and "last launches ─" not in texts(s)[0][:20]:
+                    assert any(line.startswith("▸") for line in texts(s)), (width, height, keys, texts(s))
+
+
+async def test_keys_typed_before_it_is_drawn_are_not_lost(environ: dict[str, str]) -> None:
+    async with session(environ=environ) as s:
+        await s.pilot.press("5", "L", "down", "down", "down", "down", "space")
+        await s.until(lambda: s.main.board.plan.ids == "uuid")
+
+
+# The last launches
+
+
+async def test_tab_lists_the_last_launches_and_enter_takes_one_with_the_best_so_many(
+    environ: dict[str, str],
+) -> None:
+    keep(environ, Plan(("python", "old.py"), additions=(("A", "1"),)), 2, "nightly")
+    keep(environ, Plan(("python", "new.py")), 0)
+    async with session(environ=environ) as s:
+        await s.press("L", "tab")
+        assert "new.py" in texts(s)[1]
+        assert "CPU only" in texts(s)[1]
+        assert "★ nightly" in texts(s)[2]
+        await s.press("down", "enter")
+        assert s.chosen == ["4", "5"]
+        assert f"{VISIBLE}=4,5 A=1 python old.py" in below(s)
+        assert texts(s)[0].startswith(" ─ launch: python")
+
+
+async def test_taking_one_keeps_the_devices_that_are_chosen(environ: dict[str, str]) -> None:
+    keep(environ, Plan(("python", "old.py")), 4)
+    async with session(environ=environ) as s:
+        await s.press("7", "L", "tab", "enter")
+        assert s.chosen == ["7"]
+        assert "taken; the chosen devices stay" in below(s)
+
+
+async def test_one_that_ran_on_the_cpu_does_so_again(environ: dict[str, str]) -> None:
+    keep(environ, Plan(("python", "old.py")), 0)
+    async with session(environ=environ) as s:
+        await s.press("L", "tab", "enter")
+        assert s.main.board.selection.cpu_only
+        assert "taken, with CPU only" in below(s)
+
+
+async def test_one_that_asks_for_more_than_is_free_is_taken_and_the_shortage_said(
+    environ: dict[str, str],
+) -> None:
+    keep(environ, Plan(("python", "old.py")), 7)
+    async with session(environ=environ) as s:
+        await s.press("L", "tab", "enter")
+        assert s.main.board.plan.command == ("python", "old.py")
+        assert "taken; 7 devices cannot be had: 3 are free" in below(s)
+
+
+async def test_one_from_another_folder_is_started_there(environ: dict[str, str], tmp_path: Path) -> None:
+    change(environ, lambda known: with_launch(known, Plan(("python", "a.py")), 1, 1.0, str(tmp_path)))
+    async with session(environ=environ) as s:
+        await s.press("L", "tab", "enter")
+        assert s.main.board.plan.directory == str(tmp_path)
+
+
+async def test_one_whose_secret_is_not_kept_says_so(environ: dict[str, str]) -> None:
+    keep(environ, Plan(("python", "a.py"), additions=(("HF_TOKEN", "x"),)), 1)
+    async with session(environ=environ) as s:
+        await s.press("L", "tab", "enter")
+        assert "taken without HF_TOKEN" in below(s)
+
+
+async def test_s_names_what_stands_there_and_x_forgets_it(environ: dict[str, str]) -> None:
+    async with session(environ=environ) as s:
+        await s.press("5", "4", "L", "s")
+        assert s.app.screen.query_one(Input).value == ""
+        await type_in(s, "my run")
+        assert "kept: gputui run --saved 'my run'" in below(s)
+        (each,) = load(environ)
+        assert (each.name, each.count, each.plan.command) == ("my run", 2, ("python", "train.py"))
+        await s.press("tab", "s")
+        assert s.app.screen.query_one(Input).value == "my run"
+        await type_in(s, "")
+        assert load(environ)[0].name is None
+        await s.press("x")
+        assert load(environ) == ()
+        assert "none yet" in texts(s)[1]
+
+
+async def test_what_is_kept_without_a_choice_is_for_one_device_and_not_for_the_cpu(
+    environ: dict[str, str],
+) -> None:
+    async with session(environ=environ) as s:
+        await s.press("L", "s")
+        await type_in(s, "nightly")
+        await s.press("escape", "c", "L", "s")
+        await type_in(s, "plain")
+    assert [(each.name, each.count) for each in load(environ)] == [("plain", 0), ("nightly", 1)]
+
+
+async def test_a_name_that_cannot_be_is_said_while_it_is_typed(environ: dict[str, str]) -> None:
+    async with session(environ=environ) as s:
+        await s.press("L", "s", "7")
+        assert "its place in the list" in str(s.app.screen.query_one("#what", Static).render())
+        await s.press("enter")
+        assert isinstance(s.app.screen, LineScreen)
+    assert load(environ) == ()
+
+
+async def test_what_cannot_be_kept_or_read_is_said(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")
+    async with session(environ=environ) as s:
+        await s.press("L", "s")
+        await type_in(s, "nightly")
+        assert "launches cannot be remembered in" in below(s)
+    (tmp_path / "state").unlink()
+    keep(environ, Plan(("python", "a.py")), 1)
+    file = tmp_path / "state" / "gputui" / "launches.json"
+    file.write_text("{")
+    async with session(environ=environ) as s:
+        await s.press("L", "tab")
+        assert "are damaged" in " ".join(texts(s))
+        assert "none yet" not in " ".join(texts(s))
+    assert file.read_text() == "{"
+
+
+async def test_foreign_text_in_a_launch_does_nothing_to_the_terminal(environ: dict[str, str]) -> None:
+    evil = "\x1b]0;pwn\x07\u202e\nevil"
+    plan = Plan((evil, evil), additions=(("A", evil),), directory=evil, logs=evil)
+    keep(environ, plan, 1)
+    async with session(environ=environ) as s:
+        await s.press("L", "tab")
+        for keys in ((), ("enter",), ("G", "up")):
+            await s.press(*keys)
+            for widget in s.app.screen.query(Lines):
+                for y in range(widget.size.height):
+                    assert widget.render_line(y).text.isprintable()
+
+
+# Where it can be found
+
+
+async def test_every_key_of_it_closes_it_and_the_palette_opens_it(environ: dict[str, str]) -> None:
+    assert {"plan", "return", "detach", "jobs", "check", "export"} <= {action.id for action in ACTIONS}
+    async with session(environ=environ) as s:
+        for key in ("escape", "q", "L"):
+            await s.press("L")
+            assert isinstance(s.app.screen, LaunchScreen)
+            await s.press(key)
+            assert s.app.screen is s.main
+        await s.press("ctrl+p")
+        await s.press(*"everyth")
+        await s.until(lambda: s.app.screen.query("OptionList").first().option_count >= 1)  # type: ignore[attr-defined]
+        await s.press("enter")
+        await s.until(lambda: isinstance(s.app.screen, LaunchScreen))
+
+
+@pytest.mark.parametrize("key", ["L", "D", "t", "p", "question_mark", "n"])
+async def test_ctrl_c_leaves_from_every_screen(key: str, environ: dict[str, str]) -> None:
+    async with session(environ=environ) as s:
+        await s.press(key)
+        assert s.app.screen is not s.main
+        await s.press("ctrl+c")
+        await s.until(lambda: not s.app.is_running)
+        assert s.app.return_value is not None
+        assert s.app.return_value.status == 130

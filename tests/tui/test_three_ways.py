@@ -1,0 +1,143 @@
+"""Enter, r and d: each reads the chosen devices again, asks when they have changed, and remembers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gputui.inventory.process import Process
+from gputui.inventory.snapshot import Snapshot
+from gputui.launching.jobs.store import all_jobs
+from gputui.launching.remembered_file import load
+from gputui.tui.messages import Read
+from gputui.tui.screens.changed import ChangedScreen
+from gputui.tui.session import Reading
+from tui.support import Session, box_at, session
+from unit.jobs_support import Desk, desk_at, ended
+
+WAYS = pytest.mark.parametrize("key", ["enter", "r", "d"])
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with desk_at(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def environ(desk: Desk) -> dict[str, str]:
+    return {"XDG_STATE_HOME": desk.environ["XDG_STATE_HOME"]}
+
+
+def started(s: Session, key: str, desk: Desk) -> bool:
+    """Whether the command was, as far as a terminal without a person can."""
+    if key == "enter":
+        return not s.app.is_running and s.app.return_value is not None and bool(s.app.return_value.launch)
+    if key == "r":
+        return "this terminal cannot be given away" in s.main.message
+    return len(all_jobs(desk.environ)) == 1
+
+
+def taken_by_eve() -> Snapshot:
+    """The box with somebody on GPU 4."""
+    snapshot = box_at("shared")
+    process = (Process(4711, "compute", user="eve", memory=2**30, command="python steal.py"),)
+    devices = tuple(replace(d, processes=process) if d.index == 4 else d for d in snapshot.devices)
+    return replace(snapshot, devices=devices)
+
+
+@WAYS
+async def test_what_is_free_still_is_started_and_remembered(
+    key: str, desk: Desk, environ: dict[str, str]
+) -> None:
+    async with session(command=("true",), environ=environ) as s:
+        await s.press("4", "5", key)
+        await s.until(lambda: started(s, key, desk))
+    (each,) = load(environ)
+    assert (each.plan.command, each.count, each.where) == (("true",), 2, str(Path.cwd()))
+
+
+@WAYS
+async def test_a_device_that_was_taken_meanwhile_is_asked_about(
+    key: str, desk: Desk, environ: dict[str, str]
+) -> None:
+    async with session(command=("true",), environ=environ) as s:
+        await s.press("4")
+        s.source.snapshot = taken_by_eve()
+        await s.press(key)
+        await s.until(lambda: isinstance(s.app.screen, ChangedScreen))
+        assert "GPU 4 is busy (was free): eve runs python" in str(s.app.screen._news)  # type: ignore[attr-defined]
+        await s.press("n")
+        assert not started(s, key, desk)
+        assert load(environ) == ()
+        await s.press(key)
+        await s.until(lambda: isinstance(s.app.screen, ChangedScreen))
+        await s.press("y")
+        await s.until(lambda: started(s, key, desk))
+
+
+@WAYS
+async def test_a_key_after_it_takes_it_back(key: str, desk: Desk, environ: dict[str, str]) -> None:
+    async with session(command=("true",), environ=environ, interval=1000) as s:
+        await s.press("4")
+        # The reading that the key asks for is held back until the other key has been pressed.
+        s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
+        await s.press(key, "5")
+        s.main.post_message(Read(Reading(box_at("shared"), time.monotonic())))
+        await s.pilot.pause()
+        assert s.app.is_running
+        assert not started(s, key, desk)
+
+
+@WAYS
+async def test_without_a_choice_or_a_program_it_says_so(
+    key: str, desk: Desk, environ: dict[str, str]
+) -> None:
+    async with session(command=("no-such-program",), environ=environ, interval=1000) as s:
+        await s.press(key)
+        assert "choose devices first" in s.main.message
+        await s.press("4", key)
+        assert "there is no program 'no-such-program'" in s.main.message
+    assert all_jobs(desk.environ) == []
+
+
+@WAYS
+async def test_what_cannot_be_remembered_holds_nothing_up(key: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with desk_at(tmp_path) as desk:
+        environ = {"XDG_STATE_HOME": str(tmp_path / "file")}
+        async with session(command=("true",), environ=environ) as s:
+            await s.press("4", key)
+            if key == "enter":
+                await s.until(lambda: started(s, key, desk))
+                (told,) = s.app._exit_renderables
+                assert str(told).startswith("gputui: warning: launches cannot be remembered in")
+            else:
+                await s.until(lambda: "launches cannot be remembered in" in s.main.message)
+
+
+async def test_a_job_that_cannot_be_started_is_said(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "broken").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "broken").chmod(0o755)
+    async with session(command=(str(tmp_path / "broken"),), environ=environ) as s:
+        await s.press("4", "d")
+        await s.until(lambda: "there is no program" in s.main.message)
+        assert "broken" in s.main.message
+
+
+async def test_a_second_press_while_the_devices_are_read_starts_nothing_twice(
+    desk: Desk, environ: dict[str, str]
+) -> None:
+    async with session(command=("true",), environ=environ, interval=1000) as s:
+        await s.press("4")
+        s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
+        await s.press("d", "d")
+        for _ in range(2):
+            s.main.post_message(Read(Reading(box_at("shared"), time.monotonic())))
+            await s.pilot.pause()
+        (job,) = all_jobs(desk.environ)
+        ended(job)

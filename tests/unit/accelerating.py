@@ -1,0 +1,51 @@
+"""Launches of `accelerate launch` as a test wants them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from gputui.launching.compose import Plan, compose
+from gputui.launching.launch import Launch
+from unit.builders import gpu
+from unit.surroundings import Told
+
+HOME = {"HOME": "/home/u"}
+DEFAULT = "/home/u/.cache/huggingface/accelerate/default_config.yaml"
+MODULE = "accelerate.commands.launch"
+TWO = "--num_processes=2 --num_machines=1 --gpu_ids=all"
+SPREAD = f"--multi_gpu {TWO} --main_process_port=0"
+ONE = "--num_processes=1 --num_machines=1 --gpu_ids=all"
+
+
+def made(
+    command: str,
+    devices: int | tuple[int, ...] = 2,
+    config: str | None = None,
+    *,
+    environ: Mapping[str, str] = HOME,
+    files: Mapping[str, str] | None = None,
+    **plan: Any,
+) -> Launch:
+    """The launch of a command; `config` is the text of the user's own configuration."""
+    indices = range(devices) if isinstance(devices, int) else devices
+    told = {**({DEFAULT: config} if config is not None else {}), **(files or {})}
+    return compose(
+        [gpu(index) for index in indices],
+        Plan(tuple(shlex.split(command)), **{"launcher": "accelerate", **plan}),
+        environ,
+        Told(told),
+    )
+
+
+def line(launch: Launch) -> str:
+    """The command; it goes without a warning."""
+    assert launch.warnings == ()
+    return shlex.join(launch.argv)
+
+
+def warning(launch: Launch) -> str:
+    """The only warning."""
+    assert len(launch.warnings) == 1, launch.warnings
+    return launch.warnings[0]

@@ -1,0 +1,300 @@
+"""The user's own configuration of accelerate: found and read as accelerate does, and what becomes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputui.launching.compose import Plan, compose
+from gputui.launching.launchers.accelerate_config import Config, configuration, default_path
+from gputui.launching.surroundings import Machine
+from unit.accelerating import DEFAULT, HOME, ONE, SPREAD, TWO, line, made, warning
+from unit.builders import gpu
+from unit.real_parsers import need
+from unit.surroundings import Told
+
+# What it says.
+
+
+def test_devices_in_the_configuration_do_not_count_and_that_is_said() -> None:
+    launch = made("accelerate launch x.py", (2, 0), "distributed_type: MULTI_GPU\ngpu_ids: '0,1'\n")
+    assert line(launch) == f"accelerate launch {TWO} --main_process_port=0 x.py"
+    assert launch.remarks == (f"gpu_ids 0,1 in {DEFAULT} would count: the line says otherwise",)
+
+
+def test_counts_and_ports_in_the_configuration_do_not_count_and_that_is_said() -> None:
+    config = "distributed_type: FSDP\nnum_processes: 8\nnum_machines: 2\nmain_process_port: 29501\n"
+    launch = made("accelerate launch x.py", 2, config)
+    assert line(launch) == f"accelerate launch {TWO} --main_process_port=0 x.py"
+    assert "num_processes 8, num_machines 2, main_process_port 29501 in" in launch.remarks[-1]
+
+
+@pytest.mark.parametrize("kind", ["FSDP", "DEEPSPEED", "MEGATRON_LM"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_kind_of_run_in_the_configuration_is_respected(kind: str, count: int) -> None:
+    """`--multi_gpu` would drop it."""
+    launch = made("accelerate launch x.py", count, f"distributed_type: {kind}\nnum_processes: {count}\n")
+    assert "--multi_gpu" not in line(launch)
+    assert "--main_process_port=0" in launch.argv
+    assert launch.remarks == ((f"{kind} as {DEFAULT} says",) if count > 1 else ())
+
+
+@pytest.mark.parametrize("written", ["'NO'", "NO", "no", "null", "~", "3"])
+def test_a_configuration_for_one_process_becomes_one_for_many(written: str) -> None:
+    """An unquoted NO is false in YAML; accelerate then compares it with no type at all."""
+    assert (
+        line(made("accelerate launch x.py", 2, f"distributed_type: {written}\n"))
+        == f"accelerate launch {SPREAD} x.py"
+    )
+
+
+def test_one_device_under_a_configuration_for_many_is_one_process() -> None:
+    launch = made("accelerate launch x.py", 1, "distributed_type: MULTI_GPU\nnum_processes: 1\n")
+    assert line(launch) == f"accelerate launch {ONE} --main_process_port=0 x.py"
+
+
+@pytest.mark.parametrize("kind", ["MULTI_CPU", "MULTI_NPU", "XLA", "nonsense"])
+def test_a_kind_of_run_without_these_devices_is_a_warning(kind: str) -> None:
+    assert f"{kind} in {DEFAULT} is not for these devices" in warning(
+        made("accelerate launch x.py", 2, f"distributed_type: {kind}\n")
+    )
+
+
+def test_a_kind_of_run_on_the_line_makes_that_of_the_configuration_not_count() -> None:
+    launch = made("accelerate launch --multi_gpu x.py", 2, "distributed_type: MULTI_CPU\n")
+    assert launch.warnings == ()
+
+
+def test_the_configuration_is_not_read_on_the_cpu() -> None:
+    launch = made("accelerate launch x.py", 0, "distributed_type: FSDP\nnum_processes: 8\n")
+    assert line(launch) == f"accelerate launch --cpu {ONE} x.py"
+    assert launch.remarks == (f"--cpu: accelerate does not read {DEFAULT} then",)
+
+
+def test_a_configuration_for_the_cpu_is_a_warning_where_it_counts() -> None:
+    config = "distributed_type: 'NO'\nuse_cpu: true\n"
+    assert "use_cpu" in warning(made("accelerate launch x.py", 1, config))
+    # Through torch's launcher accelerate does not pass it on.
+    assert made("accelerate launch x.py", 2, config).warnings == ()
+
+
+def test_affinity_in_the_configuration_has_no_effect() -> None:
+    config = "distributed_type: MULTI_GPU\nenable_cpu_affinity: true\n"
+    assert made("accelerate launch x.py", (2, 0), config).warnings == ()
+
+
+def test_another_place_than_this_box_is_a_warning() -> None:
+    config = "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: 'NO'\n"
+    launch = made("accelerate launch x.py", 2, config)
+    assert "SageMaker" in warning(launch)
+    assert "--multi_gpu" not in launch.argv
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no settings"),
+        ("- a\n- b\n", "no settings"),
+        ("just words", "no settings"),
+        ("a: [", "not YAML"),
+        ("a: \t- b:\n c", "not YAML"),
+        ("a: !!python/object:os.system x", "not YAML"),
+        ("a: !!timestamp x", "not YAML"),
+        ("a: !!bool maybe", "not YAML"),
+        ("a: 2020-13-45", "not YAML"),
+        ("a: " + "[" * 5000, "not YAML"),
+        ("num_processes: 2\n", "no distributed_type"),
+    ],
+)
+def test_a_configuration_that_accelerate_stops_at_is_a_warning(text: str, said: str) -> None:
+    launch = made("accelerate launch x.py", 2, text)
+    assert warning(launch).startswith(f"{DEFAULT}: accelerate will stop at it, as it ")
+    assert said in warning(launch)
+
+
+def test_a_configuration_that_says_strange_things_of_devices_is_shown_briefly() -> None:
+    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{name}: &{name} [{','.join(['*' + before] * 9)}]\n"
+        for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    launch = made("accelerate launch x.py", 2, f"distributed_type: FSDP\n{bomb}gpu_ids: *i\n")
+    assert "gpu_ids list in" in launch.remarks[-1]
+
+
+def test_a_file_that_cannot_be_read_counts_all_the_same() -> None:
+    """accelerate may be able to: nothing is added that could contradict it."""
+
+    class Locked(Told):
+        def text(self, path: str) -> str | None:
+            return None
+
+    launch = compose(
+        [gpu(0), gpu(1)], Plan(("accelerate", "launch", "x.py")), HOME, Locked({DEFAULT: "secret"})
+    )
+    assert "cannot be read here" in warning(launch)
+    assert "--multi_gpu" not in launch.argv
+
+
+# Which file it is.
+
+
+def test_a_file_that_is_named_is_read_instead() -> None:
+    files = {"/c.yaml": "distributed_type: FSDP\n", DEFAULT: "distributed_type: 'NO'\n"}
+    for given_ in ("--config_file /c.yaml", "--config-file=/c.yaml"):
+        launch = made(f"accelerate launch {given_} x.py", files=files)
+        assert launch.remarks == ("FSDP as /c.yaml says",)
+
+
+def test_a_file_that_is_named_is_read_on_the_cpu_too() -> None:
+    launch = made("accelerate launch --config_file /c.yaml x.py", 0, files={"/c.yaml": "["})
+    assert "not YAML" in warning(launch)
+
+
+def test_a_file_that_is_named_and_missing_is_a_warning() -> None:
+    launch = made("accelerate launch --config_file c.yaml x.py", directory="/w")
+    assert warning(launch) == "/w/c.yaml: accelerate will stop, as there is no such file"
+
+
+def test_a_tilde_that_no_shell_replaced_is_a_plain_letter() -> None:
+    """accelerate looks for a directory "~": so `--config_file=~/c.yaml`, which bash leaves alone, fails."""
+    launch = made(
+        "accelerate launch --config_file=~/c.yaml x.py", files={"/home/u/c.yaml": "distributed_type: FSDP"}
+    )
+    assert "no such file" in warning(launch)
+
+
+def test_a_relative_file_is_looked_for_where_the_launch_is() -> None:
+    files = {"/w/c.yaml": "distributed_type: FSDP\n"}
+    launch = made("accelerate launch --config_file c.yaml x.py", files=files, directory="/w")
+    assert launch.remarks == ("FSDP as /w/c.yaml says",)
+
+
+def test_the_file_of_a_variable_before_the_command_counts() -> None:
+    files = {"/hf/accelerate/default_config.yaml": "distributed_type: FSDP\n"}
+    for launch in (
+        made("accelerate launch x.py", files=files, additions=(("HF_HOME", "/hf"),)),
+        made("env HF_HOME=/hf accelerate launch x.py", files=files),
+    ):
+        assert any("FSDP as /hf/" in remark for remark in launch.remarks)
+
+
+def test_the_json_of_older_versions_is_not_read() -> None:
+    """accelerate's own name for it is that of the YAML file."""
+    json_file = DEFAULT.removesuffix("yaml") + "json"
+    assert "--multi_gpu" in line(
+        made("accelerate launch x.py", files={json_file: '{"distributed_type": "FSDP"}'})
+    )
+
+
+def test_a_json_that_is_named_is_read() -> None:
+    launch = made(
+        "accelerate launch --config_file /c.json x.py", files={"/c.json": '{"distributed_type": "FSDP"}'}
+    )
+    assert launch.remarks == ("FSDP as /c.json says",)
+    broken = made("accelerate launch --config_file /c.json x.py", files={"/c.json": "distributed_type: FSDP"})
+    assert "not JSON" in warning(broken)
+
+
+ENVIRONMENTS: tuple[dict[str, str], ...] = (
+    {"HOME": "/home/u"},
+    {"HOME": "/home/u/"},
+    {"HOME": "/"},
+    {"HOME": ""},
+    {},
+    {"HOME": "/h", "XDG_CACHE_HOME": "/x"},
+    {"HOME": "/h", "XDG_CACHE_HOME": "/x/"},
+    {"HOME": "/h", "XDG_CACHE_HOME": ""},
+    {"HOME": "/h", "XDG_CACHE_HOME": "~/c"},
+    {"HOME": "/h", "XDG_CACHE_HOME": "rel"},
+    {"HOME": "/h", "HF_HOME": "/f"},
+    {"HOME": "/h", "HF_HOME": "~"},
+    {"HOME": "/h", "HF_HOME": "~/f", "XDG_CACHE_HOME": "/x"},
+    {"HOME": "/h", "HF_HOME": ""},
+    {"HOME": "/h", "HF_HOME": "rel/f"},
+    {"HOME": "/h", "HF_HOME": f"~{pwd.getpwuid(os.getuid()).pw_name}/f"},
+    {"HOME": "/h", "HF_HOME": "~nobody-of-that-name/f"},
+)
+
+_ASK = """
+import importlib, json, os, sys
+import accelerate.commands.config.config_args as config
+asked, own = json.load(sys.stdin), dict(os.environ)
+found = []
+for environment in asked["environments"]:
+    for name in ("HOME", "HF_HOME", "XDG_CACHE_HOME"):
+        os.environ.pop(name, None)
+    os.environ.update(environment)
+    found.append(importlib.reload(config).default_config_file)
+os.environ.update(own)
+kinds = []
+for file in asked["files"]:
+    try:
+        read = config.load_config_from_file(file)
+        kinds.append([getattr(read.distributed_type, "value", read.distributed_type), read.gpu_ids])
+    except Exception as error:
+        kinds.append(type(error).__name__)
+print("ANSWER" + json.dumps([found, kinds]))
+"""
+
+TEXTS = {
+    "multi.yaml": "distributed_type: MULTI_GPU\ngpu_ids: '0,1'\n",
+    "all.yaml": "distributed_type: MULTI_GPU\ngpu_ids: all\n",
+    "no.yaml": "distributed_type: NO\n",
+    "fsdp.yaml": "distributed_type: FSDP\n",
+    "deepspeed.json": '{"distributed_type": "DEEPSPEED", "gpu_ids": "1"}',
+    "none.yaml": "num_processes: 2\n",
+    "list.yaml": "- a\n",
+    "empty.yaml": "",
+    "garbage.yaml": "a: [",
+    "garbage.json": "a: [",
+    "list.json": "[1]",
+    "yaml.json": "distributed_type: FSDP\n",
+    "bool.yaml": "a: !!bool maybe",
+}
+"""Files, and what both readers must agree on: the kind and the devices, or that there is no use of it."""
+
+
+@pytest.fixture(scope="module")
+def accelerates_own(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], list[Any]]:
+    """What accelerate itself says in a child process: where the default file is, and what is in some."""
+    need("accelerate")
+    folder = tmp_path_factory.mktemp("configurations")
+    for name, text in TEXTS.items():
+        (folder / name).write_text(text)
+    files = [str(folder / name) for name in (*TEXTS, "missing.yaml")]
+    done = subprocess.run(
+        [sys.executable, "-c", _ASK],
+        input=json.dumps({"environments": ENVIRONMENTS, "files": files}),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found, kinds = json.loads(done.stdout.partition("ANSWER")[2])
+    return folder, found, kinds
+
+
+def test_the_default_file_is_where_accelerate_says(
+    accelerates_own: tuple[Path, list[str], list[Any]],
+) -> None:
+    for environment, real in zip(ENVIRONMENTS, accelerates_own[1], strict=True):
+        assert default_path(environment) == real, environment
+
+
+def test_a_file_is_read_as_accelerate_reads_it(accelerates_own: tuple[Path, list[str], list[Any]]) -> None:
+    folder, _, kinds = accelerates_own
+    for name, real in zip((*TEXTS, "missing.yaml"), kinds, strict=True):
+        ours = configuration(str(folder / name), {}, None, Machine())
+        assert isinstance(ours, Config)
+        assert (ours.problem is not None) == isinstance(real, str), (name, real, ours)
+        if isinstance(real, list):
+            kind, ids = real
+            assert (ours.kind, ours.gpu_ids) == (kind or "NO", None if ids == "all" else ids), name

@@ -1,0 +1,175 @@
+"""`mpirun` starts a process a device, and the devices are in the variable."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputui.launching.compose import Plan, compose
+from gputui.launching.launch import Launch
+from gputui.launching.launchers import mpirun
+from unit.builders import gpu
+from unit.surroundings import Told
+
+ELSEWHERE = "processes on other machines get other devices, by their own indices"
+OVERRIDES = "of the command overrides the chosen devices"
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def made(command: str, count: int = 2, **plan: Any) -> Launch:
+    """The launch of a command."""
+    wanted = Plan(tuple(shlex.split(command)), **{"launcher": "mpirun", **plan})
+    return compose([gpu(index) for index in range(count)], wanted, {}, Told())
+
+
+def line(launch: Launch) -> str:
+    """The command; it goes without a warning."""
+    assert launch.warnings == ()
+    return shlex.join(launch.argv)
+
+
+@pytest.mark.parametrize(
+    ("command", "count", "expected"),
+    [
+        ("mpirun python x.py -np 9", 2, "mpirun -np 2 python x.py -np 9"),
+        ("mpirun python x.py", 1, "mpirun -np 1 python x.py"),
+        ("mpirun python x.py", 0, "mpirun -np 1 python x.py"),
+        ("mpirun -np 2 python x.py", 2, "mpirun -np 2 python x.py"),
+        ("mpirun -n 2 python x.py", 2, "mpirun -n 2 python x.py"),
+        ("mpirun --np 2 python x.py", 2, "mpirun --np 2 python x.py"),
+        ("mpirun -c 2 python x.py", 2, "mpirun -c 2 python x.py"),
+        ("mpirun -np=2 python x.py", 2, "mpirun -np=2 python x.py"),
+        ("mpirun -npernode 2 python x.py", 2, "mpirun -npernode 2 python x.py"),
+        ("mpirun -ppn 2 python x.py", 2, "mpirun -ppn 2 python x.py"),
+        ("mpirun -pernode python x.py", 1, "mpirun -pernode python x.py"),
+        ("mpirun --oversubscribe -x A ./t", 2, "mpirun -np 2 --oversubscribe -x A ./t"),
+        ("mpirun --mca btl self -v ./t -x", 2, "mpirun -np 2 --mca btl self -v ./t -x"),
+        ("mpiexec -genv A=1 ./t", 2, "mpiexec -np 2 -genv A=1 ./t"),
+        ("mpiexec -genv A 1 ./t", 2, "mpiexec -np 2 -genv A 1 ./t"),
+        ("/usr/bin/mpiexec.hydra ./t", 2, "/usr/bin/mpiexec.hydra -np 2 ./t"),
+        ("mpirun --bind-to none ./t", 2, "mpirun -np 2 --bind-to none ./t"),
+        ("python x.py", 2, "mpirun -np 2 python x.py"),
+        ("python -m train", 2, "mpirun -np 2 python -m train"),
+        ("/v/bin/python x.py", 2, "mpirun -np 2 /v/bin/python x.py"),
+        ("./t.sh -n", 2, "mpirun -np 2 ./t.sh -n"),
+        ("train.py", 2, "mpirun -np 2 python train.py"),
+        ("torchrun -m train", 2, "mpirun -np 2 python -m train"),
+    ],
+)
+def test_a_command_is_completed(command: str, count: int, expected: str) -> None:
+    assert line(made(command, count)) == expected
+
+
+def test_the_devices_are_in_the_variable() -> None:
+    assert made("mpirun ./t").environment({})["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+def test_more_processes_than_devices_can_be_asked_for() -> None:
+    launch = made("mpirun ./t", processes=4)
+    assert "-np 4" in shlex.join(launch.argv)
+    assert launch.warnings == ("the command asks for -np=4 on 2 devices",)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("mpirun -np 4 ./t", "the command asks for -np=4 on 2 devices"),
+        ("mpirun -np=0 ./t", "the command asks for -np=0 on 2 devices"),
+        ("mpirun -N 3 ./t", "the command asks for -np=3 on 2 devices"),
+        ("mpirun -H a,b ./t", f"-H: {ELSEWHERE}"),
+        ("mpirun --hostfile h ./t", f"--hostfile: {ELSEWHERE}"),
+        ("mpirun -x CUDA_VISIBLE_DEVICES=3 ./t", f"-x CUDA_VISIBLE_DEVICES=3 {OVERRIDES}"),
+        ("mpiexec -env CUDA_VISIBLE_DEVICES 3 ./t", f"-env CUDA_VISIBLE_DEVICES 3 {OVERRIDES}"),
+        ("mpiexec -genv CUDA_VISIBLE_DEVICES=3 ./t", f"-genv CUDA_VISIBLE_DEVICES=3 {OVERRIDES}"),
+    ],
+)
+def test_a_contradiction_is_a_warning_and_stays(command: str, said: str) -> None:
+    launch = made(command)
+    assert launch.warnings == (said,)
+    assert shlex.join(launch.argv).endswith(command.partition(" ")[2])
+
+
+def test_a_variable_that_is_only_passed_on_is_none() -> None:
+    assert made("mpirun -x CUDA_VISIBLE_DEVICES ./t").warnings == ()
+
+
+def test_several_programs_have_their_own_counts() -> None:
+    command = "mpirun -np 1 ./a : -np 1 ./b"
+    assert line(made(command)) == command
+
+
+def test_every_process_sees_all_devices_and_that_is_said() -> None:
+    assert "takes its own by its rank" in made("mpirun ./t").remarks[0]
+    assert made("mpirun ./t", 1).remarks == ()
+    assert "--output-filename" in made("mpirun ./t", 1, logs="/l").remarks[0]
+
+
+def test_its_options_but_for_the_count_are_named_when_they_are_left_out() -> None:
+    launch = made("mpirun -np 2 --mca btl self -v python x.py --lr 1", launcher="torchrun")
+    assert line(launch) == "torchrun --standalone --nproc-per-node=2 x.py --lr 1"
+    assert launch.remarks == ("left out, as they are mpirun's: --mca btl self -v",)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("mpirun -v python x.py", "mpirun -np 2 -v /v/python x.py"),
+        ("mpirun -v train.py", "mpirun -np 2 -v /v/python train.py"),
+        ("mpirun -v ./t", "mpirun -np 2 -v ./t"),
+    ],
+)
+def test_another_interpreter_is_for_the_program(command: str, expected: str) -> None:
+    assert line(made(command, python="/v/python")) == expected
+
+
+def test_the_table_of_options_is_open_mpis_own() -> None:
+    """Of the installed one: an option that takes a value in a new version fails here."""
+    if shutil.which("mpirun") is None:
+        pytest.skip("mpirun is not installed")
+    told = subprocess.run(
+        ["mpirun", "--help", "full"],
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", **AS_ROOT},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    ).stdout
+    if "Open MPI) 4" not in told:
+        pytest.skip("the installed mpirun is not Open MPI 4")
+    found = re.findall(r"^ *(-[\w-]+(?:\|-+[\w-]+)*)((?: +<arg\d>)*)", told, re.MULTILINE)
+    assert len(found) > 80
+    for names, values in found:
+        count = values.count("<arg")
+        for name in (text.lstrip("-") for text in names.split("|")):
+            if name in ("h", "help"):
+                continue  # with or without
+            assert (name in mpirun._FLAGS) == (count == 0), name
+            assert (name in mpirun._TWO) == (count == 2), name
+
+
+_words = st.text(st.sampled_from("abn-=_ .3:"), max_size=6)
+_options = st.lists(
+    st.sampled_from(("-np 2", "-n=3", "--mca a b", "-v", "-x A=1", "--host h", "-genv A=1", "-pernode")),
+    max_size=3,
+)
+
+
+@given(_options, st.lists(_words, max_size=4), st.integers(0, 4))
+@settings(max_examples=150, deadline=None)
+def test_every_word_of_the_user_stays_in_its_order_and_twice_is_once(
+    options: list[str], arguments: list[str], count: int
+) -> None:
+    words = [word for option in options for word in option.split()] + ["./t", *arguments]
+    devices = [gpu(index) for index in range(count)]
+    once = compose(devices, Plan(("mpirun", *words)), {}, Told())
+    assert once.argv[0] == "mpirun"
+    assert list(once.argv[len(once.argv) - len(words) :]) == words
+    assert len(once.argv) <= len(words) + 3
+    assert compose(devices, Plan(once.argv), {}, Told()).argv == once.argv

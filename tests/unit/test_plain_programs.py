@@ -1,0 +1,84 @@
+"""A command without a launcher: it stays as it is, and what would take its devices away is said."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gputui.launching.compose import Plan, compose
+from gputui.launching.launch import Launch
+from unit.builders import gpu
+from unit.surroundings import Told
+
+
+def made(command: str, count: int = 2, environ: Mapping[str, str] | None = None, **plan: Any) -> Launch:
+    """The launch of a command, which stays."""
+    launch = compose(
+        [gpu(index) for index in range(count)],
+        Plan(tuple(shlex.split(command)), **plan),
+        environ or {},
+        Told(),
+    )
+    assert launch.launcher == "python"
+    return launch
+
+
+@pytest.mark.parametrize(
+    ("command", "where"),
+    [
+        ("srun python x.py", "what srun starts is Slurm's"),
+        ("/usr/bin/sbatch job.sh", "what sbatch starts is Slurm's"),
+        ("ssh box python x.py", "what ssh starts is not of this machine"),
+        ("docker run --gpus all image", "what docker starts is in a container"),
+        ("podman exec c python x.py", "what podman starts is in a container"),
+    ],
+)
+def test_a_program_that_hands_nothing_on_is_warned_of(command: str, where: str) -> None:
+    (said,) = made(command).warnings
+    assert said.startswith(where) and said.endswith("the chosen devices do not count")
+
+
+def test_a_command_that_hands_the_variable_on_itself_is_not() -> None:
+    assert made("docker run -e CUDA_VISIBLE_DEVICES image").warnings == ()
+    assert made("ssh box env CUDA_VISIBLE_DEVICES=0 python x.py").warnings == ()
+
+
+@pytest.mark.parametrize("command", ["nsys profile torchrun x.py", "strace -f /v/bin/deepspeed x.py"])
+def test_a_launcher_behind_an_unknown_program_is_named(command: str) -> None:
+    launch = made(command)
+    assert shlex.join(launch.argv) == command
+    assert "is left as it is: say how many processes yourself" in launch.remarks[0]
+    assert made(command, 1).remarks == ()
+
+
+def test_a_python_script_of_that_name_is_no_launcher() -> None:
+    assert made("python run.py torchrun").remarks == ()
+
+
+def test_ranks_that_are_left_over_in_the_environment_are_named() -> None:
+    launch = made("python x.py", environ={"RANK": "0", "WORLD_SIZE": "8"})
+    assert launch.warnings == (
+        "RANK=0 WORLD_SIZE=8 in your environment: the program may wait for other ranks",
+    )
+    assert made("./x.sh", environ={"RANK": "0"}).warnings == ()
+    assert made("env -u RANK python x.py", environ={"RANK": "0"}).warnings == ()
+
+
+def test_more_than_one_process_needs_a_launcher() -> None:
+    assert made("python x.py", processes=2).warnings == ("2 processes need a launcher; this is one",)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("python x.py", "/v/python x.py"),
+        ("python -X dev x.py", "/v/python -X dev x.py"),
+        ("x.py", "/v/python x.py"),
+        ("./x.sh", "./x.sh"),
+    ],
+)
+def test_another_interpreter_is_for_what_is_python(command: str, expected: str) -> None:
+    assert shlex.join(made(command, python="/v/python").argv) == expected

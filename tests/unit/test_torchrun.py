@@ -1,0 +1,184 @@
+"""torchrun beside variables of its own, on several machines, bound to CPUs, with logs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gputui.launching.compose import Plan, compose
+from gputui.launching.launch import Launch
+from unit.builders import gpu
+from unit.surroundings import Told
+
+TWO = "--standalone --nproc-per-node=2"
+
+
+def made(
+    command: str,
+    count: int = 2,
+    told: Told | None = None,
+    environ: Mapping[str, str] | None = None,
+    **plan: Any,
+) -> Launch:
+    """The launch of a command."""
+    wanted = Plan(tuple(shlex.split(command)), **{"launcher": "torchrun", **plan})
+    return compose([gpu(index) for index in range(count)], wanted, environ or {}, told or Told())
+
+
+def line(launch: Launch) -> str:
+    """The command; it goes without a warning."""
+    assert launch.warnings == ()
+    return shlex.join(launch.argv)
+
+
+# Its variables.
+
+
+@pytest.mark.parametrize("text", ["2", "1:2", "2:2"])
+def test_machines_that_a_variable_waits_for_are_not_waited_for(text: str) -> None:
+    """--standalone is a meeting place that no other machine knows: it would wait for ever."""
+    launch = made("torchrun x.py", environ={"PET_NNODES": text})
+    assert shlex.join(launch.argv) == "torchrun --standalone --nnodes=1 --nproc-per-node=2 x.py"
+    assert launch.remarks == (f"--nnodes=1: torchrun would wait for the machines of PET_NNODES={text}",)
+    assert launch.warnings == (f"torchrun takes its defaults from PET_NNODES={text} in your environment",)
+
+
+@pytest.mark.parametrize("text", ["1", "1:1"])
+def test_one_machine_is_one(text: str) -> None:
+    assert "--nnodes=1" not in made("torchrun x.py", environ={"PET_NNODES": text}).argv
+
+
+@pytest.mark.parametrize("given", ["--nnodes=2", "--rdzv-endpoint=h:1", "--master-addr h"])
+def test_a_meeting_place_of_the_users_own_may_wait(given: str) -> None:
+    launch = made(f"torchrun {given} x.py", environ={"PET_NNODES": "2"})
+    assert not any(word in launch.argv for word in ("--nnodes=1", "--standalone"))
+
+
+def test_a_variable_that_the_command_takes_away_does_not_count() -> None:
+    launch = made("env -u PET_NNODES torchrun x.py", environ={"PET_NNODES": "2"})
+    assert line(launch) == f"env -u PET_NNODES torchrun {TWO} x.py"
+
+
+# Several machines.
+
+
+@pytest.mark.parametrize(
+    ("rendezvous", "endpoint"),
+    [
+        ("head", "head:29400"),
+        ("head:7", "head:7"),
+        ("head:", "head:29400"),
+        ("10.0.0.1", "10.0.0.1:29400"),
+        ("10.0.0.1:7", "10.0.0.1:7"),
+        ("[fe80::1]:7", "[fe80::1]:7"),
+        ("[fe80::1]", "[fe80::1]:29400"),
+        ("fe80::1", "[fe80::1]:29400"),
+        ("::1", "[::1]:29400"),
+    ],
+)
+def test_several_machines_meet_at_the_first(rendezvous: str, endpoint: str) -> None:
+    launch = made("torchrun x.py", nodes=3, rendezvous=rendezvous)
+    assert line(launch).replace("'", "") == (
+        f"torchrun --nnodes=3 --rdzv-backend=c10d --rdzv-endpoint={endpoint} --rdzv-id=gputui"
+        " --nproc-per-node=2 x.py"
+    )
+
+
+def test_what_the_user_said_of_the_meeting_is_kept() -> None:
+    launch = made("torchrun --rdzv-id 7 --rdzv_backend=etcd x.py", nodes=2, rendezvous="h")
+    assert "--rdzv-id=gputui" not in launch.argv and "--rdzv-backend=c10d" not in launch.argv
+    assert "--rdzv-endpoint=h:29400" in launch.argv
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("--standalone", "--standalone of the command keeps to one machine; 2 are asked for"),
+        ("--nnodes=4", "--nnodes=4 of the command; 2 are asked for"),
+    ],
+)
+def test_another_number_of_machines_is_a_warning(given: str, said: str) -> None:
+    launch = made(f"torchrun {given} x.py", nodes=2, rendezvous="h")
+    assert launch.warnings == (said,)
+    assert launch.argv[-2:] == (given, "x.py")
+    assert made("torchrun --nnodes=2 x.py", nodes=2, rendezvous="h").warnings == ()
+
+
+# Processes.
+
+
+@pytest.mark.parametrize("word", ["cpu", "xpu"])
+def test_a_word_that_counts_something_else_is_a_warning(word: str) -> None:
+    launch = made(f"torchrun --nproc-per-node={word} x.py")
+    assert launch.warnings == (f"--nproc-per-node={word} of the command does not count the chosen devices",)
+    assert made(f"torchrun --nproc-per-node={word} x.py", 0).warnings == ()
+
+
+def test_more_processes_than_devices_can_be_asked_for() -> None:
+    launch = made("torchrun x.py", processes=4)
+    assert "--nproc-per-node=4" in launch.argv
+    assert launch.warnings == ("the command asks for --nproc-per-node=4 on 2 devices",)
+    assert "--nproc-per-node=3" in line(made("torchrun x.py", 0, processes=3))
+
+
+# Binding and logs.
+
+NUMACTL = {"numactl": "/usr/bin/numactl", "torchrun": "/v/bin/torchrun"}
+
+
+@pytest.mark.parametrize(
+    ("version", "programs", "count", "remark"),
+    [
+        ((2, 9), NUMACTL, 2, None),
+        ((2, 13), NUMACTL, 2, None),
+        (None, NUMACTL, 2, None),
+        ((2, 8, 1), NUMACTL, 2, "torch 2.8.1 has no --numa-binding (2.9 has)"),
+        ((2, 9), {"torchrun": "/t"}, 2, "--numa-binding needs the program numactl, which is not installed"),
+        ((2, 9), NUMACTL, 0, "without a device there is nothing to bind processes to"),
+    ],
+)
+def test_processes_are_bound_where_that_can_be(
+    version: tuple[int, ...] | None, programs: dict[str, str], count: int, remark: str | None
+) -> None:
+    told = Told(programs=programs, versions={} if version is None else {"torch": version})
+    launch = made("torchrun x.py", count, told, numa=True)
+    assert ("--numa-binding=node" in launch.argv) == (remark is None)
+    assert launch.remarks == (() if remark is None else (remark,))
+
+
+def test_a_binding_that_was_given_stays() -> None:
+    launch = made("torchrun --numa-binding=core-complex x.py", 2, Told(), numa=True)
+    assert line(launch) == f"torchrun {TWO} --numa-binding=core-complex x.py"
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        ("", "--log-dir=/l --redirects=3 --tee=3"),
+        ("-r 1 -t 0:3", "--log-dir=/l"),
+        ("--redirects=1", "--log-dir=/l --tee=3"),
+        ("--log_dir /m", ""),
+    ],
+)
+def test_a_log_a_rank_is_kept(given: str, added: str) -> None:
+    expected = " ".join(filter(None, ("torchrun", TWO, added, given, "x.py")))
+    assert line(made(f"torchrun {given} x.py", logs="/l")) == expected
+
+
+# Its interpreter.
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("torchrun x.py", "/v/python -m torch.distributed.run {} x.py"),
+        ("/w/torchrun -m t", "/v/python -m torch.distributed.run {} -m t"),
+        ("python -X dev -m torch.distributed.run x.py", "/v/python -X dev -m torch.distributed.run {} x.py"),
+        ("python -m torch.distributed.launch x.py", "/v/python -m torch.distributed.launch {} x.py"),
+    ],
+)
+def test_another_interpreter_starts_it_with_all_the_users_words(command: str, expected: str) -> None:
+    assert line(made(command, python="/v/python")) == expected.format(TWO)
