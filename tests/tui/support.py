@@ -101,6 +101,7 @@ async def session(
         "TERM": "xterm-256color",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(Path.home()),
+        "GPUTUI_CLAIMS": os.environ["GPUTUI_CLAIMS"],
         **(environ or {}),
     }
     app = GputuiApp(sampler, mailbox, Plan(command), given)

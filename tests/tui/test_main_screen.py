@@ -18,8 +18,8 @@ from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS
 from gputui.tui.messages import Read
 from gputui.tui.screens.changed import ChangedScreen
-from gputui.tui.screens.line import LineScreen
 from gputui.tui.screens.help import TOGETHER, HelpScreen
+from gputui.tui.screens.line import LineScreen
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.tui.session import Reading
 from gputui.tui.widgets.lines import Lines

@@ -31,30 +31,39 @@ def named(text: str, snapshot: Snapshot) -> tuple[Device, ...]:
 
 
 def listed(words: Iterable[str], snapshot: Snapshot) -> tuple[str, ...]:
-    """The keys of the devices that the words name, in their order; a word for none or several names none.
+    """The keys of the devices that the words name, in their order.
 
-    For lists that are kept: a box need not have all of them.
+    For lists that are kept: a box need not have all of them; the beginning of several UUIDs names them all,
+    and a GPU its instances too.
     """
-    keys = []
+    keys: list[str] = []
     for word in words:
-        try:
-            keys.append(_one(word, word, snapshot).key)
-        except NamingError:
-            continue
+        found = {device.key for device in _called_so(word, snapshot)}
+        keys += [device.key for device in snapshot.devices if device.key in found or device.parent in found]
     return tuple(dict.fromkeys(keys))
+
+
+def could_name(word: str) -> bool:
+    """Whether a word could name a device of some box: an index, or the beginning of a UUID."""
+    return (word.isascii() and word.isdigit()) or word.startswith(("GPU-", "MIG-"))
+
+
+def _called_so(word: str, snapshot: Snapshot) -> list[Device]:
+    if word.isascii() and word.isdigit():
+        index = word.lstrip("0") or "0"
+        return [d for d in snapshot.devices if d.parent is None and str(d.index) == index]
+    if not could_name(word):
+        return []
+    whole = [d for d in snapshot.devices if d.uuid == word]
+    return whole or [d for d in snapshot.devices if d.uuid.startswith(word)]
 
 
 def _one(entry: str, text: str, snapshot: Snapshot) -> Device:
     if not entry:
         raise NamingError(f"--gpus {text!r} has an empty entry; CPU only is --gpus none")
-    if entry.isascii() and entry.isdigit():
-        index = entry.lstrip("0") or "0"
-        found = [d for d in snapshot.devices if d.parent is None and str(d.index) == index]
-    elif entry.startswith(("GPU-", "MIG-")):
-        whole = [d for d in snapshot.devices if d.uuid == entry]
-        found = whole or [d for d in snapshot.devices if d.uuid.startswith(entry)]
-    else:
+    if not could_name(entry):
         raise NamingError(f"--gpus {text}: {entry!r} is neither an index nor a UUID (GPU-…, MIG-…)")
+    found = _called_so(entry, snapshot)
     if not found:
         there = ", ".join(snapshot.label(d) for d in snapshot.devices) or "no devices"
         raise NamingError(f"--gpus {text}: there is no device {entry!r}; this box has {there}")

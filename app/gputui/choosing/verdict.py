@@ -30,6 +30,10 @@ GLYPHS: dict[State, str] = {
 """The sign of each state, the same in every table: state is never told by colour alone."""
 
 
+_EXCLUSIVE = ("exclusive_process", "exclusive_thread")
+"""Compute modes in which a device takes one program only."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """`reason` is for a sentence or JSON; `brief` for the last column of a row, beside the state's glyph."""
@@ -80,7 +84,7 @@ def judge(device: Device, now: float, rules: Rules = DEFAULT_RULES, instances: i
     if counting:
         return _exclusive(_busy(counting, now), device)
     if computing:
-        return _passed_over(device, computing, rules)
+        return _passed_over(device, computing, now, rules)
     if device.memory_used is None or device.memory_free is None:
         return _unknown("the driver does not report its memory", "memory")
     if device.utilization is None and device.parent is None:
@@ -110,22 +114,25 @@ def _held(used: int) -> Verdict:
     return Verdict("held", f"{size(used)} in use by no process that can be seen; {find}", "held, no process")
 
 
-
 def _exclusive(verdict: Verdict, device: Device) -> Verdict:
     """A second program would not only be slow there: it would not start."""
-    if device.compute_mode not in ("exclusive_process", "exclusive_thread"):
+    if device.compute_mode not in _EXCLUSIVE:
         return verdict
     return Verdict(verdict.state, f"{verdict.reason}; exclusive: no second program starts", verdict.brief)
 
 
-def _passed_over(device: Device, processes: Sequence[Process], rules: Rules) -> Verdict:
+def _passed_over(device: Device, processes: Sequence[Process], now: float, rules: Rules) -> Verdict:
     """By the rules these processes do not count. What is in use beyond theirs still does."""
     named = ", ".join(sorted({printable(process.user or "?") for process in processes}))
     theirs = sum(process.memory or 0 for process in processes)
     if device.memory_used is None:
         return _unknown("the driver does not report its memory", "memory")
-    if device.memory_used - theirs > rules.memory:
-        return _held(device.memory_used - theirs)
+    drawing = [process for process in device.processes or () if process.kind == "graphics"]
+    rest = device.memory_used - theirs
+    if rest > (rules.desktop_memory if drawing else rules.memory):
+        return _busy(drawing, now) if drawing else _held(rest)
+    if device.compute_mode in _EXCLUSIVE:
+        return _exclusive(_busy(processes, now), device)
     return Verdict("free", f"only processes that do not count are on it ({named})", f"free, but {named}")
 
 

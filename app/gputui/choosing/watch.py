@@ -18,12 +18,13 @@ class Watch:
 
     `seen` has a device's state, and since when (epoch seconds) it has been seen in that state; `loads` its
     last utilizations in percent, oldest first, at most `LONGEST`, None where it was not known; `quiet` since
-    when it has been seen at 0 % without a break.
+    when it has been seen at 0 % without a break; `began` when the first snapshot was.
     """
 
     seen: Mapping[str, tuple[State, float]] = field(default_factory=dict)
     loads: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     quiet: Mapping[str, float] = field(default_factory=dict)
+    began: float | None = None
 
     def after(self, snapshot: Snapshot, verdicts: Mapping[str, Verdict]) -> Watch:
         """The watch with one more snapshot and its verdicts."""
@@ -43,9 +44,26 @@ class Watch:
                 for device in snapshot.devices
                 if device.utilization == 0
             },
+            snapshot.time if self.began is None else self.began,
         )
 
     def lasting(self, key: str, now: float) -> float | None:
         """Seconds for which the device has been seen in its present state; None if it never was seen."""
         seen = self.seen.get(key)
         return None if seen is None else now - seen[1]
+
+
+def settled(verdicts: Mapping[str, Verdict], watch: Watch, now: float, window: float) -> dict[str, Verdict]:
+    """The verdicts, with those that say "free" of a device that was not so all through the window taken back:
+    between two steps of a sweep a GPU looks free for three seconds.
+
+    `watch` has `now` in it already. What was free from the first reading on is believed.
+    """
+    found = dict(verdicts)
+    for key, verdict in verdicts.items():
+        since = watch.seen.get(key, ("free", now))[1]
+        if verdict.free and since != watch.began and now - since < window:
+            age = f"{now - since:.0f}s"
+            reason = f"free for {age} only: what was on it may come back"
+            found[key] = Verdict("busy", reason, f"ended {age} ago")
+    return found

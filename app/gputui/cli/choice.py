@@ -64,13 +64,18 @@ def choose(
     rules = rules_of(args)
     if args.order == "fastest":
         want |= Want.NAMES
+    if rules.ignore or rules.mine is not None:
+        # Whose processes they are decides then, and how much memory is not theirs.
+        want = (want & ~Want.VERDICT) | Want.MONITOR
+    waits = getattr(args, "wait", None) is not None
     by_index = args.gpus is None and args.ids == "index" and VISIBLE not in environ
-    by_index = by_index and hold is None and all(word.isdigit() for word in (*rules.never, *rules.prefer))
+    by_index = by_index and hold is None and not waits
+    by_index = by_index and all(word.isdigit() for word in (*rules.never, *rules.prefer))
     if want == Want.VERDICT and asked != 1 and by_index:
         want = Want.VERDICT | Want.WHOLE
     with opened(args) as source:
         call = Call(args, source, environ, want, job, asked, rules)
-        if getattr(args, "wait", None) is not None:
+        if waits:
             from gputui.cli.waiting import waited_for
 
             return waited_for(call, hold)
@@ -90,8 +95,9 @@ class Call:
     asked: int | None
     rules: Rules
 
-    def chosen(self, avoid: Collection[str] = (), only: Collection[str] | None = None) -> Chosen:
-        """The devices; those that are picked are none of `avoid`, and of `only` where that is said."""
+    def chosen(self, avoid: Mapping[str, str] | None = None, only: Collection[str] | None = None) -> Chosen:
+        """The devices; those that are picked are none of `avoid`, which has the reasons, and of `only` where
+        that is said."""
         args, source = self.args, self.source
         snapshot = source.read(self.want)
         limits = inherited(self.environ, snapshot)
@@ -114,9 +120,8 @@ class Call:
             # Now, and only now, the owners are worth their price.
             snapshot = source.read(Want.MONITOR)
             wish = self.wish(snapshot, within)
-            raise NotEnoughError(
-                _shortage(pick(snapshot, self.verdicts(snapshot), wish), wish, snapshot, limits)
-            )
+            picked = pick(snapshot, self.verdicts(snapshot), wish)
+            raise NotEnoughError(_shortage(picked, wish, snapshot, limits, avoid))
         told = _is_told(args)
         several = len(there.devices) > wish.count or wish.count > 2
         if told or (several and len(there.devices) > 1):
@@ -126,7 +131,7 @@ class Call:
         picked = pick(snapshot, self.verdicts(snapshot), wish)
         if not picked.enough(wish):
             # One was lost while its links were read.
-            raise NotEnoughError(_shortage(picked, wish, snapshot, limits))
+            raise NotEnoughError(_shortage(picked, wish, snapshot, limits, avoid))
         if args.why:
             say(why(snapshot, picked.devices, picked.ways[0].reason))
         _warn_of_order(source, snapshot, picked.devices)
@@ -154,42 +159,56 @@ class Call:
 def held(call: Call, chosen: Chosen, hold: Hold, only: Collection[str] | None = None) -> Chosen:
     """The same devices under a lease, or others (of `only`) if these are taken or not free any more.
 
-    Raises NotEnoughError.
+    Named ones stay with a warning, unless `only` says that they were waited for. Raises NotEnoughError.
     """
     from gputui.launching.claims.lease import TakenError
 
     named = call.asked is None
-    taken: set[str] = set()
+    taken: dict[str, str] = {}
     for _ in range(_TRIES):
         try:
             lease = hold(chosen.snapshot, chosen.devices)
         except TakenError as error:
+            why_not = _taken(error, chosen.snapshot)
             if named:
-                raise NotEnoughError(_claimed(error, chosen.snapshot)) from None
-            taken.add(error.key)
+                raise NotEnoughError(f"{why_not}; --force takes it all the same") from None
+            taken[error.key] = why_not
             chosen = call.chosen(taken, only)
             continue
-        if named or not chosen.devices:
-            return replace(chosen, lease=lease)
-        again = call.source.read(call.want)
-        judged = call.verdicts(again)
-        gone = [d for d in chosen.devices if d.key not in judged or not judged[d.key].free]
-        if not gone:
+        gone = _gone(call, chosen)
+        for why_not in gone.values():
+            say(f"warning: {why_not}" if named and only is None else why_not)
+        if not gone or (named and only is None):
             return replace(chosen, lease=lease)
         lease.release()
-        for device in gone:
-            why_not = judged[device.key].reason if device.key in judged else "it is not there any more"
-            say(f"GPU {chosen.snapshot.label(device)} was free a moment ago: {why_not}; choosing again")
-        taken |= {device.key for device in gone}
+        if named:
+            raise NotEnoughError("; ".join(gone.values()))
+        taken |= gone
         chosen = call.chosen(taken, only)
     raise NotEnoughError("devices are taken faster than they can be chosen")
 
 
-def _claimed(error: TakenError, snapshot: Snapshot) -> str:
+def _taken(error: TakenError, snapshot: Snapshot) -> str:
     device = snapshot.by_key.get(error.key)
     name = f"GPU {snapshot.label(device)}" if device else error.key
+    if error.line:
+        return f"{name}: {error.line}"
     who = claimed_by(error.claim, snapshot.time) if error.claim else "by another job"
-    return f"{name} is claimed {who}; --force takes it all the same"
+    return f"{name} is claimed {who}"
+
+
+def _gone(call: Call, chosen: Chosen) -> dict[str, str]:
+    """Read again: which of the devices were free when they were chosen, and are not now, with the reason."""
+    if not chosen.devices:
+        return {}
+    before, judged = call.verdicts(chosen.snapshot), call.verdicts(call.source.read(call.want))
+    found = {}
+    for device in chosen.devices:
+        verdict = judged.get(device.key)
+        if before[device.key].free and (verdict is None or not verdict.free):
+            why_not = f"{verdict.state}: {verdict.reason}" if verdict else "it is not there any more"
+            found[device.key] = f"GPU {chosen.snapshot.label(device)} was free a moment ago, now {why_not}"
+    return found
 
 
 def _is_told(args: argparse.Namespace) -> bool:
@@ -288,12 +307,19 @@ def _decided(devices: Sequence[Device], call: Call, snapshot: Snapshot) -> tuple
     return tuple(snapshot.by_key[device.key] for device in devices)
 
 
-def _shortage(picked: Picked, wish: Wish, snapshot: Snapshot, limits: Inherited | None) -> str:
-    have = len(picked.devices)
+def _shortage(
+    picked: Picked,
+    wish: Wish,
+    snapshot: Snapshot,
+    limits: Inherited | None,
+    taken: Mapping[str, str] | None = None,
+) -> str:
+    """`taken`: devices that turned out not to be had, and why."""
+    have, taken = len(picked.devices), taken or {}
     asked = f"{wish.count} device{'s' if wish.count > 1 else ''} asked for"
-    there = f"{have if have else 'none'} of {have + len(picked.refused)} can be had"
+    there = f"{have if have else 'none'} of {have + len(picked.refused) + len(taken)} can be had"
     where = f" (inside CUDA_VISIBLE_DEVICES={limits.text})" if limits else ""
-    reasons = _refusals(picked, snapshot)
+    reasons = "; ".join(filter(None, (_refusals(picked, snapshot), *taken.values())))
     if snapshot.host.driver is None and not snapshot.time:
         # What `--from` makes of a printed matrix.
         reasons = "a matrix does not say who uses them; --demo FILE plays its box with nobody on it"

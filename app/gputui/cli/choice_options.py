@@ -8,6 +8,7 @@ import os
 from dataclasses import replace
 
 from gputui.choosing.job import Job, JobError, parse
+from gputui.choosing.naming import could_name
 from gputui.choosing.order import ORDERS
 from gputui.choosing.rules import Rules
 from gputui.cli.common import WrongCallError
@@ -94,7 +95,11 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
 
 def _list(text: str) -> tuple[str, ...]:
     """Devices by index or UUID, separated by commas."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    words = tuple(part.strip() for part in text.split(",") if part.strip())
+    for word in words:
+        if not could_name(word):
+            raise argparse.ArgumentTypeError(f"{word!r} is neither an index nor a UUID (GPU-…, MIG-…)")
+    return words
 
 
 def rules_of(args: argparse.Namespace | None) -> Rules:

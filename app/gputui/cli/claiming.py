@@ -29,15 +29,8 @@ def holder(args: argparse.Namespace, command: Sequence[str]) -> Hold | None:
 
     def hold(snapshot: Snapshot, devices: Sequence[Device]) -> Lease:
         _mind_the_line(args, devices)
-        try:
-            lease = take([device.key for device in devices], os.environ, line, job)
-        except TakenError as error:
-            if not args.force:
-                raise
-            who = claimed_by(error.claim, snapshot.time) if error.claim else "by another job"
-            device = snapshot.by_key.get(error.key)
-            say(f"warning: GPU {snapshot.label(device) if device else error.key} is claimed {who}; --force")
-            return Lease()
+        keys = [device.key for device in devices]
+        lease = _forced(keys, snapshot, line, job) if args.force else take(keys, os.environ, line, job)
         for warning in lease.warnings:
             say(f"warning: {warning}")
         return lease
@@ -45,19 +38,39 @@ def holder(args: argparse.Namespace, command: Sequence[str]) -> Hold | None:
     return hold
 
 
+def _forced(keys: Sequence[str], snapshot: Snapshot, line: str, job: str | None) -> Lease:
+    """A lease on those of the devices that nobody else holds."""
+    left = list(keys)
+    while True:
+        try:
+            return take(left, os.environ, line, job)
+        except TakenError as error:
+            who = claimed_by(error.claim, snapshot.time) if error.claim else "by another job"
+            device = snapshot.by_key.get(error.key)
+            say(f"warning: GPU {snapshot.label(device) if device else error.key} is claimed {who}; --force")
+            left.remove(error.key)
+
+
 def _mind_the_line(args: argparse.Namespace, devices: Sequence[Device]) -> None:
     """Others may be in line for devices like these: who takes them now keeps a large request waiting.
 
-    Naming devices is a decision, and only a warning. Raises NotEnoughError.
+    Naming devices is a decision, and only a warning. Raises NotEnoughError where they wait for any device,
+    and TakenError where they wait for some: there may be others.
     """
     if getattr(args, "wait", None) is not None or args.force or not devices:
         return
-    line = [each for each in waiters(os.environ) if each.wants_of([device.key for device in devices])]
+    keys = [device.key for device in devices]
+    line = [each for each in waiters(os.environ) if each.wants_of(keys)]
     if not line:
         return
     first = line[0]
     who = f"{len(line)} in line before you, first {printable(first.user)} for {first.count}"
     if args.gpus is not None and args.n is None:
         say(f"warning: there are {who}")
-    else:
-        raise NotEnoughError(f"{who}: --wait joins them, --force goes ahead")
+        return
+    remedy = "--wait joins them, --force goes ahead"
+    if any(each.devices is None for each in line):
+        raise NotEnoughError(f"{who}: {remedy}")
+    for key in keys:
+        if any(each.wants_of([key]) for each in line):
+            raise TakenError(key, line=f"{who}: {remedy}")

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from gputui.choosing.verdict import GLYPHS, State, Verdict, verdicts
+from gputui.cli.choice_options import rules_of
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
@@ -30,7 +31,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError("ls starts nothing; a command is for `gputui run`")
     with opened(args) as source:
         snapshot = source.read(Want.ALL)
-    judged = verdicts(snapshot)
+    judged = verdicts(snapshot, rules_of(None))
     if args.json:
         print(document_text(snapshot, judged))
     else:

@@ -105,20 +105,19 @@ def _environment(launch: Launch) -> dict[str, str]:
 def _queue(words: Sequence[str], command: Sequence[str], args: argparse.Namespace) -> int:
     """Start a job that waits in line: this very call without `--detach`, by itself."""
     from gputui.launching.jobs.job import JobError
-    from gputui.launching.jobs.start import Queued, start_job
+    from gputui.launching.jobs.queued import queue_job
 
     plan = plan_of(args, command)
     inner = [word for word in words if word != "--detach" and not word.startswith("--name=")]
     while "--name" in inner:
         place = inner.index("--name")
         del inner[place : place + 2]
-    behind = ("--", *command) if command else ()
-    launch = Launch((sys.executable, "-m", "gputui", "run", *inner, *behind))
+    inner += ["--", *command] if command else []
     count = args.n or (args.group.unit if args.group else None)
     if count is None and args.gpus is not None:
         count = len(args.gpus.split(","))
     try:
-        job = start_job(launch, os.environ, args.name, queued=Queued(count or 1, plan.command))
+        job = queue_job(inner, plan.command, count or 1, os.environ, args.name)
     except StartError as error:
         say(str(error))
         return error.status

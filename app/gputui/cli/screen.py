@@ -10,6 +10,7 @@ from typing import TextIO
 
 from gputui import __version__
 from gputui.choosing.verdict import verdicts
+from gputui.cli.choice_options import rules_of
 from gputui.cli.common import DONE, WRONG_CALL, Parser, add_source_options, make_source, say
 from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.launching.start import StartError, replace_process
@@ -49,12 +50,13 @@ def _seconds(text: str) -> float:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
     source = make_source(args.demo, args.recording)
+    rules = rules_of(None)
     reason = _no_screen()
     if reason:
         return _table_instead(source, reason, command)
     from gputui.tui.session import run_screen
 
-    outcome = run_screen(source, tuple(command or ()), interval=args.interval, environ=dict(os.environ))
+    outcome = run_screen(source, tuple(command or ()), args.interval, dict(os.environ), rules)
     if outcome.text:
         print(outcome.text)
     if outcome.launch is None:
@@ -62,6 +64,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if stderr_is_terminal():
         # What was started stays readable above its output; a log gets the command's own words only.
         say(outcome.launch.line)
+    if outcome.lease is not None:
+        outcome.lease.inherit()
     try:
         replace_process(outcome.launch, os.environ)
     except StartError as error:
@@ -96,7 +100,7 @@ def _table_instead(source: Source, reason: str, command: Sequence[str] | None) -
     source.open()
     snapshot = source.read(Want.ALL)
     source.close()
-    print(table(snapshot, verdicts(snapshot), None, colour=False), end="")
+    print(table(snapshot, verdicts(snapshot, rules_of(None)), None, colour=False), end="")
     if command is None:
         say(reason)
         return DONE

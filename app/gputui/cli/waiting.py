@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from gputui.choosing.naming import listed
+from gputui.choosing.pick import Wish, available
+from gputui.choosing.verdict import Verdict
 from gputui.cli.choice import Call, Chosen, Hold, by_name, held
 from gputui.cli.common import NotEnoughError, WaitedTooLongError, WrongCallError, say
+from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.wording import duration, printable
 from gputui.launching.claims.queue import Ticket
@@ -31,16 +34,19 @@ def waited_for(call: Call, hold: Hold | None) -> Chosen:
     if call.args.demo is not None or call.args.recording is not None:
         raise WrongCallError("--wait is for this machine's devices, not for --demo or --from")
     began = time.monotonic()
-    snapshot = call.source.read(call.want)
+    snapshot = call.source.read(Want.MONITOR | call.want)
     keys, count = _keys(call, snapshot), _count(call, snapshot)
-    can = len(snapshot.devices) if keys is None else len(keys)
+    can = _most(call, snapshot, keys)
     if count > can:
-        raise NotEnoughError(f"{count} devices asked for, and there are {can}: waiting does not help")
+        raise NotEnoughError(
+            f"{count} device{'s' if count > 1 else ''} asked for, and {can or 'none'} will ever do here:"
+            " waiting does not help"
+        )
     line = _Line()
     wait = Wait(
         call.environ,
-        Ticket.draw(call.environ, count, keys, shlex.join(sys.argv[1:])),
-        lambda box: replace(call.wish(box, keys), count=count),
+        _ticket(call, count, keys),
+        lambda box: _wish(call, box, keys),
         count,
         call.rules,
         line.tell,
@@ -49,6 +55,7 @@ def waited_for(call: Call, hold: Hold | None) -> Chosen:
     try:
         while True:
             _, ready = wait.devices(lambda: call.source.read(Want.MONITOR | call.want))
+            line.end()
             try:
                 chosen = call.chosen(only={device.key for device in ready})
                 chosen = chosen if hold is None else held(call, chosen, hold, {d.key for d in ready})
@@ -85,6 +92,39 @@ def _count(call: Call, snapshot: Snapshot) -> int:
     if call.asked is not None:
         return call.asked
     return len(by_name(call.args.gpus, snapshot, inherited(call.environ, snapshot)))
+
+
+def _wish(call: Call, snapshot: Snapshot, keys: frozenset[str] | None) -> Wish:
+    """What each device must be like. (Of devices that are named, several may be MIG instances.)"""
+    return replace(call.wish(snapshot, keys), count=call.asked or 1)
+
+
+def _most(call: Call, snapshot: Snapshot, keys: frozenset[str] | None) -> int:
+    """How many devices could be had at the best, whoever has them now."""
+    wish = replace(_wish(call, snapshot, keys), max_util=None)
+    empty = tuple(replace(device, memory_free=_at_most(device, wish.min_free)) for device in snapshot.devices)
+    as_free = {
+        device.key: Verdict("busy", "divided", "divided") if device.mig else Verdict("free", "", "")
+        for device in empty
+    }
+    return len(available(replace(snapshot, devices=empty), as_free, wish).devices)
+
+
+def _at_most(device: Device, asked: int | None) -> int | None:
+    """What would be free of an empty device; as much as is asked for where that is not known."""
+    return asked if device.memory_total is None else device.memory_total
+
+
+def _ticket(call: Call, count: int, keys: frozenset[str] | None) -> Ticket | None:
+    """Our place in line; where there can be none we wait by ourselves, and say so."""
+    try:
+        ticket = Ticket.draw(call.environ, count, keys, shlex.join(sys.argv[1:]))
+    except OSError as error:
+        say(f"warning: there is no line to wait in: {error.strerror}")
+        return None
+    if ticket is None:
+        say("warning: there is no line to wait in: there is no folder that all users can write")
+    return ticket
 
 
 class _Line:
@@ -129,18 +169,26 @@ def _notify(message: str) -> None:
         say(f"warning: {error}")
         return
     if words:
-        import subprocess
+        _tell([word.replace("{message}", f"gputui: {message}") for word in words])
 
-        argv = [word.replace("{message}", f"gputui: {message}") for word in words]
-        with contextlib.suppress(ValueError):
-            try:
-                subprocess.Popen(
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                    cwd=Path("/"),
-                )
-            except OSError as error:
-                say(f"warning: {argv[0]}: {error.strerror}")
+
+def _tell(argv: Sequence[str]) -> None:
+    """Start a command that is nobody's child: what we become must not find one that it has not started."""
+    import subprocess
+
+    program = shutil.which(argv[0])
+    if program is None:
+        say(f"warning: the command of wait.notify cannot be started: {argv[0]}")
+        return
+    try:
+        subprocess.run(
+            ["/bin/sh", "-c", '"$@" &', "sh", str(Path(program).absolute()), *argv[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+            check=False,
+        )
+    except (OSError, ValueError) as error:
+        say(f"warning: the command of wait.notify cannot be started: {argv[0]}: {error}")

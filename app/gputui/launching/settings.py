@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gputui.choosing.naming import could_name
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.wording import read_size
 
@@ -53,11 +54,13 @@ def settings(environ: Mapping[str, str]) -> Settings:
             continue
         try:
             with file.open("rb") as stream:
-                data = stream.read(_MOST)
+                data = stream.read(_MOST + 1)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
             raise SettingsError(f"{file}: {error.strerror}") from None
+        if len(data) > _MOST:
+            raise SettingsError(f"{file}: longer than {_MOST} bytes")
         found = _with(found, _parsed(file, data), file)
     return found
 
@@ -80,7 +83,7 @@ def _parsed(file: Path, data: bytes) -> dict[str, Any]:
         import tomli as tomllib
     try:
         found: dict[str, Any] = tomllib.loads(data.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(f"{file}: {error}") from None
     return found
 
@@ -94,8 +97,8 @@ def _with(before: Settings, document: Mapping[str, Any], file: Path) -> Settings
         "utilization": reader.get("rules", "utilization", _percent),
         "window": reader.get("rules", "window", _seconds),
         "ignore": reader.get("rules", "ignore_users", lambda value: frozenset(_words(value))),
-        "never": reader.get("devices", "never", _words),
-        "prefer": reader.get("devices", "prefer", _words),
+        "never": reader.get("devices", "never", _devices),
+        "prefer": reader.get("devices", "prefer", _devices),
     }
     rules = replace(rules, **{name: value for name, value in given.items() if value is not None})
     if mine is not None:
@@ -168,6 +171,14 @@ def _yes(value: object) -> bool:
     if isinstance(value, bool):
         return value
     raise ValueError(f"{value!r} is neither true nor false")
+
+
+def _devices(value: object) -> tuple[str, ...]:
+    words = _words(value)
+    for word in words:
+        if not could_name(word):
+            raise ValueError(f"{word!r} is neither an index nor a UUID (GPU-…, MIG-…)")
+    return words
 
 
 def _words(value: object) -> tuple[str, ...]:

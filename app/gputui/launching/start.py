@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -40,8 +40,11 @@ class StartError(Exception):
         self.status = status
 
 
-def run_child(launch: Launch, environ: Mapping[str, str]) -> int:
-    """Start `launch` on our terminal and wait for it; its status, -n after signal n. Raises StartError."""
+def run_child(launch: Launch, environ: Mapping[str, str], pass_fds: Sequence[int] = ()) -> int:
+    """Start `launch` on our terminal and wait for it; its status, -n after signal n. Raises StartError.
+
+    `pass_fds` are open descriptors that it inherits (a lease on its devices).
+    """
     import subprocess
 
     program = launch.argv[0]
@@ -49,12 +52,13 @@ def run_child(launch: Launch, environ: Mapping[str, str]) -> int:
     words = list(launch.argv)
     try:
         try:
-            return subprocess.call(words, env=environment, cwd=launch.directory)
+            return subprocess.call(words, env=environment, cwd=launch.directory, pass_fds=pass_fds)
         except OSError as error:
             script = _shell_script(program, environment) if error.errno == errno.ENOEXEC else None
             if script is None:
                 raise
-            return subprocess.call(["/bin/sh", script, *words[1:]], env=environment, cwd=launch.directory)
+            words = ["/bin/sh", script, *words[1:]]
+            return subprocess.call(words, env=environment, cwd=launch.directory, pass_fds=pass_fds)
     except FileNotFoundError as error:
         if error.filename == launch.directory and launch.directory is not None:
             raise StartError(f"cannot go to {launch.directory!r}: {error.strerror}", 126) from None

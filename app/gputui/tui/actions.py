@@ -137,6 +137,15 @@ ACTIONS: tuple[Action, ...] = (
         "launch('detach')",
     ),
     Action(
+        "wait",
+        "w",
+        "w",
+        "",
+        "Wait in line for devices",
+        "first come first served; the command starts as a job as soon as they are free",
+        "wait",
+    ),
+    Action(
         "jobs", "D", "D", "", "Show the jobs", "what runs by itself: its log, how it ended; stop it", "jobs"
     ),
     Action(

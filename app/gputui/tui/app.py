@@ -17,6 +17,7 @@ from textual.app import App, SystemCommand
 from textual.driver import Driver
 from textual.screen import Screen
 
+from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.compose import Plan
 from gputui.sources.sampler import Sampler
@@ -46,6 +47,7 @@ class GputuiApp(App[Outcome]):
         plan: Plan,
         environ: Mapping[str, str],
         label: str = "",
+        rules: Rules = DEFAULT_RULES,
         theme: str | None = None,
         clock: Callable[[], float] = time.time,
         driver_class: type[Driver] | None = None,
@@ -57,7 +59,7 @@ class GputuiApp(App[Outcome]):
         self.sampler = sampler
         self._mailbox = mailbox
         self._environ = environ
-        self._first = Board(environ=environ, plan=plan, label=label)
+        self._first = Board(environ=environ, plan=plan, label=label, rules=rules)
         for each in THEMES:
             self.register_theme(each)
         self.theme = theme or default_theme(environ)

@@ -9,11 +9,13 @@ from functools import cached_property
 from gputui.choosing.best import Best, best
 from gputui.choosing.job import ALL_REDUCE, Job
 from gputui.choosing.links import permuted_behind_switches
+from gputui.choosing.naming import listed
 from gputui.choosing.order import ORDERS, Order, measured
 from gputui.choosing.pick import Wish, pick
+from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.verdict import Verdict, verdicts
-from gputui.choosing.watch import Watch
+from gputui.choosing.watch import Watch, settled
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.compose import Plan, compose, launcher_of
@@ -68,11 +70,19 @@ class Board:
     order: Order | None = None
     surroundings: Surroundings = field(default_factory=Machine)
     measured: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    rules: Rules = DEFAULT_RULES
+
+    @cached_property
+    def judged(self) -> dict[str, Verdict]:
+        """The verdict on every device, by key, as this one reading has it."""
+        return verdicts(self.snapshot, self.rules) if self.snapshot else {}
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
-        """The verdict on every device, by key."""
-        return verdicts(self.snapshot) if self.snapshot else {}
+        """The same over the window of readings: what has only just become free is not yet."""
+        if self.snapshot is None:
+            return {}
+        return settled(self.judged, self.watch, self.snapshot.time, self.rules.window)
 
     @cached_property
     def limits(self) -> Inherited | None:
@@ -153,8 +163,9 @@ class Board:
             order=self.order,
             surroundings=self.surroundings,
             measured=self.measured,
+            rules=self.rules,
         )
-        watch = self.watch.after(snapshot, board.verdicts)
+        watch = self.watch.after(snapshot, board.judged)
         if board.current is None and snapshot.devices:
             return replace(board, watch=watch, cursor=board.rows[0].key)
         return replace(board, watch=watch)
@@ -237,7 +248,8 @@ class Board:
         if self.snapshot is None:
             return self, "nothing has been read yet"
         within = set(self.limits.keys) if self.limits else None
-        wish = Wish(count, within=within, job=job, required=kept)
+        never, prefer = (listed(words, self.snapshot) for words in (self.rules.never, self.rules.prefer))
+        wish = Wish(count, within=within, job=job, required=kept, never=never, prefer=prefer)
         if count > 1 and any(self.snapshot.by_key[key].parent for key in kept):
             return self, "a MIG instance is chosen: a process uses one only, and no GPU beside it"
         picked = pick(self.snapshot, self.verdicts, wish)

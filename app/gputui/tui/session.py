@@ -6,8 +6,9 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.compose import Plan
 from gputui.launching.launch import Launch
@@ -15,6 +16,9 @@ from gputui.launching.words import assignments
 from gputui.sources.sampler import Sampler
 from gputui.sources.source import Source
 from gputui.tui.board import Board
+
+if TYPE_CHECKING:
+    from gputui.launching.claims.lease import Lease
 from gputui.tui.first_picture import FirstPicture
 
 
@@ -23,6 +27,7 @@ class Outcome:
     """How the screen ended: with a launch to become, or a status; `text` is printed once it is gone."""
 
     launch: Launch | None = None
+    lease: Lease | None = None
     status: int = 0
     text: str | None = None
 
@@ -52,13 +57,18 @@ class Mailbox:
 
 
 def run_screen(
-    source: Source, command: tuple[str, ...], interval: float, environ: Mapping[str, str]
+    source: Source,
+    command: tuple[str, ...],
+    interval: float,
+    environ: Mapping[str, str],
+    rules: Rules = DEFAULT_RULES,
 ) -> Outcome:
     """Show the screen until the user leaves it or launches. Raises NoSourceError before there is one."""
     additions, argv = assignments(command)
     plan = Plan(command=argv, additions=additions)
     source.open()
-    with FirstPicture(Board(environ, plan, source.label)) as picture, EarlySignals() as signals:
+    first = Board(environ, plan, source.label, rules=rules)
+    with FirstPicture(first) as picture, EarlySignals() as signals:
         mailbox = Mailbox()
         mailbox.forward = lambda reading: picture.paint(reading.news)
         sampler = Sampler(source, mailbox.put, interval)
@@ -74,6 +84,7 @@ def run_screen(
                 plan,
                 environ,
                 source.label,
+                rules,
                 driver_class=driver_after(picture),
                 signals=signals,
             )

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 from textual.app import App, SuspendNotSupported
 
+from gputui.choosing.job import Job
 from gputui.inventory.wording import duration, printable
 from gputui.launching.launch import Launch
 from gputui.launching.remembered import KeepError, here, with_launch
 from gputui.launching.remembered_file import change
 from gputui.launching.start import StartError, run_child
+from gputui.launching.words import command_line
 from gputui.tui.board import Board
+
+if TYPE_CHECKING:
+    from gputui.launching.claims.lease import Lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +56,33 @@ def warning(text: str) -> Text:
     return Text(printable(f"gputui: warning: {text}"), no_wrap=True, overflow="ignore")
 
 
-def run_and_return(app: App[Any], launch: Launch, environ: Mapping[str, str]) -> Returned:
+def hold(board: Board, environ: Mapping[str, str]) -> tuple[Lease | None, str | None]:
+    """A lease on the chosen devices, and what there is to ask about where another job has one of them."""
+    from gputui.choosing.verdict import claimed_by
+    from gputui.launching.claims.lease import TakenError, take
+
+    if board.label or board.snapshot is None or not board.chosen:
+        return None, None
+    line = command_line((), board.plan.command)
+    try:
+        return take([device.key for device in board.chosen], environ, line), None
+    except TakenError as error:
+        device = board.snapshot.by_key.get(error.key)
+        name = f"GPU {board.snapshot.label(device)}" if device else error.key
+        who = claimed_by(error.claim, board.snapshot.time) if error.claim else "by another job"
+        return None, f"{name} is claimed {who}"
+
+
+def run_and_return(
+    app: App[Any], launch: Launch, environ: Mapping[str, str], lease: Lease | None = None
+) -> Returned:
     """Give the terminal to the command and take it back when it has ended.
 
     A terminal that has been closed meanwhile ends this process.
     """
     try:
         with app.suspend():
-            ended = _in_our_place(launch, environ)
+            ended = _in_our_place(launch, environ, lease.descriptors if lease else ())
             if ended.gone:
                 app.end_without_terminal()  # type: ignore[attr-defined]
             return ended
@@ -66,7 +90,7 @@ def run_and_return(app: App[Any], launch: Launch, environ: Mapping[str, str]) ->
         return Returned("this terminal cannot be given away: ⏎ becomes the command, d starts it as a job")
 
 
-def _in_our_place(launch: Launch, environ: Mapping[str, str]) -> Returned:
+def _in_our_place(launch: Launch, environ: Mapping[str, str], descriptors: Sequence[int]) -> Returned:
     from gputui.tui.lending import LentTerminal
 
     began = time.monotonic()
@@ -74,7 +98,7 @@ def _in_our_place(launch: Launch, environ: Mapping[str, str]) -> Returned:
     with terminal.signals():
         terminal.say(launch.line)
         try:
-            status = run_child(launch, environ)
+            status = run_child(launch, environ, descriptors)
         except StartError as error:
             terminal.take_back()
             return Returned(str(error), signal=terminal.ended, gone=terminal.gone)
@@ -99,13 +123,27 @@ def _ended(status: int) -> str:
     return "done" if status == 0 else f"ended with status {status}"
 
 
-def as_job(launch: Launch, environ: Mapping[str, str]) -> tuple[str, bool]:
+def as_job(launch: Launch, environ: Mapping[str, str], lease: Lease | None = None) -> tuple[str, bool]:
     """Start the launch as a job; what became of it, and whether it runs."""
     from gputui.launching.jobs.job import JobError
     from gputui.launching.jobs.start import start_job
 
     try:
-        job = start_job(launch, environ)
+        job = start_job(launch, environ, pass_fds=lease.descriptors if lease else ())
     except (JobError, StartError) as error:
         return str(error), False
+    if lease is not None and job.command is not None:
+        lease.belongs_to(job.command.pid, job.id)
     return f"job {job.id} is started: D shows it", True
+
+
+def in_line(board: Board, environ: Mapping[str, str], count: int, job: Job) -> tuple[str, bool]:
+    """Start a job that waits for so many devices; what became of it, and whether it waits."""
+    from gputui.launching.jobs.job import JobError
+    from gputui.launching.jobs.queued import queue_job, words_of
+
+    try:
+        waiting = queue_job(words_of(board.plan, count, job), board.plan.command, count, environ)
+    except (JobError, StartError) as error:
+        return str(error), False
+    return f"job {waiting.id} is in line for {count}: D shows it", True

@@ -5,7 +5,8 @@ The kernel gives it back when the last process that has it is gone.
 Two files a device. `<device>.<n>.lock` belongs to whoever came first, has no content, and its lock means
 that the device is taken. `<device>@<uid>.<n>.claim` is the holder's own record for others to read, locked
 too, so that a reader need not touch the first. A name at which somebody planted something else is passed over
-by everyone alike, and the next number is tried.
+by everyone alike, and the next number is tried. Should two come to different numbers all the same, because
+somebody meddles with the files, the records tell: each looks at them once his own is there.
 """
 
 from __future__ import annotations
@@ -20,24 +21,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gputui.inventory.claim import Claim
-from gputui.sources.claims.files import PlantedError, is_still, make_there, open_there
-from gputui.sources.claims.folder import make_folder
+from gputui.sources.claims.files import PlantedError, is_being_made, is_still, make_there, open_there
+from gputui.sources.claims.folder import VARIABLE, make_folder
 from gputui.sources.claims.read import claims, pid_namespace
 
 _MOST_NAMES = 8
 """Planted names that are passed over for one device."""
 _TRIES = 100
-_LONGEST_COMMAND = 2000
-_LONGEST_RECORD = 16 * 1024
+_PAUSE = 0.005
+"""Seconds between two tries where somebody else is about to finish: half a second in all."""
+_LONGEST_COMMAND = 1000
+"""Characters; JSON writes one as twelve bytes at worst, and a record has 16 KiB."""
 
 
 class TakenError(Exception):
-    """A device is held by another job. `key` is the device's, `claim` who holds it where that is known."""
+    """A device is not to be had: another job holds it, or others are in line for it.
 
-    def __init__(self, key: str, claim: Claim | None) -> None:
+    `key` is the device's, `claim` who holds it where that is known, `line` who is in line.
+    """
+
+    def __init__(self, key: str, claim: Claim | None = None, line: str | None = None) -> None:
         who = f"by {claim.user}" if claim else "by another job"
-        super().__init__(f"{key} is claimed {who}")
-        self.key, self.claim = key, claim
+        super().__init__(line or f"{key} is claimed {who}")
+        self.key, self.claim, self.line = key, claim, line
 
 
 @dataclass
@@ -51,15 +57,16 @@ class Lease:
     keys: tuple[str, ...] = ()
     descriptors: list[int] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    _records: list[int] = field(default_factory=list)
+    _records: list[tuple[int, dict[str, object]]] = field(default_factory=list)
 
     def belongs_to(self, pid: int, job: str) -> None:
         """Say in the records that a job has the devices now, whose command is that process."""
-        for descriptor in self._records:
-            about = json.loads(os.pread(descriptor, _LONGEST_RECORD, 0))
+        for descriptor, about in self._records:
             data = json.dumps({**about, "pid": pid, "job": job}).encode()
-            os.pwrite(descriptor, data, 0)
-            os.ftruncate(descriptor, len(data))
+            # (The job runs already, and what the record says is only for people.)
+            with contextlib.suppress(OSError):
+                os.pwrite(descriptor, data, 0)
+                os.ftruncate(descriptor, len(data))
 
     def inherit(self) -> None:
         """Let the program that this process becomes have the descriptors."""
@@ -89,31 +96,31 @@ def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str
         return lease
     folder = make_folder(environ)
     if folder is None:
-        lease.warnings.append("nothing is claimed: there is no folder that all users can write")
+        lease.warnings.append(_no_folder(environ))
         return lease
     try:
         _keep_folder(folder, lease)
-        # In one order for everybody, and without waiting: nobody waits for somebody who waits for him.
+        # In one order for everybody: nobody waits for somebody who waits for him.
         for key in known:
-            if _lock(folder, key, lease):
+            if _lock(folder, key, lease, environ):
                 lease.keys = (*lease.keys, key)
         for key in lease.keys:
             _record(folder, key, lease, command, job)
-    except _TakenNowError as error:
+        _nobody_else(known, environ)
+    except TakenError:
         lease.release()
-        alive, _ = claims(environ)
-        holder = next((each for each in alive if each.key == error.key), None)
-        raise TakenError(error.key, holder) from None
+        raise
     except OSError as error:
         lease.release()
         return Lease(warnings=[*lease.warnings, f"nothing is claimed: {folder}: {error.strerror}"])
     return lease
 
 
-class _TakenNowError(Exception):
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
+def _no_folder(environ: Mapping[str, str]) -> str:
+    named = environ.get(VARIABLE)
+    if named:
+        return f"nothing is claimed: {VARIABLE}={named} is no folder with mode 1777, and cannot be made one"
+    return "nothing is claimed: there is no folder that all users can write"
 
 
 def _keep_folder(folder: Path, lease: Lease) -> None:
@@ -125,32 +132,75 @@ def _keep_folder(folder: Path, lease: Lease) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
-def _lock(folder: Path, key: str, lease: Lease) -> bool:
-    """Take the device's lock; False where no name for it is any good. Raises _TakenNowError, OSError."""
+def _lock(folder: Path, key: str, lease: Lease, environ: Mapping[str, str]) -> bool:
+    """Take the device's lock; False where no name for it is any good. Raises TakenError, OSError."""
     for number in range(_MOST_NAMES):
         path = folder / f"{_file_name(key)}.{number}.lock"
         try:
-            descriptor = _opened(path)
+            descriptor = _locked(path, key, environ)
         except PlantedError as error:
             lease.warnings.append(f"passed over: {error}")
-            continue
-        lease.descriptors.append(descriptor)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _TakenNowError(key) from None
-        if is_still(path, descriptor):
+        else:
+            lease.descriptors.append(descriptor)
             return True
-        # It was removed between opening and locking: whoever comes now would lock another file.
-        return _lock(folder, key, lease)
     lease.warnings.append(f"{key} is not claimed: every name for it is planted")
     return False
+
+
+def _locked(path: Path, key: str, environ: Mapping[str, str]) -> int:
+    """The file of that name, locked. Raises PlantedError, TakenError, OSError."""
+    for _ in range(_TRIES):
+        descriptor = _opened(path)
+        try:
+            _wait_for_lock(descriptor, key, environ)
+        except TakenError:
+            os.close(descriptor)
+            raise
+        if is_still(path, descriptor):
+            return descriptor
+        # It was removed between opening and locking: whoever comes now would lock another file.
+        os.close(descriptor)
+    raise PlantedError(f"{path.name} comes and goes")
+
+
+def _wait_for_lock(descriptor: int, key: str, environ: Mapping[str, str]) -> None:
+    """Lock the file. Raises TakenError.
+
+    A lock without a record is one that is just being taken, perhaps along with another that cannot be had:
+    that is waited for, a moment.
+    """
+    holder = None
+    for _ in range(_TRIES):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        holder = next((each for each in claims(environ)[0] if each.key == key), None)
+        if holder is not None:
+            break
+        time.sleep(_PAUSE)
+    raise TakenError(key, holder)
+
+
+def _nobody_else(keys: Iterable[str], environ: Mapping[str, str]) -> None:
+    """Raises TakenError where another record of one of these devices is alive: its lock has another name, or
+    is in another folder."""
+    others = {claim.key: claim for claim in claims(environ)[0]}
+    for key in keys:
+        if key in others:
+            raise TakenError(key, others[key])
 
 
 def _opened(path: Path) -> int:
     """The file of that name, made where there is none. Raises PlantedError, OSError."""
     for _ in range(_TRIES):
-        descriptor = open_there(path)
+        try:
+            descriptor = open_there(path)
+        except PlantedError:
+            if not is_being_made(path):
+                raise
+            # Somebody is making it: it has its mode in a moment.
+            time.sleep(_PAUSE)
+            continue
         if descriptor is None:
             descriptor = make_there(path)
         if descriptor is not None:
@@ -159,8 +209,9 @@ def _opened(path: Path) -> int:
 
 
 def _record(folder: Path, key: str, lease: Lease, command: str, job: str | None) -> None:
-    """Write who holds the device, under a name that others cannot take from us."""
-    about = {
+    """Write who holds the device, under a name that others cannot take from us; a warning where that cannot
+    be, as the device is held all the same."""
+    about: dict[str, object] = {
         "schema": 1,
         "pid": os.getpid(),
         "pids": pid_namespace(),
@@ -169,10 +220,9 @@ def _record(folder: Path, key: str, lease: Lease, command: str, job: str | None)
         "job": job,
     }
     new = folder / f".{os.getpid()}.{os.urandom(6).hex()}"
-    descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    lease.descriptors.append(descriptor)
-    lease._records.append(descriptor)
     try:
+        descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        lease.descriptors.append(descriptor)
         os.fchmod(descriptor, 0o644)
         os.write(descriptor, json.dumps(about).encode())
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -180,10 +230,13 @@ def _record(folder: Path, key: str, lease: Lease, command: str, job: str | None)
             with contextlib.suppress(PermissionError, IsADirectoryError):
                 # Over our own of before; another user's file cannot be replaced in a sticky folder.
                 new.rename(folder / f"{_file_name(key)}@{os.geteuid()}.{number}.claim")
+                lease._records.append((descriptor, about))
                 return
         lease.warnings.append(f"others cannot see who holds {key}: every name for it is planted")
+    except OSError as error:
+        lease.warnings.append(f"others cannot see who holds {key}: {error.strerror}")
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             new.unlink()
 
 

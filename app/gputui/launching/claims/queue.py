@@ -18,12 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gputui.sources.claims.files import MOST, PlantedError, open_there
-from gputui.sources.claims.folder import make_folder, shared_folder
+from gputui.sources.claims.files import MOST, PlantedError, named_there, open_there
+from gputui.sources.claims.folder import make_folder, shared_folders
 from gputui.sources.claims.read import is_held, user_name
 
 _NAME = re.compile(r"wait\.(?P<uid>[0-9]{1,10})\.[0-9a-f]{1,40}\.ticket")
-_MOST_FILES = 4096
 _LONGEST_COMMAND = 500
 
 
@@ -52,22 +51,16 @@ class Waiter:
 
 def waiters(environ: Mapping[str, str]) -> tuple[Waiter, ...]:
     """Everybody in line, the first one first."""
-    folder = shared_folder(environ)
-    if folder is None:
-        return ()
     found = []
-    try:
-        with os.scandir(folder) as entries:
-            names = [entry.name for _, entry in zip(range(_MOST_FILES), entries, strict=False)]
-    except OSError:
-        return ()
-    for name in names:
-        match = _NAME.fullmatch(name)
-        if match is None:
+    for folder in shared_folders(environ):
+        try:
+            matches, _ = named_there(folder, _NAME)
+        except OSError:
             continue
-        with contextlib.suppress(PlantedError):
-            waiter = _alive(folder / name, int(match["uid"]))
-            found += [waiter] if waiter else []
+        for match in matches:
+            with contextlib.suppress(PlantedError):
+                waiter = _alive(folder / match.string, int(match["uid"]))
+                found += [waiter] if waiter else []
     return tuple(sorted(found, key=lambda waiter: waiter.place))
 
 
@@ -105,7 +98,8 @@ class Ticket:
             new.rename(path)
         except OSError:
             os.close(descriptor)
-            new.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                new.unlink()
             raise
         return cls(path, descriptor, devices)
 

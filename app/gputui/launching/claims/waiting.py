@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from gputui.choosing.pick import Wish, available
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import Verdict, verdicts
-from gputui.choosing.watch import Watch
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.wording import printable
@@ -39,7 +38,8 @@ class Progress:
 
     ahead     those before us, the first one first
     snapshot  the box, where it is our turn to look at it
-    ready     devices that have been free for the whole window; settling: that are free, not yet so long
+    ready     devices that have been free for the whole window; settling: that are free, not yet so long;
+              others: that would do, were they free
     """
 
     ahead: tuple[Waiter, ...] = ()
@@ -48,6 +48,7 @@ class Progress:
     ready: tuple[Device, ...] = ()
     settling: tuple[Device, ...] = ()
     wanted: int = 1
+    others: tuple[Device, ...] = ()
 
     @property
     def words(self) -> str:
@@ -70,7 +71,7 @@ class Progress:
             return ""
         running = [
             (process.started, device)
-            for device in self.snapshot.devices
+            for device in self.others
             if self.verdicts[device.key].state == "busy"
             for process in device.processes or ()
             if process.started is not None
@@ -103,34 +104,44 @@ class Wait:
     until: float | None = None
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    _watch: Watch = field(default_factory=Watch)
+    _since: dict[str, float] = field(default_factory=dict)
+    _again: float | None = None
 
     def devices(self, read: Callable[[], Snapshot]) -> tuple[Snapshot, tuple[Device, ...]]:
         """Come back when nobody is before us and enough devices have been free for the whole window: the box
-        then, and all that have been. Raises TooLongError, and what `read` raises."""
+        then, and all that have been. Raises TooLongError, and what `read` raises.
+
+        Called again because they could not be had after all, it begins with a rest, as after any look.
+        """
+        if self._again is not None:
+            self._rest(self._again - self.clock(), None)
         while True:
+            cost, began = time.process_time(), self.clock()
             ahead = self.ticket.ahead(self.environ) if self.ticket is not None else ()
             if len(ahead) > _WATCHING:
-                self._watch = Watch()
+                self._since = {}
                 self.tell(Progress(ahead, wanted=self.wanted))
-                self._rest(_LONGEST, ahead[-1])
+                # He is the last to go before it is time to look at the box.
+                self._rest(max(_LONGEST, self._pause(cost)), ahead[-_WATCHING - 1])
                 continue
-            cost, began = time.process_time(), self.clock()
             snapshot = read()
             judged = verdicts(snapshot, self.rules)
-            self._watch = self._watch.after(snapshot, judged)
-            free = available(snapshot, judged, self.wish(snapshot)).devices
-            ready = tuple(device for device in free if self._lasts(device, snapshot))
+            there = available(snapshot, judged, self.wish(snapshot))
+            free, others = there.devices, tuple(device for device, _ in there.refused)
+            # By our own clock: the system's may be set, and goes on while a machine sleeps.
+            self._since = {device.key: self._since.get(device.key, began) for device in free}
+            ready = tuple(d for d in free if began - self._since[d.key] >= self.rules.window)
             if not ahead and len(ready) >= self.wanted:
+                self._again = began + self._pause(cost)
                 return snapshot, ready
             settling = tuple(device for device in free if device not in ready)
-            self.tell(Progress(ahead, snapshot, judged, ready, settling, self.wanted))
-            cost = time.process_time() - cost
-            pause = min(_LONGEST, max(_SHORTEST, self.rules.window / 4, cost / _SHARE))
-            self._rest(began + pause - self.clock(), ahead[-1] if ahead else None)
+            self.tell(Progress(ahead, snapshot, judged, ready, settling, self.wanted, others))
+            self._rest(began + self._pause(cost) - self.clock(), ahead[-1] if ahead else None)
 
-    def _lasts(self, device: Device, snapshot: Snapshot) -> bool:
-        return (self._watch.lasting(device.key, snapshot.time) or 0.0) >= self.rules.window
+    def _pause(self, since: float) -> float:
+        """Seconds between two looks, of which one has cost CPU time since then."""
+        cost = time.process_time() - since
+        return min(_LONGEST, max(_SHORTEST, self.rules.window / 4, cost / _SHARE))
 
     def _rest(self, seconds: float, before: Waiter | None) -> None:
         """Rest so long, or until the waiter before us is gone: only he is looked at. Raises TooLongError."""

@@ -7,17 +7,39 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
+import time
 from pathlib import Path
 
 MOST = 16 * 1024
 """Bytes of a record that are read; a longer one is somebody's joke."""
+
+MOST_FILES = 65_536
+"""Names of a folder that are looked at, in whatever order the system has them."""
+
+_YOUNG = 1.0
+"""Seconds."""
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class PlantedError(Exception):
     """There is something at this name that is no file of ours; the message says what."""
+
+
+def named_there(folder: Path, pattern: re.Pattern[str]) -> tuple[list[re.Match[str]], bool]:
+    """The names of a folder that match, sorted; and whether there are so many files that some were not looked
+    at. Raises OSError."""
+    found: list[re.Match[str]] = []
+    with os.scandir(folder) as entries:
+        for number, entry in enumerate(entries):
+            if number >= MOST_FILES:
+                return sorted(found, key=lambda match: match.string), True
+            match = pattern.fullmatch(entry.name)
+            if match is not None:
+                found.append(match)
+    return sorted(found, key=lambda match: match.string), False
 
 
 def open_there(path: Path) -> int | None:
@@ -66,6 +88,16 @@ def make_there(path: Path) -> int | None:
         return None
     os.fchmod(descriptor, 0o444)
     return descriptor
+
+
+def is_being_made(path: Path) -> bool:
+    """Whether a file came to be a moment ago and has not its mode yet, as `make_there` does it."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return True
+    young = abs(time.time() - found.st_ctime) < _YOUNG
+    return young and stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not found.st_mode & stat.S_IROTH
 
 
 def is_still(path: Path, descriptor: int) -> bool:

@@ -38,9 +38,15 @@ def is_shared(folder: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) & 0o1777 == 0o1777
 
 
+def shared_folders(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """The folders that claims may be in. The first is in use; in the others may be those of before an
+    administrator set one up, or somebody removed what was in the way of a better place."""
+    return tuple(folder for folder in candidates(environ) if is_shared(folder))
+
+
 def shared_folder(environ: Mapping[str, str]) -> Path | None:
     """The folder that is in use, None while nobody on the box has claimed anything."""
-    return next((folder for folder in candidates(environ) if is_shared(folder)), None)
+    return next(iter(shared_folders(environ)), None)
 
 
 def make_folder(environ: Mapping[str, str]) -> Path | None:

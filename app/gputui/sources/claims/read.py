@@ -7,22 +7,26 @@ one by which devices are taken, so that looking disturbs nobody.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gputui.inventory.claim import Claim
-from gputui.sources.claims.files import MOST, PlantedError, open_there
-from gputui.sources.claims.folder import shared_folder
+from gputui.sources.claims.files import MOST, MOST_FILES, PlantedError, named_there, open_there
+from gputui.sources.claims.folder import shared_folders
 
 NAME = re.compile(r"(?P<key>(?:GPU|MIG)-[0-9A-Za-z+-]{1,80})@(?P<uid>[0-9]{1,10})\.(?P<n>[0-9]{1,4})\.claim")
-_MOST_FILES = 4096
-"""Names of the folder that are looked at: a box has 8 devices, or 72 with 7 instances each."""
+_MOST_TOLD = 3
+"""Things that are no claims, told one by one; of the others only how many."""
 
 _LONGEST = 4000
+
+Files = frozenset[tuple[int, int]]
+"""Open files, by device and inode."""
 
 
 def claims(environ: Mapping[str, str]) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
@@ -30,38 +34,64 @@ def claims(environ: Mapping[str, str]) -> tuple[tuple[Claim, ...], tuple[str, ..
 
     What this very process has taken and not passed on yet is left out.
     """
-    folder = shared_folder(environ)
-    if folder is None:
-        return (), ()
     found: list[Claim] = []
     odd: list[str] = []
-    try:
-        with os.scandir(folder) as entries:
-            names = [entry.name for _, entry in zip(range(_MOST_FILES), entries, strict=False)]
-    except OSError as error:
-        return (), (f"claims cannot be read: {folder}: {error.strerror}",)
-    for name in sorted(names):
-        match = NAME.fullmatch(name)
-        if match is None:
-            continue
+    for folder in shared_folders(environ):
         try:
-            claim = _alive(folder / name, match["key"].replace("+", "/"), int(match["uid"]))
-        except PlantedError as error:
-            odd.append(f"a claim is passed over: {error}")
-        else:
-            found += [claim] if claim and claim.pid != os.getpid() else []
-    return tuple(sorted(found, key=lambda each: (each.key, each.since or 0.0))), tuple(odd)
+            matches, cut = named_there(folder, NAME)
+        except OSError as error:
+            odd.append(f"claims cannot be read: {folder}: {error.strerror}")
+            continue
+        if cut:
+            odd.append(f"claims may be missing: {folder} has more than {MOST_FILES} files")
+        ours = _our_files() if matches else frozenset()
+        for match in matches:
+            key = match["key"].replace("+", "/")
+            try:
+                claim = _alive(folder / match.string, key, int(match["uid"]), ours)
+            except PlantedError as error:
+                odd.append(f"a claim is passed over: {error}")
+            else:
+                found += [claim] if claim else []
+    return tuple(sorted(found, key=lambda each: (each.key, each.since or 0.0))), _told(odd)
 
 
-def _alive(path: Path, key: str, uid: int) -> Claim | None:
-    """The claim of a record, None where its holder is gone. Raises PlantedError."""
+def _told(odd: Sequence[str]) -> tuple[str, ...]:
+    if len(odd) <= _MOST_TOLD:
+        return tuple(odd)
+    return (*odd[:_MOST_TOLD], f"{len(odd) - _MOST_TOLD} more claims are passed over")
+
+
+def _our_files() -> Files:
+    """The files that this process has opened for itself: what it was given, or gives on, is a job's."""
+    found: set[tuple[int, int]] = set()
+    for descriptor in _descriptors():
+        # One is closed by now: that through which the list was read.
+        with contextlib.suppress(OSError):
+            if not os.get_inheritable(descriptor):
+                facts = os.fstat(descriptor)
+                found.add((facts.st_dev, facts.st_ino))
+    return frozenset(found)
+
+
+def _descriptors() -> Iterable[int]:
+    try:
+        return [int(name) for name in os.listdir("/dev/fd")]  # noqa: PTH208 - descriptors, not paths
+    except OSError:
+        # No /proc here, and a short-lived call has no more than these.
+        return range(256)
+
+
+def _alive(path: Path, key: str, uid: int, ours: Files) -> Claim | None:
+    """The claim of a record, None where its holder is gone or this process. Raises PlantedError."""
     descriptor = open_there(path)
     if descriptor is None:
         return None
     try:
-        if os.fstat(descriptor).st_uid != uid:
-            raise PlantedError(f"{path.name} belongs to {user_name(os.fstat(descriptor).st_uid)}")
-        if not is_held(descriptor):
+        facts = os.fstat(descriptor)
+        if facts.st_uid != uid:
+            raise PlantedError(f"{path.name} belongs to {user_name(facts.st_uid)}")
+        if (facts.st_dev, facts.st_ino) in ours or not is_held(descriptor):
             return None
         data = os.read(descriptor, MOST + 1)
     finally:

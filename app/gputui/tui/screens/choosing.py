@@ -14,6 +14,15 @@ from gputui.tui.board import Board
 BEST_PROMPT = "how many of the best?  4, or 8 tp=2 pp=2   (⏎ takes, esc leaves)"
 
 
+def wrong_number(line: str) -> str | None:
+    """What is wrong with a number of devices and a shape, None for nothing."""
+    try:
+        asked(line)
+    except JobError as error:
+        return str(error)
+    return None
+
+
 class Choosing(Screen[None]):
     """What `tui/actions.py` calls to choose. A screen of this kind shows a board and says things."""
 
@@ -72,19 +81,12 @@ class Choosing(Screen[None]):
     def action_ask_best(self) -> None:
         from gputui.tui.screens.line import LineScreen
 
-        def wrong(line: str) -> str | None:
-            try:
-                asked(line)
-            except JobError as error:
-                return str(error)
-            return None
-
         def answered(line: str | None) -> None:
             if line and line.strip():
                 self._take(*self.board.best_of(*asked(line)))
             self._follow()
 
-        self.app.push_screen(LineScreen(BEST_PROMPT, placeholder="how many", check=wrong), answered)
+        self.app.push_screen(LineScreen(BEST_PROMPT, placeholder="how many", check=wrong_number), answered)
 
     def action_topology(self) -> None:
         from gputui.tui.screens.topology import TopologyScreen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +13,13 @@ from gputui.launching.exports import DEFAULT, FORMS, ExportError
 from gputui.launching.exports.file import write_whole
 from gputui.launching.launch import Launch
 from gputui.tui.screens.line import LineScreen
-from gputui.tui.screens.parts import PartsScreen
+from gputui.tui.screens.parts import PartsScreen, window
 from gputui.tui.views.text import Line, clip, title, wrap
 
 _KEYS = " esc back  ↑↓ form  ⏎ y copy  w write to a file  pgup/pgdn text"
+
+_LEAST_TEXT = 5
+"""Lines of the text that are to be seen whatever the height; the list of the forms scrolls."""
 
 ABOUT: dict[str, str] = {
     "sh": "a line for any POSIX shell",
@@ -46,7 +50,8 @@ class ExportScreen(PartsScreen):
     def __init__(self, launch: Launch, copy: Callable[[str], None], told: Callable[[], str]) -> None:
         super().__init__()
         self._launch, self._copy, self._told = launch, copy, told
-        self._cursor = self._top = 0
+        self._cursor = self._first = self._top = 0
+        self._room = 1
         self._message = ""
 
     def on_key(self) -> None:
@@ -73,22 +78,45 @@ class ExportScreen(PartsScreen):
         self.paint(self._drawn, [clip(line, self.size.width)])
 
     def _drawn(self, width: int, height: int) -> list[Line]:
-        lines: list[Line] = [title("export", width)]
-        for place, name in enumerate(FORMS):
-            point = "▸" if place == self._cursor else " "
-            lines.append(clip(((point, "cursor"), (f" {name:<11}", "strong"), (ABOUT[name], "dim")), width))
-        self.picture.lit = self._cursor + 1
-        text, reason = self._text()
-        lines.append(title(self._form, width))
-        if text is None:
-            return [*lines, *((((f" {piece}"), "warn"),) for piece in wrap(reason, width - 2))]
-        notes = FORMS[self._form].notes(self._launch, DEFAULT)
-        shown = [(f" {piece}", "dim") for note in notes for piece in wrap(note, width - 2)]
-        for row in text.split("\n"):
-            shown += [(f" {printable(piece)}", "") for piece in wrap(row, width - 2)]
-        room = max(1, height - len(lines))
+        listed = [
+            clip(
+                (
+                    ("▸" if place == self._cursor else " ", "cursor"),
+                    (f" {name:<11}", "strong"),
+                    (ABOUT[name], "dim"),
+                ),
+                width,
+            )
+            for place, name in enumerate(FORMS)
+        ]
+        self._room = max(1, min(len(listed), height - _LEAST_TEXT - 2))
+        self._first = window(self._first, self._cursor, self._room, len(listed))
+        self.picture.lit = self._cursor - self._first + 1
+        shown = self._shown(width)
+        room = max(1, height - self._room - 2)
         self._top = min(self._top, max(0, len(shown) - room))
-        return [*lines, *((each,) for each in shown[self._top : self._top + room])]
+        below = max(0, len(shown) - self._top - room)
+        return [
+            title("export", width),
+            *listed[self._first : self._first + self._room],
+            title(self._form, width, f"{below} more below" if below else ""),
+            *shown[self._top : self._top + room],
+        ]
+
+    def _shown(self, width: int) -> list[Line]:
+        """The text of the form below what there is to say about it, or why there is none."""
+        text, reason = self._text()
+        if text is None:
+            return [((f" {printable(piece)}", "warn"),) for piece in wrap(reason, width - 2)]
+        notes = FORMS[self._form].notes(self._launch, DEFAULT)
+        lines: list[Line] = [
+            ((f" {printable(piece)}", "dim"),) for note in notes for piece in wrap(note, width - 2)
+        ]
+        for row in text.split("\n"):
+            indented = " " * min(len(row) - len(row.lstrip(" ")), width // 2)
+            pieces = wrap(printable(row.lstrip(" ")), max(1, width - 2 - len(indented)))
+            lines += [((f" {indented}{piece}", ""),) for piece in pieces]
+        return lines
 
     # What keys do
 
@@ -118,22 +146,28 @@ class ExportScreen(PartsScreen):
 
         def answered(name: str | None) -> None:
             if name and name.strip():
-                self._message = self._written(Path(name.strip()).expanduser(), text)
+                self._message = written(name.strip(), text)
             self.draw()
 
-        self.app.push_screen(LineScreen(f"the file for {self._form} (⏎ writes, esc leaves)"), answered)
-
-    def _written(self, file: Path, text: str) -> str:
-        """Write it unless there is something else: a screen has no --force."""
-        if file.exists():
-            return f"{file} is there already; nothing was written"
-        try:
-            write_whole(file, text.encode(errors="surrogateescape") + b"\n")
-        except OSError as error:
-            return f"cannot write {file}: {error.strerror}"
-        return f"wrote {file}"
+        prompt = f"the file for {self._form} (⏎ writes, esc leaves)"
+        self.app.push_screen(LineScreen(prompt, placeholder="for example: ~/run.txt"), answered)
 
     def on_click(self, event: events.Click) -> None:
-        if event.widget is self.picture and 1 <= event.y <= len(FORMS):
-            self._cursor, self._top = event.y - 1, 0
+        if event.widget is self.picture and 1 <= event.y <= self._room:
+            self._cursor, self._top = event.y - 1 + self._first, 0
             self.draw()
+
+
+def written(name: str, text: str) -> str:
+    """Write it unless there is something else, as a screen has no --force; what became of it."""
+    try:
+        file = Path(name).expanduser()
+        if os.path.lexists(file):
+            return f"{file} is there already; nothing was written"
+        write_whole(file, text.encode(errors="surrogateescape") + b"\n")
+    except RuntimeError:
+        return f"there is no user {name.partition('/')[0][1:]!r}; nothing was written"
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        return f"cannot write {name}: {reason}"
+    return f"wrote {file}"

@@ -15,6 +15,7 @@ from textual.binding import Binding
 from textual.containers import Container
 
 from gputui.choosing.changes import changes
+from gputui.choosing.job import asked as number_asked
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.clipboard import Copied, copy
 from gputui.launching.start import missing_program
@@ -24,7 +25,7 @@ from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS, BY_ID
 from gputui.tui.board import Board
 from gputui.tui.messages import Read
-from gputui.tui.screens.choosing import Choosing
+from gputui.tui.screens.choosing import Choosing, wrong_number
 from gputui.tui.session import Outcome
 from gputui.tui.views.chosen import chosen
 from gputui.tui.views.header import header
@@ -39,6 +40,9 @@ from gputui.tui.widgets.lines import Lines, LinkLines
 
 if TYPE_CHECKING:
     from gputui.checking.measured import Measured
+    from gputui.launching.claims.lease import Lease
+
+WAIT_PROMPT = "wait in line for how many, then start as a job?  2, or 4 tp=2   (⏎ waits, esc leaves)"
 
 WIDE = 120
 """From this width on processes stand beside the table; else below it, where there is room."""
@@ -65,11 +69,13 @@ Way = Literal["become", "return", "detach"]
 
 @dataclass(frozen=True, slots=True)
 class _Launching:
-    """Enter was pressed: on which board, when (`time.monotonic`), and what is to become of the screen."""
+    """Enter was pressed: on which board, when (`time.monotonic`), and what is to become of the screen;
+    `lease` holds the devices meanwhile."""
 
     board: Board
     since: float
     way: Way
+    lease: Lease | None = None
 
 
 class MainScreen(Choosing):
@@ -160,7 +166,7 @@ class MainScreen(Choosing):
             return
         if (board.selection, board.plan) != (before.selection, before.plan):
             # What Enter was pressed on is not what stands there now.
-            self._launching = None
+            self._drop_launch()
         if _same_sections(before, board):
             self._draw_box()
         else:
@@ -231,8 +237,9 @@ class MainScreen(Choosing):
             self._draw_header()
         patience = max(_PATIENCE, 3 * self._sampler.took) if self._sampler else _PATIENCE
         if self._launching is not None and time.monotonic() - self._launching.since > patience:
-            way, self._launching = self._launching.way, None
-            self._ask_about(("the chosen devices could not be read again: the driver does not answer",), way)
+            launching, self._launching = self._launching, None
+            news = ("the chosen devices could not be read again: the driver does not answer",)
+            self._ask_about(news, launching.way, launching.lease)
 
     @property
     def _sampler(self) -> Sampler | None:
@@ -257,7 +264,7 @@ class MainScreen(Choosing):
         self.app.action_next_theme()  # type: ignore[attr-defined]
 
     def action_palette(self) -> None:
-        self._launching = None
+        self._drop_launch()
         self.app.action_command_palette()
 
     def action_stop(self) -> None:
@@ -267,25 +274,25 @@ class MainScreen(Choosing):
         self.app.exit(Outcome(text=self._plain))
 
     def action_help(self) -> None:
-        self._launching = None
+        self._drop_launch()
         from gputui.tui.screens.help import HelpScreen
 
         self.app.push_screen(HelpScreen())
 
     def action_processes(self, wanted: str = "") -> None:
-        self._launching = None
+        self._drop_launch()
         from gputui.tui.screens.processes import ProcessesScreen
 
         self.app.push_screen(ProcessesScreen(lambda: self.board, self.action_people, wanted))
 
     def action_people(self) -> None:
-        self._launching = None
+        self._drop_launch()
         from gputui.tui.screens.people import PeopleScreen
 
         self.app.push_screen(PeopleScreen(lambda: self.board, self.action_processes))
 
     def action_plan(self) -> None:
-        self._launching = None
+        self._drop_launch()
         from gputui.tui.screens.launch import LaunchScreen
 
         self.app.push_screen(
@@ -295,13 +302,13 @@ class MainScreen(Choosing):
         )
 
     def action_jobs(self) -> None:
-        self._launching = None
+        self._drop_launch()
         from gputui.tui.screens.jobs import JobsScreen
 
         self.app.push_screen(JobsScreen(lambda: self.board, self._environ, self.copy_text))
 
     def action_export(self) -> None:
-        self._launching = None
+        self._drop_launch()
         if not self.board.selection.decided:
             self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
             return
@@ -310,7 +317,7 @@ class MainScreen(Choosing):
         self.app.push_screen(ExportScreen(self.board.launch, self.copy_text, lambda: self.message))
 
     def action_check(self) -> None:
-        self._launching = None
+        self._drop_launch()
         if not self.board.selection.decided:
             self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
             return
@@ -325,7 +332,7 @@ class MainScreen(Choosing):
         self.app.push_screen(CheckScreen(lambda: self.board, self._environ, measured))
 
     def action_edit(self) -> None:
-        self._launching = None
+        self._drop_launch()
         from gputui.tui.screens.line import LineScreen
 
         def wrong(line: str) -> str | None:
@@ -384,23 +391,36 @@ class MainScreen(Choosing):
             self.say(f"{absent}: e edits the command", "lost")
         elif self._launching is None and self._sampler is not None:
             self.say("reading the chosen devices again …")
-            self._launching = _Launching(self.board, time.monotonic(), way)
+            from gputui.tui import starting
+
+            lease, taken = starting.hold(self.board, self._environ)
+            if taken:
+                self._ask_about((taken,), way, None)
+                return
+            self._launching = _Launching(self.board, time.monotonic(), way, lease)
             self._sampler.ask()
+
+    def _drop_launch(self) -> None:
+        """Whatever was about to be started is not: its devices are given back."""
+        if self._launching is not None and self._launching.lease is not None:
+            self._launching.lease.release()
+        self._launching = None
 
     def _launch_if_unchanged(self, launching: _Launching) -> None:
         """Launch what Enter was pressed on, unless the box is not what it was then."""
         board, asked = self.board, launching.board
         self.hush()
         if board.snapshot is None or not board.selection.decided:
+            _give_back(launching.lease)
             self.say("the chosen devices are not there any more", "lost")
             return
         news = changes(asked.selection, asked.chosen_as, board.snapshot, board.verdicts)
         if news:
-            self._ask_about(news, launching.way)
+            self._ask_about(news, launching.way, launching.lease)
         else:
-            self._start(launching.way)
+            self._start(launching.way, launching.lease)
 
-    def _ask_about(self, news: tuple[str, ...], way: Way) -> None:
+    def _ask_about(self, news: tuple[str, ...], way: Way, lease: Lease | None) -> None:
         from gputui.tui.screens.changed import ChangedScreen
 
         asked = self.board
@@ -409,13 +429,15 @@ class MainScreen(Choosing):
             # Behind the question the box went on: yes was said to this selection and to no other.
             if go and (self.board.selection, self.board.plan) == (asked.selection, asked.plan):
                 if asked.selection.decided:
-                    self._start(way)
+                    self._start(way, lease)
+                    return
             elif go:
                 self.say("the chosen devices have changed meanwhile: look again", "lost")
+            _give_back(lease)
 
         self.app.push_screen(ChangedScreen(news), answered)
 
-    def _start(self, way: Way) -> None:
+    def _start(self, way: Way, lease: Lease | None) -> None:
         """Start the launch that stands there."""
         from gputui.tui import starting
 
@@ -423,18 +445,45 @@ class MainScreen(Choosing):
         trouble = starting.remember(board, self._environ, self._clock())
         if way == "become":
             told = starting.warning(trouble) if trouble else None
-            self.app.exit(Outcome(launch=board.launch), message=told)
+            self.app.exit(Outcome(launch=board.launch, lease=lease), message=told)
             return
         if way == "return":
-            ended = starting.run_and_return(self.app, board.launch, self._environ)
+            ended = starting.run_and_return(self.app, board.launch, self._environ, lease)
             if ended.signal is not None:
                 self.app.leave(128 + ended.signal)  # type: ignore[attr-defined]
                 return
             text, good = ended.text, ended.good
             self.repaint()
         else:
-            text, good = starting.as_job(board.launch, self._environ)
+            text, good = starting.as_job(board.launch, self._environ, lease)
+        _give_back(lease)
         self.say(f"{text}; {trouble}" if trouble else text, "" if good else "lost")
+
+    def action_wait(self) -> None:
+        """In line for devices: as a job, which needs no screen to wait."""
+        self._drop_launch()
+        board = self.board
+        if not board.plan.command:
+            self.action_edit()
+            return
+        if board.label:
+            self.say("waiting is for this machine's devices", "warn")
+            return
+        from gputui.tui import starting
+        from gputui.tui.screens.line import LineScreen
+
+        def answered(line: str | None) -> None:
+            if line and line.strip():
+                text, good = starting.in_line(self.board, self._environ, *number_asked(line))
+                self.say(text, "" if good else "lost")
+
+        count = max(1, len(board.selection))
+        self.app.push_screen(LineScreen(WAIT_PROMPT, str(count), "how many", wrong_number), answered)
+
+
+def _give_back(lease: Lease | None) -> None:
+    if lease is not None:
+        lease.release()
 
 
 def _load_psutil() -> None:
