@@ -7,7 +7,10 @@ code always gives the same picture.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import shutil
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +20,10 @@ import psutil
 from gputui.inventory.matrix_text import Printed, read
 from gputui.inventory.topology import Place
 from gputui.launching.compose import Plan
+from gputui.launching.jobs import processes
+from gputui.launching.jobs.job import Job, JobDevice
+from gputui.launching.jobs.processes import identity
+from gputui.launching.jobs.record import write_finished, write_given
 from gputui.sources.sampler import Sampler
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.printed import box_of
@@ -77,6 +84,11 @@ PICTURES = (
     Picture("topology-72-130x40", _SEVENTY_TWO, (130, 40), ("n", "8", "enter", "t"), 5),
     Picture("tree-80x24", _printed("v100_dgx1_hybrid_cube_mesh_mlx5"), (80, 24), ("b", "b", "t", "tab"), 5),
     Picture("light-130x40", "rtx4090", (130, 40), ("4", "5"), 120, theme="light"),
+    Picture("launch-80x24", "dgx-1", (80, 24), ("5", "7", "l", "L", *["down"] * 10, "space"), 75),
+    Picture("export-80x24", "shared", (80, 24), ("5", "4", "l", "Y", *["down"] * 4), 75),
+    Picture("jobs-80x24", "shared", (80, 24), ("D", "down"), 75),
+    Picture("people-80x24", "shared", (80, 24), ("P",), 900),
+    Picture("processes-80x24", "shared", (80, 24), ("p", "tab"), 75),
     Picture("ansi-80x24", "shared", (80, 24), ("5", "4"), 75, theme="ansi"),
 )
 
@@ -91,6 +103,39 @@ class _Clock:
         return self.now
 
 
+LOG = b"""loading shards: 100%|##########| 12/12 [00:41<00:00]
+step 100  loss 2.41  lr 3.0e-04  41.2k tok/s
+step 200  loss 2.17  lr 3.0e-04  41.5k tok/s
+\repoch 1:  12%|#2        | 214/1780 [09:12<1:07:21]\repoch 1:  13%|#3        | 231/1780 [09:56<1:06:40]"""
+
+
+def _jobs(state: Path, uuids: dict[int, str]) -> None:
+    """Records of jobs as they are after some hours: one runs (this process), one waits, two have ended."""
+    us, here = identity(os.getpid()), processes.here()
+    devices = tuple(JobDevice(index, uuids[index], "H100") for index in (5, 4))
+    train = ("torchrun", "--standalone", "--nproc-per-node=2", "train.py")
+    for name, title, argv, on, ago, facts in (
+        ("k3f9", "nightly", train, devices, 640.0, {}),
+        ("p7d2", "sweep", ("python", "sweep.py"), (), 300.0, {"waits": 4}),
+        ("c4m8", None, ("python", "eval.py", "--split", "test"), devices[:1], 9000.0, {"status": 0}),
+        ("v2t6", None, ("accelerate", "launch", "dpo.py"), devices, 86_000.0, {"status": 1}),
+    ):
+        folder = state / "gputui" / "jobs" / name
+        folder.mkdir(0o700, parents=True)
+        job = Job(
+            id=name, folder=folder, name=title, line=" ".join(argv), argv=argv, changes=(), directory=None,
+            devices=on, launcher="python", user="mira", place=here, starter=us, created=time.time() - ago,
+            waits=facts.get("waits"), state="starting",
+        )  # fmt: skip
+        write_given(job)
+        who = {"pid": us.pid, "ticks": us.ticks}
+        started = {"supervisor": who, "command": who, "started": job.created}
+        (folder / "started.json").write_text(json.dumps(started))
+        (folder / "log").write_bytes(LOG)
+        if "status" in facts:
+            write_finished(folder, job.created + 540.0, status=facts["status"])
+
+
 async def take(picture: Picture) -> None:
     """Run the program up to the moment of the picture, and write it."""
     clock = _Clock()
@@ -99,7 +144,10 @@ async def take(picture: Picture) -> None:
     clock.now -= picture.watched
     mailbox = Mailbox()
     sampler = Sampler(source, mailbox.put)
-    environ = {"TERM": "xterm-256color", "PATH": os.defpath}
+    state = Path(tempfile.mkdtemp())
+    environ = {"TERM": "xterm-256color", "PATH": os.defpath, "XDG_STATE_HOME": str(state)}
+    if picture.name.startswith("jobs"):
+        _jobs(state, {device.index: device.uuid for device in source.read().devices})
     app = GputuiApp(sampler, mailbox, Plan(picture.command), environ, theme=picture.theme, clock=clock)
     async with app.run_test(size=picture.size) as pilot:
         main = app.screen_stack[0]
@@ -111,6 +159,7 @@ async def take(picture: Picture) -> None:
         await pilot.press(*picture.keys)
         await pilot.pause()
         svg = app.export_screenshot(title="gputui")
+    shutil.rmtree(state)
     (HERE / f"{picture.name}.svg").write_text(svg)
 
 

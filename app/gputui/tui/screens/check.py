@@ -20,7 +20,7 @@ from gputui.tui.screens.parts import PartsScreen
 from gputui.tui.views import check as views
 from gputui.tui.views.text import Line, clip, title, wrap
 
-_PATIENCE = 1.0
+_PATIENCE = 2.0
 """Seconds that the end of gputui waits for the end of a check."""
 
 

@@ -29,8 +29,10 @@ _NONE = " no jobs: d on the main screen, or gputui run --detach, starts one"
 
 def headline(jobs: Sequence[Job], unreadable: int, width: int) -> Line:
     """The rule at the top: how many run, and how many records cannot be read (`gputui jobs` says why)."""
-    running = sum(not job.over for job in jobs)
+    waiting = sum(job.state == "waiting" for job in jobs)
+    running = sum(not job.over for job in jobs) - waiting
     told = [f"{running} of {len(jobs)} running"] if jobs else []
+    told += [f"{waiting} waiting"] if waiting else []
     told += [f"{unreadable} cannot be read: gputui jobs"] if unreadable else []
     return title("jobs", width, ", ".join(told))
 
