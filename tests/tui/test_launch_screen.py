@@ -208,9 +208,9 @@ async def test_a_box_that_vanishes_below_it_is_no_error(environ: dict[str, str])
 async def test_every_size_is_painted_and_the_cursor_is_always_to_be_seen(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
         await s.press("5", "4", "L")
-        for width, height in ((200, 50), (80, 24), (40, 10), (20, 5)):
+        for width, height in ((200, 50), (40, 10), (20, 5)):
             await s.pilot.resize_terminal(width, height)
-            for keys in (("g", *("down",) * 3), ("G",), ("tab",), ("tab",)):
+            for keys in (("g", "down"), ("G",), ("tab",), ("tab",)):
                 await s.press(*keys)
                 assert all(len(line) <= width for line in texts(s))
                 told = s.app.screen.query_one("#told", Lines)

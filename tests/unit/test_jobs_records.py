@@ -214,3 +214,12 @@ def test_what_is_no_record_can_be_removed(desk: Desk) -> None:
     (desk.jobs / "k3f9").mkdir()
     forget(only_unreadable(desk))
     assert not (desk.jobs / "k3f9").exists()
+
+
+def test_what_has_ended_is_not_read_again(desk: Desk) -> None:
+    """A screen that looks every second: of forty ended jobs nothing changes any more."""
+    job = ended(desk.sh("true"))
+    before = stored(desk.environ)
+    (job.folder / "job.json").write_text("garbage")
+    assert stored(desk.environ, before).jobs == before.jobs
+    assert stored(desk.environ).jobs == ()

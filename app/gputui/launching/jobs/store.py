@@ -31,8 +31,11 @@ class Stored:
     unreadable: tuple[Unreadable, ...] = ()
 
 
-def stored(environ: Mapping[str, str]) -> Stored:
-    """Everything in the folder of the jobs. Raises JobError when it cannot be looked into."""
+def stored(environ: Mapping[str, str], before: Stored | None = None) -> Stored:
+    """Everything in the folder of the jobs. Raises JobError when it cannot be looked into.
+
+    Of what was read `before`, jobs that had ended are not read again: nothing happens to them any more.
+    """
     folder = jobs_folder(environ)
     try:
         entries = sorted(entry for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
@@ -43,7 +46,11 @@ def stored(environ: Mapping[str, str]) -> Stored:
     place = here()
     jobs: list[Job] = []
     unreadable: list[Unreadable] = []
+    known = {job.id: job for job in before.jobs if job.over} if before else {}
     for entry in entries:
+        if entry.name in known:
+            jobs.append(known[entry.name])
+            continue
         try:
             jobs.append(read_job(entry, place))
         except RecordError as error:

@@ -72,7 +72,7 @@ class JobsScreen(PartsScreen):
             return
         place = self._place
         try:
-            self._stored, self._trouble = stored(self._environ), ""
+            self._stored, self._trouble = stored(self._environ, self._stored), ""
         except JobError as error:
             self._stored, self._trouble = Stored(), str(error)
         jobs = self._jobs
