@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import gputui
-from bench import choosing, one_shot, screen
+from bench import choosing, one_shot, screen, shared
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
 
@@ -30,6 +30,8 @@ def main() -> None:
         for row in one_shot.rows(driver, 3 if quick else 9):
             print(row)
         for row in screen.rows(driver, 4.0 if quick else 15.0):
+            print(row)
+        for row in shared.rows(driver, 10.0 if quick else 40.0):
             print(row)
 
 
