@@ -6,26 +6,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container
 
-from gputui.choosing.changes import changes
-from gputui.choosing.job import asked as number_asked
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.clipboard import Copied, copy
-from gputui.launching.start import missing_program
-from gputui.launching.words import WordsError, assignments, command_line, shell_syntax, split
-from gputui.sources.sampler import Sampler
 from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS, BY_ID
 from gputui.tui.board import Board
 from gputui.tui.messages import Read
-from gputui.tui.screens.choosing import Choosing, wrong_number
+from gputui.tui.screens.pages import Pages
 from gputui.tui.session import Outcome
 from gputui.tui.views.chosen import chosen
 from gputui.tui.views.header import header
@@ -37,12 +29,6 @@ from gputui.tui.views.text import Line
 from gputui.tui.widgets.device_table import DeviceTable
 from gputui.tui.widgets.key_line import KeyLine
 from gputui.tui.widgets.lines import Lines, LinkLines
-
-if TYPE_CHECKING:
-    from gputui.checking.measured import Measured
-    from gputui.launching.claims.lease import Lease
-
-WAIT_PROMPT = "wait in line for how many, then start as a job?  2, or 4 tp=2   (⏎ waits, esc leaves)"
 
 WIDE = 120
 """From this width on processes stand beside the table; else below it, where there is room."""
@@ -63,22 +49,7 @@ _STALE = 2.5
 """Readings that are older than this many intervals are called stale."""
 
 
-Way = Literal["become", "return", "detach"]
-"""How a command is started: in place of the screen, while the screen waits, or as a job of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Launching:
-    """Enter was pressed: on which board, when (`time.monotonic`), and what is to become of the screen;
-    `lease` holds the devices meanwhile."""
-
-    board: Board
-    since: float
-    way: Way
-    lease: Lease | None = None
-
-
-class MainScreen(Choosing):
+class MainScreen(Pages):
     """Shows a `Board`; every key makes a new one."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
@@ -97,9 +68,7 @@ class MainScreen(Choosing):
         self.board = board
         self._environ = environ
         self._clock = clock
-        self._launching: _Launching | None = None
         self._cpu: float | None = None
-        self._plain: str | None = None
         self._aside_drawn = 0.0
         self._charts_due = False
         self._beside = False
@@ -242,10 +211,6 @@ class MainScreen(Choosing):
             self._ask_about(news, launching.way, launching.lease)
 
     @property
-    def _sampler(self) -> Sampler | None:
-        return getattr(self.app, "sampler", None)
-
-    @property
     def message(self) -> str:
         """What the last line says in place of the keys, "" when it shows them."""
         return self._keys.message
@@ -272,218 +237,6 @@ class MainScreen(Choosing):
 
     def action_quit(self) -> None:
         self.app.exit(Outcome(text=self._plain))
-
-    def action_help(self) -> None:
-        self._drop_launch()
-        from gputui.tui.screens.help import HelpScreen
-
-        self.app.push_screen(HelpScreen())
-
-    def action_processes(self, wanted: str = "") -> None:
-        self._drop_launch()
-        from gputui.tui.screens.processes import ProcessesScreen
-
-        self.app.push_screen(ProcessesScreen(lambda: self.board, self.action_people, wanted))
-
-    def action_people(self) -> None:
-        self._drop_launch()
-        from gputui.tui.screens.people import PeopleScreen
-
-        self.app.push_screen(PeopleScreen(lambda: self.board, self.action_processes))
-
-    def action_plan(self) -> None:
-        self._drop_launch()
-        from gputui.tui.screens.launch import LaunchScreen
-
-        self.app.push_screen(
-            LaunchScreen(
-                lambda: self.board, self.set_board, self.run_action, lambda: self.message, self._environ
-            )
-        )
-
-    def action_jobs(self) -> None:
-        self._drop_launch()
-        from gputui.tui.screens.jobs import JobsScreen
-
-        self.app.push_screen(JobsScreen(lambda: self.board, self._environ, self.copy_text))
-
-    def action_export(self) -> None:
-        self._drop_launch()
-        if not self.board.selection.decided:
-            self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
-            return
-        from gputui.tui.screens.export import ExportScreen
-
-        self.app.push_screen(ExportScreen(self.board.launch, self.copy_text, lambda: self.message))
-
-    def action_check(self) -> None:
-        self._drop_launch()
-        if not self.board.selection.decided:
-            self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
-            return
-        if self.board.snapshot is None:
-            self.say("nothing has been read yet", "warn")
-            return
-        from gputui.tui.screens.check import CheckScreen
-
-        def measured(found: Measured) -> None:
-            self.set_board(replace(self.board, measured={**self.board.measured, **found.pairs}))
-
-        self.app.push_screen(CheckScreen(lambda: self.board, self._environ, measured))
-
-    def action_edit(self) -> None:
-        self._drop_launch()
-        from gputui.tui.screens.line import LineScreen
-
-        def wrong(line: str) -> str | None:
-            try:
-                split(line)
-            except WordsError as error:
-                return str(error)
-            return None
-
-        line = command_line(self.board.plan.additions, self.board.plan.command)
-        prompt = "command (⏎ takes it, esc leaves it)"
-        self.app.push_screen(LineScreen(prompt, line, "for example: python train.py", wrong), self._edited)
-
-    def _edited(self, line: str | None) -> None:
-        if line is None:
-            return
-        additions, command = assignments(split(line))
-        self.set_board(
-            replace(self.board, plan=replace(self.board.plan, command=command, additions=additions))
-        )
-        odd = shell_syntax(command)
-        if odd:
-            self.say(f"{odd} is a plain argument here: for a shell, bash -c '…'", "warn")
-
-    # Copying and launching
-
-    def action_copy(self) -> None:
-        if not self.board.selection.decided:
-            self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
-            return
-        self.copy_text(self.board.launch.line)
-
-    def copy_text(self, text: str) -> None:
-        """Put a text on the clipboard, and say how."""
-        driver = self.app._driver
-
-        def work() -> None:
-            done = copy(text, self._environ, driver.write if driver else None)
-            self.app.call_later(self._copied, text, done)
-
-        # A tool may take its time (xclip on a dead display): not on the thread that answers keys.
-        threading.Thread(target=work, daemon=True).start()
-
-    def _copied(self, line: str, done: Copied) -> None:
-        self.say(done.message, "" if done.sure else "warn")
-        if not done.sure:
-            # Nobody can say whether the terminal took it: it is printed when the screen is gone.
-            self._plain = line
-
-    def action_launch(self, way: Way = "become") -> None:
-        if not self.board.plan.command:
-            self.action_edit()
-        elif not self.board.selection.decided:
-            self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
-        elif (absent := missing_program(self.board.launch, self._environ)) is not None:
-            self.say(f"{absent}: e edits the command", "lost")
-        elif self._launching is None and self._sampler is not None:
-            self.say("reading the chosen devices again …")
-            from gputui.tui import starting
-
-            lease, taken = starting.hold(self.board, self._environ)
-            if taken:
-                self._ask_about((taken,), way, None)
-                return
-            self._launching = _Launching(self.board, time.monotonic(), way, lease)
-            self._sampler.ask()
-
-    def _drop_launch(self) -> None:
-        """Whatever was about to be started is not: its devices are given back."""
-        if self._launching is not None and self._launching.lease is not None:
-            self._launching.lease.release()
-        self._launching = None
-
-    def _launch_if_unchanged(self, launching: _Launching) -> None:
-        """Launch what Enter was pressed on, unless the box is not what it was then."""
-        board, asked = self.board, launching.board
-        self.hush()
-        if board.snapshot is None or not board.selection.decided:
-            _give_back(launching.lease)
-            self.say("the chosen devices are not there any more", "lost")
-            return
-        news = changes(asked.selection, asked.chosen_as, board.snapshot, board.verdicts)
-        if news:
-            self._ask_about(news, launching.way, launching.lease)
-        else:
-            self._start(launching.way, launching.lease)
-
-    def _ask_about(self, news: tuple[str, ...], way: Way, lease: Lease | None) -> None:
-        from gputui.tui.screens.changed import ChangedScreen
-
-        asked = self.board
-
-        def answered(go: bool | None) -> None:
-            # Behind the question the box went on: yes was said to this selection and to no other.
-            if go and (self.board.selection, self.board.plan) == (asked.selection, asked.plan):
-                if asked.selection.decided:
-                    self._start(way, lease)
-                    return
-            elif go:
-                self.say("the chosen devices have changed meanwhile: look again", "lost")
-            _give_back(lease)
-
-        self.app.push_screen(ChangedScreen(news), answered)
-
-    def _start(self, way: Way, lease: Lease | None) -> None:
-        """Start the launch that stands there."""
-        from gputui.tui import starting
-
-        board = self.board
-        trouble = starting.remember(board, self._environ, self._clock())
-        if way == "become":
-            told = starting.warning(trouble) if trouble else None
-            self.app.exit(Outcome(launch=board.launch, lease=lease), message=told)
-            return
-        if way == "return":
-            ended = starting.run_and_return(self.app, board.launch, self._environ, lease)
-            if ended.signal is not None:
-                self.app.leave(128 + ended.signal)  # type: ignore[attr-defined]
-                return
-            text, good = ended.text, ended.good
-            self.repaint()
-        else:
-            text, good = starting.as_job(board.launch, self._environ, lease)
-        _give_back(lease)
-        self.say(f"{text}; {trouble}" if trouble else text, "" if good else "lost")
-
-    def action_wait(self) -> None:
-        """In line for devices: as a job, which needs no screen to wait."""
-        self._drop_launch()
-        board = self.board
-        if not board.plan.command:
-            self.action_edit()
-            return
-        if board.label:
-            self.say("waiting is for this machine's devices", "warn")
-            return
-        from gputui.tui import starting
-        from gputui.tui.screens.line import LineScreen
-
-        def answered(line: str | None) -> None:
-            if line and line.strip():
-                text, good = starting.in_line(self.board, self._environ, *number_asked(line))
-                self.say(text, "" if good else "lost")
-
-        count = max(1, len(board.selection))
-        self.app.push_screen(LineScreen(WAIT_PROMPT, str(count), "how many", wrong_number), answered)
-
-
-def _give_back(lease: Lease | None) -> None:
-    if lease is not None:
-        lease.release()
 
 
 def _load_psutil() -> None:

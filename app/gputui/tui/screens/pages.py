@@ -1,0 +1,73 @@
+"""The pages that open over the main screen: each is imported where it is opened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gputui.tui.screens.launching import Launching
+
+if TYPE_CHECKING:
+    from gputui.checking.measured import Measured
+
+
+class Pages(Launching):
+    """A screen from which all others are opened. Whatever was about to be started is not, then."""
+
+    def action_help(self) -> None:
+        self._drop_launch()
+        from gputui.tui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen())
+
+    def action_processes(self, wanted: str = "") -> None:
+        self._drop_launch()
+        from gputui.tui.screens.processes import ProcessesScreen
+
+        self.app.push_screen(ProcessesScreen(lambda: self.board, self.action_people, wanted))
+
+    def action_people(self) -> None:
+        self._drop_launch()
+        from gputui.tui.screens.people import PeopleScreen
+
+        self.app.push_screen(PeopleScreen(lambda: self.board, self.action_processes))
+
+    def action_plan(self) -> None:
+        self._drop_launch()
+        from gputui.tui.screens.launch import LaunchScreen
+
+        self.app.push_screen(
+            LaunchScreen(
+                lambda: self.board, self.set_board, self.run_action, lambda: self.message, self._environ
+            )
+        )
+
+    def action_jobs(self) -> None:
+        self._drop_launch()
+        from gputui.tui.screens.jobs import JobsScreen
+
+        self.app.push_screen(JobsScreen(lambda: self.board, self._environ, self.copy_text))
+
+    def action_export(self) -> None:
+        self._drop_launch()
+        if not self.board.selection.decided:
+            self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
+            return
+        from gputui.tui.screens.export import ExportScreen
+
+        self.app.push_screen(ExportScreen(self.board.launch, self.copy_text, lambda: self.message))
+
+    def action_check(self) -> None:
+        self._drop_launch()
+        if not self.board.selection.decided:
+            self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
+            return
+        if self.board.snapshot is None:
+            self.say("nothing has been read yet", "warn")
+            return
+        from gputui.tui.screens.check import CheckScreen
+
+        def measured(found: Measured) -> None:
+            self.set_board(replace(self.board, measured={**self.board.measured, **found.pairs}))
+
+        self.app.push_screen(CheckScreen(lambda: self.board, self._environ, measured))
