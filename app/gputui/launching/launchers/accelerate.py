@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from gputui.launching.launchers.accelerate_config import Config, configuration
 from gputui.launching.launchers.base import Completed, Request, Saying, contradiction
 from gputui.launching.launchers.options import Given, read
-from gputui.launching.launchers.payload import Payload, by_launcher, module_of, program, with_interpreter
+from gputui.launching.launchers.payload import module_of, program
+from gputui.launching.launchers.script_launcher import ScriptLauncher
 from gputui.launching.launchers.torchrun import overriding, several
 from gputui.launching.visibility import identifiers
 
@@ -41,30 +42,18 @@ _SPREADING = ("MULTI_GPU", "FSDP", "DEEPSPEED", "MEGATRON_LM")
 _NOT_SPREADING = ("cpu", "tpu", "tpu-cluster")
 
 
-class Accelerate:
+class Accelerate(ScriptLauncher):
     """`accelerate launch --num_processes=N --gpu_ids=all … train.py`."""
 
     name = "accelerate"
+    starter = ("accelerate", "launch")
+    module = _MODULE
 
-    def recognises(self, command: Sequence[str]) -> bool:
-        return _prefix(command) > 0
+    def prefix(self, command: Sequence[str]) -> int:
+        return _prefix(command)
 
-    def payload(self, command: Sequence[str]) -> Payload:
-        words = command[_prefix(command) :]
-        given = _given(words)
-        rest, left_out = given.behind(words), given.without(("module", "no-python"))
-        if "no-python" in given:
-            return by_launcher(command, "program", rest, left_out)
-        return by_launcher(command, "module" if "module" in given else "script", rest, left_out)
-
-    def start(self, payload: Payload) -> tuple[str, ...]:
-        starter = ("accelerate", "launch") if payload.python is None else payload.by_module(_MODULE)
-        if payload.kind == "script":
-            return (*starter, *payload.words)
-        return (*starter, "--module" if payload.kind == "module" else "--no_python", *payload.words)
-
-    def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
-        return with_interpreter(command, _prefix(command), python, (python, "-m", _MODULE))
+    def given(self, words: Sequence[str]) -> Given:
+        return _given(words)
 
     def complete(self, request: Request) -> Completed:
         prefix = _prefix(request.command)

@@ -14,13 +14,11 @@ from collections.abc import Sequence
 from gputui.launching.launchers.base import Completed, Request, Saying
 from gputui.launching.launchers.options import Given, read
 from gputui.launching.launchers.payload import (
-    Payload,
-    by_launcher,
     module_of,
     program,
     settled,
-    with_interpreter,
 )
+from gputui.launching.launchers.script_launcher import ScriptLauncher
 from gputui.launching.launchers.torchrun import Torchrun
 
 _MODULE = "deepspeed.launcher.runner"
@@ -55,30 +53,18 @@ HOSTFILE = "/job/hostfile"
 SORTS_SINCE = (0, 15, 2)
 
 
-class Deepspeed:
+class Deepspeed(ScriptLauncher):
     """`deepspeed --include=localhost:0,2 --master_port=P train.py`."""
 
     name = "deepspeed"
+    starter = ("deepspeed",)
+    module = _MODULE
 
-    def recognises(self, command: Sequence[str]) -> bool:
-        return _prefix(command) > 0
+    def prefix(self, command: Sequence[str]) -> int:
+        return _prefix(command)
 
-    def payload(self, command: Sequence[str]) -> Payload:
-        words = command[_prefix(command) :]
-        given = _given(words)
-        rest, left_out = given.behind(words), given.without(("module", "no-python"))
-        if "no-python" in given:
-            return by_launcher(command, "program", rest, left_out)
-        return by_launcher(command, "module" if "module" in given else "script", rest, left_out)
-
-    def start(self, payload: Payload) -> tuple[str, ...]:
-        starter = ("deepspeed",) if payload.python is None else payload.by_module(_MODULE)
-        if payload.kind == "script":
-            return (*starter, *payload.words)
-        return (*starter, "--module" if payload.kind == "module" else "--no_python", *payload.words)
-
-    def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
-        return with_interpreter(command, _prefix(command), python, (python, "-m", _MODULE))
+    def given(self, words: Sequence[str]) -> Given:
+        return _given(words)
 
     def complete(self, request: Request) -> Completed:
         prefix = _prefix(request.command)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from gputui.launching.launchers.base import Completed, Request, Saying, contradiction
 from gputui.launching.launchers.options import Given, read
-from gputui.launching.launchers.payload import Payload, by_launcher, module_of, program, with_interpreter
+from gputui.launching.launchers.payload import module_of, program
+from gputui.launching.launchers.script_launcher import ScriptLauncher
 
 _MODULES = ("torch.distributed.run", "torch.distributed.launch")
 _FLAGS = frozenset(
@@ -32,7 +33,7 @@ _OWN_PLACE = ("standalone", "rdzv-endpoint", "rdzv-backend", "rdzv-id", "rdzv-co
 _OWN_PLACE_TOO = ("master-addr", "master-port", "node-rank")
 
 
-class Torchrun:
+class Torchrun(ScriptLauncher):
     """`torchrun --standalone --nproc-per-node=N train.py`.
 
     The count is always a number: without CUDA `auto` counts processors, and `gpu` fails. Always
@@ -40,27 +41,16 @@ class Torchrun:
     """
 
     name = "torchrun"
+    starter = ("torchrun",)
+    module = _MODULES[0]
+    as_module = "-m"
+    as_program = "--no-python"
 
-    def recognises(self, command: Sequence[str]) -> bool:
-        return _prefix(command) > 0
+    def prefix(self, command: Sequence[str]) -> int:
+        return _prefix(command)
 
-    def payload(self, command: Sequence[str]) -> Payload:
-        words = command[_prefix(command) :]
-        given = _given(words)
-        rest, left_out = given.behind(words), given.without(("module", "no-python"))
-        if "no-python" in given:
-            return by_launcher(command, "program", rest, left_out)
-        return by_launcher(command, "module" if rest and "module" in given else "script", rest, left_out)
-
-    def start(self, payload: Payload) -> tuple[str, ...]:
-        # An interpreter that was named is the one that has the user's torch.
-        starter = ("torchrun",) if payload.python is None else payload.by_module(_MODULES[0])
-        if payload.kind == "script":
-            return (*starter, *payload.words)
-        return (*starter, "-m" if payload.kind == "module" else "--no-python", *payload.words)
-
-    def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
-        return with_interpreter(command, _prefix(command), python, (python, "-m", _MODULES[0]))
+    def given(self, words: Sequence[str]) -> Given:
+        return _given(words)
 
     def complete(self, request: Request) -> Completed:
         prefix = _prefix(request.command)
