@@ -176,6 +176,9 @@ async def test_only_ended_jobs_are_forgotten_and_the_cursor_stays_near(desk: Des
             running.id, *(job.id for job in reversed(over)),
         ]  # fmt: skip
         await s.press("j", "j", "x")
+        assert f"x again removes {over[1].id} and its log" in told(s)
+        assert over[1].folder.exists()
+        await s.press("x")
         assert f"job {over[1].id} and its log are removed" in told(s)
         assert not over[1].folder.exists()
         assert texts(s)[3].startswith(f"▸ {over[0].id}")

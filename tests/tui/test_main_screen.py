@@ -469,3 +469,20 @@ async def test_foreign_variables_do_not_reach_the_terminal() -> None:
         for widget in s.main.query(Lines):
             for y in range(widget.size.height):
                 assert "\x1b" not in widget.render_line(y).text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "srun python x.py",
+        "env -i torchrun x.py",
+        "deepspeed --exclude localhost:1 x.py",
+        "systemd-run --user python x.py",
+    ],
+)
+async def test_a_warning_is_shown_to_its_end_in_80_columns(command: str) -> None:
+    """What matters stands last: that the chosen devices do not count."""
+    async with session("dgx-1", command=tuple(command.split())) as running:
+        await running.press("2", "4")
+        lines = [text for name in ("#launch",) for text in running.texts(name)]
+        assert " ".join(" ".join(lines).split()).count("do not count") == 1

@@ -13,7 +13,7 @@ class Told:
     files: Mapping[str, str] = field(default_factory=dict)
     programs: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    port: int = 29777
+    port: int | None = 29777
 
     def text(self, path: str) -> str | None:
         return self.files.get(path)
@@ -27,5 +27,5 @@ class Told:
     def version(self, package: str, program: str) -> tuple[int, ...] | None:
         return self.versions.get(package)
 
-    def free_port(self) -> int:
+    def free_port(self) -> int | None:
         return self.port

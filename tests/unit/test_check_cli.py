@@ -88,3 +88,17 @@ def test_scripts_for_other_interpreters_are_of_an_older_python_and_import_its_li
     names = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     names += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
     assert {str(name).partition(".")[0] for name in names} <= sys.stdlib_module_names
+
+
+def test_the_interpreter_that_is_proved_is_the_one_that_runs(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--python env/python --directory there`: named by a person where they are, for both."""
+    for folder in (tmp_path, tmp_path / "there"):
+        (folder / "env").mkdir(parents=True)
+        (folder / "env" / "python").symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    asked = ("--demo", "idle", "--gpus", "none", "--python", "env/python", "--directory", "there")
+    here = str(tmp_path / "env" / "python")
+    assert f" {here} train.py" in call("run", "--dry-run", *asked, "--", "python", "train.py").line
+    assert f", {here}, " in call("check", *asked, "--", "python", "train.py").out

@@ -89,6 +89,13 @@ def test_the_variable_is_taken_away_where_include_says_the_devices() -> None:
     assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
 
 
+def test_where_no_port_is_free_that_is_said() -> None:
+    """A box on which every ephemeral port is taken: the call must not end with a traceback."""
+    launch = on([gpu(0)], "deepspeed x.py", Told(port=None))
+    assert shlex.join(launch.argv) == "deepspeed --include=localhost:0 x.py"
+    assert warning(launch).startswith("no TCP port is free here")
+
+
 def test_one_device_is_one_process() -> None:
     assert line(made("deepspeed x.py", (3,))) == f"deepspeed --include=localhost:3 {PORT} x.py"
 
@@ -281,14 +288,33 @@ def test_the_chosen_devices_may_be_named_again(words: str) -> None:
 @pytest.mark.parametrize("words", ["--num_gpus 2", "--num_accelerators=2", "--num_acc 2"])
 def test_the_first_devices_may_be_counted(words: str) -> None:
     assert line(made(f"deepspeed {words} x.py", (0, 1))) == f"deepspeed {PORT} {words} x.py"
-    assert "the chosen ones do not count" in warning(made(f"deepspeed {words} x.py", (1, 2)))
+
+
+@pytest.mark.parametrize(
+    "words", ["--num_gpus 2", "--num_gpus=2 --num_nodes 1", "--num_nodes 1", "--num_acc 2"]
+)
+def test_a_count_that_agrees_is_not_the_first_devices_of_the_box(words: str) -> None:
+    """`--num_gpus 2` beside two chosen devices contradicts nothing; deepspeed would run on GPU 0 and 1."""
+    launch = made(f"deepspeed --save_pid {words} x.py --num_gpus 2")
+    assert line(launch) == f"deepspeed {INCLUDED} --save_pid x.py --num_gpus 2"
+    assert launch.remarks[0].startswith(f"{words} left out: deepspeed would take the first ones")
+    other = made(f"deepspeed {words} x.py", (2, 0))
+    assert line(other) == "torchrun --standalone --nproc-per-node=2 x.py"
+    assert other.environment({})["CUDA_VISIBLE_DEVICES"] == "2,0" and words in other.remarks[0]
+
+
+@pytest.mark.parametrize(
+    "words", ["--num_gpus 1", "--num_gpus 4", "--num_nodes 2", "--num_gpus 2 --num_nodes 2"]
+)
+def test_a_count_that_does_not_agree_is_a_contradiction(words: str) -> None:
+    assert "the chosen ones do not count" in warning(made(f"deepspeed {words} x.py"))
 
 
 @pytest.mark.parametrize(
     "words",
     [
         *("--include localhost:0,1", "--include localhost", "--include localhost:0@localhost:2"),
-        *("--exclude localhost:1", "--num_nodes 1", "--num_gpus x", "--include localhost:0,2 --num_gpus 2"),
+        *("--exclude localhost:1", "--num_nodes 2", "--num_gpus x", "--include localhost:0,2 --num_gpus 2"),
     ],
 )
 def test_other_devices_are_a_warning_and_stay(words: str) -> None:
@@ -321,7 +347,7 @@ _words = st.text(st.sampled_from("abn-=_ .3"), max_size=8)
 _options = st.lists(
     st.sampled_from(
         (
-            *("--include localhost:0", "--num_gpus=2", "--master_port 7", "--save_pid", "-q", "--module"),
+            *("--include localhost:0", "--num_gpus=9", "--master_port 7", "--save_pid", "-q", "--module"),
             *("--hostfile=/h", "--hostfile /dev/null", "--launcher_args x", "-e localhost:1"),
         )
     ),

@@ -223,3 +223,11 @@ def test_what_has_ended_is_not_read_again(desk: Desk) -> None:
     (job.folder / "job.json").write_text("garbage")
     assert stored(desk.environ, before).jobs == before.jobs
     assert stored(desk.environ).jobs == ()
+
+
+def test_a_name_that_is_given_again_every_night_means_the_last_one_where_that_is_asked(desk: Desk) -> None:
+    jobs = [ended(desk.start("true", name="nightly")) for _ in range(2)]
+    kept = stored(desk.environ)
+    assert found("nightly", kept, newest=True).id == jobs[-1].id
+    with pytest.raises(JobError, match="more than one job"):
+        found("nightly", kept)

@@ -34,6 +34,8 @@ def made(command: str, count: int = 2, environ: Mapping[str, str] | None = None,
         ("ssh box python x.py", "what ssh starts is not of this machine"),
         ("docker run --gpus all image", "what docker starts is in a container"),
         ("podman exec c python x.py", "what podman starts is in a container"),
+        ("tmux new-session -d 'python x.py'", "what tmux starts is of a server"),
+        ("su - me -c 'python x.py'", "what su starts is of a server or a login"),
     ],
 )
 def test_a_program_that_hands_nothing_on_is_warned_of(command: str, where: str) -> None:
@@ -52,6 +54,34 @@ def test_a_launcher_behind_an_unknown_program_is_named(command: str) -> None:
     assert shlex.join(launch.argv) == command
     assert "is left as it is: say how many processes yourself" in launch.remarks[0]
     assert made(command, 1).remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "launcher"),
+    [
+        ("nsys profile -o r accelerate launch x.py", "accelerate"),
+        ("bash -c 'cd x && accelerate launch x.py'", "accelerate"),
+        ("uv run -m accelerate.commands.launch x.py", "accelerate"),
+        ("ncu --set full deepspeed x.py", "deepspeed"),
+        ("bash -lc 'python -m deepspeed.launcher.runner x.py'", "deepspeed"),
+    ],
+)
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_launcher_that_chooses_devices_itself_is_warned_of_behind_any_program(
+    command: str, launcher: str, count: int
+) -> None:
+    """The user's own configuration of accelerate overrides the variable, and nothing on the line says so."""
+    (said,) = made(command, count).warnings
+    assert said.startswith(f"{launcher} behind {command.split()[0]} is left as it is: ")
+
+
+def test_torchrun_as_a_module_of_uv_is_named() -> None:
+    assert made("uv run -m torch.distributed.run x.py").remarks[0].startswith("torchrun behind uv")
+    assert made("uv run -m train torchrun", 1).warnings == ()
+
+
+def test_a_folder_of_that_name_is_no_launcher() -> None:
+    assert made("./train.sh --repo /data/accelerate").warnings == ()
 
 
 def test_a_python_script_of_that_name_is_no_launcher() -> None:
@@ -82,3 +112,19 @@ def test_more_than_one_process_needs_a_launcher() -> None:
 )
 def test_another_interpreter_is_for_what_is_python(command: str, expected: str) -> None:
     assert shlex.join(made(command, python="/v/python").argv) == expected
+
+
+def test_an_mps_daemon_may_number_the_devices_otherwise() -> None:
+    mps = {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/mps"}
+    assert any("MPS" in warning for warning in made("python x.py", environ=mps).warnings)
+    assert made("python x.py", environ=mps, ids="uuid").warnings == ()
+    assert made("python x.py", 0, environ=mps).warnings == ()
+
+
+def test_what_only_a_launcher_does_is_said() -> None:
+    (remark,) = made("python x.py", 1, logs="d", numa=True).remarks
+    assert remark == "--logs and --numa-binding: a launcher does that, and this is none"
+
+
+def test_the_command_within_one_word_of_env_stays_as_it_is() -> None:
+    assert made("env -S 'torchrun a.py'").argv == ("env", "-S", "torchrun a.py")

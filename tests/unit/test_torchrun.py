@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gputui.cli.run import parser as run_parser
 from gputui.launching.compose import Plan, compose
 from gputui.launching.launch import Launch
 from unit.builders import gpu
@@ -81,15 +82,60 @@ def test_a_variable_that_the_command_takes_away_does_not_count() -> None:
 )
 def test_several_machines_meet_at_the_first(rendezvous: str, endpoint: str) -> None:
     launch = made("torchrun x.py", nodes=3, rendezvous=rendezvous)
+    (meeting,) = (word for word in launch.argv if word.startswith("--rdzv-id=gputui-"))
     assert line(launch).replace("'", "") == (
-        f"torchrun --nnodes=3 --rdzv-backend=c10d --rdzv-endpoint={endpoint} --rdzv-id=gputui"
+        f"torchrun --nnodes=3 --rdzv-backend=c10d --rdzv-endpoint={endpoint} {meeting}"
         " --nproc-per-node=2 x.py"
     )
 
 
+def test_all_machines_of_a_run_name_their_meeting_alike_and_other_runs_otherwise() -> None:
+    """Two users on the same head node and port would else form one job."""
+
+    def meeting(command: str, user: str) -> str:
+        launch = made(command, nodes=2, rendezvous="h", additions=(("USER", user),))
+        return next(word for word in launch.argv if word.startswith("--rdzv-id="))
+
+    assert meeting("torchrun x.py", "ana") == meeting("torchrun x.py", "ana")
+    assert (
+        len(
+            {meeting("torchrun x.py", "ana"), meeting("torchrun x.py", "bo"), meeting("torchrun y.py", "ana")}
+        )
+        == 3
+    )
+
+
+def test_the_other_machines_are_started_as_this_one() -> None:
+    """A rank without the variables of the others (NCCL_IB_DISABLE) makes them all hang."""
+    launch = made(
+        "torchrun x.py",
+        nodes=2,
+        rendezvous="h",
+        additions=(("NCCL_IB_DISABLE", "1"), ("A", "b c")),
+        python="/v/bin/python",
+        processes=4,
+        directory="/data",
+        logs="l",
+        numa=True,
+    )
+    (told,) = (remark for remark in launch.remarks if remark.startswith("on each of the other machines: "))
+    call = shlex.split(told.partition(": ")[2])
+    assert call[:2] == ["gputui", "run"] and call[-3:] == ["--", "torchrun", "x.py"]
+    args = run_parser().parse_args(call[2:-3])
+    assert (args.n, args.nodes, args.rendezvous, args.processes, args.numa_binding) == (2, 2, "h", 4, True)
+    assert (args.python, args.directory, args.logs) == ("/v/bin/python", "/data", "l")
+    assert args.env == [("NCCL_IB_DISABLE", "1"), ("A", "b c")]
+
+
+def test_a_batch_script_has_nobody_else_to_start() -> None:
+    """Without a meeting place only a scheduler can start them (`export --as sbatch --nodes 2`)."""
+    assert made("torchrun x.py", nodes=2).remarks == ()
+
+
 def test_what_the_user_said_of_the_meeting_is_kept() -> None:
     launch = made("torchrun --rdzv-id 7 --rdzv_backend=etcd x.py", nodes=2, rendezvous="h")
-    assert "--rdzv-id=gputui" not in launch.argv and "--rdzv-backend=c10d" not in launch.argv
+    assert not any(word.startswith("--rdzv-id=gputui") for word in launch.argv)
+    assert "--rdzv-backend=c10d" not in launch.argv
     assert "--rdzv-endpoint=h:29400" in launch.argv
 
 

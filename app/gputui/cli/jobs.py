@@ -110,7 +110,7 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
 
 
 def _log(args: argparse.Namespace, jobs: Stored) -> int:
-    job = _readable(args.id, jobs)
+    job = _readable(args.id, jobs, newest=True)
     if args.plain:
         if args.follow:
             raise WrongCallError("--plain shows a log as it is now; it does not go with --follow")
@@ -155,7 +155,7 @@ def _to_a_terminal(pieces: Iterable[bytes]) -> None:
 def _wait(args: argparse.Namespace, jobs: Stored) -> int:
     from gputui.launching.jobs.wait import wait_for
 
-    job = wait_for(_readable(args.id, jobs))
+    job = wait_for(_readable(args.id, jobs, newest=True))
     if job.trouble is not None:
         from gputui.launching.jobs.start import why_not
 
@@ -204,8 +204,8 @@ _ACTIONS: dict[str | None, Callable[[argparse.Namespace, Stored], int]] = {
 }
 
 
-def _readable(word: str, jobs: Stored) -> Job:
-    job = found(word, jobs)
+def _readable(word: str, jobs: Stored, newest: bool = False) -> Job:
+    job = found(word, jobs, newest)
     if isinstance(job, Unreadable):
         raise WrongCallError(f"{job.id} is no job: {job.reason}; `gputui jobs forget {job.id}` removes it")
     return job

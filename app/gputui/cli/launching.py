@@ -89,7 +89,7 @@ def plan_of(args: argparse.Namespace, command: Sequence[str]) -> Plan:
         "launcher": args.launcher,
         "ids": args.ids,
         "directory": args.directory,
-        "python": args.python,
+        "python": _from_here(args.python, args.directory),
         "processes": args.processes,
         "logs": args.logs,
         "numa": args.numa_binding,
@@ -107,6 +107,14 @@ def plan_of(args: argparse.Namespace, command: Sequence[str]) -> Plan:
 
 
 _UNSAID = Plan()
+
+
+def _from_here(python: str | None, directory: str | None) -> str | None:
+    """The interpreter as named by a person where they are, for a launch that is somewhere else."""
+    if python is None or directory is None or "/" not in python:
+        return python
+    # (Not resolved: a virtual environment's interpreter is a link out of it.)
+    return os.path.abspath(python)  # noqa: PTH100
 
 
 def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[str, str]]) -> Plan:

@@ -69,7 +69,7 @@ def compose(
         argv=(*prefix, *completed.argv),
         changes=(*ours, *_additions(plan, ours)),
         directory=plan.directory,
-        warnings=(*completed.warnings, *_warnings(devices, plan, prefix, ours)),
+        warnings=(*completed.warnings, *_warnings(devices, plan, prefix, ours, environ)),
         remarks=(*completed.remarks, *_elsewhere(devices, plan, launcher)),
         devices=tuple(devices),
         launcher=launcher.name,
@@ -122,12 +122,29 @@ def _inherited(environ: Mapping[str, str], plan: Plan, prefix: Sequence[str]) ->
 
 def _elsewhere(devices: Sequence[Device], plan: Plan, launcher: Launcher) -> tuple[str, ...]:
     """What starts the other ones of several machines: each chooses its devices itself."""
-    if plan.nodes < 2 or launcher.name != "torchrun":
+    if plan.nodes < 2 or launcher.name != "torchrun" or plan.rendezvous is None:
+        # (Without a place to meet: a batch script, whose scheduler starts the others.)
         return ()
     words = ["gputui", "run", *(["-n", str(len(devices))] if devices else ["--gpus", "none"])]
-    words += ["--nodes", str(plan.nodes), "--rendezvous", plan.rendezvous or "HOST"]
-    words += [] if plan.launcher == AUTO else ["--launcher", plan.launcher]
+    words += ["--nodes", str(plan.nodes), "--rendezvous", plan.rendezvous]
+    asked = {
+        "--launcher": None if plan.launcher == AUTO else plan.launcher,
+        "--python": plan.python,
+        "--processes": str(plan.processes) if plan.processes else None,
+        "--directory": plan.directory,
+        "--logs": plan.logs,
+    }
+    words += [word for name, value in asked.items() if value is not None for word in (name, value)]
+    words += ["--numa-binding"] if plan.numa else []
+    # A rank without what the others have (NCCL_IB_DISABLE) hangs them all.
+    words += [f"--env={name}={value}" for name, value in plan.additions]
     return (f"on each of the other machines: {shlex.join([*words, '--', *plan.command])}",)
+
+
+def _mps(devices: Sequence[Device], environ: Mapping[str, str]) -> bool:
+    """Whether an MPS daemon stands between programs and devices, with a list of its own (CUDA MPS guide)."""
+    there = any(process.kind == "mps" for device in devices for process in device.processes or ())
+    return there or bool(environ.get("CUDA_MPS_PIPE_DIRECTORY"))
 
 
 def _additions(plan: Plan, ours: Sequence[tuple[str, str | None]]) -> tuple[tuple[str, str | None], ...]:
@@ -140,6 +157,7 @@ def _warnings(
     plan: Plan,
     prefix: Sequence[str],
     ours: Sequence[tuple[str, str | None]],
+    environ: Mapping[str, str],
 ) -> list[str]:
     """What there is to say whatever the launcher."""
     warnings = []
@@ -161,6 +179,8 @@ def _warnings(
         warnings.append(f"{lost} does not give the command the variables: the chosen devices do not count")
     if plan.nodes > 1 and launcher_of(plan).name in ("python", "mpirun"):
         warnings.append("several machines are started by torchrun here: --launcher torchrun")
+    if (wanted.get(VISIBLE) or "-")[0].isdigit() and _mps(devices, environ):
+        warnings.append("an MPS daemon may number the devices otherwise; UUIDs are right (--ids uuid, u)")
     if len(devices) > 1 and any(device.parent for device in devices):
         warnings.append("a process uses one MIG instance only, however many are visible")
     return warnings

@@ -35,8 +35,8 @@ class Surroundings(Protocol):
     def version(self, package: str, program: str) -> tuple[int, ...] | None:
         """The version of an installed Python package in the environment that the program belongs to."""
 
-    def free_port(self) -> int:
-        """A TCP port of this machine that nothing listens on."""
+    def free_port(self) -> int | None:
+        """A TCP port of this machine that nothing listens on; None where there is none to be had."""
 
 
 class Machine:
@@ -72,11 +72,14 @@ class Machine:
             self._versions[key] = _version(package, program)
         return self._versions[key]
 
-    def free_port(self) -> int:
+    def free_port(self) -> int | None:
         if self._port is None or not _is_free(self._port):
             with socket.socket() as probe:
                 # On all addresses, as launchers listen: on one of them another program may have it.
-                probe.bind(("", 0))
+                try:
+                    probe.bind(("", 0))
+                except OSError:
+                    return None
                 self._port = int(probe.getsockname()[1])
         return self._port
 

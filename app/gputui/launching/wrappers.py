@@ -6,9 +6,11 @@ that is not listed is taken for one without, unless it has a "=".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from gputui.launching.visibility import VISIBLE
 from gputui.launching.words import assignments
 
 
@@ -125,12 +127,26 @@ def losing(prefix: Sequence[str]) -> str | None:
     for name, words in _each(prefix):
         if name == "env" and any(_empties(word) for word in words):
             return "env -i"
-        kept = any(word.startswith(("-E", "--preserve-env")) for word in words)
-        if (name == "sudo" and not kept) or name == "doas":
+        if (name == "sudo" and not _preserves(words)) or name == "doas":
             return name
         if name == "systemd-run" and "--scope" not in words:
             return "systemd-run without --scope"
     return None
+
+
+def _preserves(words: Sequence[str]) -> bool:
+    """Whether sudo is told to hand our variables on: -E, -HE, --preserve-env, or a list with ours."""
+    place = 0
+    while place < len(words) and words[place] != "--":
+        word = words[place]
+        name, equals, listed = word.partition("=")
+        if name == "--preserve-env" and (not equals or VISIBLE in listed.split(",")):
+            return True
+        # Of "-uE" the "E" is a user.
+        if re.fullmatch(r"-[AbBeHikKlnNPsSvV]*E.*", word):
+            return True
+        place += 2 if word in _WRAPPERS["sudo"].takes else 1
+    return False
 
 
 def _empties(word: str) -> bool:
@@ -157,6 +173,9 @@ def _end(command: Sequence[str], place: int) -> int | None:
     if wrapper is None:
         return None
     begin = place
+    if name == "env" and any(word.startswith(("-S", "--split-string")) for word in command[place + 1 :]):
+        # Its value is the command itself, in one word.
+        return None
     place = _behind_options(command, place + 1, wrapper)
     if wrapper.verb is not None:
         if list(command[place : place + 1]) != [wrapper.verb]:

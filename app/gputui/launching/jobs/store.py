@@ -64,10 +64,11 @@ def all_jobs(environ: Mapping[str, str]) -> list[Job]:
     return list(stored(environ).jobs)
 
 
-def found(word: str, among: Stored) -> Job | Unreadable:
+def found(word: str, among: Stored, newest: bool = False) -> Job | Unreadable:
     """The job that `word` means: its id, its name, or the beginning of its id. Raises JobError.
 
-    Of several jobs of one name the one that has not ended is meant.
+    Of several jobs of one name the one that has not ended is meant; where all have, with `newest` the last
+    one (a name is given again every night), else none.
     """
     everything: tuple[Job | Unreadable, ...] = (*among.jobs, *among.unreadable)
     exact = [one for one in everything if one.id == word]
@@ -76,6 +77,8 @@ def found(word: str, among: Stored) -> Job | Unreadable:
     named = [job for job in among.jobs if job.name == word]
     current = [job for job in named if not job.over]
     begins = [one for one in everything if word and one.id.startswith(word)]
+    if newest and named and not current:
+        current = named[-1:]
     for candidates in (current or named, begins):
         if len(candidates) == 1:
             return candidates[0]

@@ -72,6 +72,14 @@ class Deepspeed(ScriptLauncher):
         given, said = _given(rest), Saying()
         own = [name for name in _DEVICES if name in given]
         machines = _machines(given, own, request)
+        counted = () if machines else _counted(given, own, request)
+        if counted:
+            words = given.without([name for name in given.values if name not in counted])
+            said.remarks.append(
+                f"{' '.join(words)} left out: deepspeed would take the first ones, not the chosen ones"
+            )
+            rest = (*given.without(counted), *rest[given.end :])
+            request, given, own = request.of((*starter, *rest)), _given(rest), []
         added: list[str] = []
         if own or machines:
             contradicted = _contradicted(given, own, machines, request)
@@ -79,7 +87,7 @@ class Deepspeed(ScriptLauncher):
         else:
             reason = _against(request)
             if reason is not None:
-                return self._through_torchrun(request, given, reason)
+                return self._through_torchrun(request, given, reason, said)
             added.append(f"--include=localhost:{','.join(str(device.index) for device in request.devices)}")
             said.remarks.append(
                 "deepspeed is given the devices by --include; it ignores CUDA_VISIBLE_DEVICES then"
@@ -98,18 +106,33 @@ class Deepspeed(ScriptLauncher):
             (*starter, *added, *rest), tuple(said.warnings), tuple(said.remarks), visible="command"
         )
 
-    def _through_torchrun(self, request: Request, given: Given, reason: str) -> Completed:
+    def _through_torchrun(self, request: Request, given: Given, reason: str, said: Saying) -> Completed:
         """torchrun with the same script: what the deepspeed library does in it is the same."""
         payload = settled(self.payload(request.command), request.surroundings.is_file, request.directory)
         torchrun = Torchrun()
         done = torchrun.complete(request.of(torchrun.start(payload)))
-        remarks = [f"through torchrun: {reason}"]
+        remarks = [*said.remarks, f"through torchrun: {reason}"]
         left = given.without(_FOR_TORCHRUN)
         if left:
             remarks.append(f"left out, as torchrun has no such options: {' '.join(left)}")
         if "no-local-rank" not in given:
             remarks.append("torchrun gives LOCAL_RANK as a variable, and no --local_rank")
         return Completed(done.argv, done.warnings, (*remarks, *done.remarks))
+
+
+def _counted(given: Given, own: Sequence[str], request: Request) -> tuple[str, ...]:
+    """The options that only count what has been chosen (as many devices, on one machine), if all do.
+
+    They contradict nothing. With one of them deepspeed takes the first devices of the box (all of them, with
+    `--num_nodes 1`), ignores the variable, and refuses `--include`.
+    """
+    count = len(request.devices)
+    if not count or not own or not set(own) <= {"num-gpus", "num-nodes"}:
+        return ()
+    if given.get("num-nodes", "1") != "1" or given.get("num-gpus", str(count)) != str(count):
+        return ()
+    first = request.by_index and [device.index for device in request.devices] == list(range(count))
+    return () if first and list(own) == ["num-gpus"] else tuple(own)
 
 
 def _machines(given: Given, own: Sequence[str], request: Request) -> str | None:
@@ -127,7 +150,11 @@ def _here(given: Given, request: Request, said: Saying) -> list[str]:
     added = []
     if "master-port" not in given:
         # 29500 otherwise, without another where it is taken.
-        added.append(f"--master_port={request.surroundings.free_port()}")
+        port = request.surroundings.free_port()
+        if port is None:
+            said.warnings.append("no TCP port is free here: deepspeed will try 29500 (--master_port PORT)")
+        else:
+            added.append(f"--master_port={port}")
     if "hostfile" not in given and request.surroundings.is_file(HOSTFILE):
         added.append("--hostfile=/dev/null")
         said.remarks.append(f"{HOSTFILE} would override the devices: --hostfile=/dev/null")

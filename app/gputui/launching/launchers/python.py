@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from gputui.launching.launchers.base import Completed, Request
@@ -17,10 +18,21 @@ _ELSEWHERE = {
     **dict.fromkeys(
         ("docker", "podman", "nerdctl"), "in a container, which gets no variable (gputui export --as docker)"
     ),
+    **dict.fromkeys(("tmux", "su", "runuser"), "of a server or a login of its own, with other variables"),
 }
 """Programs whose command does not inherit the variable, and where it runs."""
 
 _LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
+_MODULES = {
+    **dict.fromkeys(("torch.distributed.run", "torch.distributed.launch"), "torchrun"),
+    "accelerate.commands.launch": "accelerate",
+    "deepspeed.launcher.runner": "deepspeed",
+}
+_CHOOSING = {
+    "accelerate": "gpu_ids of its configuration would count, not the chosen devices (--gpu_ids=all)",
+    "deepspeed": "it sorts the devices, and takes all where none is chosen",
+}
+"""Launchers that choose devices themselves unless they are told not to, and what they do."""
 
 
 class Python:
@@ -56,12 +68,35 @@ class Python:
         if where is not None and not any(VISIBLE in word for word in command):
             warnings.append(f"what {program(command)} starts is {where}: the chosen devices do not count")
         elif not is_python(command):
-            behind = [word for word in command[1:] if program((word,)) in _LAUNCHERS]
-            if behind and request.count > 1:
+            behind = _behind(command)
+            if behind in _CHOOSING:
+                warnings.append(f"{behind} behind {program(command)} is left as it is: {_CHOOSING[behind]}")
+            if behind is not None and request.count > 1:
                 remarks.append(
-                    f"{behind[0]} behind {program(command)} is left as it is: say how many processes yourself"
+                    f"{behind} behind {program(command)} is left as it is: say how many processes yourself"
                 )
+        if request.logs or request.numa:
+            what = " and ".join(
+                name for name, given in (("--logs", request.logs), ("--numa-binding", request.numa)) if given
+            )
+            remarks.append(f"{what}: a launcher does that, and this is none")
         if command and command[0].endswith(".py") and "/" not in command[0] and "uv" not in request.prefix:
             # A bare file name is on nobody's PATH.
             command = ("python", *command)
         return Completed(tuple(command), tuple(warnings), tuple(remarks))
+
+
+def _behind(command: Sequence[str]) -> str | None:
+    """The launcher that a program which is not known starts: `nsys profile accelerate launch …`,
+    `uv run -m torch.distributed.run …`, `bash -c 'deepspeed …'`."""
+    words: list[str] = []
+    for place, word in enumerate(command):
+        # A shell's whole command is one word.
+        words += word.split() if place and re.fullmatch("-[a-z]*c", command[place - 1]) else [word]
+    for place, word in enumerate(words[1:], 1):
+        name = program((word,))
+        if word in _MODULES and words[place - 1] in ("-m", "--module"):
+            return _MODULES[word]
+        if name in _LAUNCHERS and (name != "accelerate" or words[place + 1 : place + 2] == ["launch"]):
+            return name
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 
 from gputui.launching.launchers.base import Completed, Request, Saying, contradiction
@@ -80,6 +81,13 @@ def several(environ: Mapping[str, str]) -> str | None:
     return None if text in ("1", "1:1") else text
 
 
+def _meeting(request: Request) -> str:
+    """A name for the meeting that all machines of this run come to, and no other run: one of another user,
+    or of another command, at the same place and port is another meeting."""
+    said = (request.environ.get("USER", ""), request.rendezvous or "", str(request.nodes), *request.command)
+    return f"gputui-{zlib.crc32(chr(0).join(said).encode(errors='surrogateescape')):08x}"
+
+
 def _where(given: Given, request: Request, said: Saying) -> list[str]:
     """Where the processes meet."""
     if request.nodes > 1:
@@ -87,7 +95,7 @@ def _where(given: Given, request: Request, said: Saying) -> list[str]:
             "nnodes": str(request.nodes),
             "rdzv-backend": "c10d",
             "rdzv-endpoint": _endpoint(request.rendezvous or "HOST"),
-            "rdzv-id": "gputui",
+            "rdzv-id": _meeting(request),
         }
         return [f"--{name}={value}" for name, value in wanted.items() if name not in given]
     own = any(name in given for name in (*_OWN_PLACE, *_OWN_PLACE_TOO))

@@ -55,6 +55,7 @@ class JobsScreen(PartsScreen):
         self._pieces: int | None = None
         self._tail: tuple[str, Tail] | None = None
         self._asked_to_stop: str | None = None
+        self._asked_to_forget: str | None = None
         self._message = ""
         self._trouble = ""
         self._room = self._listed = 1
@@ -63,6 +64,8 @@ class JobsScreen(PartsScreen):
         self._message = ""
         if event.key != "S":
             self._asked_to_stop = None
+        if event.key not in ("x", "delete"):
+            self._asked_to_forget = None
 
     # What is painted
 
@@ -175,9 +178,16 @@ class JobsScreen(PartsScreen):
             self.draw()
 
     def action_forget(self) -> None:
+        """Asked for twice: the log goes with it."""
         job = self._job
         if job is None:
             return
+        if job.over and self._asked_to_forget != job.id:
+            self._asked_to_forget = job.id
+            self._message = f"x again removes {job.id} and its log"
+            self.draw()
+            return
+        self._asked_to_forget = None
         try:
             forget(job)
             self._message = f"job {job.id} and its log are removed"

@@ -112,6 +112,8 @@ class Launching(Choosing):
             self.action_edit()
         elif not self.board.selection.decided:
             self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
+        elif self.board.plan.nodes > 1 and not self.board.plan.rendezvous:
+            self.say("the first of the machines is not named yet: L, first one", "warn")
         elif (absent := missing_program(self.board.launch, self._environ)) is not None:
             self.say(f"{absent}: e edits the command", "lost")
         elif self._launching is None and self._sampler is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gputui.tui.board import Board
 from gputui.tui.views.text import Line, clip, title, wrap
 
@@ -19,12 +21,30 @@ def launch(board: Board, width: int, most: int) -> list[Line]:
     warnings = (*board.launch.warnings, *board.cautions)
     style = "" if board.selection.decided else "dim"
     wrapped = wrap(board.launch.line, width - 4)
-    room = max(1, most - len(warnings))
+    told = _warnings(warnings, width, most)
+    room = max(1, most - len(told))
     if len(wrapped) > room:
         wrapped = [*wrapped[: room - 1], f"{wrapped[room - 1][: width - 20]} … (e shows all)"]
     for place, text in enumerate(wrapped):
         lines.append(clip(((" $ " if place == 0 else "   ", "prompt"), (text, style)), width))
-    lines += [clip((("   ! ", "warn"), (warning, "warn")), width) for warning in warnings]
-    left = max(0, most - len(warnings) - len(wrapped))
+    lines += told
+    left = max(0, most - len(told) - len(wrapped))
     lines += [clip((("   · ", "dim"), (remark, "dim")), width) for remark in board.launch.remarks[:left]]
     return lines
+
+
+def _warnings(warnings: Sequence[str], width: int, most: int) -> list[Line]:
+    """The warnings, whole: that the chosen devices do not count stands at the end of one.
+
+    A line each only where the launch line would have less than half of the room.
+    """
+    lines: list[Line] = []
+    for warning in warnings:
+        pieces = wrap(warning, width - 5)
+        lines += [
+            ((f"   {'!' if not place else ' '} ", "warn"), (text, "warn"))
+            for place, text in enumerate(pieces)
+        ]
+    if 2 * len(lines) > max(most, 2 * len(warnings)):
+        return [clip((("   ! ", "warn"), (warning, "warn")), width) for warning in warnings]
+    return [clip(line, width) for line in lines]
