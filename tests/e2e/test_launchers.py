@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -108,7 +109,7 @@ def test_wrappers_are_passed_through(place: Workplace) -> None:
 
 def test_uv_runs_the_torchrun_of_its_environment(place: Workplace) -> None:
     need("torch")
-    uv = shutil.which("uv")
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if uv is None or sys.prefix == sys.base_prefix:
         pytest.skip("there is no uv, or no environment for it")
     command = (uv, "run", "--no-project", "--offline", "torchrun", "train.py")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -152,7 +153,7 @@ def test_the_real_program_starts_the_command_at_the_same_place(before: str, tmp_
 
 
 def test_the_options_of_uv_run_that_take_a_value_are_uvs_own() -> None:
-    uv = shutil.which("uv")
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if uv is None:
         pytest.skip("uv is not installed")
     told = subprocess.run(

@@ -111,7 +111,7 @@ class CheckScreen(PartsScreen):
             lines += self._measurement(self._measured, width)
         if self._busy:
             waited = duration(time.monotonic() - self._began)
-            lines += [(("", ""),), ((f" {self._busy} … {waited}", "dim"),)]
+            lines += [(("", ""),), clip(((f" {self._busy} … {waited}", "dim"),), width)]
         self._top = min(self._top, max(0, len(lines) - height))
         return lines[self._top : self._top + height]
 
