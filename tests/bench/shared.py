@@ -68,6 +68,8 @@ def _claiming(environ: dict[str, str]) -> tuple[float, float]:
     """Milliseconds to take two devices and give them back, and to read sixteen claims."""
     taken, looked = [], []
     held = take([f"GPU-{n:08x}-held" for n in range(16)], environ, "python train.py")
+    # (Those of this very process are left out, unless they have been passed on.)
+    held.inherit()
     for _ in range(50):
         began = time.perf_counter()
         take(["GPU-a", "GPU-b"], environ, "python train.py").release()

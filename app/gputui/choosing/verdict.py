@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
-from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.wording import duration, printable, program, size
+
+if TYPE_CHECKING:
+    # (`pick`, which must be quick, may find none.)
+    from gputui.inventory.claim import Claim
 
 State = Literal["free", "busy", "held", "claimed", "unknown", "lost"]
 STATES: tuple[str, ...] = get_args(State)

@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputui.choosing.best import Best, as_ordered, best
 from gputui.choosing.job import ALL_REDUCE, Job
@@ -74,7 +74,7 @@ def choose(
     if want == Want.VERDICT and asked != 1 and by_index:
         want = Want.VERDICT | Want.WHOLE
     with opened(args) as source:
-        call = Call(args, source, environ, want, job, asked, rules)
+        call = Call(args, source, environ, want, job, asked, rules, hold is not None)
         if waits:
             from gputui.cli.waiting import waited_for
 
@@ -83,9 +83,9 @@ def choose(
         return chosen if hold is None else held(call, chosen, hold)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """What one call asks for, and whom. `asked` is None where devices are named without a number."""
+class Call(NamedTuple):
+    """What one call asks for, and whom. `asked` is None where devices are named without a number; `holds`
+    whether a lease is taken, which tells of claims by itself."""
 
     args: argparse.Namespace
     source: Source
@@ -94,6 +94,7 @@ class Call:
     job: Job
     asked: int | None
     rules: Rules
+    holds: bool = False
 
     def chosen(self, avoid: Mapping[str, str] | None = None, only: Collection[str] | None = None) -> Chosen:
         """The devices; those that are picked are none of `avoid`, which has the reasons, and of `only` where
@@ -108,7 +109,7 @@ class Call:
             devices = by_name(args.gpus, snapshot, limits)
             if args.n is None:
                 decided = _decided(devices, self, snapshot)
-                return _in_order(decided, args, source, snapshot, self.job)
+                return _in_order(decided, self, snapshot)
             within = {device.key for device in devices}
         if avoid:
             within = (set(snapshot.by_key) if within is None else within) - set(avoid)
@@ -127,7 +128,7 @@ class Call:
         if told or (several and len(there.devices) > 1):
             # Links among those that can be had: of two, to take both, they decide nothing.
             keys = {device.key for device in there.devices}
-            snapshot = source.read(Want.LINKS | (Want.NAMES if told else Want(0)), keys)
+            snapshot = source.read(self.links | (Want.NAMES if told else Want(0)), keys)
         picked = pick(snapshot, self.verdicts(snapshot), wish)
         if not picked.enough(wish):
             # One was lost while its links were read.
@@ -136,6 +137,11 @@ class Call:
             say(why(snapshot, picked.devices, picked.ways[0].reason))
         _warn_of_order(source, snapshot, picked.devices)
         return Chosen(picked.devices, snapshot, picked.ways)
+
+    @property
+    def links(self) -> Want:
+        """What to read for links: owners, where they count, are told only where they are asked for."""
+        return Want.LINKS | (self.want & Want.OWNERS)
 
     def verdicts(self, snapshot: Snapshot) -> dict[str, Verdict]:
         """By the rules of this call."""
@@ -221,10 +227,9 @@ def why(snapshot: Snapshot, devices: Sequence[Device], reason: str) -> str:
     return f"GPU {','.join(map(snapshot.label, devices))}: {reason or 'no difference is known'}"
 
 
-def _in_order(
-    devices: tuple[Device, ...], args: argparse.Namespace, source: Source, snapshot: Snapshot, job: Job
-) -> Chosen:
+def _in_order(devices: tuple[Device, ...], call: Call, snapshot: Snapshot) -> Chosen:
     """Devices that were named, in the order that is asked for; as they were named unless one is."""
+    args, source, job = call.args, call.source, call.job
     if not job.fits(len(devices)):
         raise WrongCallError(f"{len(devices)} devices do not make whole groups of {job}")
     order = args.order or "given"
@@ -233,7 +238,7 @@ def _in_order(
     in_box: tuple[Device, ...] = ()
     told = _is_told(args)
     if len(devices) > 1 and (order == "best" or told):
-        snapshot = source.read(Want.LINKS | Want.NAMES, keys)
+        snapshot = source.read(call.links | Want.NAMES, keys)
         devices = tuple(snapshot.by_key[device.key] for device in devices if device.key in snapshot.by_key)
         if len(devices) < len(keys):
             raise NotEnoughError("a device that was named is not there any more")
@@ -297,7 +302,7 @@ def _decided(devices: Sequence[Device], call: Call, snapshot: Snapshot) -> tuple
         verdict, name = judged[device.key], f"GPU {snapshot.label(device)}"
         if verdict.state == "lost":
             raise NotEnoughError(f"{name} is lost: {verdict.reason}")
-        if not verdict.free:
+        if not verdict.free and not (call.holds and verdict.state == "claimed"):
             say(f"warning: {name} is {verdict.state}: {verdict.reason}")
     if wish.min_free is not None or wish.max_util is not None:
         as_free = {key: Verdict("free", "named", "free") for key in judged}

@@ -16,7 +16,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.wording import printable
 from gputui.launching.claims.lease import Lease, TakenError, take
 from gputui.launching.claims.queue import waiters
-from gputui.launching.jobs.start import FOLDER
+from gputui.launching.jobs import FOLDER
 
 
 def holder(args: argparse.Namespace, command: Sequence[str]) -> Hold | None:

@@ -52,17 +52,20 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.json:
         import json
 
-        print(json.dumps({"schema": SCHEMA, "folder": _folder(), "claims": [_row(c, box) for c in found]}))
+        print(
+            json.dumps(
+                {
+                    "schema": SCHEMA,
+                    "folder": shared_folder(os.environ),
+                    "claims": [_row(c, box) for c in found],
+                }
+            )
+        )
     elif not found:
         say("nothing is claimed; `gputui run` claims what it starts on")
     else:
         print_line("\n".join(_lines(found, box)))
     return DONE
-
-
-def _folder() -> str | None:
-    folder = shared_folder(os.environ)
-    return None if folder is None else str(folder)
 
 
 def _lines(found: Sequence[Claim], box: Snapshot | None) -> list[str]:

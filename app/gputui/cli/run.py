@@ -85,7 +85,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 def _environment(launch: Launch) -> dict[str, str]:
     """Ours; a job that has waited for its devices says in its record which they are."""
-    from gputui.launching.jobs.start import FOLDER
+    from gputui.launching.jobs import FOLDER
 
     environ = dict(os.environ)
     folder = environ.pop(FOLDER, None)

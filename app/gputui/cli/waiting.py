@@ -25,6 +25,7 @@ from gputui.launching.settings import SettingsError, settings
 from gputui.launching.visibility import inherited
 from gputui.sources.source import Want
 
+_LOOK = Want.MONITOR & ~Want.SENSORS
 _LOG_EVERY = 600.0
 """Seconds between two lines of progress in a log."""
 
@@ -34,7 +35,7 @@ def waited_for(call: Call, hold: Hold | None) -> Chosen:
     if call.args.demo is not None or call.args.recording is not None:
         raise WrongCallError("--wait is for this machine's devices, not for --demo or --from")
     began = time.monotonic()
-    snapshot = call.source.read(Want.MONITOR | call.want)
+    snapshot = call.source.read(_LOOK | call.want)
     keys, count = _keys(call, snapshot), _count(call, snapshot)
     can = _most(call, snapshot, keys)
     if count > can:
@@ -54,7 +55,7 @@ def waited_for(call: Call, hold: Hold | None) -> Chosen:
     )
     try:
         while True:
-            _, ready = wait.devices(lambda: call.source.read(Want.MONITOR | call.want))
+            _, ready = wait.devices(lambda: call.source.read(_LOOK | call.want))
             line.end()
             try:
                 chosen = call.chosen(only={device.key for device in ready})

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.link import LinkMatrix, PeerMatrix
 from gputui.inventory.wording import short_name
 
 if TYPE_CHECKING:
-    # (`pick`, which must be quick, reads no topology.)
+    # (`pick`, which must be quick, reads no topology, and mostly finds no claim.)
+    from gputui.inventory.claim import Claim
     from gputui.inventory.topology import Topology
 
 

@@ -20,15 +20,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from gputui.choosing.naming import could_name
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.wording import read_size
 
-SYSTEM = Path("/etc/gputui.toml")
+SYSTEM = "/etc/gputui.toml"
 _MOST = 256 * 1024
 
 
@@ -36,8 +35,7 @@ class SettingsError(Exception):
     """A file that cannot be what is meant; the message names it and the place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """rules    what counts as free
     notify   a command that is told when waiting is over; "{message}" in it is what happened
     """
@@ -53,7 +51,7 @@ def settings(environ: Mapping[str, str]) -> Settings:
         if file is None:
             continue
         try:
-            with file.open("rb") as stream:
+            with open(file, "rb") as stream:  # noqa: PTH123 - pathlib takes some milliseconds
                 data = stream.read(_MOST + 1)
         except (FileNotFoundError, NotADirectoryError):
             continue
@@ -65,18 +63,17 @@ def settings(environ: Mapping[str, str]) -> Settings:
     return found
 
 
-def _own(environ: Mapping[str, str]) -> Path | None:
+def _own(environ: Mapping[str, str]) -> str | None:
     """`$XDG_CONFIG_HOME/gputui/config.toml` (XDG Base Directory Specification)."""
-    config = Path(environ.get("XDG_CONFIG_HOME", ""))
-    if not config.is_absolute():
-        home = Path(environ.get("HOME", ""))
-        if not home.is_absolute():
+    config, home = environ.get("XDG_CONFIG_HOME", ""), environ.get("HOME", "")
+    if not config.startswith("/"):
+        if not home.startswith("/"):
             return None
-        config = home / ".config"
-    return config / "gputui" / "config.toml"
+        config = f"{home}/.config"
+    return f"{config}/gputui/config.toml"
 
 
-def _parsed(file: Path, data: bytes) -> dict[str, Any]:
+def _parsed(file: str, data: bytes) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -88,8 +85,8 @@ def _parsed(file: Path, data: bytes) -> dict[str, Any]:
     return found
 
 
-def _with(before: Settings, document: Mapping[str, Any], file: Path) -> Settings:
-    reader = _Reader(str(file), document)
+def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
+    reader = _Reader(file, document)
     rules = before.rules
     mine = reader.get("rules", "mine_is_free", _yes)
     given = {

@@ -307,7 +307,7 @@ class Gpu:
         facts = self._memory() | self._utilization()
         if facts["utilization"] is None and device.parent is None:
             facts["mig"] = self._divided()
-        if device.parent is None and not whole:
+        if device.parent is None:
             facts |= self._mode()
         if compute is None:
             return facts

@@ -16,7 +16,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,8 +104,10 @@ def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str
         for key in known:
             if _lock(folder, key, lease, environ):
                 lease.keys = (*lease.keys, key)
+        _nobody_else(known, environ)
         for key in lease.keys:
             _record(folder, key, lease, command, job)
+        # And who has come to another name at the same time sees ours, or we see his.
         _nobody_else(known, environ)
     except TakenError:
         lease.release()
@@ -181,31 +183,37 @@ def _wait_for_lock(descriptor: int, key: str, environ: Mapping[str, str]) -> Non
     raise TakenError(key, holder)
 
 
-def _nobody_else(keys: Iterable[str], environ: Mapping[str, str]) -> None:
+def _nobody_else(keys: Sequence[str], environ: Mapping[str, str]) -> None:
     """Raises TakenError where another record of one of these devices is alive: its lock has another name, or
-    is in another folder."""
-    others = {claim.key: claim for claim in claims(environ)[0]}
-    for key in keys:
-        if key in others:
-            raise TakenError(key, others[key])
+    is in another folder. One that is about to end may have given back the lock only: for a moment."""
+    for number in range(_TRIES):
+        others = {claim.key: claim for claim in claims(environ)[0]}
+        taken = [key for key in keys if key in others]
+        if not taken:
+            return
+        if number == _TRIES - 1:
+            raise TakenError(taken[0], others[taken[0]])
+        time.sleep(_PAUSE)
 
 
 def _opened(path: Path) -> int:
     """The file of that name, made where there is none. Raises PlantedError, OSError."""
+    trouble = PlantedError(f"{path.name} comes and goes")
     for _ in range(_TRIES):
         try:
             descriptor = open_there(path)
-        except PlantedError:
+        except PlantedError as error:
+            trouble = error
             if not is_being_made(path):
-                raise
-            # Somebody is making it: it has its mode in a moment.
+                break
+            # It has its mode in a moment.
             time.sleep(_PAUSE)
             continue
         if descriptor is None:
             descriptor = make_there(path)
         if descriptor is not None:
             return descriptor
-    raise PlantedError(f"{path.name} comes and goes")
+    raise trouble
 
 
 def _record(folder: Path, key: str, lease: Lease, command: str, job: str | None) -> None:

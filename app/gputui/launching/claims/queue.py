@@ -30,7 +30,7 @@ _LONGEST_COMMAND = 500
 class Waiter:
     """Somebody in line. What is not from the system is his own word, untrusted.
 
-    place    the order: the kernel's time of the ticket, and its name among equals
+    place    the order: the kernel's time of the ticket, and of those of one tick of it their own
     user     the ticket's owner
     count    devices that are waited for
     devices  the UUIDs that will do, None for any
@@ -59,7 +59,7 @@ def waiters(environ: Mapping[str, str]) -> tuple[Waiter, ...]:
             continue
         for match in matches:
             with contextlib.suppress(PlantedError):
-                waiter = _alive(folder / match.string, int(match["uid"]))
+                waiter = _alive(Path(folder, match.string), int(match["uid"]))
                 found += [waiter] if waiter else []
     return tuple(sorted(found, key=lambda waiter: waiter.place))
 
@@ -69,7 +69,7 @@ class Ticket:
 
     def __init__(self, path: Path, descriptor: int, devices: frozenset[str] | None) -> None:
         self._path, self._descriptor, self._devices = path, descriptor, devices
-        self._place = (os.fstat(descriptor).st_ctime_ns, path.name)
+        self._place = _place(os.fstat(descriptor), path)
 
     @classmethod
     def draw(
@@ -87,7 +87,8 @@ class Ticket:
             "since": time.time(),
             "command": command[:_LONGEST_COMMAND],
         }
-        token = os.urandom(8).hex()
+        # (The kernel's clock for files ticks every few milliseconds.)
+        token = f"{time.time_ns():016x}{os.urandom(4).hex()}"
         new, path = folder / f".{token}", folder / f"wait.{os.geteuid()}.{token}.ticket"
         descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
@@ -152,11 +153,15 @@ def _alive(path: Path, uid: int) -> Waiter | None:
         data = os.read(descriptor, MOST + 1)
     finally:
         os.close(descriptor)
-    place, user = (facts.st_ctime_ns, path.name), user_name(uid)
+    place, user = _place(facts, path), user_name(uid)
     try:
         return _read(json.loads(data) if len(data) <= MOST else None, place, user, path)
     except (ValueError, RecursionError):
         return Waiter(place, user, path=path)
+
+
+def _place(facts: os.stat_result, path: Path) -> tuple[int, str]:
+    return facts.st_ctime_ns, path.name.split(".")[2]
 
 
 def _read(document: Any, place: tuple[int, str], user: str, path: Path) -> Waiter:

@@ -1,7 +1,7 @@
 """Waiting for devices: first in line, then until enough of them have been free for the whole window.
 
-The cost is bounded: between two looks at the box passes a thousand times the CPU time that a look takes, so
-that waiting costs at most 0.1 %.
+The cost is bounded: between two looks at the box passes more than a thousand times the CPU time that a look
+takes, so that waiting costs at most 0.1 %.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.wording import printable
 from gputui.launching.claims.queue import Ticket, Waiter, is_waiting
 
-_LOOK_AHEAD = 0.25
+_LOOK_AHEAD = 1.0
 """Seconds between two looks at the ticket before ours: one system call or three."""
 _WATCHING = 4
 """Waiters behind the first who look at the box too, so that each knows at his turn how long it was free. The
 others sleep."""
 _SHORTEST, _LONGEST = 1.0, 30.0
-_SHARE = 0.001
-"""Of one CPU, at most, for looking at the box."""
+_SHARE = 0.0006
+"""Of one CPU, at most, for looking at the box; waking up to look at the ticket before ours has the rest."""
 
 
 class TooLongError(Exception):

@@ -13,6 +13,13 @@ from gputui.launching.jobs.start import Queued, start_job
 from gputui.launching.launch import Launch
 from gputui.launching.launchers import AUTO
 
+_GPUTUI = (
+    "import sys; sys.path = [place for place in sys.path if place];"
+    " from gputui.cli.main import entry; entry()"
+)
+"""gputui by our own interpreter. (`-m` would look for modules in the project's folder first: a json.py there
+would be ours.)"""
+
 
 def queue_job(
     words: Sequence[str],
@@ -25,7 +32,7 @@ def queue_job(
 
     Raises StartError and JobError.
     """
-    launch = Launch((sys.executable, "-m", "gputui", "run", *words))
+    launch = Launch((sys.executable, "-c", _GPUTUI, "run", *words))
     return start_job(launch, environ, name, queued=Queued(count, argv))
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
+from gputui.launching.jobs import FOLDER
 from gputui.launching.jobs.folder import cannot_keep, jobs_folder, new_folder
 from gputui.launching.jobs.job import Job, JobDevice, JobError, Trouble
 from gputui.launching.jobs.processes import here, identity
@@ -38,10 +39,6 @@ def check_name(name: str) -> None:
         raise JobError(f"a job cannot be called {name!r}: a name is a few characters that can be seen")
     if len(name) > _LONGEST_NAME:
         raise JobError(f"the name {name!r} is too long: at most {_LONGEST_NAME} characters")
-
-
-FOLDER = "GPUTUI_JOB"
-"""Tells a `gputui run --wait` that is a job itself where its record is."""
 
 
 @dataclass(frozen=True, slots=True)

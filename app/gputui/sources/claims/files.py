@@ -10,7 +10,11 @@ import os
 import re
 import stat
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    # (`pick`, which must be quick, reads claims: pathlib alone takes some milliseconds.)
+    from pathlib import Path
 
 MOST = 16 * 1024
 """Bytes of a record that are read; a longer one is somebody's joke."""
@@ -28,7 +32,7 @@ class PlantedError(Exception):
     """There is something at this name that is no file of ours; the message says what."""
 
 
-def named_there(folder: Path, pattern: re.Pattern[str]) -> tuple[list[re.Match[str]], bool]:
+def named_there(folder: str, pattern: re.Pattern[str]) -> tuple[list[re.Match[str]], bool]:
     """The names of a folder that match, sorted; and whether there are so many files that some were not looked
     at. Raises OSError."""
     found: list[re.Match[str]] = []
@@ -42,28 +46,29 @@ def named_there(folder: Path, pattern: re.Pattern[str]) -> tuple[list[re.Match[s
     return sorted(found, key=lambda match: match.string), False
 
 
-def open_there(path: Path) -> int | None:
+def open_there(path: str | Path) -> int | None:
     """A descriptor for reading and locking; None where there is no such file. Raises PlantedError."""
+    name = str(path).rpartition("/")[2]
     try:
         found = os.lstat(path)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise PlantedError(f"{path.name}: {error.strerror}") from None
+        raise PlantedError(f"{name}: {error.strerror}") from None
     wrong = _wrong(found)
     if wrong:
-        raise PlantedError(f"{path.name} is {wrong}")
+        raise PlantedError(f"{name} is {wrong}")
     try:
         descriptor = os.open(path, _OPEN)
     except FileNotFoundError:
         return None
     except OSError as error:
         what = "a link" if error.errno in (errno.ELOOP, errno.EMLINK) else error.strerror
-        raise PlantedError(f"{path.name} is {what}") from None
+        raise PlantedError(f"{name} is {what}") from None
     opened = os.fstat(descriptor)
     if (opened.st_dev, opened.st_ino) != (found.st_dev, found.st_ino) or _wrong(opened):
         os.close(descriptor)
-        raise PlantedError(f"{path.name} was changed while it was opened")
+        raise PlantedError(f"{name} was changed while it was opened")
     return descriptor
 
 

@@ -12,12 +12,13 @@ import fcntl
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gputui.inventory.claim import Claim
 from gputui.sources.claims.files import MOST, MOST_FILES, PlantedError, named_there, open_there
 from gputui.sources.claims.folder import shared_folders
+
+if TYPE_CHECKING:
+    from gputui.inventory.claim import Claim
 
 NAME = re.compile(r"(?P<key>(?:GPU|MIG)-[0-9A-Za-z+-]{1,80})@(?P<uid>[0-9]{1,10})\.(?P<n>[0-9]{1,4})\.claim")
 _MOST_TOLD = 3
@@ -48,7 +49,7 @@ def claims(environ: Mapping[str, str]) -> tuple[tuple[Claim, ...], tuple[str, ..
         for match in matches:
             key = match["key"].replace("+", "/")
             try:
-                claim = _alive(folder / match.string, key, int(match["uid"]), ours)
+                claim = _alive(f"{folder}/{match.string}", key, int(match["uid"]), ours)
             except PlantedError as error:
                 odd.append(f"a claim is passed over: {error}")
             else:
@@ -82,15 +83,15 @@ def _descriptors() -> Iterable[int]:
         return range(256)
 
 
-def _alive(path: Path, key: str, uid: int, ours: Files) -> Claim | None:
+def _alive(path: str, key: str, uid: int, ours: Files) -> Claim | None:
     """The claim of a record, None where its holder is gone or this process. Raises PlantedError."""
-    descriptor = open_there(path)
+    name, descriptor = path.rpartition("/")[2], open_there(path)
     if descriptor is None:
         return None
     try:
         facts = os.fstat(descriptor)
         if facts.st_uid != uid:
-            raise PlantedError(f"{path.name} belongs to {user_name(facts.st_uid)}")
+            raise PlantedError(f"{name} belongs to {user_name(facts.st_uid)}")
         if (facts.st_dev, facts.st_ino) in ours or not is_held(descriptor):
             return None
         data = os.read(descriptor, MOST + 1)
@@ -98,8 +99,10 @@ def _alive(path: Path, key: str, uid: int, ours: Files) -> Claim | None:
         os.close(descriptor)
     import json
 
+    from gputui.inventory.claim import Claim
+
     if len(data) > MOST:
-        raise PlantedError(f"{path.name} is longer than {MOST} bytes")
+        raise PlantedError(f"{name} is longer than {MOST} bytes")
     try:
         return _read(json.loads(data), key, user_name(uid))
     except (ValueError, RecursionError):
@@ -118,6 +121,8 @@ def is_held(descriptor: int) -> bool:
 
 
 def _read(document: Any, key: str, user: str) -> Claim:
+    from gputui.inventory.claim import Claim
+
     if not isinstance(document, dict):
         return Claim(key, user)
     since, pid = document.get("since"), document.get("pid")

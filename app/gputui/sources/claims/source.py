@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.claims.read import claims
+from gputui.sources.claims.folder import shared_folder
 from gputui.sources.source import Source, Want
 
 
@@ -21,6 +21,11 @@ class WithClaims:
         self._source.open()
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+        if shared_folder(self._environ) is None:
+            return self._source.read(want, among)
+        # Imported here: nobody on this box may have claimed anything ever.
+        from gputui.sources.claims.read import claims
+
         found, odd = claims(self._environ)
         if found:
             # Claims are by UUID, which are not read of devices that are wanted by index only.

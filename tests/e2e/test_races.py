@@ -1,0 +1,187 @@
+"""kill -9 at any moment, of any process: no lease outlives its job's processes, and none is lost before.
+
+What the kernel says counts: who has a lock's file open (/proc/PID/fd) holds the device, and nobody else does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.conftest import GPUTUI
+from gputui.launching.claims.queue import waiters
+from gputui.launching.jobs.job import Job
+from gputui.launching.jobs.stop import stop
+from gputui.launching.jobs.store import all_jobs
+from gputui.launching.jobs.wait import refreshed
+from simnvml import SimulatedNvml
+from unit.claims_support import Box, Forked, box_at, opened_by, until
+
+pytestmark = pytest.mark.e2e
+
+FAMILY = "sleep 1000 & sleep 1000 & (sleep 1000 & exec sleep 1000) & wait"
+"""A job of six processes, some of which outlive others."""
+
+
+@pytest.fixture
+def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
+    with box_at(tmp_path, simulated_nvml) as made:
+        yield made
+        for job in all_jobs(made.environ):
+            stop(job, signal.SIGKILL, 0)
+        for pid in _processes(made):
+            _kill(pid)
+
+
+def _holders(box: Box) -> dict[int, set[int]]:
+    """The processes that have each device's lock open, by the device's index."""
+    found: dict[int, set[int]] = {}
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            for path in map(str, opened_by(int(process.name)).values()):
+                if path.startswith(str(box.claims_folder)) and path.endswith(".lock"):
+                    place = box.uuids.index(Path(path).name.partition(".")[0])
+                    found.setdefault(place, set()).add(int(process.name))
+    return found
+
+
+def _processes(box: Box) -> set[int]:
+    return set().union(*_holders(box).values())
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _gone(box: Box, *pids: int) -> None:
+    until(lambda: not _processes(box) & set(pids))
+
+
+def _kill_one_by_one(box: Box, chance: random.Random) -> None:
+    """Kill what holds devices in any order; they are claimed as long as one process of them is left."""
+    while holders := _agreed(box):
+        victim = chance.choice(sorted(set().union(*holders.values())))
+        _kill(victim)
+        _gone(box, victim)
+    assert box.claimed() == []
+
+
+def _agreed(box: Box) -> dict[int, set[int]]:
+    """The holders, once they are those of the devices that are claimed: a process that forks and ends while
+    /proc is read is not seen there."""
+    found: list[dict[int, set[int]]] = []
+    until(lambda: found.append(_holders(box)) or box.claimed() == sorted(found[-1]))
+    return found[-1]
+
+
+def _seconds_to_begin(box: Box, *words: str) -> float:
+    """How long a launch takes here and now until its command has begun."""
+    began = time.monotonic()
+    call = box.start("run", "-q", *words, "--", "sh", "-c", FAMILY)
+    until(lambda: len(_processes(box)) > 3)
+    seconds = time.monotonic() - began
+    until(lambda: call.over or "--detach" not in words)
+    for pid in _processes(box):
+        _kill(pid)
+    until(lambda: box.claimed() == [] and not _processes(box))
+    return seconds
+
+
+def test_a_launcher_that_is_killed_at_any_moment_leaves_a_whole_job_or_no_claim(box: Box) -> None:
+    chance, begun = random.Random(23), 0
+    usual = _seconds_to_begin(box, "-n", "8")
+    for _ in range(30):
+        launcher = box.start("run", "-q", "-n", str(chance.randint(1, 8)), "--", "sh", "-c", FAMILY)
+        launcher.ends_within(chance.uniform(0, 2 * usual))
+        launcher.kill()
+        begun += bool(_processes(box))
+        _kill_one_by_one(box, chance)
+    assert 0 < begun < 30, "some were killed before they had begun, and some after"
+
+
+def test_who_starts_a_job_may_be_killed_at_any_moment(box: Box) -> None:
+    """The job has its devices from its first moment on, or there is no job."""
+    chance, begun = random.Random(7), 0
+    usual = _seconds_to_begin(box, "-n", "3", "--detach")
+    for _ in range(16):
+        starter = box.start("run", "-q", "-n", "3", "--detach", "--", "sh", "-c", FAMILY)
+        starter.ends_within(chance.uniform(0, 2 * usual))
+        starter.kill()
+        jobs = [_settled(job) for job in all_jobs(box.environ)]
+        running = [job for job in jobs if job.state == "running"]
+        if running:
+            begun += 1
+            assert running[0].command is not None
+            until(lambda: box.claimed() == [0, 1, 2])
+        _kill_one_by_one(box, chance)
+        for job in running:
+            until(lambda job=job: refreshed(job).over)  # type: ignore[misc]
+    assert begun > 0
+
+
+def _settled(job: Job) -> Job:
+    until(lambda: refreshed(job).state != "starting")
+    return refreshed(job)
+
+
+@pytest.mark.parametrize("first", ["supervisor", "command"])
+def test_a_jobs_devices_are_held_until_its_last_process_is_killed(box: Box, first: str) -> None:
+    chance = random.Random(first)
+    for _ in range(4):
+        done = subprocess.run(
+            [*GPUTUI, "run", "-q", "-n", "2", "--detach", "--", "sh", "-c", FAMILY],
+            env=box.environ,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        (job,) = (job for job in all_jobs(box.environ) if job.id == done.stdout.strip())
+        until(lambda: len(_processes(box)) == 5)
+        victim = job.supervisor if first == "supervisor" else job.command
+        assert victim is not None
+        _kill(victim.pid)
+        _kill_one_by_one(box, chance)
+
+
+def test_waiters_that_are_killed_at_any_moment_keep_neither_a_place_nor_a_device(box: Box) -> None:
+    chance = random.Random(3)
+    other = box.hold(0)
+    for round_ in range(12):
+        words = ("run", "-q", "-n", "8", "--wait", "--window", "0", "--", "sh", "-c", FAMILY)
+        calls = [box.start(*words) for _ in range(3)]
+        if round_ % 2:
+            calls[0].ends_within(chance.uniform(0, 0.1))
+            other.kill()
+        for call in chance.sample(calls, 3):
+            call.ends_within(chance.uniform(0, 0.04))
+            call.kill()
+        _kill_one_by_one(box, chance) if other.over else None
+        assert waiters(box.environ) == ()
+        if other.over:
+            other = box.hold(0)
+    assert box.claimed() == [0]
+
+
+def test_a_crowd_that_is_killed_by_chance_never_shares_a_device(box: Box) -> None:
+    """Launches come and are killed; at every moment each device is one job's."""
+    chance, running = random.Random(99), list[Forked]()
+    for _ in range(60):
+        running.append(box.start("run", "-q", "-n", str(chance.choice((1, 2, 3))), "--", "sleep", "1000"))
+        if len(running) > 6:
+            running.pop(chance.randrange(len(running))).kill()
+        # (Who is just being refused has a lock's file open too, for that moment; a claim has one holder.)
+        found = box.claims()
+        assert len({claim.key for claim in found}) == len(found)
+        assert len({claim.pid for claim in found}) <= len(running)
+    for call in running:
+        call.kill()
+    assert box.claimed() == [] and _holders(box) == {}

@@ -1,0 +1,284 @@
+"""Claims between real users of the operating system, whom the test run makes where it may (as root).
+
+Most calls are forks of the test's process that become the user and call the command line's own `main`, which
+becomes the command by exec: where Python is installed below a home, other users cannot start it. Some are the
+program as it is installed, of the test's own user, and of the others where they can reach it.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from e2e.conftest import GPUTUI
+from gputui.launching.claims import waiting
+from gputui.launching.claims.queue import Ticket, waiters
+from gputui.sources.claims.read import claims
+from simnvml import SimulatedNvml
+from unit.claims_support import Box, Forked, box_at, for_all_users, lines, until
+
+pytestmark = pytest.mark.e2e
+
+LAUNCHES, AT_ONCE, REAL = 200, 24, 40
+
+
+@dataclass(frozen=True)
+class Users:
+    """Two users: names, and numbers."""
+
+    ana: int
+    bob: int
+    names: dict[int, str]
+
+
+@pytest.fixture(scope="module")
+def users() -> Iterator[Users]:
+    if os.geteuid() != 0 or not shutil.which("useradd") or not shutil.which("userdel"):
+        pytest.skip("two users are made by root with useradd")
+    token = os.urandom(3).hex()
+    names = [f"gputui-{name}-{token}" for name in ("ana", "bob")]
+    made = []
+    try:
+        for name in names:
+            done = subprocess.run(
+                ["useradd", "--system", "--no-create-home", "--shell", "/bin/sh", name],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                pytest.skip(f"no user can be made here: {done.stderr.strip()}")
+            made.append(name)
+        ana, bob = (pwd.getpwnam(name).pw_uid for name in names)
+        yield Users(ana, bob, {ana: names[0], bob: names[1], 0: pwd.getpwuid(0).pw_name})
+    finally:
+        for name in made:
+            subprocess.run(["userdel", name], capture_output=True, check=False)
+
+
+@pytest.fixture
+def box(users: Users, nvml_library: Path) -> Iterator[Box]:
+    """A box for all of them."""
+    assert users.ana != users.bob
+    with for_all_users() as folder:
+        driver = SimulatedNvml(folder, nvml_library)
+        with box_at(folder, driver) as made:
+            assert made.call("ls")[0] == 0
+            # Everybody counts his calls there.
+            driver.counters.chmod(0o666)
+            yield made
+
+
+def _is_done(file: Path) -> bool:
+    """Whether one may remove, rename, or write a file."""
+    for attempt in (file.unlink, lambda: file.rename(f"{file}.x"), lambda: file.write_text("")):
+        try:
+            attempt()
+        except PermissionError:
+            continue
+        return True
+    return False
+
+
+def _can_start_gputui(uid: int) -> bool:
+    """Whether a user can reach our interpreter and our package."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", "import gputui.cli.run"],
+            user=uid,
+            group=uid,
+            extra_groups=[],
+            capture_output=True,
+            check=False,
+        )
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+class Started:
+    """The program as it is installed, as a user."""
+
+    def __init__(self, box: Box, words: tuple[str, ...], uid: int) -> None:
+        who = {"user": uid, "group": uid, "extra_groups": []} if uid else {}
+        self._process = subprocess.Popen(
+            [*GPUTUI, *words],
+            env=box.environ,
+            stderr=subprocess.PIPE,
+            text=True,
+            **who,  # type: ignore[call-overload]
+        )
+
+    @property
+    def over(self) -> bool:
+        return self._process.poll() is not None
+
+    def end(self) -> int:
+        self._process.wait()
+        return int(self._process.returncode)
+
+    @property
+    def err(self) -> str:
+        assert self._process.stderr is not None
+        with self._process.stderr as stream:
+            return str(stream.read())
+
+
+def test_two_hundred_launches_of_three_users_race_for_eight_devices(box: Box, users: Users) -> None:
+    """No device is ever held by two, every device is used by all, and everybody gets what he asked for."""
+    log, chance = box.folder / "log", random.Random(11)
+    log.touch()
+    log.chmod(0o666)
+    script = (
+        f"echo b $1 $CUDA_VISIBLE_DEVICES $(id -u) >> {log}; sleep 0.03;"
+        f" echo e $1 $CUDA_VISIBLE_DEVICES >> {log}"
+    )
+    real = [uid for uid in (0, users.ana, users.bob) if uid == 0 or _can_start_gputui(uid)]
+    todo = [(n, chance.choice((1, 1, 2)), (0, users.ana, users.bob)[n % 3]) for n in range(LAUNCHES)]
+    chance.shuffle(todo)
+    by_hand = set(range(REAL))
+    running: list[tuple[tuple[int, int, int], Forked | Started]] = []
+    refused: Counter[int] = Counter()
+    while todo or running:
+        while todo and len(running) < AT_ONCE:
+            number, count, uid = launch = todo.pop()
+            words = ("run", "-q", "-n", str(count), "--", "sh", "-c", script, "sh", str(number))
+            if number in by_hand:
+                running.append((launch, Started(box, words, real[number % len(real)])))
+            else:
+                running.append((launch, box.start(*words, uid=uid)))
+        until(lambda: any(call.over for _, call in running))
+        for launch, call in [each for each in running if each[1].over]:
+            running.remove((launch, call))
+            status = call.end()
+            if status == 4:
+                # All are taken: it tries again, behind those that have not tried yet.
+                refused[launch[0]] += 1
+                assert " can be had" in call.err
+                todo.insert(0, launch)
+            else:
+                assert status == 0, call.err
+    held: dict[str, str] = {}
+    used: defaultdict[str, set[str]] = defaultdict(set)
+    for word, number, devices, *uid in lines(log):
+        for device in devices.split(","):
+            if word == "b":
+                assert device not in held, f"{device} of {held[device]} is given to {number}"
+                held[device] = number
+                used[device] |= set(uid)
+            else:
+                assert held.pop(device) == number
+    begun = Counter(number for word, number, *_ in lines(log) if word == "b")
+    assert begun == {str(n): 1 for n in range(LAUNCHES)} and held == {}
+    assert set(used) == set("01234567") and all(len(who) == 3 for who in used.values())
+    assert box.claimed() == []
+
+
+def test_a_claim_of_one_user_is_told_to_the_other_and_is_not_his_to_take(box: Box, users: Users) -> None:
+    box.hold(2, command="python of_ana.py", uid=users.ana)
+    name = users.names[users.ana]
+    for uid in (users.bob, 0):
+        status, _, err = box.call("run", "--gpus", "2", "--", "true", uid=uid)
+        assert status == 4 and f"GPU 2 is claimed by {name} for " in err and "python of_ana.py" in err
+        assert f"claimed by {name}" in box.call("ls", uid=uid)[1]
+        assert name in box.call("claims", uid=uid)[1]
+        assert box.call("pick", "-n", "7", uid=uid)[1] == "0,1,3,4,5,6,7\n"
+
+    def meddle() -> int:
+        return sum(map(_is_done, box.claims_folder.iterdir()))
+
+    child = box.fork(meddle, users.bob)
+    assert child.end() == 0, child.err
+    assert [claim.user for claim in box.claims()] == [name]
+
+
+def test_the_files_of_who_came_first_are_everybodys(box: Box, users: Users) -> None:
+    """Whoever makes the folder and the locks; with fs.protected_regular as this system has it."""
+    for uid in (users.bob, users.ana, 0, users.bob):
+        holder = box.hold(0, 1, uid=uid)
+        assert [claim.user for claim in box.claims()] == [users.names[uid]] * 2
+        assert "[]" in holder.out, holder.out
+        holder.kill()
+    assert box.claims_folder.stat().st_uid == users.bob
+    assert {file.stat().st_uid for file in box.claims_folder.glob("*.lock")} == {users.bob}
+
+
+def test_what_one_user_plants_keeps_no_other_from_a_device(box: Box, users: Users) -> None:
+    box.hold(7, uid=users.bob).kill()
+
+    def plant() -> int:
+        os.umask(0o077)
+        folder = box.claims_folder
+        for number in range(3):
+            (folder / f"{box.uuids[0]}.{number}.lock").touch(0o600)
+            (folder / f"{box.uuids[0]}@{users.bob}.{number}.claim").touch(0o600)
+        (folder / f"{box.uuids[1]}.0.lock").symlink_to("/etc/passwd")
+        os.mkfifo(folder / f"{box.uuids[2]}.0.lock")
+        os.mkfifo(folder / f"{box.uuids[3]}@{users.ana}.0.claim")
+        (folder / f"wait.{users.bob}.abc.ticket").touch()
+        return 0
+
+    child = box.fork(plant, users.ana)
+    assert child.end() == 0, child.err
+    script = "echo $CUDA_VISIBLE_DEVICES; exec sleep 1000"
+    call = box.start("run", "-q", "-n", "8", "--", "sh", "-c", script, uid=users.bob)
+    until(lambda: call.out or call.over)
+    assert call.out == "0,1,2,3,4,5,6,7\n", call.err
+    assert all(line.startswith("gputui: warning: passed over: ") for line in call.err.splitlines())
+    assert box.claimed() == list(range(8)) and {claim.user for claim in box.claims()} == {
+        users.names[users.bob]
+    }
+    assert box.call("run", "--gpus", "0", "--", "true", uid=users.ana)[0] == 4
+    assert all(line.startswith("a claim is passed over: ") for line in claims(box.environ)[1])
+
+
+def test_users_are_in_one_line_and_nobody_can_put_another_out_of_it(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "_LOOK_AHEAD", 0.05)
+    monkeypatch.setattr(waiting, "_SHORTEST", 0.05)
+    other, log = box.hold(0), box.folder / "log"
+    log.touch()
+    log.chmod(0o666)
+    words = ("run", "-q", "-n", "8", "--wait", "--window", "0", "--", "sh", "-c")
+    calls = []
+    for number, uid in enumerate((users.ana, users.bob, 0, users.ana)):
+        calls.append(box.start(*words, f"echo {number} >> {log}", uid=uid))
+        until(lambda: len(waiters(box.environ)) == len(calls) or calls[-1].over)
+    assert [w.user for w in waiters(box.environ)] == [
+        users.names[u] for u in (users.ana, users.bob, 0, users.ana)
+    ]
+
+    def meddle() -> int:
+        tickets = box.claims_folder.glob("wait.*")
+        return sum(_is_done(file) for file in tickets if file.stat().st_uid != users.bob)
+
+    assert box.fork(meddle, users.bob).end() == 0
+    calls[1].signal(signal.SIGKILL)
+    other.kill()
+    assert [calls[number].end() for number in (0, 2, 3)] == [0, 0, 0]
+    assert lines(log) == [["0"], ["2"], ["3"]]
+
+
+def test_a_ticket_can_be_drawn_where_another_user_has_made_the_folder(box: Box, users: Users) -> None:
+    box.hold(0, uid=users.bob).kill()
+
+    def work() -> int:
+        ticket = Ticket.draw(os.environ, 1, None, "x")
+        assert ticket is not None and len(waiters(os.environ)) == 1
+        ticket.leave()
+        return 0
+
+    child = box.fork(work, users.ana)
+    assert child.end() == 0, child.err

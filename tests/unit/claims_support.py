@@ -1,0 +1,320 @@
+"""Processes for tests of claims: calls of gputui that become their command, each in a process of its own.
+
+They are forks of the test's process, in which everything is imported already: a start costs 20 ms of CPU and
+not 150, and a child can become another user who may not read where Python is installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from gputui.cli.main import main
+from gputui.inventory.claim import Claim
+from gputui.launching.claims.lease import take
+from gputui.sources.claims.folder import make_folder
+from gputui.sources.claims.read import claims
+from gputui.sources.simulated.boxes import DGX_H100
+from simnvml import SimulatedNvml
+from unit.jobs_support import until
+
+EIGHT = replace(DGX_H100, name="eight", tasks=())
+"""Eight GPUs with nobody on them."""
+
+_NEEDED = ("json", "psutil", "pwd", "pynvml", "random", "socket", "subprocess", "tempfile")
+_CALLS = (
+    "check",
+    "choice",
+    "claiming",
+    "claims",
+    "jobs",
+    "jobs_text",
+    "launching",
+    "ls",
+    "pick",
+    "run",
+    "waiting",
+)
+for _name in (*_NEEDED, *(f"gputui.cli.{call}" for call in _CALLS), "gputui.launching.jobs.start"):
+    # What calls import only where they need it.
+    importlib.import_module(_name)
+
+
+def _begin(written: Sequence[int]) -> None:
+    """Be as if started: with three files open, none of them the test's."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(written[0], 1)
+    os.dup2(written[1], 2)
+    os.closerange(3, 1024)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+
+
+def _become(uid: int | None) -> None:
+    if uid is not None:
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+
+
+class Forked:
+    """A child that does something, as the user `uid` after `before`, and ends with what that answers."""
+
+    def __init__(
+        self,
+        work: Callable[[], int],
+        environ: Mapping[str, str],
+        files: Path,
+        uid: int | None = None,
+        before: Callable[[], object] = bool,
+    ) -> None:
+        files.mkdir(exist_ok=True)
+        files.chmod(0o755)
+        self._ended: int | None = None
+        self._name = str(files / os.urandom(6).hex())
+        written = [os.open(f"{self._name}.{end}", os.O_WRONLY | os.O_CREAT, 0o666) for end in ("out", "err")]
+        self.pid = os.fork()
+        if self.pid == 0:
+            status = 99
+            try:
+                _begin(written)
+                before()
+                _become(uid)
+                os.environ.clear()
+                os.environ.update(environ)
+                status = work()
+            except BaseException:  # noqa: BLE001 - a child must never go on as the test's process
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        for descriptor in written:
+            os.close(descriptor)
+
+    @property
+    def out(self) -> str:
+        return Path(f"{self._name}.out").read_text(errors="replace")
+
+    @property
+    def err(self) -> str:
+        return Path(f"{self._name}.err").read_text(errors="replace")
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        if self._ended is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._ended = os.waitstatus_to_exitcode(status)
+        return self._ended is not None
+
+    def end(self) -> int:
+        """Its exit status, -n after signal n, once it has ended."""
+        until(lambda: self.over)
+        assert self._ended is not None
+        return self._ended
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether it ends by itself so soon."""
+        if not self.over:
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                select.select([descriptor], [], [], seconds)
+            finally:
+                os.close(descriptor)
+        return self.over
+
+    def signal(self, number: int) -> None:
+        if not self.over:
+            os.kill(self.pid, number)
+
+    def kill(self) -> int:
+        """kill -9, and wait until it is gone."""
+        self.signal(signal.SIGKILL)
+        return self.end()
+
+
+class Box:
+    """A simulated driver, a folder of claims, and calls of gputui on them."""
+
+    def __init__(self, folder: Path, driver: SimulatedNvml, **variables: str) -> None:
+        self.folder, self.driver = folder, driver
+        self.claims_folder = folder / "claims"
+        base = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8"}
+        self.environ = driver.environment(
+            {
+                **base,
+                "GPUTUI_CLAIMS": str(self.claims_folder),
+                "XDG_CONFIG_HOME": str(folder / "config"),
+                "XDG_STATE_HOME": str(folder / "state"),
+                **variables,
+            }
+        )
+        self.uuids = [device.uuid for device in driver.show_box(EIGHT).devices]
+        self._started: list[Forked] = []
+
+    def fork(self, work: Callable[[], int], uid: int | None = None, **variables: str) -> Forked:
+        """A child with the box's environment."""
+        environ = {**self.environ, **variables}
+        child = Forked(work, environ, self.folder / "said", uid, self.driver.use_here)
+        self._started.append(child)
+        return child
+
+    def start(self, *words: str, uid: int | None = None, **variables: str) -> Forked:
+        """Call gputui in a process of its own, which `run` makes its command's."""
+
+        def call() -> int:
+            try:
+                return main(words)
+            except SystemExit as error:
+                return error.code if isinstance(error.code, int) else 1
+
+        return self.fork(call, uid, **variables)
+
+    def call(self, *words: str, uid: int | None = None, **variables: str) -> tuple[int, str, str]:
+        """The same, and how it ended."""
+        child = self.start(*words, uid=uid, **variables)
+        status = child.end()
+        return status, child.out, child.err
+
+    def hold(self, *places: int, command: str = "python train.py", uid: int | None = None) -> Forked:
+        """Another process that has a lease on these devices until it is killed."""
+        keys = [self.uuids[place] for place in places]
+
+        def work() -> int:
+            lease = take(keys, os.environ, command)
+            print(lease.keys, lease.warnings, flush=True)
+            signal.pause()
+            return 0
+
+        holder = self.fork(work, uid)
+        until(lambda: holder.over or holder.out)
+        assert not holder.over, holder.err
+        return holder
+
+    def make_folder(self) -> Path:
+        """The folder of claims, made if it is not there."""
+        made = make_folder(self.environ)
+        assert made == self.claims_folder
+        return made
+
+    def claims(self) -> tuple[Claim, ...]:
+        """The claims that are alive."""
+        return claims(self.environ)[0]
+
+    def claimed(self) -> list[int]:
+        """The devices that are claimed, by index."""
+        return sorted(self.uuids.index(claim.key) for claim in self.claims())
+
+    def end(self) -> None:
+        """End everything that was started."""
+        for child in self._started:
+            child.kill()
+
+
+@contextmanager
+def for_all_users() -> Iterator[Path]:
+    """A folder like /tmp: those of pytest are for its own user."""
+    with tempfile.TemporaryDirectory(prefix="gputui-tests-", ignore_cleanup_errors=True) as made:
+        Path(made).chmod(0o1777)
+        yield Path(made)
+
+
+@contextmanager
+def box_at(folder: Path, driver: SimulatedNvml, **variables: str) -> Iterator[Box]:
+    """A box whose processes are ended."""
+    made = Box(folder, driver, **variables)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def holders(path: Path) -> set[int]:
+    """The processes that have a file open, by /proc."""
+    found = set()
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and str(path) in map(str, opened_by(int(process.name)).values()):
+            found.add(int(process.name))
+    return found
+
+
+def opened_by(pid: int) -> dict[int, Path]:
+    """What a process has open, by descriptor."""
+    found = {}
+    try:
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            found[int(entry.name)] = entry.readlink()
+    except OSError:
+        # It has ended meanwhile.
+        return found
+    return found
+
+
+def lines(file: Path) -> list[list[str]]:
+    """The words of each line of a file that others append to."""
+    return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def a_link(place: Path) -> None:
+    place.symlink_to("/etc/passwd")
+
+
+def a_dangling_link(place: Path) -> None:
+    place.symlink_to("/nowhere/at/all")
+
+
+def a_link_to_a_pipe(place: Path) -> None:
+    os.mkfifo(place.with_suffix(".pipe"), 0o666)
+    place.symlink_to(place.with_suffix(".pipe"))
+
+
+def a_pipe(place: Path) -> None:
+    os.mkfifo(place, 0o666)
+
+
+def a_directory(place: Path) -> None:
+    place.mkdir()
+    (place / "full").touch()
+
+
+def a_socket(place: Path) -> None:
+    here = Path.cwd()
+    os.chdir(place.parent)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(place.name)
+    os.chdir(here)
+
+
+def a_file_of_two_names(place: Path) -> None:
+    place.with_suffix(".other").write_text("of two names")
+    os.link(place.with_suffix(".other"), place)
+
+
+def an_unreadable_file(place: Path) -> None:
+    place.touch(0o600)
+    place.chmod(0o600)
+
+
+PLANTED: tuple[Callable[[Path], None], ...] = (
+    a_link,
+    a_dangling_link,
+    a_link_to_a_pipe,
+    a_pipe,
+    a_directory,
+    a_socket,
+    a_file_of_two_names,
+    an_unreadable_file,
+)
+"""What somebody may have put at a name before us."""

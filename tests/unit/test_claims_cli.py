@@ -1,0 +1,291 @@
+"""What `run`, `pick`, `ls` and `claims` make of claims: real processes on the simulated libnvidia-ml."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gputui.cli import claiming
+from gputui.cli.main import main
+from gputui.launching.claims.lease import Lease, take
+from gputui.launching.jobs.stop import stop
+from gputui.launching.jobs.store import all_jobs
+from gputui.sources.simulated.spec import Task
+from simnvml import SimulatedNvml
+from unit.claims_support import EIGHT, Box, Forked, box_at, holders, opened_by, until
+from unit.jobs_support import ended, kill_supervisor
+
+WAIT = "exec sleep 1000"
+
+
+@pytest.fixture
+def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
+    with box_at(tmp_path, simulated_nvml) as made:
+        yield made
+        for job in all_jobs(made.environ):
+            stop(job, signal.SIGKILL, 0)
+
+
+def _running(box: Box, *words: str) -> Forked:
+    """A launch whose command has begun: it says its pid and its devices and then sleeps."""
+    job = box.start("run", "-q", *words, "--", "sh", "-c", f"echo $$ $CUDA_VISIBLE_DEVICES; {WAIT}")
+    until(lambda: job.over or job.out.endswith("\n"))
+    assert not job.over, job.err
+    return job
+
+
+# becoming the command
+
+
+def test_the_command_has_our_pid_the_lease_and_nothing_else_open(box: Box) -> None:
+    job = _running(box, "-n", "2")
+    assert job.out == f"{job.pid} 0,1\n"
+    opened = {str(path) for number, path in opened_by(job.pid).items() if number > 2}
+    files = [f"{box.uuids[n]}{end}" for n in (0, 1) for end in (".0.lock", f"@{os.geteuid()}.0.claim")]
+    assert opened == {str(box.claims_folder), *(str(box.claims_folder / name) for name in files)}
+    assert {(claim.pid, claim.command) for claim in box.claims()} == {
+        (job.pid, f"sh -c 'echo $$ $CUDA_VISIBLE_DEVICES; {WAIT}'")
+    }
+    job.kill()
+    assert box.claimed() == []
+
+
+def test_a_command_that_closes_every_descriptor_gives_its_devices_back(box: Box) -> None:
+    """A limit: a daemon that does so is seen by NVML only."""
+    script = f'for fd in 3 4 5 6 7 8 9; do eval "exec $fd>&-"; done; echo closed; {WAIT}'
+    job = box.start("run", "-q", "-n", "1", "--", "sh", "-c", script)
+    until(lambda: job.out == "closed\n")
+    assert box.claimed() == [] and not job.over
+
+
+@pytest.mark.parametrize(("words", "status"), [(("no-such-program",), 127), (("/",), 126), (("false",), 1)])
+def test_a_launch_that_ends_leaves_no_claim(box: Box, words: tuple[str, ...], status: int) -> None:
+    assert box.call("run", "-q", "-n", "1", "--", *words)[0] == status
+    assert box.claimed() == []
+
+
+@pytest.mark.parametrize(
+    "words", [("--dry-run", "-n", "1"), ("--gpus", "none"), ("--demo", "dgx-1", "-n", "1")]
+)
+def test_what_uses_no_device_of_this_machine_claims_none(box: Box, words: tuple[str, ...]) -> None:
+    script = f"ls {box.claims_folder}; true"
+    assert box.call("run", "-q", *words, "--", "sh", "-c", script)[0] == 0
+    assert not box.claims_folder.exists()
+
+
+# jobs
+
+
+def test_a_jobs_lease_is_its_commands_and_not_its_supervisors(box: Box) -> None:
+    status, out, err = box.call("run", "-q", "-n", "2", "--detach", "--", "sh", "-c", "sleep 1000 & wait")
+    assert status == 0, err
+    (job,) = all_jobs(box.environ)
+    assert job.command is not None and job.supervisor is not None
+    assert {(claim.pid, claim.job) for claim in box.claims()} == {(job.command.pid, out.strip())}
+    lock = box.claims_folder / f"{box.uuids[0]}.0.lock"
+    until(lambda: len(holders(lock)) == 2)
+    assert job.command.pid in holders(lock) and job.supervisor.pid not in holders(lock)
+    kill_supervisor(job)
+    assert box.claimed() == [0, 1], "the command lives"
+    os.kill(job.command.pid, signal.SIGKILL)
+    until(lambda: len(holders(lock)) == 1)
+    assert box.claimed() == [0, 1], "its child lives"
+    os.kill(holders(lock).pop(), signal.SIGKILL)
+    until(lambda: box.claimed() == [])
+
+
+def test_a_job_that_has_ended_holds_nothing(box: Box) -> None:
+    assert box.call("run", "-q", "-n", "1", "--detach", "--", "sh", "-c", "exit 3")[0] == 0
+    assert ended(all_jobs(box.environ)[0]).status == 3
+    assert box.claimed() == []
+
+
+# taken devices
+
+
+def test_a_named_device_that_is_claimed_is_refused_with_who_has_it(box: Box) -> None:
+    box.hold(1, command="python other.py")
+    status, out, err = box.call("run", "--gpus", "0,1", "--", "true")
+    assert (status, out) == (4, "")
+    assert re.fullmatch(
+        r"gputui: GPU 1 is claimed by \w+ for \ds, until the job ends: python other.py;"
+        r" --force takes it all the same\n",
+        err,
+    )
+    assert box.claimed() == [1]
+
+
+def test_force_takes_a_claimed_device_and_holds_the_others(box: Box) -> None:
+    box.hold(1)
+    job = _running(box, "--force", "--gpus", "0,1,2")
+    assert job.out == f"{job.pid} 0,1,2\n"
+    assert re.fullmatch(r"gputui: warning: GPU 1 is claimed by .*; --force\n", job.err)
+    assert sorted((claim.key, claim.pid == job.pid) for claim in box.claims()) == sorted(
+        (box.uuids[n], n != 1) for n in (0, 1, 2)
+    )
+
+
+def test_what_is_picked_is_not_claimed(box: Box) -> None:
+    box.hold(0, 2)
+    assert box.call("pick", "-n", "6")[:2] == (0, "1,3,4,5,6,7\n")
+    assert (
+        box.call("run", "-q", "-n", "6", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")[1] == "1,3,4,5,6,7\n"
+    )
+    assert box.claimed() == [0, 2], "pick claims nothing"
+
+
+def test_a_shortage_says_by_whom_devices_are_claimed(box: Box) -> None:
+    box.hold(0, command="python other.py")
+    for words in (("pick", "-n", "8"), ("run", "-n", "8", "--", "true")):
+        status, out, err = box.call(*words)
+        assert (status, out) == (4, "") and "7 of 8 can be had: GPU 0 claimed: by " in err
+        assert "python other.py" in err
+
+
+def test_a_device_that_is_held_without_a_record_is_avoided_and_told(box: Box) -> None:
+    box.hold(0)
+    next(box.claims_folder.glob("*.claim")).unlink()
+    words = ("run", "-q", "-n", "1", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+    assert box.call(*words) == (0, "1\n", "")
+    status, out, err = box.call("run", "-n", "8", "--", "true")
+    assert (status, out) == (4, "") and "7 of 8 can be had: GPU 0 is claimed by another job" in err
+
+
+def test_a_named_device_that_is_claimed_can_be_picked_with_a_warning(box: Box) -> None:
+    box.hold(3)
+    status, out, err = box.call("pick", "--gpus", "3")
+    assert (status, out) == (0, "3\n") and "warning: GPU 3 is claimed: by " in err
+
+
+def test_ls_says_what_is_claimed_and_by_whom(box: Box) -> None:
+    box.hold(3, command="python other.py")
+    rows = box.call("ls")[1].splitlines()
+    assert re.search(r"◆ claimed by \w+ for \ds, until the job ends: python other.py$", rows[5])
+    found = json.loads(box.call("ls", "--json")[1])
+    assert [device["verdict"]["state"] for device in found["devices"]].index("claimed") == 3
+    assert found["devices"][3]["claim"]["command"] == "python other.py"
+
+
+def test_a_launch_inside_a_job_is_refused_the_jobs_devices_too(box: Box) -> None:
+    """Two such launches of one script would be on one device. The script can start its programs itself."""
+    inner = f"{shlex.quote(sys.executable)} -m gputui run --gpus 0 -- echo started"
+    status, out, err = box.call("run", "-q", "-n", "1", "--", "sh", "-c", inner)
+    assert (status, out) == (4, "") and "GPU 0 is claimed by " in err
+
+
+# between choosing and launching
+
+
+def _meanwhile(box: Box, change: Callable[[], object], *words: str) -> tuple[int, str, str]:
+    """A launch during which something happens while its lease is being taken, the first time."""
+
+    def work() -> int:
+        real = claiming.take
+
+        def late(*arguments: object) -> Lease:
+            claiming.take = real  # type: ignore[attr-defined]
+            change()
+            return real(*arguments)  # type: ignore[arg-type]
+
+        claiming.take = late  # type: ignore[attr-defined,assignment]
+        return main(["run", "-q", *words, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"])
+
+    child = box.fork(work)
+    return child.end(), child.out, child.err
+
+
+def _busy(box: Box, *devices: str) -> Callable[[], object]:
+    task = Task(devices=devices, user="mira", command="python late.py", pid=os.getpid(), memory=9000, load=0)
+    return lambda: box.driver.show_box(replace(EIGHT, tasks=(task,)))
+
+
+def test_a_device_on_which_somebody_begins_meanwhile_is_not_used(box: Box) -> None:
+    status, out, err = _meanwhile(box, _busy(box, "0"), "-n", "2")
+    assert (status, out) == (0, "1,2\n")
+    assert err.startswith("gputui: GPU 0 was free a moment ago, now busy: ")
+
+
+def test_a_launch_for_which_too_few_are_left_meanwhile_is_refused(box: Box) -> None:
+    status, out, err = _meanwhile(box, _busy(box, "3"), "-n", "8")
+    assert (status, out) == (4, "")
+    assert "GPU 3 was free a moment ago, now busy: " in err and "7 of 8 can be had" in err
+    assert box.claimed() == []
+
+
+def test_a_named_device_on_which_somebody_begins_meanwhile_is_used_with_a_warning(box: Box) -> None:
+    status, out, err = _meanwhile(box, _busy(box, "0"), "--gpus", "0,1")
+    assert (status, out) == (0, "0,1\n")
+    assert err.startswith("gputui: warning: GPU 0 was free a moment ago, now busy: ")
+
+
+def test_a_device_that_is_claimed_meanwhile_is_not_used(box: Box) -> None:
+    def other() -> None:
+        # As if of another job: what can be inherited is not this launch's own.
+        take([box.uuids[0]], box.environ, "python other.py").inherit()
+
+    status, out, err = _meanwhile(box, other, "-n", "1")
+    assert (status, out, err) == (0, "1\n", "")
+
+
+# `gputui claims`
+
+
+def test_claims_are_listed_with_device_user_job_and_command(box: Box) -> None:
+    assert box.call("claims") == (
+        0,
+        "",
+        "gputui: nothing is claimed; `gputui run` claims what it starts on\n",
+    )
+    holder = box.hold(5, command="python train.py --lr 3e-4")
+    head, row = box.call("claims")[1].splitlines()
+    assert head.split() == ["DEVICE", "USER", "FOR", "JOB", "COMMAND"]
+    assert re.fullmatch(r"GPU 5 +\w+ +\ds +- +python train.py --lr 3e-4", row)
+    (found,) = json.loads(box.call("claims", "--json")[1])["claims"]
+    assert (found["index"], found["uuid"], found["pid"]) == (5, box.uuids[5], holder.pid)
+
+
+def test_claims_can_be_told_without_a_driver(box: Box) -> None:
+    box.hold(5)
+    box.driver.fail_init(9)
+    status, out, err = box.call("claims")
+    assert status == 0 and box.uuids[5] in out and "driver is not loaded" in err
+
+
+@pytest.mark.parametrize(
+    "words", [("claims",), ("ls",), ("pick", "-n", "8"), ("run", "--gpus", "0", "--", "true")]
+)
+def test_a_hostile_command_reaches_no_terminal_as_it_is(box: Box, words: tuple[str, ...]) -> None:
+    box.hold(0, command="\x1b]0;owned\x07\x1b[2J\r\nGPU 1 \u202eevil\udc9b x" + "y" * 5000)
+    status, out, err = box.call(*words)
+    assert status in (0, 4)
+    assert all(line.isprintable() for line in (*out.splitlines(), *err.splitlines()))
+    assert len(out) + len(err) < 4000
+
+
+def test_what_is_planted_is_a_warning_and_nothing_else(box: Box) -> None:
+    box.hold(0)
+    for number in range(9):
+        (box.claims_folder / f"{box.uuids[1]}@{number + 100}.0.claim").symlink_to("/etc/passwd")
+    status, out, err = box.call("claims")
+    assert status == 0 and len(out.splitlines()) == 2
+    assert err.count("gputui: warning: a claim is passed over: ") == 3 and "6 more" in err
+    assert box.call("pick", "-n", "7") == (0, "1,2,3,4,5,6,7\n", "")
+    assert box.call("run", "-q", "-n", "1", "--", "true") == (0, "", "")
+
+
+def test_a_place_for_claims_that_cannot_be_used_is_a_warning(box: Box) -> None:
+    status, out, err = box.call("run", "-q", "-n", "1", "--", "echo", "ran", GPUTUI_CLAIMS="/dev/null")
+    assert (status, out) == (0, "ran\n")
+    assert err == (
+        "gputui: warning: nothing is claimed: GPUTUI_CLAIMS=/dev/null is no folder with mode 1777, and cannot"
+        " be made one\n"
+    )

@@ -1,0 +1,217 @@
+"""Where claims are kept, for all users and containers of a box; and folders that somebody planted."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gputui.launching.claims import lease as leases
+from gputui.launching.claims.lease import Lease, TakenError, take
+from gputui.sources.claims import folder
+from gputui.sources.claims.read import claims, pid_namespace
+from simnvml import SimulatedNvml
+from unit.claims_support import (
+    Box,
+    a_dangling_link,
+    a_directory,
+    a_link,
+    a_pipe,
+    an_unreadable_file,
+    box_at,
+    holders,
+    until,
+)
+
+
+@pytest.fixture
+def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
+    with box_at(tmp_path, simulated_nvml) as made:
+        yield made
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is waited for."""
+    monkeypatch.setattr(leases, "_PAUSE", 0.0)
+
+
+@pytest.fixture
+def lease() -> Iterator[Callable[..., Lease]]:
+    """Takes leases, which are given back."""
+    taken: list[Lease] = []
+
+    def made(box: Box, *places: int, command: str = "python train.py") -> Lease:
+        found = take([box.uuids[place] for place in places], box.environ, command)
+        taken.append(found)
+        return found
+
+    yield made
+    for each in taken:
+        each.release()
+
+
+Take = Callable[..., Lease]
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a pid namespace")
+
+
+# the folder
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777, 0o700, 0o1755])
+def test_a_folder_with_another_mode_is_not_used(box: Box, lease: Take, mode: int) -> None:
+    box.claims_folder.mkdir()
+    (box.claims_folder / "something").touch()
+    box.claims_folder.chmod(mode)
+    mine = lease(box, 0)
+    assert mine.keys == () and "GPUTUI_CLAIMS=" in mine.warnings[0] and "1777" in mine.warnings[0]
+    assert claims(box.environ) == ((), ())
+    assert stat.S_IMODE(box.claims_folder.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("plant", [a_link, a_dangling_link, a_pipe, an_unreadable_file])
+def test_a_folder_that_is_none_is_not_used(box: Box, lease: Take, plant: Callable[[Path], None]) -> None:
+    plant(box.claims_folder)
+    assert lease(box, 0).keys == () and claims(box.environ) == ((), ())
+    assert list(box.folder.glob(".claims.*")) == []
+
+
+def test_a_link_to_a_shared_folder_is_not_followed(box: Box, lease: Take) -> None:
+    (box.folder / "real").mkdir()
+    (box.folder / "real").chmod(0o1777)
+    box.claims_folder.symlink_to(box.folder / "real")
+    assert lease(box, 0).keys == () and list((box.folder / "real").iterdir()) == []
+
+
+def test_a_folder_in_which_nothing_can_be_made_is_a_warning(
+    box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """(Root may write everywhere but where the whole file system is read-only.)"""
+    box.make_folder()
+    real = os.open
+
+    def read_only(path: object, flags: int, *more: object, **others: object) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(30, "Read-only file system")
+        return real(path, flags, *more, **others)  # type: ignore[call-overload,no-any-return]
+
+    monkeypatch.setattr(os, "open", read_only)
+    mine = lease(box, 0)
+    assert mine.keys == () and "Read-only file system" in mine.warnings[0]
+
+
+def test_a_full_disk_takes_away_the_record_and_not_the_lease(
+    box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease(box, 0).release()
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        mine = lease(box, 0)
+    assert mine.keys == (box.uuids[0],) and "No space left on device" in mine.warnings[0]
+    monkeypatch.setattr(leases, "_PAUSE", 0.0)
+    with pytest.raises(TakenError):
+        lease(box, 0)
+    assert not [file for file in box.claims_folder.iterdir() if file.name.startswith(".")]
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]:
+    """Where the folder may be, in order; the first is the administrator's."""
+    found = tuple(tmp_path / name for name in ("run", "tmp", "var"))
+    monkeypatch.setattr(folder, "ADMINISTRATED", str(found[0]))
+    monkeypatch.setattr(folder, "FALLBACKS", tuple(map(str, found[1:])))
+    return found
+
+
+def test_the_folder_is_the_administrators_or_else_the_first_that_can_be_made(
+    places: tuple[Path, ...],
+) -> None:
+    assert folder.shared_folder({}) is None
+    assert folder.make_folder({}) == places[1], "the administrator's is for him to make"
+    places[0].mkdir()
+    places[0].chmod(0o1777)
+    assert folder.make_folder({}) == places[0] and folder.shared_folder({}) == str(places[0])
+
+
+@pytest.mark.parametrize("plant", [a_link, a_dangling_link, a_pipe, a_directory, an_unreadable_file])
+def test_a_planted_folder_is_passed_over_by_all_alike(
+    places: tuple[Path, ...], plant: Callable[[Path], None]
+) -> None:
+    plant(places[1])
+    assert folder.make_folder({}) == places[2] and folder.shared_folder({}) == str(places[2])
+
+
+@pytest.mark.usefixtures("hasty")
+def test_claims_in_a_folder_of_before_count_on(places: tuple[Path, ...], box: Box) -> None:
+    """An administrator has set his folder up while jobs were running."""
+    environ = {name: text for name, text in box.environ.items() if name != "GPUTUI_CLAIMS"}
+
+    def work() -> int:
+        take([box.uuids[3]], environ, "python before.py")
+        print("held", flush=True)
+        signal.pause()
+        return 0
+
+    holder = box.fork(work)
+    until(lambda: holder.out)
+    places[0].mkdir()
+    places[0].chmod(0o1777)
+    assert [claim.command for claim in claims(environ)[0]] == ["python before.py"]
+    with pytest.raises(TakenError):
+        take([box.uuids[3]], environ, "x")
+    holder.kill()
+
+
+# containers
+
+
+def test_a_claim_of_another_container_has_no_pid_of_ours(box: Box) -> None:
+    """(Its record says a number that means another process here, or our own.)"""
+    holder = box.hold(0)
+    (claim,) = box.claims()
+    assert claim.pid == holder.pid
+    record = next(box.claims_folder.glob("*.claim"))
+    about = json.loads(record.read_text())
+    record.write_text(json.dumps({**about, "pids": "pid:[4026539999]", "pid": os.getpid()}))
+    (claim,) = box.claims()
+    assert claim.pid is None and claim.command == "python train.py"
+
+
+@needs_root
+def test_a_claim_is_seen_from_and_in_another_pid_namespace(box: Box) -> None:
+    new_pid_namespace = 0x20000000  # CLONE_NEWPID of linux/sched.h
+
+    def work() -> int:
+        if ctypes.CDLL(None, use_errno=True).unshare(new_pid_namespace):
+            return 77
+        if os.fork() == 0:
+            assert os.getpid() == 1 and [claim.pid for claim in claims(os.environ)[0]] == [None]
+            take([box.uuids[5]], os.environ, "python inside.py")
+            print(pid_namespace(), flush=True)
+            signal.pause()
+        os.wait()
+        return 0
+
+    outside = box.hold(2)
+    inside = box.fork(work)
+    until(lambda: inside.out or inside.over)
+    if inside.over and inside.end() == 77:
+        pytest.skip("this system lets nobody make a pid namespace")
+    found = {claim.key: claim for claim in box.claims()}
+    assert found[box.uuids[2]].pid == outside.pid
+    assert (found[box.uuids[5]].pid, found[box.uuids[5]].command) == (None, "python inside.py")
+    record = next(box.claims_folder.glob(f"{box.uuids[5]}@*.claim"))
+    for pid in holders(record):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: box.claimed() == [2])

@@ -1,0 +1,228 @@
+"""The line of those who wait: in the order of the system's own time, of the living only."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gputui.launching.claims import queue
+from gputui.launching.claims.queue import Ticket, Waiter, is_waiting, waiters
+from simnvml import SimulatedNvml
+from unit.claims_support import Box, Forked, box_at, for_all_users, until
+
+Draw = Callable[..., Ticket]
+
+
+@pytest.fixture
+def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
+    with box_at(tmp_path, simulated_nvml) as made:
+        yield made
+
+
+@pytest.fixture
+def draw(box: Box) -> Iterator[Draw]:
+    """Draws tickets, which are given up."""
+    drawn: list[Ticket] = []
+
+    def made(count: int = 1, devices: frozenset[str] | None = None, command: str = "x") -> Ticket:
+        ticket = Ticket.draw(box.environ, count, devices, command)
+        assert ticket is not None
+        drawn.append(ticket)
+        return ticket
+
+    yield made
+    for ticket in drawn:
+        ticket.leave()
+
+
+def _waiting(box: Box, count: int = 1, uid: int | None = None) -> Forked:
+    """A process that is in line until it is killed."""
+
+    def work() -> int:
+        Ticket.draw(os.environ, count, None, f"run -n {count}")
+        print("in line", flush=True)
+        signal.pause()
+        return 0
+
+    child = box.fork(work, uid)
+    until(lambda: child.out or child.over)
+    assert not child.over, child.err
+    return child
+
+
+def _line(box: Box) -> list[int]:
+    return [waiter.count for waiter in waiters(box.environ)]
+
+
+def test_nobody_is_in_line_where_nobody_ever_was(box: Box) -> None:
+    assert waiters(box.environ) == () and not box.claims_folder.exists()
+
+
+def test_fifty_processes_are_in_line_in_the_order_in_which_they_came(box: Box) -> None:
+    for number in range(50):
+        _waiting(box, number + 1)
+    assert _line(box) == list(range(1, 51))
+    assert waiters(box.environ)[6].command == "run -n 7"
+
+
+def test_who_leaves_is_out_of_line_and_may_leave_twice(box: Box, draw: Draw) -> None:
+    tickets = [draw(number) for number in (1, 2, 3)]
+    tickets[1].leave()
+    tickets[1].leave()
+    assert _line(box) == [1, 3]
+    tickets[0].leave()
+    tickets[2].leave()
+    assert _line(box) == [] and list(box.claims_folder.iterdir()) == []
+
+
+def test_who_is_killed_is_out_of_line_and_holds_nobody_up(box: Box, draw: Draw) -> None:
+    first = _waiting(box, 1)
+    mine = draw(2)
+    (before,) = mine.ahead(box.environ)
+    assert is_waiting(before)
+    first.kill()
+    assert not is_waiting(before) and mine.ahead(box.environ) == () and _line(box) == [2]
+
+
+def test_what_a_killed_waiter_has_left_is_removed_when_the_next_one_comes(box: Box, draw: Draw) -> None:
+    _waiting(box).kill()
+    assert len(list(box.claims_folder.glob("*.ticket"))) == 1
+    draw()
+    assert len(list(box.claims_folder.glob("*.ticket"))) == 1
+
+
+def test_each_has_those_before_him_ahead(box: Box, draw: Draw) -> None:
+    tickets = [draw(number) for number in range(1, 6)]
+    assert [[w.count for w in ticket.ahead(box.environ)] for ticket in tickets] == [
+        list(range(1, number)) for number in range(1, 6)
+    ]
+
+
+def test_in_one_tick_of_the_files_clock_they_are_in_line_as_by_their_own(
+    box: Box, draw: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel's clock for files stands still for some milliseconds."""
+    real = queue._place
+    monkeypatch.setattr(queue, "_place", lambda facts, path: (0, real(facts, path)[1]))
+    tickets = [draw(number) for number in range(1, 20)]
+    assert _line(box) == list(range(1, 20)) and len(tickets[9].ahead(box.environ)) == 9
+
+
+def test_a_place_cannot_be_improved_by_setting_the_time_of_the_file(box: Box, draw: Draw) -> None:
+    draw(1)
+    draw(2)
+    second = next(file for file in box.claims_folder.glob("*.ticket") if '"count": 2' in file.read_text())
+    os.utime(second, (0, 0))
+    assert _line(box) == [1, 2]
+
+
+def test_who_waits_for_other_devices_is_in_nobodys_way(box: Box, draw: Draw) -> None:
+    left, right = frozenset(box.uuids[:4]), frozenset(box.uuids[4:])
+    first, second, any_of_all = draw(4, left), draw(1, right), draw(1)
+    assert first.ahead(box.environ) == second.ahead(box.environ) == ()
+    assert [waiter.count for waiter in any_of_all.ahead(box.environ)] == [4, 1]
+    assert [waiter.count for waiter in draw(1, left).ahead(box.environ)] == [4, 1], "and all who take any"
+
+
+def test_a_line_is_of_all_users(simulated_nvml: SimulatedNvml) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become other users")
+    with for_all_users() as place, box_at(place, simulated_nvml) as box:
+        for number, uid in enumerate((0, 54321, 54322, 54321), 1):
+            _waiting(box, number, uid)
+        assert [(w.count, w.user) for w in waiters(box.environ)] == [
+            (1, "root"),
+            (2, "54321"),
+            (3, "54322"),
+            (4, "54321"),
+        ]
+
+
+def _plant(box: Box, name: str, text: bytes, lock: bool = True) -> int:
+    """A file as if of a ticket; the answer is its open descriptor, locked."""
+    path = box.claims_folder / name
+    path.write_bytes(text)
+    path.chmod(0o644)
+    descriptor = os.open(path, os.O_RDONLY)
+    if lock:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"\xff", b"[" * 8000, b"[]", b'{"count": true, "devices": [1]}', b'{"count": -5}', b"x" * 99_999],
+)
+def test_a_ticket_that_says_nonsense_is_one_for_a_device_of_any_kind(
+    box: Box, draw: Draw, text: bytes
+) -> None:
+    """(Whoever waits may well say so, and it costs others no more than his waiting does.)"""
+    draw(1).leave()
+    descriptor = _plant(box, f"wait.{os.geteuid()}.abc.ticket", text)
+    (waiter,) = waiters(box.environ)
+    assert (waiter.count, waiter.devices) == (1, None)
+    os.close(descriptor)
+    assert waiters(box.environ) == ()
+
+
+def test_what_is_planted_is_in_nobodys_way(box: Box, draw: Draw) -> None:
+    draw(1).leave()
+    folder, me = box.claims_folder, os.geteuid()
+    (folder / f"wait.{me}.a1.ticket").symlink_to("/etc/passwd")
+    os.mkfifo(folder / f"wait.{me}.a2.ticket")
+    (folder / f"wait.{me}.a3.ticket").mkdir()
+    opened = [
+        _plant(box, f"wait.{me + 1}.a4.ticket", b"{}"),
+        _plant(box, f"wait.{me}.a5.ticket", b"{}", lock=False),
+        _plant(box, "wait.me.a6.ticket", b"{}"),
+    ]
+    unreadable = folder / f"wait.{me}.a7.ticket"
+    opened.append(_plant(box, unreadable.name, b"{}"))
+    unreadable.chmod(0o600)
+    mine = draw(2)
+    assert mine.ahead(box.environ) == () and _line(box) == [2]
+    assert not is_waiting(Waiter((0, ""), "x", path=folder / f"wait.{me}.a2.ticket"))
+    for descriptor in opened:
+        os.close(descriptor)
+
+
+def test_thousands_of_files_put_nobody_out_of_line(box: Box, draw: Draw) -> None:
+    mine = draw(3)
+    for number in range(5000):
+        (box.claims_folder / f"rubbish {number}").touch()
+    last = draw(4)
+    assert [waiter.count for waiter in last.ahead(box.environ)] == [3] and mine.ahead(box.environ) == ()
+
+
+def test_where_there_is_no_folder_there_is_no_line(box: Box) -> None:
+    assert Ticket.draw({**box.environ, "GPUTUI_CLAIMS": "/dev/null"}, 1, None, "x") is None
+
+
+def test_a_ticket_is_in_line_at_once_or_not_at_all(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is locked before it has a name, and a disk that is full leaves nothing."""
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    Box.claims(box)
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space"):
+        Ticket.draw(box.environ, 1, None, "x")
+    assert list(box.claims_folder.iterdir()) == []
+
+
+def test_a_line_stays_in_order_whoever_dies_or_leaves(box: Box, draw: Draw) -> None:
+    chance = random.Random(5)
+    mine = draw(99)
+    others = {number: _waiting(box, number) for number in range(1, 20)}
+    while others:
+        number = chance.choice(sorted(others))
+        others.pop(number).signal(chance.choice((signal.SIGKILL, signal.SIGTERM)))
+        until(lambda: _line(box) == [99, *sorted(others)])
+    assert mine.ahead(box.environ) == ()

@@ -1,0 +1,173 @@
+"""The settings file: what it can say, and that everything else in it is refused with its place."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gputui.choosing.rules import DEFAULT_RULES, Rules
+from gputui.inventory.wording import GIB
+from gputui.launching import settings as module
+from gputui.launching.settings import Settings, SettingsError, own_name, settings
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return {"XDG_CONFIG_HOME": str(tmp_path / "config"), "HOME": str(tmp_path / "home")}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "config" / "gputui" / "config.toml"
+    file.parent.mkdir(parents=True)
+    return file
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The administrator's file."""
+    file = tmp_path / "gputui.toml"
+    monkeypatch.setattr(module, "SYSTEM", str(file))
+    return file
+
+
+pytestmark = pytest.mark.usefixtures("system")
+
+ALL = """
+[rules]
+memory = "2G"
+utilization = 5
+window = 2.5
+ignore_users = ["dcgm", "telegraf"]
+mine_is_free = true
+
+[devices]
+never = ["0", 3]
+prefer = ["GPU-1234", "7"]
+
+[wait]
+notify = ["notify-send", "gputui", "{message}"]
+"""
+
+
+def test_without_files_the_rules_are_the_usual_ones(environ: dict[str, str]) -> None:
+    assert settings(environ) == settings({}) == Settings(DEFAULT_RULES, ())
+
+
+def test_everything_can_be_set(environ: dict[str, str], config: Path) -> None:
+    config.write_text(ALL)
+    assert settings(environ) == Settings(
+        Rules(
+            memory=2 * GIB,
+            utilization=5,
+            window=2.5,
+            ignore=frozenset({"dcgm", "telegraf"}),
+            mine=own_name(),
+            never=("0", "3"),
+            prefer=("GPU-1234", "7"),
+        ),
+        ("notify-send", "gputui", "{message}"),
+    )
+
+
+def test_the_example_at_the_head_of_the_file_can_be_read(environ: dict[str, str], config: Path) -> None:
+    assert module.__doc__ is not None
+    config.write_text(module.__doc__[module.__doc__.index("[rules]") :])
+    found = settings(environ)
+    assert found.rules.never == ("0",) and found.rules.prefer == ("7", "6") and found.notify[2] == "{message}"
+
+
+def test_the_users_settings_are_over_the_administrators_key_by_key(
+    environ: dict[str, str], config: Path, system: Path
+) -> None:
+    system.write_text('[rules]\nwindow = 60\nmine_is_free = true\n[devices]\nnever = ["0"]\n')
+    assert settings(environ).rules == Rules(window=60.0, mine=own_name(), never=("0",))
+    config.write_text("[rules]\nmine_is_free = false\nutilization = 3\n[devices]\nnever = []\n")
+    assert settings(environ).rules == Rules(window=60.0, utilization=3)
+
+
+def test_the_file_is_where_xdg_says_and_else_below_home(environ: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "home" / ".config" / "gputui" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("[rules]\nwindow = 7\n")
+    assert settings(environ).rules.window == 10.0
+    for unset in ("", "relative/path"):
+        assert settings({**environ, "XDG_CONFIG_HOME": unset}).rules.window == 7.0
+    assert settings({"HOME": "relative"}).rules.window == 10.0
+
+
+WRONG: list[tuple[str, str]] = [
+    ("memory = 5", "Expected"),
+    ("[rules", ""),
+    ("\x00", ""),
+    ("[rule]", "there is no [rule]"),
+    ("rules = 3", "[rules] is no table"),
+    ("[[rules]]", "[rules] is no table"),
+    ("window = 5", "there is no [window]"),
+    ("[rules]\nmemroy = '1G'", "there is no rules.memroy"),
+    ("[rules]\nmemory = 512", "rules.memory: 512 is not a size"),
+    ("[rules]\nmemory = 'lots'", "rules.memory: 'lots' is not a size"),
+    ("[rules]\nmemory = '-1G'", "rules.memory: '-1G' is not a size"),
+    ("[rules]\nutilization = 101", "rules.utilization: 101 is not a percentage"),
+    ("[rules]\nutilization = true", "rules.utilization: True is not a percentage"),
+    ("[rules]\nutilization = 1.5", "rules.utilization: 1.5 is not a percentage"),
+    ("[rules]\nwindow = -1", "rules.window: -1 is not a number of seconds"),
+    ("[rules]\nwindow = nan", "rules.window: nan is not a number of seconds"),
+    ("[rules]\nwindow = inf", "rules.window: inf is not a number of seconds"),
+    ("[rules]\nwindow = '10'", "rules.window: '10' is not a number of seconds"),
+    ("[rules]\nignore_users = 'dcgm'", "rules.ignore_users: 'dcgm' is not a list of words"),
+    ("[rules]\nignore_users = [['a']]", "rules.ignore_users: "),
+    ("[rules]\nmine_is_free = 1", "rules.mine_is_free: 1 is neither true nor false"),
+    ("[devices]\nnever = ['gpu0']", "devices.never: 'gpu0' is neither an index nor a UUID"),
+    ("[devices]\nnever = 0", "devices.never: 0 is not a list of words"),
+    ("[devices]\nprefer = [true]", "devices.prefer: [True] is not a list of words"),
+    ("[devices]\nprefer = [-1]", "devices.prefer: '-1' is neither"),
+    ("[wait]\nnotify = 'say hello'", "wait.notify: 'say hello' is not a list of words"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), WRONG)
+def test_what_cannot_be_meant_is_refused_with_its_place(
+    environ: dict[str, str], config: Path, text: str, why: str
+) -> None:
+    config.write_text(text)
+    with pytest.raises(SettingsError) as error:
+        settings(environ)
+    message = str(error.value)
+    assert message.startswith(f"{config}: ") and (why in message or why == "Expected")
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"x = " + b"[" * 100_000, b"# " + b"x" * 300_000])
+def test_what_is_no_text_or_too_deep_or_too_long_is_refused(
+    environ: dict[str, str], config: Path, data: bytes
+) -> None:
+    config.write_bytes(data)
+    with pytest.raises(SettingsError, match=str(config)):
+        settings(environ)
+
+
+def test_a_file_that_cannot_be_read_is_refused_and_not_taken_for_none(
+    environ: dict[str, str], config: Path
+) -> None:
+    config.mkdir()
+    with pytest.raises(SettingsError, match="Is a directory"):
+        settings(environ)
+    config.rmdir()
+    config.symlink_to(config.name)
+    with pytest.raises(SettingsError):
+        settings(environ)
+
+
+def test_the_administrators_mistake_is_named_as_his(environ: dict[str, str], system: Path) -> None:
+    system.write_text("[rules]\nwindow = true\n")
+    with pytest.raises(SettingsError, match=str(system)):
+        settings(environ)
+
+
+def test_a_user_whom_the_system_does_not_know_has_a_number_for_a_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    assert own_name() == "54321"

@@ -1,0 +1,282 @@
+"""Waiting by a clock of the test's own: until devices were free for the whole window, in line; progress."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputui.choosing.pick import Wish
+from gputui.choosing.rules import Rules
+from gputui.cli import waiting as cli_waiting
+from gputui.inventory.claim import Claim
+from gputui.inventory.snapshot import Snapshot
+from gputui.launching.claims import waiting
+from gputui.launching.claims.queue import Ticket, Waiter
+from gputui.launching.claims.waiting import Progress, TooLongError, Wait
+from unit import builders
+from unit.builders import NOW, busy, gpu
+
+
+@pytest.fixture(autouse=True)
+def work(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What a look costs here, in seconds of CPU time: nothing, unless a test says so."""
+    costs = [0.0]
+    spent = itertools.count()
+    monkeypatch.setattr(waiting.time, "process_time", lambda: costs[0] * next(spent))
+    return costs
+
+
+# the window, by a clock of the test's own
+
+
+class Film:
+    """A box that changes with time, and a clock that only sleeping moves."""
+
+    def __init__(self, *devices: Sequence[bool], start: float = 0.0) -> None:
+        self.devices, self.now, self.began = devices, start, start
+        self.looks: list[tuple[float, tuple[bool, ...]]] = []
+        self.told: list[Progress] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.now += max(seconds, 1e-3)
+
+    def free(self, place: int) -> bool:
+        """Whether a device is free now; as at the end of its film when that is over."""
+        film = self.devices[place]
+        return film[min(int(self.now - self.began), len(film) - 1)]
+
+    def read(self) -> Snapshot:
+        states = tuple(self.free(place) for place in range(len(self.devices)))
+        self.looks.append((self.now, states))
+        made = (gpu(n) if free else busy(gpu(n)) for n, free in enumerate(states))
+        return builders.box(*made, time=NOW + self.now)
+
+    def wait(
+        self,
+        wanted: int,
+        window: float,
+        until: float | None = None,
+        ticket: Ticket | None = None,
+        **wish: object,
+    ) -> Wait:
+        return Wait(
+            {},
+            ticket,
+            lambda snapshot: Wish(wanted, **wish),  # type: ignore[arg-type]
+            wanted,
+            Rules(window=window),
+            self.told.append,
+            until,
+            self.clock,
+            self.sleep,
+        )
+
+
+@given(
+    st.lists(st.lists(st.booleans(), min_size=1, max_size=40), min_size=1, max_size=4),
+    st.integers(1, 3),
+    st.sampled_from([0.0, 1.0, 4.0, 10.0]),
+)
+@settings(max_examples=120, deadline=None)
+def test_what_is_given_has_been_free_at_every_look_of_the_window(
+    films: list[list[bool]], wanted: int, window: float
+) -> None:
+    film = Film(*films)
+    try:
+        _, ready = film.wait(wanted, window, until=100.0).devices(film.read)
+    except TooLongError:
+        assert sum(states[-1] for states in films) < wanted, "these have been free for ever since"
+        return
+    assert len(ready) >= wanted
+    end = film.looks[-1][0]
+    for device in ready:
+        run = [look for look in film.looks if look[0] >= end - window]
+        assert all(states[device.index] for _, states in run)
+        before = [at for at, states in film.looks if states[device.index]]
+        assert end - min(at for at in before if at <= end - window or window == 0) >= window
+    gaps = [later[0] - earlier[0] for earlier, later in itertools.pairwise(film.looks)]
+    assert all(gap <= max(1.0, window / 4) + 0.01 for gap in gaps)
+
+
+def test_a_device_that_is_free_for_a_moment_now_and_then_is_not_taken() -> None:
+    film = Film([False] * 4 + [True] * 8 + [False] * 3 + [True] * 9 + [False])
+    with pytest.raises(TooLongError):
+        film.wait(1, 10.0, until=60.0).devices(film.read)
+    assert "GPU 0 for a moment only" in " ".join(progress.words for progress in film.told)
+
+
+def test_devices_must_have_been_free_for_the_window_together() -> None:
+    film = Film([True] * 30, [False] * 15 + [True])
+    snapshot, ready = film.wait(2, 10.0).devices(film.read)
+    assert len(ready) == 2 and 25 <= film.now <= 28 and snapshot.time == NOW + film.now
+
+
+def test_a_device_that_does_not_do_counts_from_when_it_does() -> None:
+    """Free memory that was asked for is a condition as any other, for the whole window."""
+    film = Film([True])
+    full, empty = gpu(0, memory_free=1), gpu(0)
+
+    def read() -> Snapshot:
+        return builders.box(full if film.now < 20 else empty, time=NOW)
+
+    film.wait(1, 10.0, min_free=10).devices(read)
+    assert film.now >= 30
+
+
+def test_the_window_is_not_shortened_by_setting_the_clock_of_the_system() -> None:
+    film = Film([True])
+
+    def read() -> Snapshot:
+        return builders.box(gpu(0), time=NOW + 1e6 * film.now)
+
+    film.wait(1, 10.0).devices(read)
+    assert film.now >= 10
+
+
+def test_a_claimed_device_is_not_free() -> None:
+    film = Film([True])
+
+    def read() -> Snapshot:
+        found = (Claim(gpu(0).key, "mira"),) if film.now < 12 else ()
+        return replace(builders.box(gpu(0), time=NOW), claims=found)
+
+    film.wait(1, 10.0).devices(read)
+    assert film.now >= 22
+
+
+def test_the_time_is_over_when_it_is_over() -> None:
+    film = Film([False])
+    with pytest.raises(TooLongError):
+        film.wait(1, 10.0, until=33.25).devices(film.read)
+    assert 33.25 <= film.now <= 33.5
+
+
+def test_what_could_not_be_taken_after_all_is_looked_at_again_after_a_rest() -> None:
+    """Somebody who tells nobody holds it: that must not keep a CPU busy."""
+    film = Film([True])
+    wait = film.wait(1, 0.0)
+    for _ in range(20):
+        wait.devices(film.read)
+    assert film.now >= 19 and len(film.looks) == 20
+
+
+@pytest.mark.parametrize(("cost", "pause"), [(0.0003, 2.5), (0.006, 10.0), (0.5, 30.0)])
+def test_the_more_a_look_costs_the_rarer_they_are(work: list[float], cost: float, pause: float) -> None:
+    work[0] = cost
+    film = Film([False])
+    with pytest.raises(TooLongError):
+        film.wait(1, 10.0, until=100.0).devices(film.read)
+    gaps = [later[0] - earlier[0] for earlier, later in itertools.pairwise(film.looks)]
+    assert gaps == pytest.approx([pause] * len(gaps), abs=0.01)
+    assert pause == 30.0 or cost / pause <= 0.001, "at most every half minute, and at most 0.1 % of a CPU"
+
+
+def _waiter(number: int, count: int = 1) -> Waiter:
+    return Waiter((number, ""), f"user{number}", count)
+
+
+def _in_line(monkeypatch: pytest.MonkeyPatch, film: Film, leaves: dict[int, float]) -> Ticket:
+    """A place behind waiters who leave at these seconds."""
+
+    def there(number: int) -> bool:
+        return film.now < leaves[number]
+
+    class Line:
+        def ahead(self, environ: object) -> tuple[Waiter, ...]:
+            return tuple(_waiter(number) for number in leaves if there(number))
+
+    monkeypatch.setattr(waiting, "is_waiting", lambda waiter: there(waiter.place[0]))
+    return Line()  # type: ignore[return-value]
+
+
+def test_nobody_is_served_before_those_ahead_however_free_the_box_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    film = Film([True], [True])
+    film.wait(1, 10.0, ticket=_in_line(monkeypatch, film, {1: 40, 2: 70})).devices(film.read)
+    assert 70 <= film.now <= 71, "and at once then, as he has watched"
+
+
+def test_only_those_near_the_front_look_at_the_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    film = Film([True], [True])
+    leaves = {number: 10.0 * number for number in range(1, 21)}
+    film.wait(1, 10.0, ticket=_in_line(monkeypatch, film, leaves)).devices(film.read)
+    assert min(at for at, _ in film.looks) >= 160, "there are sixteen before those"
+    assert 200 <= film.now <= 201
+    assert film.told[0].words == "21st in line for 1 device; first is user1 for 1"
+
+
+def test_a_far_waiter_begins_to_watch_as_soon_as_he_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one before him goes last of all."""
+    film = Film([True])
+    leaves = dict(zip(range(1, 8), [1.0, 1.5, 2.0, 20.0, 20.0, 20.0, 20.0], strict=True))
+    film.wait(1, 10.0, ticket=_in_line(monkeypatch, film, leaves)).devices(film.read)
+    assert film.looks[0][0] <= 4 and film.now <= 21
+
+
+# progress
+
+
+def test_progress_says_what_is_waited_for_and_what_is_likely_next() -> None:
+    old, new = busy(gpu(0)), busy(gpu(1), builders.job(started=NOW - 60, user="olek"))
+    film = Film()
+    with pytest.raises(TooLongError):
+        film.wait(3, 10.0, until=0.0).devices(lambda: builders.box(old, new, gpu(2), time=NOW))
+    (progress,) = film.told
+    assert progress.words == (
+        "first in line for 3 devices: 0 free, GPU 2 for a moment only; next perhaps GPU 0 (mira python 1h)"
+    )
+
+
+def test_what_will_not_do_is_not_the_likely_next() -> None:
+    old, new = busy(gpu(0)), busy(gpu(1), builders.job(started=NOW - 60, user="olek"))
+    film = Film()
+    with pytest.raises(TooLongError):
+        film.wait(1, 10.0, until=0.0, within=[new.key]).devices(lambda: builders.box(old, new, time=NOW))
+    assert film.told[0].words.endswith("next perhaps GPU 1 (olek python 1m)")
+
+
+@pytest.mark.parametrize(
+    ("ahead", "nth"), [(1, "2nd"), (2, "3rd"), (3, "4th"), (10, "11th"), (20, "21st"), (111, "112th")]
+)
+def test_the_place_in_line_is_told_as_people_say_it(ahead: int, nth: str) -> None:
+    told = Progress(tuple(_waiter(n, 4) for n in range(ahead)), wanted=2).words
+    assert told == f"{nth} in line for 2 devices; first is user0 for 4"
+
+
+def test_a_hostile_name_in_line_is_neutralised() -> None:
+    assert Progress((Waiter((0, ""), "mi\x1b[2Jra\n"),)).words.isprintable()
+
+
+def test_in_a_log_progress_is_a_line_at_each_step_and_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    line = cli_waiting._Line()
+    for place in (2, 2, 2, 1, 1, 0, 0, 0):
+        line.tell(Progress(tuple(_waiter(n) for n in range(place))))
+    line.end()
+    assert [text.split()[1] for text in capsys.readouterr().err.splitlines()] == ["3rd", "2nd", "first"]
+
+
+def test_on_a_terminal_progress_is_one_line_that_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "30")
+    line = cli_waiting._Line()
+    for place in (2, 2, 1):
+        line.tell(Progress(tuple(_waiter(n) for n in range(place))))
+    line.end()
+    text = terminal.getvalue()
+    assert text.count("\r\x1b[K") == 3 and text.endswith("\r\x1b[K") and "\n" not in text
+    assert all(len(part) <= 29 for part in text.split("\r\x1b[K"))

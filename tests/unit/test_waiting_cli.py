@@ -1,0 +1,306 @@
+"""`--wait` on the command line: first come, first served, at next to no cost; being told; jobs that wait."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gputui.cli import waiting as cli_waiting
+from gputui.launching.claims import waiting
+from gputui.launching.claims.queue import waiters
+from gputui.launching.jobs.processes import alive
+from gputui.launching.jobs.stop import stop
+from gputui.launching.jobs.store import all_jobs
+from gputui.launching.jobs.wait import refreshed
+from simnvml import SimulatedNvml
+from unit.claims_support import Box, Forked, box_at, lines, until
+from unit.jobs_support import ended
+
+
+@pytest.fixture
+def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
+    with box_at(tmp_path, simulated_nvml) as made:
+        yield made
+        for job in all_jobs(made.environ):
+            stop(job, signal.SIGKILL, 0)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks follow each other faster, also in the children."""
+    monkeypatch.setattr(waiting, "_LOOK_AHEAD", 0.04)
+    monkeypatch.setattr(waiting, "_SHORTEST", 0.06)
+    monkeypatch.setattr(waiting, "_SHARE", 1.0)
+
+
+# the command line
+
+
+def _waits(box: Box, place: int, *words: str, command: str = "true") -> Forked:
+    """A launch that has come to be in line, as the so many-th."""
+    call = box.start("run", "-q", "--wait", "--window", "0", *words, "--", "sh", "-c", command)
+    until(lambda: call.over or len(waiters(box.environ)) == place)
+    assert not call.over, call.err
+    return call
+
+
+def test_a_launch_waits_until_its_devices_are_given_back(box: Box) -> None:
+    other = box.hold(*range(8))
+    call = _waits(box, 1, "-n", "2", command="echo $CUDA_VISIBLE_DEVICES")
+    until(lambda: "first in line for 2 devices: 0 free" in call.err)
+    other.kill()
+    assert (call.end(), call.out) == (0, "0,1\n")
+    assert re.search(r"gputui: GPU 0, GPU 1 after \ds of waiting\n$", call.err)
+    assert waiters(box.environ) == ()
+
+
+@pytest.mark.usefixtures("quick")
+def test_fifty_launches_are_served_in_the_order_in_which_they_came(box: Box) -> None:
+    """Some are killed while they wait: that holds nobody up."""
+    other, log = box.hold(0), box.folder / "served"
+    calls = [_waits(box, n + 1, "-n", "8", command=f"echo {n} >> {log}") for n in range(50)]
+    for number in (0, 10, 11, 30, 49):
+        calls[number].kill()
+    other.kill()
+    left = [n for n in range(50) if n not in (0, 10, 11, 30, 49)]
+    until(lambda: len(lines(log)) == len(left))
+    assert [int(words[0]) for words in lines(log)] == left
+    assert {calls[number].end() for number in left} == {0} and waiters(box.environ) == ()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_large_request_is_not_starved_by_small_ones(box: Box) -> None:
+    other, log = box.hold(0, 1, 2), box.folder / "served"
+    large = _waits(box, 1, "-n", "8", command=f"echo large >> {log}")
+    small = [_waits(box, n, "-n", "1", command=f"echo small >> {log}") for n in (2, 3)]
+    until(lambda: all("in line for 1 device; first is" in call.err for call in small))
+    status, out, err = box.call("run", "-q", "-n", "1", "--", "echo", "overtakes")
+    assert (status, out) == (4, "")
+    user = waiters(box.environ)[0].user
+    assert err == f"gputui: 3 in line before you, first {user} for 8: --wait joins them, --force goes ahead\n"
+    assert box.call("run", "-q", "-n", "1", "--force", "--", "echo", "overtakes")[1] == "overtakes\n"
+    assert not log.exists(), "five devices are free, and the line stands"
+    other.kill()
+    assert [call.end() for call in (large, *small)] == [0, 0, 0]
+    assert lines(log) == [["large"], ["small"], ["small"]]
+
+
+def test_naming_devices_goes_ahead_of_the_line_with_a_warning(box: Box) -> None:
+    box.hold(0)
+    _waits(box, 1, "-n", "8")
+    status, out, err = box.call("run", "-q", "--gpus", "3", "--", "echo", "here")
+    assert (status, out) == (0, "here\n") and "gputui: warning: there are 1 in line before you" in err
+
+
+def test_requests_for_other_devices_do_not_hold_each_other_up(box: Box) -> None:
+    box.hold(0)
+    _waits(box, 1, "--gpus", "0,1")
+    words = ("--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+    assert box.call("run", "-q", "-n", "2", *words) == (0, "2,3\n", ""), "1 is free, and waited for"
+    call = box.start("run", "-q", "--wait", "--window", "0", "--gpus", "5,4", *words)
+    assert (call.end(), call.out) == (0, "5,4\n")
+    status, _, err = box.call("run", "-q", "-n", "7", *words)
+    assert status == 4 and "GPU 1: 1 in line before you" in err
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_named_device_is_waited_for(box: Box) -> None:
+    other = box.hold(3)
+    call = _waits(box, 1, "--gpus", "3,2", command="echo $CUDA_VISIBLE_DEVICES")
+    other.kill()
+    assert (call.end(), call.out) == (0, "3,2\n")
+
+
+@pytest.mark.usefixtures("quick")
+def test_waiting_too_long_is_124_and_out_of_line(box: Box) -> None:
+    box.hold(*range(8))
+    for words in (("run", "-n", "1"), ("pick", "-n", "2"), ("pick", "--gpus", "3")):
+        command = ("--", "true") if words[0] == "run" else ()
+        status, out, err = box.call(*words, "--wait", "0.3", "--window", "0", *command)
+        assert (status, out) == (124, "") and err.endswith("gputui: waited for 0s; it was too long\n")
+        assert waiters(box.environ) == ()
+
+
+@pytest.mark.usefixtures("quick")
+def test_pick_waits_too(box: Box) -> None:
+    other = box.hold(*range(8))
+    call = box.start("pick", "-n", "2", "--wait", "--window", "0")
+    until(lambda: waiters(box.environ))
+    assert waiters(box.environ)[0].devices is None
+    other.kill()
+    assert (call.end(), call.out) == (0, "0,1\n") and box.claimed() == []
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -15), (signal.SIGKILL, -9)]
+)
+def test_who_gives_up_is_out_of_line(box: Box, number: int, status: int) -> None:
+    box.hold(0)
+    call = _waits(box, 1, "-n", "8")
+    until(lambda: "first in line" in call.err)
+    call.signal(number)
+    assert call.end() == status and waiters(box.environ) == () and "Traceback" not in call.err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("run", "-n", "9", "--wait", "--", "true"), "9 devices asked for, and 8 will ever do here"),
+        (
+            ("pick", "-n", "1", "--wait", "--min-free", "500G"),
+            "1 device asked for, and none will ever do here",
+        ),
+        (("pick", "-n", "8", "--wait", "--never", "3"), "8 devices asked for, and 7 will ever do here"),
+    ],
+)
+def test_what_will_never_be_is_not_waited_for(box: Box, words: tuple[str, ...], why: str) -> None:
+    """It would hold everybody up for ever."""
+    status, out, err = box.call(*words)
+    assert (status, out, err) == (4, "", f"gputui: {why}: waiting does not help\n")
+
+
+def test_a_simulated_box_is_not_waited_for(box: Box) -> None:
+    status, _, err = box.call("pick", "--demo", "dgx-1", "--wait")
+    assert status == 2 and "--wait is for this machine's devices" in err
+
+
+def test_without_a_place_for_a_line_everybody_waits_by_himself(box: Box) -> None:
+    words = ("run", "-q", "--wait", "--window", "0", "-n", "1", "--", "echo", "ran")
+    status, out, err = box.call(*words, GPUTUI_CLAIMS="/dev/null")
+    assert (status, out) == (0, "ran\n") and "gputui: warning: there is no line to wait in" in err
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_device_that_is_held_in_secret_is_tried_again_and_again_without_haste(box: Box) -> None:
+    """The record is gone, as of a container whose users are others."""
+    other = box.hold(*range(8))
+    for record in box.claims_folder.glob("*.claim"):
+        record.unlink()
+    call = _waits(box, 1, "-n", "1", command="echo ran")
+    until(lambda: box.driver.counts().get("nvmlDeviceGetMemoryInfo_v2", 0) > 40)
+    assert not call.over
+    other.kill()
+    assert (call.end(), call.out) == (0, "ran\n")
+
+
+# notifications
+
+
+def _notify(box: Box, *words: str) -> None:
+    (box.folder / "config/gputui").mkdir(parents=True)
+    listed = ", ".join(f'"{word}"' for word in words)
+    (box.folder / "config/gputui/config.toml").write_text(f"[wait]\nnotify = [{listed}]\n")
+
+
+def test_the_command_of_the_settings_is_told_and_is_nobodys_child(box: Box) -> None:
+    told, gate = box.folder / "told", box.folder / "gate"
+    os.mkfifo(gate)
+    script = box.folder / "notify"
+    script.write_text(f'#!/bin/sh\necho "$1" > {told}.new; mv {told}.new {told}; read -r line < {gate}\n')
+    script.chmod(0o755)
+    _notify(box, str(script), "{message}!")
+    words = ("run", "-q", "--wait", "--window", "0", "-n", "1", "--")
+    call = box.start(
+        *words, "sh", "-c", "echo children: $(cat /proc/$$/task/$$/children); ls -l /proc/$$/fd | wc -l"
+    )
+    assert call.end() == 0
+    assert call.out.splitlines()[0] in ("children:", f"children: {call.out.split()[1]}")
+    until(told.exists)
+    assert re.fullmatch(r"gputui: GPU 0 after \ds of waiting!\n", told.read_text())
+    gate.write_text("go\n")
+
+
+def test_a_command_of_the_settings_that_is_not_there_is_a_warning(box: Box) -> None:
+    _notify(box, "no-such-notifier", "{message}")
+    status, out, err = box.call("run", "-q", "--wait", "--window", "0", "-n", "1", "--", "echo", "ran")
+    assert (status, out) == (0, "ran\n")
+    assert "warning: the command of wait.notify cannot be started: no-such-notifier\n" in err
+
+
+def test_a_terminal_is_told_by_its_bell_and_by_notifications(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    cli_waiting._notify("GPU 0 after 3s of waiting")
+    text = terminal.getvalue()
+    assert "\a" in text
+    assert "\x1b]9;gputui: GPU 0 after 3s of waiting\x1b\\" in text
+    assert "\x1b]777;notify;gputui;GPU 0 after 3s of waiting\x1b\\" in text
+
+
+# jobs that wait
+
+
+def _in_line_are(box: Box, count: int) -> None:
+    until(lambda: len(waiters(box.environ)) == count)
+
+
+def test_a_job_waits_in_line_by_itself_and_then_runs_on_what_it_got(box: Box) -> None:
+    other = box.hold(*range(8))
+    words = ("run", "-q", "--detach", "--wait", "--window", "0", "-n", "2", "--name", "later", "--")
+    starter = box.start(*words, "sh", "-c", "echo $CUDA_VISIBLE_DEVICES; exec sleep 1000")
+    assert starter.end() == 0, starter.err
+    (job,) = all_jobs(box.environ)
+    assert (job.state, job.waits, job.devices, job.name) == ("waiting", 2, (), "later")
+    assert job.argv[0] == "sh" and starter.out == f"{job.id}\n"
+    until(lambda: waiters(box.environ))
+    other.kill()
+    until(lambda: refreshed(job).state == "running")
+    until(lambda: "0,1\n" in job.log.read_text())
+    job = refreshed(job)
+    assert [device.index for device in job.devices] == [0, 1] and "CUDA_VISIBLE_DEVICES=0,1" in job.line
+    assert job.command is not None
+    assert {(claim.pid, claim.job) for claim in box.claims()} == {(job.command.pid, job.id)}
+    stop(job, signal.SIGKILL, 0)
+    until(lambda: box.claimed() == [])
+
+
+def test_a_job_that_waits_can_be_stopped_and_is_out_of_line(box: Box) -> None:
+    box.hold(*range(8))
+    assert box.call("run", "-q", "--detach", "--wait", "-n", "1", "--", "true")[0] == 0
+    (job,) = all_jobs(box.environ)
+    until(lambda: len(waiters(box.environ)) == 1)
+    stopped = stop(job)
+    assert stopped.job.state == "stopped" and waiters(box.environ) == ()
+    assert job.command is not None and not alive(job.command)
+
+
+def test_several_jobs_of_one_user_wait_for_each_other(box: Box) -> None:
+    log = box.folder / "served"
+    other = box.hold(0)
+    for number in range(3):
+        words = ("run", "-q", "--detach", "--wait", "--window", "0", "-n", "8", "--")
+        assert box.call(*words, "sh", "-c", f"echo {number} >> {log}")[0] == 0
+        _in_line_are(box, number + 1)
+    other.kill()
+    assert [ended(job).status for job in all_jobs(box.environ)] == [0, 0, 0]
+    assert [int(words[0]) for words in lines(log)] == [0, 1, 2]
+
+
+# what it costs
+
+
+def test_waiting_costs_next_to_nothing(box: Box) -> None:
+    """At most 0.1 % of a CPU, measured over a minute (`bench`); a short test cannot tell so finely."""
+    box.hold(*range(8))
+    call = box.start("run", "-q", "--wait", "-n", "1", "--", "true")
+    until(lambda: "first in line" in call.err)
+    before = _cpu(call.pid)
+    assert not call.ends_within(3.0)
+    assert _cpu(call.pid) - before <= 0.03
+
+
+def _cpu(pid: int) -> float:
+    """Seconds of CPU time of a process, in hundredths."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
