@@ -128,3 +128,8 @@ def test_what_only_a_launcher_does_is_said() -> None:
 
 def test_the_command_within_one_word_of_env_stays_as_it_is() -> None:
     assert made("env -S 'torchrun a.py'").argv == ("env", "-S", "torchrun a.py")
+
+
+def test_an_option_of_the_interpreter_is_not_one_of_env() -> None:
+    assert made("env A=1 python -S x.py").argv == ("env", "A=1", "python", "-S", "x.py")
+    assert made("env -u B python -S x.py").launcher == "python"

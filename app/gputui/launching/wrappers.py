@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from gputui.launching.visibility import VISIBLE
 from gputui.launching.words import assignments
@@ -173,7 +174,8 @@ def _end(command: Sequence[str], place: int) -> int | None:
     if wrapper is None:
         return None
     begin = place
-    if name == "env" and any(word.startswith(("-S", "--split-string")) for word in command[place + 1 :]):
+    own = takewhile(lambda word: word.startswith("-") or "=" in word, command[place + 1 :])
+    if name == "env" and any(word.startswith(("-S", "--split-string")) for word in own):
         # Its value is the command itself, in one word.
         return None
     place = _behind_options(command, place + 1, wrapper)
