@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.choosing.verdict import verdicts
-from gputui.choosing.watch import LONGEST, Watch
+from gputui.choosing.watch import LONGEST, Watch, settled
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from unit.builders import NOW, box, busy, gpu
@@ -76,3 +76,58 @@ def test_a_state_lasts_as_long_as_its_last_run(film: list[bool]) -> None:
     watch = _watched(*((second, busy(gpu(0)) if taken else gpu(0)) for second, taken in enumerate(film)))
     run = next((n for n, taken in enumerate(reversed(film)) if taken != film[-1]), len(film))
     assert watch.lasting(KEY, NOW + len(film)) == run
+
+
+# Free all through the window
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=30),
+    st.integers(0, 25),
+)
+@settings(max_examples=200, deadline=None)
+def test_free_is_believed_only_if_it_was_so_in_every_reading_of_the_window(
+    film: list[tuple[int, bool]], window: int
+) -> None:
+    """Or in every reading there ever was: `gputui pick` has only one."""
+    watch, second, readings = Watch(), 0, []
+    for step, taken in film:
+        second += step
+        snapshot = box(busy(gpu(0)) if taken else gpu(0), time=NOW + second)
+        watch = _after(watch, snapshot)
+        readings.append((second, taken))
+        judged = verdicts(snapshot)
+        found = settled(judged, watch, snapshot.time, window)[KEY]
+        last = max((n for n, (_, busy_then) in enumerate(readings) if busy_then), default=None)
+        since = readings[0][0] if last is None else readings[last + 1][0] if not taken else None
+        believed = since is not None and (last is None or second - since >= window)
+        assert found.free == believed
+        if taken:
+            assert found == judged[KEY]
+        elif not believed:
+            assert found.state == "busy" and f"free for {second - (since or 0)}s only" in found.reason
+
+
+def test_the_first_reading_is_believed_whatever_the_window() -> None:
+    watch = _watched((0, gpu(0)))
+    assert settled(verdicts(box(gpu(0))), watch, NOW, 3600)[KEY].free
+
+
+def test_one_that_comes_later_than_the_first_reading_is_not_believed_at_once() -> None:
+    """A device that was away may come back with somebody who has not begun yet."""
+    watch = _after(_watched((0, gpu(1))), box(gpu(0), gpu(1), time=NOW + 5))
+    found = settled(verdicts(box(gpu(0), gpu(1))), watch, NOW + 5, 10)
+    assert not found[KEY].free and found[gpu(1).key].free
+
+
+def test_without_a_window_what_a_reading_says_stands() -> None:
+    watch = _watched((0, busy(gpu(0))), (1, gpu(0)))
+    assert settled(verdicts(box(gpu(0))), watch, NOW + 1, 0)[KEY].free
+
+
+def test_no_time_is_ever_less_than_none_when_the_clock_is_set_back() -> None:
+    watch = _watched((0, busy(gpu(0))), (100, gpu(0)), (50, gpu(0)))
+    assert watch.lasting(KEY, NOW + 50) == 0
+    found = settled(verdicts(box(gpu(0))), watch, NOW + 50, 10)[KEY]
+    assert not found.free and "free for 0s only" in found.reason
+    assert settled(verdicts(box(gpu(0))), watch, NOW + 60, 10)[KEY].free

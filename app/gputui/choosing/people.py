@@ -20,7 +20,8 @@ class Holding:
 
     memory    bytes, None where the driver does not tell
     since     start of the oldest of them, seconds since the epoch
-    idle      seconds for which the device has been seen doing nothing, None where that is not known
+    idle      seconds for which the device has been seen doing nothing while they had it, None where that is
+              not known
     """
 
     device: Device
@@ -39,9 +40,10 @@ class Person:
     claims: tuple[Device, ...] = ()
 
     @property
-    def memory(self) -> int:
-        """Bytes in all, as far as they are known."""
-        return sum(holding.memory or 0 for holding in self.holdings)
+    def memory(self) -> int | None:
+        """Bytes in all, as far as they are known; None where none of them are."""
+        sizes = [holding.memory for holding in self.holdings if holding.memory is not None]
+        return sum(sizes) if sizes or not self.holdings else None
 
     @property
     def since(self) -> float | None:
@@ -66,21 +68,26 @@ def people(snapshot: Snapshot, quiet: Mapping[str, float] | None = None) -> tupl
             if process.kind != "graphics":
                 by_user.setdefault(process.user, []).append(process)
         for user, processes in by_user.items():
-            found.setdefault(user, []).append(_holding(device, processes, (quiet or {}).get(device.key)))
-    claimed: dict[str, list[Device]] = {}
+            seen = (quiet or {}).get(device.key)
+            found.setdefault(user, []).append(_holding(device, processes, seen, snapshot.time))
+    claimed: dict[str | None, dict[str, Device]] = {}
     for claim in snapshot.claims:
         there = snapshot.by_key.get(claim.key)
         if there is not None and not any(h.device.key == claim.key for h in found.get(claim.user, ())):
-            claimed.setdefault(claim.user, []).append(there)
-    users: set[str | None] = {*found, *claimed}
-    persons = [Person(user, tuple(found.get(user, ())), tuple(claimed.get(user or "", ()))) for user in users]
-    return tuple(sorted(persons, key=lambda each: (-each.memory, each.user or "")))
+            claimed.setdefault(claim.user, {})[claim.key] = there
+    persons = [
+        Person(user, tuple(found.get(user, ())), tuple(claimed.get(user, {}).values()))
+        for user in {*found, *claimed}
+    ]
+    return tuple(sorted(persons, key=lambda each: (-(each.memory or 0), each.user or "")))
 
 
-def _holding(device: Device, processes: list[Process], quiet: float | None) -> Holding:
+def _holding(device: Device, processes: list[Process], quiet: float | None, now: float) -> Holding:
     sizes = [process.memory for process in processes if process.memory is not None]
     since = min((p.started for p in processes if p.started is not None), default=None)
-    return Holding(device, tuple(processes), sum(sizes) if sizes else None, since, quiet)
+    # The hours for which a device did nothing before they came are nobody's fault.
+    idle = None if quiet is None or since is None else max(0.0, min(quiet, now - since))
+    return Holding(device, tuple(processes), sum(sizes) if sizes else None, since, idle)
 
 
 def quiet_for(watch: Watch, snapshot: Snapshot) -> dict[str, float]:

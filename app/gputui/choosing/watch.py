@@ -11,6 +11,9 @@ from gputui.inventory.snapshot import Snapshot
 LONGEST = 240
 """How many utilizations are kept: four minutes at the usual pace."""
 
+_LOOKED_AWAY = 60.0
+"""Seconds between two readings after which nobody can say what was in between (the screen was stopped)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Watch:
@@ -18,21 +21,25 @@ class Watch:
 
     `seen` has a device's state, and since when (epoch seconds) it has been seen in that state; `loads` its
     last utilizations in percent, oldest first, at most `LONGEST`, None where it was not known; `quiet` since
-    when it has been seen at 0 % without a break; `began` when the first snapshot was.
+    when it has been seen at 0 % without a break; `began` when the first snapshot was, `last` the last one.
     """
 
     seen: Mapping[str, tuple[State, float]] = field(default_factory=dict)
     loads: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     quiet: Mapping[str, float] = field(default_factory=dict)
     began: float | None = None
+    last: float | None = None
 
     def after(self, snapshot: Snapshot, verdicts: Mapping[str, Verdict]) -> Watch:
         """The watch with one more snapshot and its verdicts."""
+        now = snapshot.time
+        kept = self.quiet if self.last is not None and now - self.last <= _LOOKED_AWAY else {}
         return Watch(
             {
-                key: before
+                # (Nothing has begun later than now: the clock may have been set back.)
+                key: (before[0], min(before[1], now))
                 if (before := self.seen.get(key)) and before[0] == verdict.state
-                else (verdict.state, snapshot.time)
+                else (verdict.state, now)
                 for key, verdict in verdicts.items()
             },
             {
@@ -40,11 +47,12 @@ class Watch:
                 for device in snapshot.devices
             },
             {
-                device.key: self.quiet.get(device.key, snapshot.time)
+                device.key: min(kept.get(device.key, now), now)
                 for device in snapshot.devices
                 if device.utilization == 0
             },
-            snapshot.time if self.began is None else self.began,
+            now if self.began is None else self.began,
+            now,
         )
 
     def lasting(self, key: str, now: float) -> float | None:

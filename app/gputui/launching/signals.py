@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from typing import Any
@@ -22,6 +23,8 @@ def send(process: Process, number: int) -> None:
 
     try:
         there = psutil.Process(process.pid)
+        if there.status() == psutil.STATUS_ZOMBIE:
+            raise SignalError(f"pid {process.pid} has ended")
         uids = there.uids()
         started = there.create_time()
     except psutil.Error:
@@ -39,11 +42,12 @@ def send(process: Process, number: int) -> None:
 
 
 def _send(there: Any, number: int) -> None:
-    """Through a descriptor of the process where the system has such (Linux 5.3): no other can get it."""
-    if not hasattr(os, "pidfd_open"):
+    """Through a descriptor of the process where the system has such: no other can get it."""
+    descriptor = _descriptor(there.pid)
+    if descriptor is None:
+        # (psutil looks whether it is the same process still, a moment before.)
         there.send_signal(number)
         return
-    descriptor = os.pidfd_open(there.pid)
     try:
         if there.is_running():
             signal.pidfd_send_signal(descriptor, number)
@@ -51,3 +55,18 @@ def _send(there: Any, number: int) -> None:
             raise ProcessLookupError
     finally:
         os.close(descriptor)
+
+
+def _descriptor(pid: int) -> int | None:
+    """Of a process; None on Linux before 5.3, and where a container's filter of system calls is older.
+
+    Raises ProcessLookupError.
+    """
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EPERM):
+            return None
+        raise

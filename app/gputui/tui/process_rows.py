@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
 
-from gputui.inventory.process import Ancestor, Process
+from gputui.inventory.process import Process
 from gputui.inventory.wording import duration, printable, size
 from gputui.tui.board import Board
 
@@ -19,7 +21,7 @@ _MOST_ABOVE = 3
 class Row:
     """A process on a device; one that started some (no device); or what holds a device unseen (no process).
 
-    `depth` is how far it is indented in a tree.
+    `depth` is how far it is indented in a tree; `amount` is the memory in bytes, 0 where it is not known.
     """
 
     label: str
@@ -32,11 +34,19 @@ class Row:
     process: Process | None = None
     key: str | None = None
     depth: int = 0
+    amount: int = 0
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """The same as long as it is the same thing: a pid may be another process's tomorrow."""
+        return (self.key, self.pid, self.process.started if self.process else None)
 
 
 def rows(board: Board, sort: str = "device", wanted: str = "", tree: bool = False) -> tuple[Row, ...]:
-    """All of them; `wanted` is in the user, the command, the container, the pid, or names the device."""
+    """All of them; `wanted` is in the user, the command, the container, the pid, or names a device
+    ("gpu 3") or a user ("user ana")."""
     found = [row for row in _all(board) if _matches(row, wanted.lower())]
+    # (Sorting is stable: of equals the order of the devices, and then the driver's, counts.)
     found.sort(key=_ORDER[sort])
     return tuple(_trees(found)) if tree else tuple(found)
 
@@ -55,77 +65,87 @@ def _all(board: Board) -> Iterator[Row]:
                 "–" if process.memory is None else size(process.memory),
                 "–" if process.started is None else duration(snapshot.time - process.started),
                 printable(process.container or ""),
-                printable(process.command) if process.command else process.note or "?",
+                printable(process.command or process.note or "?"),
                 process,
                 device.key,
+                amount=process.memory or 0,
             )
         if not device.processes and not verdict.free and not device.mig:
             used = "–" if device.memory_used is None else size(device.memory_used)
             claim = snapshot.claimed.get(device.key)
             user = printable(claim.user) if claim else "–"
             what = f"{verdict.state}: {printable(verdict.reason)}"
-            yield Row(label, "", user, used, "–", "", what, None, device.key)
+            yield Row(label, "", user, used, "–", "", what, None, device.key, amount=device.memory_used or 0)
 
 
 def _matches(row: Row, wanted: str) -> bool:
-    texts = (row.user, row.what, row.where, row.pid, f"gpu {row.label}")
-    return not wanted or any(wanted in text.lower() for text in texts)
+    texts = (row.user, row.what, row.where, row.pid)
+    # A GPU has its instances with it.
+    names = (f"gpu {row.label}", f"gpu {row.label.split(':')[0]}", f"user {row.user.lower()}")
+    return not wanted or wanted in names or any(wanted in text.lower() for text in texts)
 
 
-def _memory(row: Row) -> tuple[float, str]:
-    return (-(row.process.memory or 0) if row.process else 0, row.label)
-
-
-def _age(row: Row) -> tuple[float, str]:
+def _age(row: Row) -> float:
     started = row.process.started if row.process else None
-    return (started if started is not None else float("inf"), row.label)
+    return started if started is not None else float("inf")
 
 
-_ORDER: dict[str, Callable[[Row], tuple[object, ...]]] = {
-    # (Sorting is stable: within a device they stay as the driver lists them.)
-    "device": lambda row: (),
-    "memory": _memory,
+_ORDER: dict[str, Callable[[Row], Any]] = {
+    "device": lambda row: 0,
+    "memory": lambda row: -row.amount,
     "age": _age,
-    "user": lambda row: (row.user, row.label),
+    "user": lambda row: row.user,
 }
+
+
+@dataclass
+class _Branch:
+    """A process in a tree: its rows where it is on devices, and what it started."""
+
+    rows: list[Row] = field(default_factory=list)
+    below: dict[int, _Branch] = field(default_factory=dict)
 
 
 def _trees(found: Sequence[Row]) -> Iterator[Row]:
     """Under those who started them, each tree where its first process stood in the list."""
-    done: set[int] = set()
+    parents: dict[int, int] = {}
+    commands: dict[int, str] = {}
+    shown: set[int] = set()
+    for row in found:
+        if row.process is None:
+            continue
+        ancestors = row.process.ancestors
+        chain = (row.process.pid, *(each.pid for each in ancestors))
+        parents.update(pairwise(chain))
+        commands.update((each.pid, printable(each.command or "?")) for each in ancestors)
+        shown.update(chain[: _MOST_ABOVE + 1])
+    trunk: dict[int, _Branch] = {}
     for place, row in enumerate(found):
-        if place in done:
-            continue
-        above = _above(row)
-        if not above:
-            yield row
-            continue
-        yield from _ancestors(above)
-        drawn: tuple[Ancestor, ...] = above
-        for other in range(place, len(found)):
-            theirs = _above(found[other])
-            if other in done or not theirs or theirs[0].pid != above[0].pid:
-                continue
-            if theirs != drawn:
-                shared = sum(1 for a, b in zip(theirs, drawn, strict=False) if a.pid == b.pid)
-                yield from _ancestors(theirs, shared)
-                drawn = theirs
-            done.add(other)
-            yield _indented(found[other], len(theirs))
+        # What is no process has a place of its own; no pid is less than 0.
+        path = [-1 - place]
+        if row.process is not None:
+            path = [pid for pid in _lineage(row.process.pid, parents) if pid in shown]
+        level = trunk
+        for pid in path:
+            branch = level.setdefault(pid, _Branch())
+            level = branch.below
+        branch.rows.append(row)
+    yield from _drawn(trunk, commands, 0)
 
 
-def _above(row: Row) -> tuple[Ancestor, ...]:
-    """Who started it, the outermost first."""
-    return tuple(reversed(row.process.ancestors[:_MOST_ABOVE])) if row.process else ()
+def _lineage(pid: int, parents: Mapping[int, int]) -> list[int]:
+    """The process and all that is known to have started it, the outermost first."""
+    line = [pid]
+    # (In a recording somebody may have written that a process started itself.)
+    while (parent := parents.get(line[-1])) is not None and parent not in line:
+        line.append(parent)
+    return line[::-1]
 
 
-def _ancestors(above: Sequence[Ancestor], known: int = 0) -> Iterator[Row]:
-    for depth, each in enumerate(above):
-        if depth >= known:
-            yield Row("", str(each.pid), "", "", "", "", printable(each.command or "?"), depth=depth)
-
-
-def _indented(row: Row, depth: int) -> Row:
-    return Row(
-        row.label, row.pid, row.user, row.memory, row.age, row.where, row.what, row.process, row.key, depth
-    )
+def _drawn(branches: Mapping[int, _Branch], commands: Mapping[int, str], depth: int) -> Iterator[Row]:
+    for pid, branch in branches.items():
+        for row in branch.rows:
+            yield replace(row, depth=depth)
+        if not branch.rows:
+            yield Row("", str(pid), "", "", "", "", commands[pid], depth=depth)
+        yield from _drawn(branch.below, commands, depth + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -45,7 +46,7 @@ def words_of(plan: Plan, count: int, shape: Shape = ALL_REDUCE) -> tuple[str, ..
         ("--launcher", None if plan.launcher == AUTO else plan.launcher),
         ("--ids", None if plan.ids == "index" else plan.ids),
         ("--directory", plan.directory),
-        ("--python", plan.python),
+        ("--python", _python(plan)),
         ("--processes", plan.processes),
         ("--logs", plan.logs),
         ("--nodes", plan.nodes if plan.nodes > 1 else None),
@@ -55,3 +56,10 @@ def words_of(plan: Plan, count: int, shape: Shape = ALL_REDUCE) -> tuple[str, ..
         words += [] if value is None else [f"{flag}={value}"]
     words += ["--numa-binding"] if plan.numa else []
     return (*words, "--", *plan.command)
+
+
+def _python(plan: Plan) -> str | None:
+    """A plan's interpreter is looked for where the command starts; that of a call, where it is called."""
+    if plan.python is None or plan.directory is None or "/" not in plan.python:
+        return plan.python
+    return os.path.join(plan.directory, plan.python)  # noqa: PTH118 - without the "/." that Path drops

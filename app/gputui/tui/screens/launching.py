@@ -112,10 +112,8 @@ class Launching(Choosing):
             self.action_edit()
         elif not self.board.selection.decided:
             self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
-        elif self.board.plan.nodes > 1 and not self.board.plan.rendezvous:
-            self.say("the first of the machines is not named yet: L, first one", "warn")
-        elif (absent := missing_program(self.board.launch, self._environ)) is not None:
-            self.say(f"{absent}: e edits the command", "lost")
+        elif self._cannot_start():
+            return
         elif self._launching is None and self._sampler is not None:
             self.say("reading the chosen devices again …")
             from gputui.tui import starting
@@ -126,6 +124,16 @@ class Launching(Choosing):
                 return
             self._launching = _Launching(self.board, time.monotonic(), way, lease)
             self._sampler.ask()
+
+    def _cannot_start(self) -> bool:
+        """Whether the command lacks something; it has been said what."""
+        if self.board.plan.nodes > 1 and not self.board.plan.rendezvous:
+            self.say("the first of the machines is not named yet: L, first one", "warn")
+            return True
+        absent = missing_program(self.board.launch, self._environ)
+        if absent is not None:
+            self.say(f"{absent}: e edits the command", "lost")
+        return absent is not None
 
     def _drop_launch(self) -> None:
         """Whatever was about to be started is not: its devices are given back."""
@@ -169,7 +177,8 @@ class Launching(Choosing):
         from gputui.tui import starting
 
         board = self.board
-        trouble = starting.remember(board, self._environ, self._clock())
+        found = [starting.remember(board, self._environ, self._clock()), *(lease.warnings if lease else ())]
+        trouble = "; ".join(each for each in found if each)
         if way == "become":
             told = starting.warning(trouble) if trouble else None
             self.app.exit(Outcome(launch=board.launch, lease=lease), message=told)
@@ -195,6 +204,8 @@ class Launching(Choosing):
             return
         if board.label:
             self.say("waiting is for this machine's devices", "warn")
+            return
+        if self._cannot_start():
             return
         from gputui.tui import starting
         from gputui.tui.screens.line import LineScreen

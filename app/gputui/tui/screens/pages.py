@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 class Pages(Launching):
     """A screen from which all others are opened. Whatever was about to be started is not, then."""
 
+    def action_topology(self) -> None:
+        self._drop_launch()
+        super().action_topology()
+
+    def action_ask_best(self) -> None:
+        self._drop_launch()
+        super().action_ask_best()
+
     def action_help(self) -> None:
         self._drop_launch()
         from gputui.tui.screens.help import HelpScreen

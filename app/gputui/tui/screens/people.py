@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gputui.choosing.people import Person, people, quiet_for
+from gputui.inventory.wording import printable
 from gputui.tui.board import Board
 from gputui.tui.screens.parts import PartsScreen, window
-from gputui.tui.views.people import headline, idle_words, listed
+from gputui.tui.views.people import headline, held_lines, idle_words, listed
 from gputui.tui.views.text import Line, clip
 
 _KEYS = " esc back  ↑↓ person  ⏎ their processes"
@@ -20,6 +21,8 @@ class PeopleScreen(PartsScreen):
         ("escape,q,P", "dismiss", "Back"),
         ("down,j", "cursor(1)", "Down"),
         ("up,k", "cursor(-1)", "Up"),
+        ("home,g", "cursor(-100000)", "First"),
+        ("end,G", "cursor(100000)", "Last"),
         ("enter,p", "processes", "Processes"),
     ]
 
@@ -27,6 +30,7 @@ class PeopleScreen(PartsScreen):
         super().__init__()
         self._board, self._processes = board, processes
         self._cursor = self._top = 0
+        self._at: Person | None = None
 
     @property
     def _people(self) -> tuple[Person, ...]:
@@ -44,21 +48,34 @@ class PeopleScreen(PartsScreen):
         self.paint(self._drawn, [*told, clip(((_KEYS, "dim"),), width)])
 
     def _drawn(self, width: int, height: int) -> list[Line]:
-        found = self._people
-        self._cursor = min(self._cursor, max(0, len(found) - 1))
+        found = self._follow()
         lines, places = listed(found, self._board(), width)
+        lines += held_lines(found, self._board(), width)
         place = places[self._cursor] if places else 0
+        last = ([*places, len(lines)][self._cursor + 1] if places else len(lines)) - 1
         room = max(1, height - 1)
-        self._top = window(self._top, place, room, len(lines))
+        # All of a person where that fits, the name in any case.
+        self._top = window(window(self._top, last, room, len(lines)), place, room, len(lines))
         self.picture.lit = place - self._top + 1 if places else None
         return [headline(found, width), *lines[self._top : self._top + room]]
 
+    def _follow(self) -> tuple[Person, ...]:
+        """The people; the cursor stays with its person, whose place changes with the memory of all."""
+        found = self._people
+        place = next((n for n, each in enumerate(found) if self._at and each.user == self._at.user), None)
+        self._cursor = min(self._cursor, max(0, len(found) - 1)) if place is None else place
+        self._at = found[self._cursor] if found else None
+        return found
+
     def action_cursor(self, by: int) -> None:
-        self._cursor = min(max(0, self._cursor + by), max(0, len(self._people) - 1))
+        found = self._follow()
+        self._cursor = min(max(0, self._cursor + by), max(0, len(found) - 1))
+        self._at = found[self._cursor] if found else None
         self.draw()
 
     def action_processes(self) -> None:
-        found = self._people
-        if found:
+        # The one under the cursor as it was painted last: that is whom the key was meant for.
+        if self._at is not None:
+            name = self._at.user
             self.dismiss()
-            self._processes(found[self._cursor].user or "?")
+            self._processes(f"user {'?' if name is None else printable(name)}")

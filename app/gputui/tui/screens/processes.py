@@ -8,7 +8,7 @@ from collections.abc import Callable
 from textual import events
 
 from gputui.inventory.process import Process
-from gputui.inventory.wording import program
+from gputui.inventory.wording import printable, program
 from gputui.launching.signals import SignalError, send
 from gputui.tui.board import Board
 from gputui.tui.process_rows import SORTS, Row, rows
@@ -41,8 +41,9 @@ class ProcessesScreen(PartsScreen):
         self._board, self._people = board, people
         self._sort, self._wanted, self._tree = SORTS[0], wanted, False
         self._cursor = self._top = 0
-        self._asked: tuple[int, int] | None = None
-        self._terminated: set[int] = set()
+        self._at: Row | None = None
+        self._asked: tuple[Process, int] | None = None
+        self._terminated: set[tuple[int, float | None]] = set()
         self._message = ""
 
     def on_key(self, event: events.Key) -> None:
@@ -56,18 +57,16 @@ class ProcessesScreen(PartsScreen):
         width = self.size.width
         if not width:
             return
-        found = self._rows
+        self._follow()
         told: list[Line] = []
-        if found:
+        if self._at is not None:
             # The whole command line of the one under the cursor: the list cuts it.
-            row = found[min(self._cursor, len(found) - 1)]
-            told = [((f" {piece}", "dim"),) for piece in wrap(row.what, width - 2)[:3]]
+            told = [((f" {piece}", "dim"),) for piece in wrap(self._at.what, width - 2)[:3]]
         line = ((" ▌ ", "key"), (self._message, "")) if self._message else ((_KEYS, "dim"),)
         self.paint(self._drawn, [title("command", width), *told, clip(line, width)])
 
     def _drawn(self, width: int, height: int) -> list[Line]:
-        found = self._rows
-        self._cursor = min(self._cursor, max(0, len(found) - 1))
+        found = self._follow()
         room = max(1, height - 2)
         self._top = window(self._top, self._cursor, room, len(found))
         self.picture.lit = self._cursor - self._top + 2 if found else None
@@ -79,16 +78,26 @@ class ProcessesScreen(PartsScreen):
     def _rows(self) -> tuple[Row, ...]:
         return rows(self._board(), self._sort, self._wanted, self._tree)
 
-    @property
-    def _process(self) -> Process | None:
+    def _follow(self) -> tuple[Row, ...]:
+        """The rows; the cursor stays with its process when the list changes, or else in its place."""
         found = self._rows
-        return found[min(self._cursor, len(found) - 1)].process if found else None
+        wanted = self._at.identity if self._at else None
+        place = next((n for n, row in enumerate(found) if row.identity == wanted), None)
+        self._cursor = min(self._cursor, max(0, len(found) - 1)) if place is None else place
+        self._at = found[self._cursor] if found else None
+        return found
+
+    def _go(self, place: int) -> None:
+        found = self._rows
+        self._cursor = min(max(0, place), max(0, len(found) - 1))
+        self._at = found[self._cursor] if found else None
+        self.draw()
 
     # What keys do
 
     def action_cursor(self, by: int) -> None:
-        self._cursor = min(max(0, self._cursor + by), max(0, len(self._rows) - 1))
-        self.draw()
+        self._follow()
+        self._go(self._cursor + by)
 
     def action_sort(self) -> None:
         self._sort = SORTS[(SORTS.index(self._sort) + 1) % len(SORTS)]
@@ -101,7 +110,8 @@ class ProcessesScreen(PartsScreen):
     def action_filter(self) -> None:
         def answered(text: str | None) -> None:
             if text is not None:
-                self._wanted, self._cursor = text.strip(), 0
+                self._wanted = text.strip()
+                self._go(0)
             self.draw()
 
         prompt = "a user, a word of the command, a pid, a container, “gpu 3” (empty: all)"
@@ -112,29 +122,40 @@ class ProcessesScreen(PartsScreen):
         self._people()
 
     def action_signal(self) -> None:
-        """Asked for twice; SIGTERM at first, SIGKILL for one that has had it."""
-        process = self._process
-        if process is None:
+        """Asked for twice; SIGTERM at first, SIGKILL for one that has had it.
+
+        The second press is for the process that the first one named, wherever it is in the list by now.
+        """
+        board = self._board()
+        if self._asked is not None:
+            (process, number), self._asked = self._asked, None
+            self._message = self._sent(process, number)
+        elif board.label:
+            self._message = f"these processes are not this machine's ({board.label})"
+        elif self._at is None or self._at.process is None:
             self._message = "no process to signal here"
-            self.draw()
-            return
-        number = signal.SIGKILL if process.pid in self._terminated else signal.SIGTERM
-        what = f"{number.name} to {program(process.command or '?')} (pid {process.pid})"
-        if self._asked != (process.pid, number):
-            self._asked = (process.pid, number)
-            self._message = f"X again sends {what}"
         else:
-            self._asked = None
-            try:
-                send(process, number)
-                self._terminated.add(process.pid)
-                self._message = f"{what} is sent"
-            except SignalError as error:
-                self._message = str(error)
+            process = self._at.process
+            again = (process.pid, process.started) in self._terminated
+            self._asked = (process, signal.SIGKILL if again else signal.SIGTERM)
+            self._message = f"X again sends {_what(*self._asked)}"
         self.draw()
+
+    def _sent(self, process: Process, number: int) -> str:
+        """Send it; what became of it."""
+        try:
+            send(process, number)
+        except SignalError as error:
+            return printable(str(error))
+        self._terminated.add((process.pid, process.started))
+        return f"{_what(process, number)} is sent"
 
     def on_click(self, event: events.Click) -> None:
         place = event.y - 2 + self._top
+        self._message, self._asked = "", None
         if event.widget is self.picture and event.y >= 2 and place < len(self._rows):
-            self._cursor = place
-            self.draw()
+            self._go(place)
+
+
+def _what(process: Process, number: int) -> str:
+    return f"{signal.Signals(number).name} to {program(process.command or '?')} (pid {process.pid})"

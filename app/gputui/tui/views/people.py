@@ -23,7 +23,7 @@ def listed(found: Sequence[Person], board: Board, width: int) -> tuple[list[Line
     snapshot = board.snapshot
     if snapshot is None or not found:
         return [clip(((" nobody is on this box", "dim"),), width)], []
-    wide = min(14, max(len(printable(person.user or "?")) for person in found))
+    wide = _wide(found)
     total = sum(device.memory_total or 0 for device in snapshot.devices if device.parent is None)
     lines: list[Line] = []
     places = []
@@ -33,18 +33,45 @@ def listed(found: Sequence[Person], board: Board, width: int) -> tuple[list[Line
     return lines, places
 
 
+def held_lines(found: Sequence[Person], board: Board, width: int) -> list[Line]:
+    """What is held by no process that can be seen: by nobody, as far as one can tell."""
+    snapshot = board.snapshot
+    if snapshot is None:
+        return []
+    wide = _wide(found)
+    lines: list[Line] = []
+    for device in snapshot.devices:
+        verdict = board.verdicts[device.key]
+        if verdict.state == "held":
+            used = size(device.memory_used or 0)
+            head = _columns(f"GPU {snapshot.label(device)}", used, "–", wide)
+            lines.append(clip((*head, (f"  held: {verdict.reason}", "dim")), width))
+    return [title("nobody to be seen", width), *lines] if lines else []
+
+
+def _wide(found: Sequence[Person]) -> int:
+    """The column of names; the widest ones are cut."""
+    return min(14, max((len(printable(person.user or "?")) for person in found), default=0))
+
+
+def _columns(label: str, used: str, age: str, wide: int) -> Line:
+    """The beginning of a device's line; memory and time stand below those of its person."""
+    return ((f"   {fit(label, wide + _BAR)}", "dim"), (f" {used:>7}  {age:>6}", ""))
+
+
 def _person(person: Person, snapshot: Snapshot, wide: int, total: int) -> list[Line]:
     age = "–" if person.since is None else duration(snapshot.time - person.since)
-    full, rest = bar(person.memory / total if total else None, _BAR)
+    full, rest = bar((person.memory or 0) / total if total else None, _BAR)
+    used = size(person.memory) if person.memory else "–"
     labels = ",".join(snapshot.label(holding.device) for holding in person.holdings)
-    count = f"{len(person.holdings)} GPU{'s' if len(person.holdings) != 1 else ''}"
+    count = len(person.holdings)
     lines: list[Line] = [
         (
             (f" {fit(printable(person.user or '?'), wide)}  ", "strong"),
             (full, "memory"),
             (rest, "rest"),
-            (f" {size(person.memory):>7}  {age:>6}  ", ""),
-            (f"{count}  {labels}" if labels else "no process", "dim"),
+            (f" {used:>7}  {age:>6}  ", ""),
+            (f"{count} GPU{'s' if count != 1 else ''}: {labels}" if labels else "no process", "dim"),
         )
     ]
     for holding in person.holdings:
@@ -52,20 +79,14 @@ def _person(person: Person, snapshot: Snapshot, wide: int, total: int) -> list[L
         used = "–" if holding.memory is None else size(holding.memory)
         age = "–" if holding.since is None else duration(snapshot.time - holding.since)
         more = f" +{len(holding.processes) - 1}" if len(holding.processes) > 1 else ""
-        idle = holding in person.idle and holding.idle is not None
-        told = (f"  0 % for {duration(holding.idle)}" if idle and holding.idle is not None else "", "warn")
+        idle = holding.idle if holding in person.idle else None
+        told = "" if idle is None else f"  0 % for {duration(idle)}"
         what = printable(main.command or main.note or "?")
-        lines.append(
-            (
-                (f"   GPU {snapshot.label(holding.device):<5}", "dim"),
-                (f"{used:>7}  {age:>6}", ""),
-                told,
-                (f"  {what}{more}", "dim"),
-            )
-        )
+        head = _columns(f"GPU {snapshot.label(holding.device)}", used, age, wide)
+        lines.append((*head, (told, "warn"), (f"  {what}{more}", "dim")))
     if person.claims:
         claimed = ",".join(map(snapshot.label, person.claims))
-        lines.append(((f"   GPU {claimed:<5}", "dim"), ("claimed", "claimed")))
+        lines.append(((f"   GPU {claimed}  ", "dim"), ("claimed", "claimed")))
     return lines
 
 
@@ -76,7 +97,6 @@ def idle_words(found: Sequence[Person], board: Board) -> str:
     if snapshot is None or not idle:
         return ""
     person, holding = max(idle, key=lambda pair: pair[1].memory or 0)
-    used = size(holding.memory or 0)
-    label = snapshot.label(holding.device)
-    who, how_long = printable(person.user or "?"), duration(holding.idle or 0)
-    return f"{used} held on GPU {label} by {who}, 0 % for {how_long}"
+    name = f"GPU {snapshot.label(holding.device)}"
+    what = f"{name} is held" if holding.memory is None else f"{size(holding.memory)} held on {name}"
+    return f"{what} by {printable(person.user or '?')}, 0 % for {duration(holding.idle or 0)}"

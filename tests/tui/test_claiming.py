@@ -1,0 +1,243 @@
+"""The screen claims what it starts on: from the key on, and no longer than what it starts lives."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gputui.inventory.claim import Claim
+from gputui.launching.jobs.store import all_jobs
+from gputui.sources.claims.read import claims
+from gputui.tui.messages import Read
+from gputui.tui.screens.changed import ChangedScreen
+from gputui.tui.screens.line import LineScreen
+from gputui.tui.screens.topology import TopologyScreen
+from gputui.tui.session import Reading
+from tui.support import Session, box_at
+from tui.support import session as moving
+from unit.builders import busy
+from unit.jobs_support import Desk, command, desk_at, ended, until
+
+session = functools.partial(moving, interval=1000)
+
+WAYS = pytest.mark.parametrize("key", ["enter", "r", "d"])
+UUID = {device.index: device.uuid for device in box_at("shared").devices}
+
+_HOLDS = """
+import os, sys, signal
+from gputui.launching.claims.lease import take
+print(take(sys.argv[1:], os.environ, "python theirs.py").keys, flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with desk_at(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def environ(desk: Desk) -> dict[str, str]:
+    return {"XDG_STATE_HOME": desk.environ["XDG_STATE_HOME"]}
+
+
+@contextmanager
+def held_by_another(*keys: str) -> Iterator[None]:
+    """Another process has a lease on them."""
+    holder = subprocess.Popen([sys.executable, "-c", _HOLDS, *keys], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None and keys[0] in holder.stdout.readline()
+        yield
+    finally:
+        holder.send_signal(signal.SIGKILL)
+        holder.communicate()
+
+
+def claimed_for_others() -> list[Claim]:
+    """What another process sees claimed: of our own leases nothing is to be seen from here."""
+    script = (
+        "import os; from gputui.sources.claims.read import claims\n"
+        "for each in claims(os.environ)[0]: print(each.key, each.pid, each.job or '-', sep='\\t')"
+    )
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    rows = [line.split("\t") for line in out.splitlines()]
+    return [Claim(key, "", pid=int(pid), job=None if job == "-" else job) for key, pid, job in rows]
+
+
+def keys_claimed() -> list[str]:
+    return [claim.key for claim in claimed_for_others()]
+
+
+def delay(s: Session) -> None:
+    """The reading that a launch asks for does not come until `read`."""
+    assert s.app.sampler is not None
+    s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
+
+
+def read(s: Session, snapshot: object = None) -> None:
+    s.main.post_message(Read(Reading(snapshot or box_at("shared"), time.monotonic())))  # type: ignore[arg-type]
+
+
+@WAYS
+async def test_from_the_key_on_it_is_claimed_and_another_key_gives_it_back(
+    key: str, environ: dict[str, str]
+) -> None:
+    async with session(command=("true",), environ=environ) as s:
+        delay(s)
+        await s.press("4")
+        assert not keys_claimed()
+        await s.press(key)
+        assert keys_claimed() == [UUID[4]]
+        await s.press("5")
+        assert not keys_claimed()
+
+
+@pytest.mark.parametrize(("key", "screen"), [("n", LineScreen), ("t", TopologyScreen)])
+async def test_a_screen_that_opens_over_it_gives_it_back_too(
+    key: str, screen: type, environ: dict[str, str]
+) -> None:
+    """Nothing may start while a number is typed."""
+    async with session(command=("true",), environ=environ) as s:
+        delay(s)
+        await s.press("4", "enter", key)
+        assert isinstance(s.app.screen, screen)
+        read(s)
+        await s.pilot.pause()
+        assert s.app.is_running and s.main._launching is None
+
+
+async def test_enter_hands_the_lease_on(environ: dict[str, str]) -> None:
+    async with session(command=("true",), environ=environ) as s:
+        await s.press("5", "4", "enter")
+        await s.until(lambda: not s.app.is_running)
+    outcome = s.app.return_value
+    assert outcome is not None and outcome.lease is not None
+    try:
+        assert set(keys_claimed()) == {UUID[4], UUID[5]}
+        assert all(claim.pid == os.getpid() for claim in claimed_for_others())
+    finally:
+        outcome.lease.release()
+    assert not keys_claimed()
+
+
+async def test_after_r_it_is_given_back(environ: dict[str, str]) -> None:
+    async with session(command=("true",), environ=environ) as s:
+        await s.press("4", "r")
+        await s.until(lambda: "this terminal cannot be given away" in s.main.message)
+        assert not keys_claimed()
+
+
+async def test_after_d_the_job_has_it_and_the_claim_says_which(desk: Desk, environ: dict[str, str]) -> None:
+    gate = desk.gate()
+    async with session(command=("sh", "-c", gate.wait), environ=environ) as s:
+        await s.press("4", "d")
+        await s.until(lambda: "is started: D shows it" in s.main.message)
+        (job,) = all_jobs(desk.environ)
+        (claim,) = claimed_for_others()
+        assert (claim.key, claim.job, claim.pid) == (UUID[4], job.id, command(job).pid)
+        # It is the job's: seen from here, too, and asked about.
+        assert [each.job for each in claims(os.environ)[0]] == [job.id]
+        await s.press("enter")
+        assert isinstance(s.app.screen, ChangedScreen)
+        await s.press("n")
+    gate.open()
+    ended(job)
+    until(lambda: not claims(os.environ)[0])
+
+
+@WAYS
+async def test_what_another_job_holds_is_asked_about(key: str, desk: Desk, environ: dict[str, str]) -> None:
+    """No gives nothing, yes goes on without a lease."""
+    with held_by_another(UUID[4]):
+        async with session(command=("true",), environ=environ) as s:
+            await s.press("4", "5", key)
+            assert isinstance(s.app.screen, ChangedScreen)
+            assert "GPU 4 is claimed by " in s.app.screen._news[0]
+            await s.press("n")
+            assert s.app.is_running and not all_jobs(desk.environ)
+            assert keys_claimed() == [UUID[4]]
+            await s.press(key, "y")
+            if key == "enter":
+                await s.until(lambda: not s.app.is_running)
+                assert s.app.return_value is not None and s.app.return_value.launch is not None
+                assert s.app.return_value.lease is None
+            elif key == "r":
+                assert "this terminal cannot be given away" in s.main.message
+            else:
+                await s.until(lambda: all_jobs(desk.environ))
+                ended(all_jobs(desk.environ)[0])
+            assert keys_claimed() == [UUID[4]]
+
+
+async def test_changes_that_are_declined_give_it_back(environ: dict[str, str]) -> None:
+    async with session(command=("true",), environ=environ) as s:
+        delay(s)
+        await s.press("4", "enter")
+        there = box_at("shared")
+        devices = tuple(busy(d) if d.index == 4 else d for d in there.devices)
+        read(s, replace(there, devices=devices))
+        await s.until(lambda: isinstance(s.app.screen, ChangedScreen))
+        assert keys_claimed() == [UUID[4]]
+        await s.press("n")
+        assert not keys_claimed()
+
+
+async def test_without_a_folder_for_claims_it_starts_and_says_so(
+    desk: Desk, environ: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    bad = {**environ, "GPUTUI_CLAIMS": str(tmp_path / "file")}
+    async with session(command=("true",), environ=bad) as s:
+        await s.press("4", "d")
+        await s.until(lambda: "nothing is claimed" in s.main.message)
+        ended(all_jobs(desk.environ)[0])
+
+
+async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, str]) -> None:
+    async with session(command=("true",), environ=environ) as s:
+        delay(s)
+        s.main.set_board(replace(s.main.board, label="demo: shared"))
+        await s.press("4", "d")
+        assert s.main._launching is not None and s.main._launching.lease is None
+        await s.press("w")
+        assert "waiting is for this machine's devices" in s.main.message
+
+
+# In line
+
+
+async def test_w_asks_how_many_and_a_job_is_in_line(desk: Desk, environ: dict[str, str]) -> None:
+    async with session(command=("python", "train.py"), environ=environ) as s:
+        await s.press("4", "5", "w")
+        assert isinstance(s.app.screen, LineScreen) and "wait in line for how many" in s.app.screen._prompt
+        await s.press("ctrl+u", "4", "space", *"tp=2", "enter")
+        await s.until(lambda: "is in line for 4: D shows it" in s.main.message)
+        (job,) = all_jobs(desk.environ)
+        assert (job.waits, job.argv) == (4, ("python", "train.py"))
+        assert job.line.endswith(" run --wait -n 4 --group tp=2 -- python train.py")
+
+
+async def test_w_left_with_escape_or_without_a_command_puts_nobody_in_line(
+    desk: Desk, environ: dict[str, str]
+) -> None:
+    async with session(command=("true",), environ=environ) as s:
+        await s.press("w", "escape")
+        assert s.app.screen is s.main
+    async with session(command=(), environ=environ) as s:
+        await s.press("w")
+        assert isinstance(s.app.screen, LineScreen) and "command" in s.app.screen._prompt
+    async with session(command=("no-such-program",), environ=environ) as s:
+        await s.press("w")
+        assert "there is no program 'no-such-program'" in s.main.message
+    assert not all_jobs(desk.environ)

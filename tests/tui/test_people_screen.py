@@ -1,0 +1,136 @@
+"""The people on the whole screen, and the way from there to their processes and back."""
+
+from __future__ import annotations
+
+import functools
+
+from gputui.inventory.snapshot import Snapshot
+from gputui.tui.screens.people import PeopleScreen
+from gputui.tui.screens.processes import ProcessesScreen
+from gputui.tui.widgets.lines import Lines
+from tui.support import Session
+from tui.support import session as moving
+from unit.builders import GIB, box, busy, gpu, job
+
+session = functools.partial(moving, interval=1000)
+
+
+def texts(s: Session, part: str = "#picture") -> list[str]:
+    return [text.rstrip() for text in s.app.screen.query_one(part, Lines).texts]
+
+
+def lit(s: Session) -> str:
+    """The line under the cursor."""
+    picture = s.app.screen.query_one("#picture", Lines)
+    assert picture.lit is not None
+    return picture.texts[picture.lit].strip()
+
+
+def people(**memory: int) -> Snapshot:
+    """A GPU for each of them."""
+    return box(
+        *(
+            busy(gpu(n), job(100 + n, user=user, memory=amount * GIB))
+            for n, (user, amount) in enumerate(memory.items())
+        )
+    )
+
+
+def show(s: Session, snapshot: Snapshot) -> None:
+    """Another reading of the box."""
+    s.main.set_board(s.main.board.seen(snapshot))
+    s.app.screen.draw()  # type: ignore[attr-defined]
+
+
+async def test_everybody_is_shown_and_what_nobody_is_seen_to_hold() -> None:
+    async with session("shared") as s:
+        await s.press("P")
+        lines = texts(s)
+        assert "4 on this box" in lines[0]
+        assert [line.split()[0] for line in lines[1:9:2]] == ["ines", "mira", "bo", "olek"]
+        assert lines[10].split()[:3] == ["GPU", "2", "22.4G"] and "held: " in lines[10]
+        # Memory stands below memory.
+        assert len({line.index("G  ") for line in (*lines[1:9], lines[10])}) == 1
+        assert "esc back" in texts(s, "#told")[0]
+
+
+async def test_on_an_idle_box_it_says_so_and_no_key_does_harm() -> None:
+    async with session("idle") as s:
+        await s.press("P")
+        assert texts(s)[1] == " nobody is on this box"
+        await s.press("j", "k", "enter", "down")
+        assert isinstance(s.app.screen, PeopleScreen)
+
+
+async def test_enter_lists_the_processes_of_that_person_and_of_no_other() -> None:
+    async with session(people(jo=9, john=5, mira=1)) as s:
+        await s.press("P", "enter")
+        assert isinstance(s.app.screen, ProcessesScreen)
+        assert "with “user jo”" in texts(s)[0]
+        assert [line.split()[:2] for line in texts(s)[2:] if line] == [["0", "jo"]]
+
+
+async def test_a_name_that_cannot_be_printed_and_an_unknown_one_lead_to_their_processes() -> None:
+    evil = box(busy(gpu(0), job(7, user="e\x1bvil")), busy(gpu(1), job(8, user=None, memory=GIB)))
+    async with session(evil) as s:
+        await s.press("P", "enter")
+        assert " 7  " in texts(s)[2]
+        await s.press("P", "down", "enter")
+        assert [line for line in texts(s)[2:] if line] and " 8  " in texts(s)[2]
+
+
+async def test_the_cursor_stays_with_its_person_when_memory_changes_the_order() -> None:
+    async with session(people(ana=3, bo=2, jun=1)) as s:
+        await s.press("P", "down")
+        assert lit(s).startswith("bo")
+        show(s, people(bo=9, ana=3, jun=1))
+        assert lit(s).startswith("bo")
+        await s.press("down")
+        assert lit(s).startswith("ana")
+        show(s, people(bo=9, jun=1))
+        assert lit(s).startswith("jun")
+        await s.press("enter")
+        assert "with “user jun”" in texts(s)[0]
+
+
+async def test_P_and_p_go_back_and_forth_over_one_screen() -> None:
+    async with session("shared") as s:
+        await s.press("P")
+        for _ in "ab":
+            await s.press("enter")
+            assert isinstance(s.app.screen, ProcessesScreen)
+            await s.press("P")
+            assert isinstance(s.app.screen, PeopleScreen)
+        assert len(s.app.screen_stack) == 2
+        for key in ("escape", "q", "P"):
+            await s.press(key)
+            assert s.app.screen is s.main
+            await s.press("P")
+
+
+async def test_many_people_scroll_and_the_last_is_shown_whole() -> None:
+    many = box(*(busy(gpu(n), job(100 + n, user=f"user{n:02}")) for n in range(16)))
+    async with session(many) as s:
+        await s.press("P", "G")
+        assert lit(s).startswith("user15") and "GPU 15 " in texts(s)[-1]
+        await s.press("g")
+        assert lit(s).startswith("user00") and texts(s)[1].startswith(" user00")
+
+
+async def test_who_holds_memory_and_does_nothing_is_told_below() -> None:
+    idle = box(busy(gpu(0), job(1, user="bo", memory=40 * GIB)))
+    async with session(idle) as s:
+        for minute in range(12):
+            device = gpu(0, processes=idle.devices[0].processes, memory_used=40 * GIB, utilization=0)
+            s.main.set_board(s.main.board.seen(box(device, time=idle.time + 60 * minute)))
+        await s.press("P")
+        assert texts(s, "#told")[0] == " 40.0G held on GPU 0 by bo, 0 % for 11m"
+
+
+async def test_every_size_is_painted() -> None:
+    async with session("shared") as s:
+        await s.press("P")
+        for width, height in ((130, 40), (20, 5)):
+            await s.pilot.resize_terminal(width, height)
+            await s.until(lambda height=height: s.app.screen.size.height == height)
+            assert all(len(line) <= width for line in texts(s))

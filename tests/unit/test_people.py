@@ -1,0 +1,260 @@
+"""The box by people: whose a device is, who only holds it, and what of it is told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gputui.choosing.people import IDLE_AFTER, Person, people, quiet_for
+from gputui.choosing.verdict import verdicts
+from gputui.choosing.watch import Watch
+from gputui.inventory.claim import Claim
+from gputui.inventory.device import Device
+from gputui.inventory.process import ANOTHER_NAMESPACE
+from gputui.inventory.snapshot import Snapshot
+from gputui.tui.board import Board
+from gputui.tui.views.people import headline, held_lines, idle_words, listed
+from gputui.tui.views.text import Line
+from unit.builders import GIB, NOW, box, busy, gpu, instance, job, recording
+from unit.calling import Call
+
+
+def text(line: Line) -> str:
+    return "".join(piece for piece, _ in line).rstrip()
+
+
+def shown(snapshot: Snapshot, found: tuple[Person, ...] | None = None, width: int = 100) -> str:
+    """What the screen lists."""
+    board = Board({}).seen(snapshot)
+    lines, _ = listed(people(snapshot) if found is None else found, board, width)
+    return "\n".join(map(text, lines))
+
+
+def seen(device: Device, seconds: int, step: int = 1) -> tuple[Person, ...]:
+    """The people on a device that has been watched, in this state, for so many seconds."""
+    watch = Watch()
+    snapshot = box(device)
+    for second in range(0, seconds + 1, step):
+        snapshot = box(device, time=NOW + second)
+        watch = watch.after(snapshot, verdicts(snapshot))
+    return people(snapshot, quiet_for(watch, snapshot))
+
+
+def test_who_has_the_most_memory_comes_first_and_of_equals_by_name() -> None:
+    found = people(
+        box(
+            busy(gpu(0), job(1, user="olek", memory=GIB)),
+            busy(gpu(1), job(2, user="ines", memory=5 * GIB)),
+            busy(gpu(2), job(3, user="olek", memory=3 * GIB)),
+            busy(gpu(3), job(4, user="bo", memory=4 * GIB)),
+        )
+    )
+    assert [(each.user, each.memory) for each in found] == [
+        ("ines", 5 * GIB),
+        ("bo", 4 * GIB),
+        ("olek", 4 * GIB),
+    ]
+
+
+def test_several_processes_of_one_user_on_a_device_are_one_holding() -> None:
+    (person,) = people(
+        box(busy(gpu(0), job(1, memory=GIB, started=NOW - 10), job(2, memory=2 * GIB, started=NOW - 99)))
+    )
+    (holding,) = person.holdings
+    assert (holding.memory, holding.since, person.since) == (3 * GIB, NOW - 99, NOW - 99)
+    assert [process.pid for process in holding.processes] == [1, 2]
+
+
+def test_two_users_share_a_device_each_with_their_own() -> None:
+    found = people(box(busy(gpu(0), job(1, user="bo", memory=GIB), job(2, user="jun", memory=2 * GIB))))
+    assert [(each.user, each.memory) for each in found] == [("jun", 2 * GIB), ("bo", GIB)]
+
+
+def test_processes_whose_owner_is_not_known_are_somebody() -> None:
+    nobody = job(1, user=None, command=None, started=None, note=ANOTHER_NAMESPACE)
+    (person,) = people(box(busy(gpu(0), nobody)))
+    assert (person.user, person.memory, person.since) == (None, 20 * GIB, None)
+    assert shown(box(busy(gpu(0), nobody))).startswith(" ?  ")
+
+
+def test_drawing_a_desktop_makes_nobody_a_person() -> None:
+    assert people(box(busy(gpu(0), job(1, kind="graphics")))) == ()
+    drawing_and_computing = box(busy(gpu(0), job(1, kind="graphics", user="ana"), job(2, user="bo")))
+    assert [each.user for each in people(drawing_and_computing)] == ["bo"]
+
+
+def test_an_instance_is_held_under_its_own_number() -> None:
+    parent = gpu(0, mig=True)
+    part = replace(instance(parent, 1), processes=(job(1, memory=GIB),))
+    (person,) = people(box(parent, part))
+    assert [holding.device.key for holding in person.holdings] == [part.key]
+    assert "0:1" in shown(box(parent, part))
+
+
+def test_a_claim_without_a_process_is_told_once_and_one_with_a_process_not_at_all() -> None:
+    taken, empty = busy(gpu(0)), gpu(1)
+    claims = tuple(Claim(key, "mira") for key in (taken.key, empty.key, empty.key, "GPU-elsewhere"))
+    (person,) = people(replace(box(taken, empty), claims=claims))
+    assert person.claims == (empty,)
+    assert shown(replace(box(taken, empty), claims=claims)).endswith("GPU 1  claimed")
+
+
+def test_who_only_claims_is_there_too() -> None:
+    snapshot = replace(box(gpu(0)), claims=(Claim(gpu(0).key, "ana"),))
+    (person,) = people(snapshot)
+    assert (person.user, person.holdings, person.claims) == ("ana", (), (gpu(0),))
+    assert "no process" in shown(snapshot)
+
+
+def test_somebody_is_idle_only_after_ten_minutes_at_nothing() -> None:
+    quiet = replace(busy(gpu(0)), utilization=0)
+    assert not seen(quiet, 599)[0].idle
+    (idle,) = seen(quiet, 600)[0].idle
+    assert idle.idle == IDLE_AFTER == 600
+
+
+def test_who_has_just_come_to_a_device_that_was_long_quiet_is_not_idle() -> None:
+    """A job that loads its data shows 0 %, and the hours before it came are not its own."""
+    new = replace(busy(gpu(0), job(started=NOW - 5)), utilization=0)
+    (person,) = people(box(new), {new.key: 6 * 3600.0})
+    assert not person.idle
+    (holding,) = person.holdings
+    assert holding.idle == 5
+
+
+def test_of_whom_no_start_is_known_nobody_says_that_they_are_idle() -> None:
+    device = replace(busy(gpu(0), job(started=None)), utilization=0)
+    (person,) = people(box(device), {device.key: 6 * 3600.0})
+    assert not person.idle and person.holdings[0].idle is None
+
+
+@pytest.mark.parametrize("load", [1, None])
+def test_a_moment_of_work_or_of_not_knowing_breaks_the_quiet(load: int | None) -> None:
+    quiet = replace(busy(gpu(0)), utilization=0)
+    watch = Watch()
+    for second, device in (
+        (0, quiet),
+        *((n, quiet) for n in range(50, 650, 50)),
+        (650, replace(quiet, utilization=load)),
+        (651, quiet),
+    ):
+        snapshot = box(device, time=NOW + second)
+        watch = watch.after(snapshot, verdicts(snapshot))
+    assert quiet_for(watch, snapshot) == {quiet.key: 0.0}
+
+
+def test_hours_in_which_nobody_looked_are_not_hours_seen_at_nothing() -> None:
+    """The screen was stopped (Ctrl-Z) over lunch."""
+    assert not seen(replace(busy(gpu(0)), utilization=0), 7200, step=3600)[0].idle
+
+
+def test_an_instance_that_has_no_load_is_never_called_idle() -> None:
+    parent = gpu(0, mig=True, utilization=None)
+    part = replace(instance(parent, 1), processes=(job(1),))
+    watch = Watch()
+    for second in (0, 3600):
+        snapshot = box(parent, part, time=NOW + second)
+        watch = watch.after(snapshot, verdicts(snapshot))
+    assert not people(snapshot, quiet_for(watch, snapshot))[0].idle
+
+
+def test_the_largest_that_is_held_idle_says_whom_to_ask() -> None:
+    one, two = (replace(busy(gpu(n), job(n + 1, memory=(n + 1) * GIB)), utilization=0) for n in (0, 1))
+    found = people(box(one, two), {one.key: 3600, two.key: 1800})
+    board = Board({}).seen(box(one, two))
+    assert idle_words(found, board) == "2.0G held on GPU 1 by mira, 0 % for 30m"
+    assert "  0 % for 1h" in shown(box(one, two), found)
+
+
+def test_memory_that_nobody_tells_is_not_called_nothing(call: Call, tmp_path: Path) -> None:
+    device = replace(busy(gpu(0), job(memory=None)), utilization=0)
+    found = people(box(device), {device.key: 3600})
+    assert idle_words(found, Board({}).seen(box(device))) == "GPU 0 is held by mira, 0 % for 1h"
+    assert "0.0G" not in shown(box(device), found)
+    file = recording(tmp_path, box(device))
+    assert call("people", "--from", file).text.splitlines()[1].split()[:4] == ["mira", "0", "-", "1h"]
+    assert call("people", "--from", file, "--json").json["people"][0]["memory"] is None
+
+
+def test_what_is_held_by_no_process_stands_at_the_end() -> None:
+    snapshot = box(busy(gpu(0)), gpu(1, memory_used=22 * GIB, memory_free=58 * GIB))
+    _, line = held_lines(people(snapshot), Board({}).seen(snapshot), 100)
+    assert text(line).split()[:3] == ["GPU", "1", "22.0G"]
+    assert "no process that can be seen" in text(line)
+
+
+def test_every_line_fits_and_no_name_moves_the_cursor() -> None:
+    evil = job(1, user="e\x1b[2Jvil\n", command="\x1b]0;x\x07 rm \u202e" + "w" * 300)
+    snapshot = replace(box(busy(gpu(0), evil), gpu(1)), claims=(Claim(gpu(1).key, "e\x1b[2Jvil\n"),))
+    for width in (20, 40, 80, 200):
+        listing = shown(snapshot, width=width).splitlines()
+        assert all(len(line) <= width and line.isprintable() for line in listing)
+        assert len(text(headline(people(snapshot), width))) <= width
+
+
+# `gputui people`
+
+
+def test_the_shared_box_by_people_and_what_nobody_can_be_seen_to_hold(call: Call) -> None:
+    head, *rows = call("people", "--demo", "shared").text.splitlines()
+    assert head.split() == ["USER", "GPUS", "MEMORY", "FOR", "WITH"]
+    assert [row.split()[:3] for row in rows] == [
+        ["ines", "3", "72.5G"],
+        ["mira", "0", "66.1G"],
+        ["bo", "6", "37.9G"],
+        ["olek", "1", "19.6G"],
+        ["-", "2", "22.4G"],
+    ]
+    assert "no process that can be seen" in rows[-1]
+
+
+def test_the_same_for_a_program(call: Call) -> None:
+    told = call("people", "--demo", "shared", "--json").json
+    assert told["schema"] == 1
+    assert [(p["user"], p["devices"][0]["index"]) for p in told["people"]] == [
+        ("ines", 3),
+        ("mira", 0),
+        ("bo", 6),
+        ("olek", 1),
+    ]
+    assert told["people"][0]["devices"][0]["pids"] == [30110]
+    assert [each["index"] for each in told["held"]] == [2]
+
+
+def test_on_a_box_with_nobody_it_says_so_on_stderr(call: Call) -> None:
+    ended = call("people", "--demo", "idle")
+    assert (ended.status, ended.out, ended.err) == (0, "", "gputui: nobody is on this box\n")
+    told = call("people", "--demo", "idle", "--json").json
+    assert (told["people"], told["held"]) == ([], [])
+
+
+def test_instances_of_a_divided_gpu_are_told_apart(call: Call) -> None:
+    assert call("people", "--demo", "a100-mig").text.splitlines()[1].split()[:3] == ["ines", "0:0", "30.3G"]
+    (each,) = call("people", "--demo", "a100-mig", "--json").json["people"]
+    (device,) = each["devices"]
+    assert device["uuid"].startswith("MIG-") and device["parent"].startswith("GPU-")
+
+
+def test_foreign_names_and_notes_of_a_recording_do_nothing_to_the_terminal(
+    call: Call, tmp_path: Path
+) -> None:
+    evil = job(1, user="e\x1b[2Jvil", command=None, note="\x1b]0;pwn\x07")
+    out = call("people", "--from", recording(tmp_path, box(busy(gpu(0), evil)))).text
+    assert all(line.isprintable() for line in out.splitlines())
+
+
+def test_a_command_is_refused(call: Call) -> None:
+    assert "starts nothing" in call("people", "--demo", "idle", "--", "true").refused(2)
+
+
+def test_an_empty_name_is_not_the_unknown_owner() -> None:
+    unknown = busy(gpu(0), job(1, user=None, note=ANOTHER_NAMESPACE))
+    found = people(replace(box(unknown, gpu(1)), claims=(Claim(gpu(1).key, ""),)))
+    assert [(each.user, len(each.holdings), len(each.claims)) for each in found] == [(None, 1, 0), ("", 0, 1)]
+
+
+def test_the_json_is_one_line_of_json(call: Call) -> None:
+    assert json.loads(call("people", "--demo", "dgx-2", "--json").line)["people"]
