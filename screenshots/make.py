@@ -19,11 +19,11 @@ import psutil
 
 from gputui.inventory.matrix_text import Printed, read
 from gputui.inventory.topology import Place
-from gputui.launching.compose import Plan
 from gputui.launching.jobs import processes
 from gputui.launching.jobs.job import Job, JobDevice
 from gputui.launching.jobs.processes import identity
 from gputui.launching.jobs.record import write_finished, write_given
+from gputui.launching.plan import Plan
 from gputui.sources.sampler import Sampler
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.printed import box_of

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gputui.launching.compose import Plan, compose
+from gputui.launching.compose import compose
 from gputui.launching.exports import Options
 from gputui.launching.exports.accelerate import to_accelerate
+from gputui.launching.plan import Plan
 from unit.builders import gpu
 
 pytestmark = [

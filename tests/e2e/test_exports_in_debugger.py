@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from e2e.debug_adapter import debug
-from gputui.launching.compose import Plan, compose
+from gputui.launching.compose import compose
 from gputui.launching.exports.vscode import to_vscode
 from gputui.launching.launch import Launch
+from gputui.launching.plan import Plan
 from unit.builders import gpu
 from unit.test_quoting_in_shells import HOSTILE
 

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from gputui.launching.compose import Plan, compose
+from gputui.launching.compose import compose
 from gputui.launching.exports import Options
 from gputui.launching.exports.sbatch import to_sbatch
+from gputui.launching.plan import Plan
 from unit.builders import gpu
 from unit.test_quoting_in_shells import DUMP, HOSTILE
 

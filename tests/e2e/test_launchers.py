@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from e2e.ranks import TIMEOUT, Ended, Workplace, free_port, need, port_taken, workplace
-from gputui.launching.compose import Plan, compose
+from gputui.launching.compose import compose
+from gputui.launching.plan import Plan
 from unit.builders import gpu
 from unit.surroundings import Told
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.compose import Plan
+from gputui.launching.plan import Plan
 from gputui.sources.sampler import Sampler
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at

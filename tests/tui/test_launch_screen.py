@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input, Static
 
-from gputui.launching.compose import Plan
+from gputui.launching.plan import Plan
 from gputui.launching.remembered import Launches, named, with_launch
 from gputui.launching.remembered_file import change, load
 from gputui.launching.visibility import VISIBLE

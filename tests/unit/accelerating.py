@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from gputui.launching.compose import Plan, compose
+from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
+from gputui.launching.plan import Plan
 from unit.builders import gpu
 from unit.surroundings import Told
 

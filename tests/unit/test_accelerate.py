@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.launching.compose import Plan, compose
+from gputui.launching.compose import compose
+from gputui.launching.plan import Plan
 from unit.accelerating import DEFAULT, HOME, MODULE, ONE, SPREAD, TWO, line, made, warning
 from unit.builders import gpu, instance
 from unit.surroundings import Told

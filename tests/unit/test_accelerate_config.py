@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from gputui.launching.compose import Plan, compose
+from gputui.launching.compose import compose
 from gputui.launching.launchers.accelerate_config import Config, configuration, default_path
+from gputui.launching.plan import Plan
 from gputui.launching.surroundings import Machine
 from unit.accelerating import DEFAULT, HOME, ONE, SPREAD, TWO, line, made, warning
 from unit.builders import gpu

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.launching.compose import Plan, compose
+from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
-from gputui.launching.launchers import AUTO, LAUNCHERS, recognised
+from gputui.launching.launchers import LAUNCHERS, recognised
 from gputui.launching.launchers.payload import module_of
+from gputui.launching.plan import AUTO, Plan
 from unit.builders import gpu
 from unit.surroundings import Told
 

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.inventory.device import Device
-from gputui.launching.compose import Plan, compose
+from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
 from gputui.launching.launchers.deepspeed import HOSTFILE, SORTS_SINCE
+from gputui.launching.plan import Plan
 from gputui.launching.surroundings import Machine
 from unit.builders import gpu, instance
 from unit.real_parsers import need

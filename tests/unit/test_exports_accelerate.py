@@ -13,11 +13,12 @@ import pytest
 import yaml
 
 from gputui.inventory.device import Device
-from gputui.launching.compose import Plan, compose
+from gputui.launching.compose import compose
 from gputui.launching.exports import DEFAULT, ExportError, Options
 from gputui.launching.exports.accelerate import to_accelerate
 from gputui.launching.launch import Launch
 from gputui.launching.launchers import LAUNCHERS
+from gputui.launching.plan import Plan
 from unit.builders import gpu
 
 TWO, ONE = (gpu(2), gpu(0)), (gpu(3),)

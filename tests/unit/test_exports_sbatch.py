@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gputui.inventory.device import Device
-from gputui.launching.compose import Plan, compose
+from gputui.launching.compose import compose
 from gputui.launching.exports import ExportError, Options
 from gputui.launching.exports.sbatch import sbatch_notes, to_sbatch
 from gputui.launching.launch import Launch
+from gputui.launching.plan import Plan
 from gputui.launching.visibility import variables
 from unit.builders import gpu, instance
 from unit.test_quoting_in_shells import HOSTILE, words

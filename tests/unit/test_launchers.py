@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.launching.compose import Plan, compose, launcher_of
+from gputui.launching.compose import compose, launcher_of
 from gputui.launching.launch import Launch
 from gputui.launching.launchers import LAUNCHERS
 from gputui.launching.launchers.payload import is_python
+from gputui.launching.plan import Plan
 from unit.builders import gpu, instance
 from unit.surroundings import Told
 

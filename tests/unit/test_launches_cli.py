@@ -12,7 +12,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from gputui.launching.compose import Plan
+from gputui.launching.plan import Plan
 from gputui.launching.remembered import named, with_launch
 from gputui.launching.remembered_file import change, load
 from unit.calling import Call

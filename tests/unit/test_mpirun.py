@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.launching.compose import Plan, compose
+from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
 from gputui.launching.launchers import mpirun
+from gputui.launching.plan import Plan
 from unit.builders import gpu
 from unit.surroundings import Told
 

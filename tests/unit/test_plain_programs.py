@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from gputui.launching.compose import Plan, compose
+from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
+from gputui.launching.plan import Plan
 from unit.builders import gpu
 from unit.surroundings import Told
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gputui.launching.compose import Plan
 from gputui.launching.offers import THREADS, offers
+from gputui.launching.plan import Plan
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.tui.board import Board

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from gputui.choosing.job import ALL_REDUCE, Job
 from gputui.cli.launching import plan_of
 from gputui.cli.run import parser
-from gputui.launching.compose import Plan
 from gputui.launching.jobs.queued import words_of
-from gputui.launching.launchers import AUTO, LAUNCHERS
+from gputui.launching.launchers import LAUNCHERS
+from gputui.launching.plan import AUTO, Plan
 
 WORD = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=8)
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gputui.launching import remembered_file
-from gputui.launching.compose import Plan
+from gputui.launching.plan import Plan
 from gputui.launching.remembered import (
     MOST,
     KeepError,
@@ -247,7 +247,7 @@ def test_nothing_is_left_beside_it(environ: dict[str, str], file: Path) -> None:
 
 WRITER = """
 import sys
-from gputui.launching.compose import Plan
+from gputui.launching.plan import Plan
 from gputui.launching.remembered import with_launch
 from gputui.launching.remembered_file import change
 

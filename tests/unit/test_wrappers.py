@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.launching.compose import Plan, compose
+from gputui.launching.compose import compose
+from gputui.launching.plan import Plan
 from gputui.launching.wrappers import _UV, assigned, losing, unwrap
 from unit.builders import gpu
 from unit.surroundings import Told

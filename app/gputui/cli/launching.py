@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from gputui.cli.choice import Chosen, Hold, choose
 from gputui.cli.choice_options import add_choice_options, count
 from gputui.cli.common import WrongCallError, add_source_options, say
-from gputui.launching.compose import Plan, compose, launcher_of
+from gputui.launching.compose import compose, launcher_of
 from gputui.launching.launch import Launch
-from gputui.launching.launchers import AUTO, LAUNCHERS
+from gputui.launching.launchers import LAUNCHERS
 from gputui.launching.offers import THREADS, threads_near
+from gputui.launching.plan import AUTO, Plan
 from gputui.launching.words import assignments
 from gputui.sources.source import Want
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from gputui.cli.choice import choose
 from gputui.cli.choice_options import add_choice_options, add_wait_option, memory, percent
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options
-from gputui.launching.launch import Launch
 from gputui.launching.visibility import identifiers, variables
 from gputui.sources.source import Want
 
@@ -39,6 +38,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.format == "ids":
         print(identifiers(devices, args.ids))
     elif args.format == "env":
+        from gputui.launching.launch import Launch
+
         print(Launch((), variables(devices, args.ids)).line)
     else:
         import json

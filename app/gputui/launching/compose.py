@@ -4,42 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from gputui.inventory.device import Device
 from gputui.launching.launch import Launch
-from gputui.launching.launchers import AUTO, LAUNCHERS, recognised
+from gputui.launching.launchers import LAUNCHERS, recognised
 from gputui.launching.launchers.base import Completed, Launcher, Request
 from gputui.launching.launchers.payload import settled
+from gputui.launching.plan import AUTO, Plan
 from gputui.launching.surroundings import Machine, Surroundings
-from gputui.launching.visibility import BY_BUS, ORDER, VISIBLE, Ids, variables
+from gputui.launching.visibility import BY_BUS, ORDER, VISIBLE, variables
 from gputui.launching.wrappers import assigned, losing, unwrap
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What the user wants to run, apart from the devices.
-
-    additions   environment variables that the user wrote before the command (`FOO=1 python train.py`) or
-                asked for; None unsets one
-    python      the interpreter to start it with, None for the command's own
-    processes   how many, None for one a device
-    logs        a directory for a log a rank
-    numa        bind processes to the CPUs near their devices
-    nodes       machines; `rendezvous` is HOST[:PORT] of the first of several
-    """
-
-    command: tuple[str, ...] = ()
-    launcher: str = AUTO
-    ids: Ids = "index"
-    directory: str | None = None
-    additions: tuple[tuple[str, str], ...] = ()
-    python: str | None = None
-    processes: int | None = None
-    logs: str | None = None
-    numa: bool = False
-    nodes: int = 1
-    rendezvous: str | None = None
 
 
 def launcher_of(plan: Plan) -> Launcher:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gputui.launching.compose import Plan
+from gputui.launching.plan import Plan
 from gputui.launching.secrets import is_secret, secret_word
 
 MOST = 40

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from gputui.inventory.node import LAST_MOMENT
-from gputui.launching.compose import Plan
-from gputui.launching.launchers import AUTO, LAUNCHERS
+from gputui.launching.launchers import LAUNCHERS
+from gputui.launching.plan import AUTO, Plan
 from gputui.launching.remembered import KeepError, Launches, Remembered, check_name
 from gputui.launching.state import NoHomeError, state_folder, write_private
 from gputui.launching.visibility import Ids

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -73,6 +72,9 @@ class Machine:
         return self._versions[key]
 
     def free_port(self) -> int | None:
+        # 5 ms to import, for the one launcher that needs a port.
+        import socket
+
         if self._port is None or not _is_free(self._port):
             with socket.socket() as probe:
                 # On all addresses, as launchers listen: on one of them another program may have it.
@@ -85,6 +87,8 @@ class Machine:
 
 
 def _is_free(port: int) -> bool:
+    import socket
+
     with socket.socket() as probe:
         # As the launchers' own sockets: a port in TIME_WAIT can be taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

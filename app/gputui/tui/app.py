@@ -19,7 +19,7 @@ from textual.screen import Screen
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.compose import Plan
+from gputui.launching.plan import Plan
 from gputui.sources.sampler import Sampler
 from gputui.tui.actions import ACTIONS
 from gputui.tui.board import Board

@@ -18,9 +18,8 @@ from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.watch import Watch, settled
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.compose import Plan, compose, launcher_of
 from gputui.launching.launch import Launch
-from gputui.launching.launchers import LAUNCHERS
+from gputui.launching.plan import Plan
 from gputui.launching.surroundings import Machine, Surroundings
 from gputui.launching.visibility import Inherited, inherited
 
@@ -108,6 +107,9 @@ class Board:
         """What Enter would start and `y` copies. Without a decision on devices: the command as it stands."""
         if not self.selection.decided:
             return Launch(self.plan.command, tuple(self.plan.additions), self.plan.directory)
+        # (The first picture mostly needs no launch, and launchers take 15 ms to import.)
+        from gputui.launching.compose import compose
+
         return compose(self.chosen, self.plan, self.environ, self.surroundings)
 
     @property
@@ -139,6 +141,8 @@ class Board:
     @property
     def launcher(self) -> str:
         """The name of the launcher that is in force."""
+        from gputui.launching.compose import launcher_of
+
         return launcher_of(self.plan).name
 
     @property
@@ -320,6 +324,8 @@ class Board:
 
     def next_launcher(self) -> Board:
         """The next launcher in the list."""
+        from gputui.launching.launchers import LAUNCHERS
+
         names = list(LAUNCHERS)
         following = names[(names.index(self.launcher) + 1) % len(names)]
         return replace(self, plan=replace(self.plan, launcher=following))

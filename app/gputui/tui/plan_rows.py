@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from gputui.launching.compose import Plan, launcher_of
-from gputui.launching.launchers import AUTO
+from gputui.launching.compose import launcher_of
 from gputui.launching.offers import offers
+from gputui.launching.plan import AUTO, Plan
 from gputui.tui.board import Board
 
 NEW = "new variable"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.compose import Plan
 from gputui.launching.launch import Launch
+from gputui.launching.plan import Plan
 from gputui.launching.words import assignments
 from gputui.sources.sampler import Sampler
 from gputui.sources.source import Source

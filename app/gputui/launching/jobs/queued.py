@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from gputui.choosing.job import ALL_REDUCE
 from gputui.choosing.job import Job as Shape
-from gputui.launching.compose import Plan
 from gputui.launching.jobs.job import Job
 from gputui.launching.jobs.start import Queued, start_job
 from gputui.launching.launch import Launch
-from gputui.launching.launchers import AUTO
+from gputui.launching.plan import AUTO, Plan
 
 _GPUTUI = (
     "import sys; sys.path = [place for place in sys.path if place];"

@@ -16,8 +16,6 @@ LAUNCHERS: dict[str, Launcher] = {
 }
 """Every launcher by name, in the order in which the screen walks through them."""
 
-AUTO = "auto"
-
 
 def recognised(command: Sequence[str]) -> Launcher:
     """The launcher that the command itself starts with, else python."""
