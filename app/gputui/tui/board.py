@@ -125,11 +125,12 @@ class Board:
         found = []
         taken = [device for device in self.chosen if not self.verdicts[device.key].free]
         if self.snapshot is not None and len(taken) <= 2:
-            found += [
-                f"GPU {self.snapshot.label(d)} is {v.state}: {v.brief}"
-                for d in taken
-                for v in (self.verdicts[d.key],)
-            ]
+            for device in taken:
+                verdict = self.verdicts[device.key]
+                # ("claimed ana 2h" says it already.)
+                said = verdict.brief.startswith(verdict.state)
+                what = verdict.brief if said else f"{verdict.state}: {verdict.brief}"
+                found.append(f"GPU {self.snapshot.label(device)} is {what}")
         elif self.snapshot is not None:
             found.append(f"GPU {', '.join(self.snapshot.label(d) for d in taken)} are not free")
         if self.permuted:

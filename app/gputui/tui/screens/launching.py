@@ -21,7 +21,7 @@ from gputui.tui.session import Outcome
 if TYPE_CHECKING:
     from gputui.launching.claims.lease import Lease
 
-WAIT_PROMPT = "wait in line for how many, then start as a job?  2, or 4 tp=2   (⏎ waits, esc leaves)"
+WAIT_PROMPT = "wait in line for how many, as a job?  2, or 4 tp=2   (⏎ waits, esc leaves)"
 
 Way = Literal["become", "return", "detach"]
 """How a command is started: in place of the screen, while the screen waits, or as a job of its own."""
@@ -120,6 +120,7 @@ class Launching(Choosing):
 
             lease, taken = starting.hold(self.board, self._environ)
             if taken:
+                self.hush()
                 self._ask_about((taken,), way, None)
                 return
             self._launching = _Launching(self.board, time.monotonic(), way, lease)
