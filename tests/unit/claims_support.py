@@ -21,7 +21,7 @@ from pathlib import Path
 
 from gputui.cli.main import main
 from gputui.inventory.claim import Claim
-from gputui.launching.claims.lease import take
+from gputui.launching.claims.lease import Lease, take
 from gputui.sources.claims.folder import make_folder
 from gputui.sources.claims.read import claims
 from gputui.sources.simulated.boxes import DGX_H100
@@ -318,3 +318,7 @@ PLANTED: tuple[Callable[[Path], None], ...] = (
     an_unreadable_file,
 )
 """What somebody may have put at a name before us."""
+
+
+Take = Callable[..., Lease]
+"""Takes a lease on devices of a box by their places: the fixture `lease`."""

@@ -5,10 +5,15 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from gputui.launching.claims import lease as leases
+from gputui.launching.claims.lease import Lease, take
+from simnvml import SimulatedNvml
 from unit.calling import Call, caller
+from unit.claims_support import Box, Take, box_at
 
 
 @pytest.fixture(autouse=True)
@@ -24,3 +29,34 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
     """Calls gputui with some words."""
     return caller(capsys)
+
+
+# On a simulated box with claims of its own (unit/claims_support.py).
+
+
+@pytest.fixture
+def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
+    """Eight idle GPUs, and calls of gputui on them."""
+    with box_at(tmp_path, simulated_nvml) as made:
+        yield made
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is waited for."""
+    monkeypatch.setattr(leases, "_PAUSE", 0.0)
+
+
+@pytest.fixture
+def lease() -> Iterator[Take]:
+    """Takes leases, which are given back."""
+    taken: list[Lease] = []
+
+    def made(box: Box, *places: int, command: str = "python train.py") -> Lease:
+        found = take([box.uuids[place] for place in places], box.environ, command)
+        taken.append(found)
+        return found
+
+    yield made
+    for each in taken:
+        each.release()

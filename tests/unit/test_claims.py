@@ -5,48 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from gputui.launching.claims import lease as leases
-from gputui.launching.claims.lease import Lease, TakenError, take
+from gputui.launching.claims.lease import TakenError, take
 from gputui.sources.claims import files
 from gputui.sources.claims.read import claims
-from simnvml import SimulatedNvml
-from unit.claims_support import Box, box_at, opened_by, until
-
-
-@pytest.fixture
-def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
-    with box_at(tmp_path, simulated_nvml) as made:
-        yield made
-
-
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is waited for."""
-    monkeypatch.setattr(leases, "_PAUSE", 0.0)
-
-
-@pytest.fixture
-def lease() -> Iterator[Callable[..., Lease]]:
-    """Takes leases, which are given back."""
-    taken: list[Lease] = []
-
-    def made(box: Box, *places: int, command: str = "python train.py") -> Lease:
-        found = take([box.uuids[place] for place in places], box.environ, command)
-        taken.append(found)
-        return found
-
-    yield made
-    for each in taken:
-        each.release()
-
-
-Take = Callable[..., Lease]
-
+from unit.claims_support import Box, Take, opened_by, until
 
 # how long a claim lives
 

@@ -8,31 +8,20 @@ import re
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from gputui.cli import claiming
 from gputui.cli.main import main
 from gputui.launching.claims.lease import Lease, take
-from gputui.launching.jobs.stop import stop
 from gputui.launching.jobs.store import all_jobs
 from gputui.sources.simulated.spec import Task
-from simnvml import SimulatedNvml
-from unit.claims_support import EIGHT, Box, Forked, box_at, holders, opened_by, until
+from unit.claims_support import EIGHT, Box, Forked, holders, opened_by, until
 from unit.jobs_support import ended, kill_supervisor
 
 WAIT = "exec sleep 1000"
-
-
-@pytest.fixture
-def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
-    with box_at(tmp_path, simulated_nvml) as made:
-        yield made
-        for job in all_jobs(made.environ):
-            stop(job, signal.SIGKILL, 0)
 
 
 def _running(box: Box, *words: str) -> Forked:

@@ -7,57 +7,26 @@ import json
 import os
 import signal
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gputui.launching.claims import lease as leases
-from gputui.launching.claims.lease import Lease, TakenError, take
+from gputui.launching.claims.lease import TakenError, take
 from gputui.sources.claims import folder
 from gputui.sources.claims.read import claims, pid_namespace
-from simnvml import SimulatedNvml
 from unit.claims_support import (
     Box,
+    Take,
     a_dangling_link,
     a_directory,
     a_link,
     a_pipe,
     an_unreadable_file,
-    box_at,
     holders,
     until,
 )
-
-
-@pytest.fixture
-def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
-    with box_at(tmp_path, simulated_nvml) as made:
-        yield made
-
-
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is waited for."""
-    monkeypatch.setattr(leases, "_PAUSE", 0.0)
-
-
-@pytest.fixture
-def lease() -> Iterator[Callable[..., Lease]]:
-    """Takes leases, which are given back."""
-    taken: list[Lease] = []
-
-    def made(box: Box, *places: int, command: str = "python train.py") -> Lease:
-        found = take([box.uuids[place] for place in places], box.environ, command)
-        taken.append(found)
-        return found
-
-    yield made
-    for each in taken:
-        each.release()
-
-
-Take = Callable[..., Lease]
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a pid namespace")
 

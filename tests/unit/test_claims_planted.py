@@ -6,19 +6,20 @@ import fcntl
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gputui.launching.claims import lease as leases
-from gputui.launching.claims.lease import Lease, TakenError, take
+from gputui.launching.claims.lease import TakenError, take
 from gputui.sources.claims import files
 from gputui.sources.claims.read import claims
 from simnvml import SimulatedNvml
 from unit.claims_support import (
     PLANTED,
     Box,
+    Take,
     a_directory,
     a_link,
     an_unreadable_file,
@@ -29,35 +30,6 @@ from unit.claims_support import (
 ANOTHER = 54321
 """A user id that nobody has."""
 
-
-@pytest.fixture
-def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
-    with box_at(tmp_path, simulated_nvml) as made:
-        yield made
-
-
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is waited for."""
-    monkeypatch.setattr(leases, "_PAUSE", 0.0)
-
-
-@pytest.fixture
-def lease() -> Iterator[Callable[..., Lease]]:
-    """Takes leases, which are given back."""
-    taken: list[Lease] = []
-
-    def made(box: Box, *places: int, command: str = "python train.py") -> Lease:
-        found = take([box.uuids[place] for place in places], box.environ, command)
-        taken.append(found)
-        return found
-
-    yield made
-    for each in taken:
-        each.release()
-
-
-Take = Callable[..., Lease]
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
 

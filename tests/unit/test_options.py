@@ -10,9 +10,13 @@ import pytest
 
 from gputui.launching.launchers import accelerate, deepspeed, torchrun
 from gputui.launching.launchers.options import Given, number, read
+from gputui.launching.launchers.script_launcher import ScriptLauncher
 from unit.real_parsers import MODULES, installed, need, parsed
 
 OURS = {"torchrun": torchrun, "accelerate": accelerate, "deepspeed": deepspeed}
+SCRIPT_LAUNCHERS: Mapping[str, ScriptLauncher] = {
+    each.name: each for each in (accelerate.Accelerate(), deepspeed.Deepspeed(), torchrun.Torchrun())
+}
 """The files with our tables."""
 
 SHORTENED = ("torchrun", "deepspeed")
@@ -121,7 +125,7 @@ def test_a_line_is_read_as_the_parser_reads_it(
     for line, real in zip(lines[launcher], told[launcher]["parsed"], strict=True):
         if real is None:
             continue
-        given = OURS[launcher]._given(line)
+        given = SCRIPT_LAUNCHERS[launcher].given(line)
         script = real.get("training_script", real.get("user_script"))
         arguments = real.get("training_script_args", real.get("user_args"))
         assert list(given.behind(line)) == [script, *arguments], line

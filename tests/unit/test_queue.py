@@ -7,7 +7,6 @@ import os
 import random
 import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,12 +16,6 @@ from simnvml import SimulatedNvml
 from unit.claims_support import Box, Forked, box_at, for_all_users, until
 
 Draw = Callable[..., Ticket]
-
-
-@pytest.fixture
-def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
-    with box_at(tmp_path, simulated_nvml) as made:
-        yield made
 
 
 @pytest.fixture

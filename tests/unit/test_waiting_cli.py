@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,17 +18,8 @@ from gputui.launching.jobs.processes import alive
 from gputui.launching.jobs.stop import stop
 from gputui.launching.jobs.store import all_jobs
 from gputui.launching.jobs.wait import refreshed
-from simnvml import SimulatedNvml
-from unit.claims_support import Box, Forked, box_at, lines, until
+from unit.claims_support import Box, Forked, lines, until
 from unit.jobs_support import ended
-
-
-@pytest.fixture
-def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
-    with box_at(tmp_path, simulated_nvml) as made:
-        yield made
-        for job in all_jobs(made.environ):
-            stop(job, signal.SIGKILL, 0)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 from gputui.checking.compare import Place
 from gputui.checking.report import Report
 from gputui.inventory.device import Device
+from gputui.inventory.document import as_text
 from gputui.inventory.wording import GIB, printable, short_name
 
 SCHEMA = 1
@@ -72,7 +73,7 @@ def to_document(report: Report) -> dict[str, Any]:
         "status": report.status,
         "conclusion": printable(report.conclusion),
         "interpreter": {
-            "argv": [_text(word) for word in report.argv],
+            "argv": [as_text(word) for word in report.argv],
             "executable": seen and seen.executable,
             "python": seen and seen.python,
             "doubt": report.doubt,
@@ -94,8 +95,8 @@ def to_document(report: Report) -> dict[str, Any]:
         "environment": [
             {
                 "name": each.name,
-                "launch": _text(each.launch),
-                "seen": _text(each.seen),
+                "launch": as_text(each.launch),
+                "seen": as_text(each.seen),
                 "equal": each.equal,
             }
             for each in report.variables
@@ -123,8 +124,3 @@ def _place(number: int, place: Place) -> dict[str, Any]:
             "memory_total": seen.memory,
         },
     }  # fmt: skip
-
-
-def _text(text: str | None) -> str | None:
-    """JSON can have text only; words of a command may have other bytes."""
-    return text if text is None else text.encode(errors="backslashreplace").decode()

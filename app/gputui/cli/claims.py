@@ -9,7 +9,7 @@ from typing import Any
 
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, print_line, say
 from gputui.inventory.claim import Claim
-from gputui.inventory.document import iso
+from gputui.inventory.document import as_text, iso
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.wording import duration, printable
 from gputui.sources.claims.folder import shared_folder
@@ -102,7 +102,7 @@ def _row(claim: Claim, box: Snapshot | None) -> dict[str, Any]:
         "index": device.index if device and device.parent is None else None,
         "user": claim.user,
         "since": None if claim.since is None else iso(claim.since),
-        "command": claim.command and claim.command.encode(errors="backslashreplace").decode(),
+        "command": as_text(claim.command),
         "pid": claim.pid,
         "job": claim.job,
     }

@@ -156,14 +156,11 @@ def remember(plan: Plan, count: int) -> None:
 
 def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
     """The launch that a call describes; what there is to say about it has been said."""
-    return held_launch(args, command, None)[0]
+    return held_launch(args, plan_of(args, command), None)[0]
 
 
-def held_launch(
-    args: argparse.Namespace, command: Sequence[str], hold: Hold | None
-) -> tuple[Launch, Lease | None]:
-    """The same, and the lease on its devices."""
-    plan = plan_of(args, command)
+def held_launch(args: argparse.Namespace, plan: Plan, hold: Hold | None) -> tuple[Launch, Lease | None]:
+    """The launch of a call's plan, and the lease on its devices."""
     near = args.threads == NEAR
     chosen = choose(args, want=Want.VERDICT | Want.TOPOLOGY if near else Want.VERDICT, hold=hold)
     return told(composed(chosen, plan, near)), chosen.lease

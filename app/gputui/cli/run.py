@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.cli.choice_options import add_wait_option
 from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
 from gputui.cli.launching import add_launch_options, held_launch, plan_of, remember
 from gputui.launching.launch import Launch
+from gputui.launching.plan import Plan
 from gputui.launching.start import StartError, replace_process
 
 if TYPE_CHECKING:
     from gputui.launching.claims.lease import Lease
+    from gputui.launching.jobs.job import Job
 
 CANNOT_START = 126
 """What a shell ends with when a command is there and cannot be started."""
@@ -48,16 +50,17 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError("no command: it goes after --, as in `gputui run -n 2 -- python train.py`")
     if args.name is not None:
         _check_name(args)
-    if not plan_of(args, command or ()).command:
+    plan = plan_of(args, command or ())
+    if not plan.command:
         raise WrongCallError("no command after the variables")
     if args.detach and args.wait is not None and not args.dry_run:
-        return _queue(words, command or (), args)
+        return _queue(words, command or (), plan, args)
     hold = None
     if not args.dry_run:
         from gputui.cli.claiming import holder
 
-        hold = holder(args, plan_of(args, command or ()).command)
-    launch, lease = held_launch(args, command or (), hold)
+        hold = holder(args, plan.command)
+    launch, lease = held_launch(args, plan, hold)
     if args.detach:
         from gputui.launching.jobs.start import detached
 
@@ -71,7 +74,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         say(launch.line)
     if sys.stdin is not None and sys.stdin.isatty():
         # What a script starts over and over is not for a person's list.
-        remember(plan_of(args, command or ()), len(launch.devices))
+        remember(plan, len(launch.devices))
     if args.detach:
         return _detach(launch, lease, args)
     if lease is not None:
@@ -102,12 +105,10 @@ def _environment(launch: Launch) -> dict[str, str]:
     return environ
 
 
-def _queue(words: Sequence[str], command: Sequence[str], args: argparse.Namespace) -> int:
+def _queue(words: Sequence[str], command: Sequence[str], plan: Plan, args: argparse.Namespace) -> int:
     """Start a job that waits in line: this very call without `--detach`, by itself."""
-    from gputui.launching.jobs.job import JobError
     from gputui.launching.jobs.queued import queue_job
 
-    plan = plan_of(args, command)
     inner = [word for word in words if word != "--detach" and not word.startswith("--name=")]
     while "--name" in inner:
         place = inner.index("--name")
@@ -116,18 +117,11 @@ def _queue(words: Sequence[str], command: Sequence[str], args: argparse.Namespac
     count = args.n or (args.group.unit if args.group else None)
     if count is None and args.gpus is not None:
         count = len(args.gpus.split(","))
-    try:
-        job = queue_job(inner, plan.command, count or 1, os.environ, args.name)
-    except StartError as error:
-        say(str(error))
-        return error.status
-    except JobError as error:
-        say(str(error))
-        return CANNOT_START
-    if not args.quiet:
-        say(f"in line for {count or 1}: gputui jobs log -f {job.id} follows it")
-    print(job.id)
-    return DONE
+    return _as_job(
+        lambda: queue_job(inner, plan.command, count or 1, os.environ, args.name),
+        lambda job: f"in line for {count or 1}: gputui jobs log -f {job.id} follows it",
+        args.quiet,
+    )
 
 
 def _check_name(args: argparse.Namespace) -> None:
@@ -143,14 +137,24 @@ def _check_name(args: argparse.Namespace) -> None:
 
 
 def _detach(launch: Launch, lease: Lease | None, args: argparse.Namespace) -> int:
-    """Start the job and come back: its id on stdout, 126 or 127 when it could not be started."""
-    from gputui.launching.jobs.job import JobError
+    """Start the launch as a job, which has the lease then."""
     from gputui.launching.jobs.start import start_job
 
-    try:
+    def start() -> Job:
         job = start_job(launch, os.environ, args.name, lease.descriptors if lease else ())
         if lease is not None and job.command is not None:
             lease.belongs_to(job.command.pid, job.id)
+        return job
+
+    return _as_job(start, lambda job: f"job {job.id}: `gputui jobs log -f {job.id}` follows it", args.quiet)
+
+
+def _as_job(start: Callable[[], Job], told: Callable[[Job], str], quiet: bool) -> int:
+    """Start a job and come back: its id on stdout, 126 or 127 when it could not be started."""
+    from gputui.launching.jobs.job import JobError
+
+    try:
+        job = start()
     except StartError as error:
         say(str(error))
         return error.status
@@ -158,6 +162,6 @@ def _detach(launch: Launch, lease: Lease | None, args: argparse.Namespace) -> in
         say(str(error))
         return CANNOT_START
     print_line(job.id)
-    if not args.quiet:
-        say(f"job {job.id}: `gputui jobs log -f {job.id}` follows it")
+    if not quiet:
+        say(told(job))
     return DONE

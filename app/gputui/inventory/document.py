@@ -88,7 +88,7 @@ def _claim(claim: Claim | None) -> dict[str, Any] | None:
     return {
         "user": claim.user,
         "since": None if claim.since is None else iso(claim.since),
-        "command": _as_text(claim.command),
+        "command": as_text(claim.command),
         "pid": claim.pid,
         "job": claim.job,
     }
@@ -127,15 +127,15 @@ def _process(process: Process) -> dict[str, Any]:
         "user": process.user,
         "kind": process.kind,
         "memory": process.memory,
-        "command": _as_text(process.command),
+        "command": as_text(process.command),
         "started": None if process.started is None else iso(process.started),
         "note": process.note,
         "container": process.container,
-        "ancestors": [{"pid": each.pid, "command": _as_text(each.command)} for each in process.ancestors],
+        "ancestors": [{"pid": each.pid, "command": as_text(each.command)} for each in process.ancestors],
     }
 
 
-def _as_text(words: str | None) -> str | None:
+def as_text(words: str | None) -> str | None:
     """A command line may have bytes that are no text; JSON can have only text."""
     return words and words.encode(errors="backslashreplace").decode()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gputui.launching.launchers import recognised
-from gputui.launching.launchers.payload import is_python, program
+from gputui.launching.launchers.payload import TAKE_A_VALUE, is_python, program
 from gputui.launching.wrappers import assigned, unwrap
 
 _MOST_LINES = 1024
@@ -30,8 +30,6 @@ _INLINE = re.compile(rb"^# /// script\s*$", re.MULTILINE)
 
 _RUNNERS = frozenset(("uv", "poetry", "pdm", "pipenv", "rye", "pixi", "conda", "mamba", "micromamba"))
 """Wrappers that choose the environment: a bare program behind them is theirs, not one of our PATH."""
-
-_TAKE_A_VALUE = ("-X", "-W", "--check-hash-based-pycs")
 
 
 class InterpreterError(Exception):
@@ -126,7 +124,7 @@ def _flags(words: Sequence[str]) -> list[str]:
                 break
             continue
         flags.append(word)
-        if word in _TAKE_A_VALUE and rest:
+        if word in TAKE_A_VALUE and rest:
             flags.append(rest.pop(0))
     return flags
 

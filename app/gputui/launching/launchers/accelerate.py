@@ -50,15 +50,25 @@ class Accelerate(ScriptLauncher):
     module = _MODULE
 
     def prefix(self, command: Sequence[str]) -> int:
-        return _prefix(command)
+        """How many words start `accelerate launch` itself; 0 for none."""
+        if program(command) == "accelerate":
+            return 2 if list(command[1:2]) == ["launch"] else 0
+        if program(command) == "accelerate-launch":
+            return 1
+        module, end = module_of(command)
+        if module == _MODULE:
+            return end
+        if module == "accelerate.commands.accelerate_cli" and list(command[end : end + 1]) == ["launch"]:
+            return end + 1
+        return 0
 
     def given(self, words: Sequence[str]) -> Given:
-        return _given(words)
+        return read(words, _FLAGS | _OLDER, _ALIASES)
 
     def complete(self, request: Request) -> Completed:
-        prefix = _prefix(request.command)
+        prefix = self.prefix(request.command)
         starter, rest = request.command[:prefix], request.command[prefix:]
-        given, said = _given(rest), Saying()
+        given, said = self.given(rest), Saying()
         config = None
         if "config-file" in given or "cpu" not in given:
             file = given.get("config-file") if "config-file" in given else None
@@ -177,21 +187,3 @@ def _say_of_config(config: Config, given: Given, request: Request, said: Saying,
             unlike.append(f"{key} {theirs}")
     if unlike:
         said.remarks.append(f"{', '.join(unlike)} in {config.path} would count: the line says otherwise")
-
-
-def _prefix(command: Sequence[str]) -> int:
-    """How many words start `accelerate launch` itself; 0 for none."""
-    if program(command) == "accelerate":
-        return 2 if list(command[1:2]) == ["launch"] else 0
-    if program(command) == "accelerate-launch":
-        return 1
-    module, end = module_of(command)
-    if module == _MODULE:
-        return end
-    if module == "accelerate.commands.accelerate_cli" and list(command[end : end + 1]) == ["launch"]:
-        return end + 1
-    return 0
-
-
-def _given(words: Sequence[str]) -> Given:
-    return read(words, _FLAGS | _OLDER, _ALIASES)

@@ -61,15 +61,19 @@ class Deepspeed(ScriptLauncher):
     module = _MODULE
 
     def prefix(self, command: Sequence[str]) -> int:
-        return _prefix(command)
+        """How many words start deepspeed itself; 0 for none."""
+        if program(command) in ("deepspeed", "deepspeed.pt", "ds"):
+            return 1
+        module, end = module_of(command)
+        return end if module == _MODULE else 0
 
     def given(self, words: Sequence[str]) -> Given:
-        return _given(words)
+        return read(words, _FLAGS | _OLDER, _ALIASES, _FLAGS | _VALUED)
 
     def complete(self, request: Request) -> Completed:
-        prefix = _prefix(request.command)
+        prefix = self.prefix(request.command)
         starter, rest = request.command[:prefix], request.command[prefix:]
-        given, said = _given(rest), Saying()
+        given, said = self.given(rest), Saying()
         own = [name for name in _DEVICES if name in given]
         machines = _machines(given, own, request)
         counted = () if machines else _counted(given, own, request)
@@ -79,7 +83,7 @@ class Deepspeed(ScriptLauncher):
                 f"{' '.join(words)} left out: deepspeed would take the first ones, not the chosen ones"
             )
             rest = (*given.without(counted), *rest[given.end :])
-            request, given, own = request.of((*starter, *rest)), _given(rest), []
+            request, given, own = request.of((*starter, *rest)), self.given(rest), []
         added: list[str] = []
         if own or machines:
             contradicted = _contradicted(given, own, machines, request)
@@ -205,15 +209,3 @@ def _included(text: str) -> list[int] | None:
     """The devices of `--include localhost:0,2`; None where it says anything else."""
     match = re.fullmatch(r"localhost:(\d{1,9}(?:,\d{1,9})*)", text, re.ASCII)
     return [int(part) for part in match[1].split(",")] if match else None
-
-
-def _prefix(command: Sequence[str]) -> int:
-    """How many words start deepspeed itself; 0 for none."""
-    if program(command) in ("deepspeed", "deepspeed.pt", "ds"):
-        return 1
-    module, end = module_of(command)
-    return end if module == _MODULE else 0
-
-
-def _given(words: Sequence[str]) -> Given:
-    return read(words, _FLAGS | _OLDER, _ALIASES, _FLAGS | _VALUED)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-_TAKE_A_VALUE = ("-X", "-W", "--check-hash-based-pycs")
+TAKE_A_VALUE = ("-X", "-W", "--check-hash-based-pycs")
 """The interpreter's own options that take the next word."""
 
 _RUNS = re.compile(r"-[bBdEiIOPqsSuvx]*([mc])(.*)", re.DOTALL)
@@ -126,5 +126,5 @@ def _behind_options(command: Sequence[str]) -> int:
         word = command[place]
         if not word.startswith("-") or word in ("-", "--") or _RUNS.fullmatch(word):
             break
-        place += 2 if word in _TAKE_A_VALUE else 1
+        place += 2 if word in TAKE_A_VALUE else 1
     return min(place, len(command))

@@ -48,15 +48,20 @@ class Torchrun(ScriptLauncher):
     as_program = "--no-python"
 
     def prefix(self, command: Sequence[str]) -> int:
-        return _prefix(command)
+        """How many words start it: `torchrun`, or `python -m torch.distributed.run`; 0 for none."""
+        if program(command) == "torchrun":
+            return 1
+        module, end = module_of(command)
+        return end if module in _MODULES else 0
 
     def given(self, words: Sequence[str]) -> Given:
-        return _given(words)
+        """torchrun's options that the user gave; those of the script are not ours."""
+        return read(words, _FLAGS, _ALIASES, _FLAGS | _VALUED)
 
     def complete(self, request: Request) -> Completed:
-        prefix = _prefix(request.command)
+        prefix = self.prefix(request.command)
         starter, rest = request.command[:prefix], request.command[prefix:]
-        given, said = _given(rest), Saying()
+        given, said = self.given(rest), Saying()
         added = _where(given, request, said)
         if "nproc-per-node" not in given:
             added.append(f"--nproc-per-node={request.count}")
@@ -152,16 +157,3 @@ def _warn(given: Given, request: Request, said: Saying) -> None:
     variables = overriding(request.environ)
     if variables:
         said.warnings.append(f"torchrun takes its defaults from {variables} in your environment")
-
-
-def _prefix(command: Sequence[str]) -> int:
-    """How many words start torchrun itself: `torchrun`, or `python -m torch.distributed.run`; 0 for none."""
-    if program(command) == "torchrun":
-        return 1
-    module, end = module_of(command)
-    return end if module in _MODULES else 0
-
-
-def _given(words: Sequence[str]) -> Given:
-    """torchrun's options that the user gave; those of the script are not ours."""
-    return read(words, _FLAGS, _ALIASES, _FLAGS | _VALUED)
