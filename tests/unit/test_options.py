@@ -14,10 +14,10 @@ from gputui.launching.launchers.script_launcher import ScriptLauncher
 from unit.real_parsers import MODULES, installed, need, parsed
 
 OURS = {"torchrun": torchrun, "accelerate": accelerate, "deepspeed": deepspeed}
+"""The files with our tables."""
 SCRIPT_LAUNCHERS: Mapping[str, ScriptLauncher] = {
     each.name: each for each in (accelerate.Accelerate(), deepspeed.Deepspeed(), torchrun.Torchrun())
 }
-"""The files with our tables."""
 
 SHORTENED = ("torchrun", "deepspeed")
 """Launchers whose parser takes beginnings of options."""
