@@ -11,12 +11,13 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
+from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.plan import Plan
 from gputui.sources.sampler import Sampler
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
-from gputui.sources.source import Want
+from gputui.sources.source import Source, Want
 from gputui.tui.app import GputuiApp
 from gputui.tui.screens.main import MainScreen
 from gputui.tui.session import Mailbox, Outcome
@@ -92,11 +93,13 @@ async def session(
     environ: Mapping[str, str] | None = None,
     size: tuple[int, int] = (80, 24),
     interval: float = 0.05,
+    source: Source | None = None,
+    rules: Rules = DEFAULT_RULES,
 ) -> AsyncIterator[Session]:
-    """The application on a still box, its first picture painted."""
-    source = StillSource(box_at(box) if isinstance(box, str) else box)
+    """The application on a still box, or on a source of the test's own, its first picture painted."""
+    source = source or StillSource(box_at(box) if isinstance(box, str) else box)
     mailbox = Mailbox()
-    sampler = Sampler(source, mailbox.put, interval)
+    sampler = Sampler(source, mailbox.put, interval, owners_at_once=rules.by_owner)
     given = {
         "TERM": "xterm-256color",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -104,7 +107,7 @@ async def session(
         "GPUTUI_CLAIMS": os.environ["GPUTUI_CLAIMS"],
         **(environ or {}),
     }
-    app = GputuiApp(sampler, mailbox, Plan(command), given)
+    app = GputuiApp(sampler, mailbox, Plan(command), given, rules=rules)
     async with app.run_test(size=size) as pilot:
         sampler.start()
         running = Session(app, pilot, source)

@@ -309,6 +309,20 @@ def test_owners_come_from_the_system_and_a_missing_one_says_why(nvml_here: Simul
     inside.close()
 
 
+def test_a_reading_that_asks_for_no_owners_keeps_those_that_are_known(nvml_here: SimulatedNvml) -> None:
+    snapshot = at(BOXES["idle"], 0, 0)
+    ours = (Process(os.getpid(), "compute"), Process(2**22 - 1, "compute"))
+    nvml_here.show(replace(snapshot, devices=(replace(snapshot.devices[0], processes=ours),), links=()))
+    source = NvmlSource(ProcessTable(host_pids=True))
+    known = source.read().devices[0].processes
+    assert known is not None and known[0].user is not None
+    for want in (Want.LOAD, Want.LOAD | Want.NAMES, Want.PROCESSES, Want.LINKS, Want.ALL):
+        assert source.read(want).devices[0].processes == known, want
+    source.close()
+    assert source.read(Want.LOAD | Want.PROCESSES).devices[0].processes == known
+    source.close()
+
+
 def test_mig_instances_come_and_go_while_it_runs(nvml_here: SimulatedNvml) -> None:
     box = BOXES["a100-mig"]
     fewer = replace(box, gpus=(replace(box.gpus[0], mig=box.gpus[0].mig[:2]), box.gpus[1]))

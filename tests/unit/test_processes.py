@@ -282,3 +282,24 @@ def test_what_no_device_runs_any_more_is_forgotten(give: Give) -> None:
     table.owner(8)
     table.owner(7)
     assert give.looked == [7, 8, 7]  # type: ignore[attr-defined]
+
+
+def test_what_was_answered_last_is_told_again_without_looking(give: Give) -> None:
+    process = Fake()
+    give(7, process)
+    table = ProcessTable(host_pids=True)
+    assert table.last(7) == table.still(7) == Owner()
+    known = table.owner(7)
+    assert table.last(7) == table.still(7) == known
+    process.alive = False
+    assert table.last(7) == known
+    assert table.still(7) == Owner(), "the pid may be another process's"
+    assert give.looked == [7]  # type: ignore[attr-defined]
+    table.forget_all_but(set())
+    assert table.last(7) == Owner()
+
+
+def test_the_reason_why_nothing_is_known_is_told_again_too() -> None:
+    table = ProcessTable(host_pids=False)
+    table.owner(7)
+    assert table.last(7) == table.still(7) == Owner(note=ANOTHER_NAMESPACE)

@@ -132,6 +132,16 @@ def test_the_first_picture_does_not_wait_for_the_links(desk: Start) -> None:
     assert Want.LINKS not in first
 
 
+def test_the_first_reading_brings_owners_only_where_verdicts_depend_on_them() -> None:
+    for at_once in (False, True):
+        source = Stepped()
+        sampler = Sampler(source, lambda *news: None, NEVER, owners_at_once=at_once)
+        sampler.start()
+        assert (Want.OWNERS in source.turn()) == at_once
+        sampler.stop(patience=0)
+        source.answer()
+
+
 @pytest.mark.usefixtures("clock")
 def test_the_links_come_at_once_after_the_first_picture_and_once_only(desk: Start) -> None:
     start = desk(0.0)

@@ -31,6 +31,11 @@ class Rules:
     never: tuple[str, ...] = ()
     prefer: tuple[str, ...] = ()
 
+    @property
+    def by_owner(self) -> bool:
+        """Whether a verdict depends on whose processes are on a device."""
+        return bool(self.ignore) or self.mine is not None
+
     def counts(self, user: str | None) -> bool:
         """Whether a process of that user makes a device busy. An unknown owner always does."""
         return user is None or (user not in self.ignore and user != self.mine)

@@ -64,7 +64,7 @@ def choose(
     rules = rules_of(args)
     if args.order == "fastest":
         want |= Want.NAMES
-    if rules.ignore or rules.mine is not None:
+    if rules.by_owner:
         # Whose processes they are decides then, and how much memory is not theirs.
         want = (want & ~Want.VERDICT) | Want.MONITOR
     waits = getattr(args, "wait", None) is not None

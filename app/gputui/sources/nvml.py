@@ -96,8 +96,7 @@ class NvmlSource:
         if self._wired.links and tuple(device.key for device in devices) != self._wired.keys:
             # A GPU was lost over its links, and its instances are gone with it.
             self._read_wiring(self._wired.want, tuple(device.key for device in devices), among)
-        if Want.OWNERS in want:
-            devices = self._with_owners(devices)
+        devices = self._with_owners(devices, want)
         wired = self._wired
         return Snapshot(
             self._host,
@@ -133,16 +132,20 @@ class NvmlSource:
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         )
 
-    def _with_owners(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
-        if self._processes is None:
-            # Imported here: `pick` asks for owners only to say why there are not enough.
-            from gputui.sources.processes import ProcessTable
-
-            self._processes = ProcessTable()
-        table = self._processes
+    def _with_owners(self, devices: tuple[Device, ...], want: Want) -> tuple[Device, ...]:
+        """The devices with their processes' owners: looked up if they are wanted, else the last known."""
+        if Want.OWNERS in want:
+            look = self._process_table().owner
+        elif self._processes is None:
+            return devices
+        elif Want.PROCESSES in want or Want.VERDICT in want:
+            # In a list that has just been read, a pid may be another process's by now.
+            look = self._processes.still
+        else:
+            look = self._processes.last
 
         def named(process: Process) -> Process:
-            owner = table.owner(process.pid)
+            owner = look(process.pid)
             return replace(
                 process,
                 user=owner.user,
@@ -156,8 +159,17 @@ class NvmlSource:
         owned = tuple(
             replace(d, processes=tuple(named(p) for p in d.processes)) if d.processes else d for d in devices
         )
-        table.forget_all_but({p.pid for d in owned for p in d.processes or ()})
+        if Want.OWNERS in want:
+            self._process_table().forget_all_but({p.pid for d in owned for p in d.processes or ()})
         return owned
+
+    def _process_table(self) -> ProcessTable:
+        if self._processes is None:
+            # Imported here: `pick` asks for owners only to say why there are not enough.
+            from gputui.sources.processes import ProcessTable
+
+            self._processes = ProcessTable()
+        return self._processes
 
     def _read_wiring(self, want: Want, keys: tuple[str, ...], among: Collection[str] | None) -> None:
         # A row for each device; only GPUs as a whole can be asked.

@@ -33,15 +33,32 @@ class Owner:
     ancestors: tuple[Ancestor, ...] = ()
 
 
+_NOT_LOOKED_UP = Owner()
+
+
 class ProcessTable:
-    """Owners by pid, each looked up once. `host_pids`: whether the driver's pids are ours too."""
+    """Owners by pid and start time, each looked up once. `host_pids`: whether the driver's pids are ours."""
 
     def __init__(self, host_pids: bool | None = None) -> None:
         self._host_pids = in_initial_namespace() if host_pids is None else host_pids
         self._known: dict[int, tuple[Any, Owner]] = {}
+        self._last: dict[int, Owner] = {}
 
     def owner(self, pid: int) -> Owner:
         """The owner of `pid` now; a pid that the system has given to another process is looked up anew."""
+        found = self._last[pid] = self._owner(pid)
+        return found
+
+    def last(self, pid: int) -> Owner:
+        """What `owner` last answered, without asking the system; of a new pid nothing is known."""
+        return self._last.get(pid, _NOT_LOOKED_UP)
+
+    def still(self, pid: int) -> Owner:
+        """The same, as long as the pid has not been given to another process since."""
+        known = self._known.get(pid)
+        return _NOT_LOOKED_UP if known and not known[0].is_running() else self.last(pid)
+
+    def _owner(self, pid: int) -> Owner:
         if not self._host_pids:
             return Owner(note=ANOTHER_NAMESPACE)
         # psutil takes 20 ms to import, and a box with nobody on it never needs it.
@@ -61,8 +78,9 @@ class ProcessTable:
 
     def forget_all_but(self, pids: set[int]) -> None:
         """Drop what is known of processes that no device runs any more."""
-        for pid in self._known.keys() - pids:
-            del self._known[pid]
+        for known in (self._known, self._last):
+            for pid in known.keys() - pids:
+                del known[pid]
 
 
 def in_initial_namespace() -> bool:

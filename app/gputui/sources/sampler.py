@@ -31,12 +31,17 @@ Listener = Callable[["Snapshot | Exception", float], None]
 class Sampler:
     """Reads `source` every `interval` seconds and hands each snapshot to `listen`, on its own thread.
 
+    `owners_at_once`: the first reading brings owners too, because verdicts depend on them.
+
     A NoSourceError is handed over in its place and reading goes on; any other exception is a defect: it is
     handed over too, for the listener to raise, and reading ends.
     """
 
-    def __init__(self, source: Source, listen: Listener, interval: float = 1.0) -> None:
+    def __init__(
+        self, source: Source, listen: Listener, interval: float = 1.0, owners_at_once: bool = False
+    ) -> None:
         self._source, self._listen, self._interval = source, listen, interval
+        self._owners_at_once = owners_at_once
         self._wake = threading.Condition()
         self._asked = 0
         self._stopped = False
@@ -139,6 +144,7 @@ class Sampler:
         if self._last_good is None:
             # The first picture comes without what takes long: psutil alone takes 20 ms to import.
             want = Want.LOAD | Want.NAMES | Want.PROCESSES
+            want |= Want.OWNERS if self._owners_at_once else Want(0)
             self._due.clear()
         elif not self._linked:
             # Links take the longest (1.3 s on 8×B200) and never change: once, after the first picture.

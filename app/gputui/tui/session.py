@@ -71,7 +71,7 @@ def run_screen(
     with FirstPicture(first) as picture, EarlySignals() as signals:
         mailbox = Mailbox()
         mailbox.forward = lambda reading: picture.paint(reading.news)
-        sampler = Sampler(source, mailbox.put, interval)
+        sampler = Sampler(source, mailbox.put, interval, owners_at_once=rules.by_owner)
         # The first reading goes on while Textual is imported.
         sampler.start()
         try:

@@ -1,0 +1,45 @@
+"""The real program on the simulated driver with a living process: what is known of it stays on the screen."""
+
+from __future__ import annotations
+
+import getpass
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from e2e.conftest import Start
+from gputui.inventory.process import Process
+from gputui.sources.processes import in_initial_namespace
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.motion import at
+from simnvml import SimulatedNvml
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not in_initial_namespace(), reason="pids of this container are not the driver's"),
+]
+
+READINGS = 30
+
+
+def test_the_owner_stays_where_the_number_of_the_process_stood(
+    start: Start, base_environment: dict[str, str], simulated_nvml: SimulatedNvml
+) -> None:
+    box, me = at(BOXES["idle"], 0, time.time()), getpass.getuser()
+    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
+        process = Process(child.pid, "compute", memory=2**34)
+        simulated_nvml.show(replace(box, devices=(replace(box.devices[0], processes=(process,)),), links=()))
+        environment = simulated_nvml.environment(base_environment)
+        terminal = start("--interval", "0.1", environment=environment)
+        terminal.until(f"● {me} python")
+        seen = len(terminal.raw)
+        # Most of these readings bring no owners.
+        simulated_nvml.reset_counts()
+        terminal.until(lambda _: simulated_nvml.counts().get("nvmlDeviceGetUtilizationRates", 0) > READINGS)
+        terminal.send("q")
+        assert terminal.end() == 0
+        assert f"pid {child.pid}".encode() not in terminal.raw[seen:]
+        child.communicate(b"\n")
