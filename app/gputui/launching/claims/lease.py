@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gputui.inventory.claim import Claim
+from gputui.launching.descriptors import out_of_the_way
 from gputui.sources.claims.files import PlantedError, is_being_made, is_still, make_there, open_there
 from gputui.sources.claims.folder import VARIABLE, make_folder
 from gputui.sources.claims.read import claims, pid_namespace
@@ -130,8 +131,8 @@ def _keep_folder(folder: Path, lease: Lease) -> None:
     (tmpfiles.d(5))."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        lease.descriptors.append(descriptor)
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        lease.descriptors.append(out_of_the_way(descriptor))
+        fcntl.flock(lease.descriptors[-1], fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 def _lock(folder: Path, key: str, lease: Lease, environ: Mapping[str, str]) -> bool:
@@ -212,7 +213,7 @@ def _opened(path: Path) -> int:
         if descriptor is None:
             descriptor = make_there(path)
         if descriptor is not None:
-            return descriptor
+            return out_of_the_way(descriptor)
     raise trouble
 
 
@@ -229,7 +230,8 @@ def _record(folder: Path, key: str, lease: Lease, command: str, job: str | None)
     }
     new = folder / f".{os.getpid()}.{os.urandom(6).hex()}"
     try:
-        descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = out_of_the_way(os.open(new, flags, 0o644))
         lease.descriptors.append(descriptor)
         os.fchmod(descriptor, 0o644)
         os.write(descriptor, json.dumps(about).encode())

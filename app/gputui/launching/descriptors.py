@@ -1,0 +1,27 @@
+"""The numbers of files that a command inherits: out of the way of its own, and of a shell's (`exec 9>lock`).
+
+A process that was started with its stderr closed gets 2 for the next file that it opens. Were that a claim's
+record, the command's messages would be written into it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+LEAST = 100
+
+
+def out_of_the_way(descriptor: int) -> int:
+    """The same open file, with its locks, under a number of 100 or above; the old number is closed.
+
+    Where the limit of open files leaves no such number (`ulimit -n 64`), one that is no standard stream.
+    Raises OSError where there is none at all; the old number is closed then, too.
+    """
+    try:
+        try:
+            return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LEAST)
+        except OSError:
+            return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(descriptor)

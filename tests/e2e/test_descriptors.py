@@ -1,0 +1,104 @@
+"""What the command inherits: its own standard streams, open or closed, and leases out of their way."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.conftest import GPUTUI
+from gputui.launching.jobs.store import all_jobs
+from simnvml import SimulatedNvml
+from unit.claims_support import Box, box_at
+from unit.jobs_support import ended, until
+
+pytestmark = pytest.mark.e2e
+
+CLOSED = [
+    closed for count in range(4) for closed in itertools.combinations((0, 1, 2), count)
+]  # none of them, one, …
+REPORT = """
+import contextlib, json, os
+opened = {}
+for number in os.listdir("/proc/self/fd"):
+    with contextlib.suppress(OSError):  # the list itself
+        opened[number] = os.readlink(f"/proc/self/fd/{number}")
+with contextlib.suppress(OSError):
+    os.write(2, b"said " * 3)
+with open(os.environ["REPORT"] + ".new", "w") as file:
+    json.dump(opened, file)
+os.rename(os.environ["REPORT"] + ".new", os.environ["REPORT"])
+"""
+
+
+@pytest.fixture
+def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
+    with box_at(tmp_path, simulated_nvml) as made:
+        yield made
+
+
+def call(box: Box, closed: tuple[int, ...], *words: str) -> Path:
+    """Call gputui from a shell with these streams closed; the command's open files are in the file."""
+    report = box.folder / "report"
+    closing = " ".join(f"{number}>&-" for number in closed)
+    line = ["sh", "-c", f'exec "$@" {closing}', "sh", *GPUTUI, *words, "--", sys.executable, "-c", REPORT]
+    subprocess.run(
+        line,
+        env={**box.environ, "REPORT": str(report)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
+    return report
+
+
+def opened(report: Path) -> dict[int, str]:
+    """The open files of a report by their numbers."""
+    return {int(number): path for number, path in json.loads(report.read_text()).items()}
+
+
+def leases(box: Box, files: dict[int, str]) -> list[int]:
+    return sorted(number for number, path in files.items() if path.startswith(str(box.claims_folder)))
+
+
+@pytest.mark.parametrize("closed", CLOSED, ids=str)
+def test_a_lease_is_no_standard_stream_and_what_was_closed_is_closed(
+    box: Box, closed: tuple[int, ...]
+) -> None:
+    files = opened(call(box, closed, "run", "-q", "--gpus", "3,4"))
+    held = leases(box, files)
+    assert len(held) == 5 and held[0] >= 100, "the folder, and a lock and a record a device"
+    assert {0, 1, 2} - files.keys() == set(closed)
+    assert all(b"said said" not in file.read_bytes() for file in box.claims_folder.iterdir())
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+def test_a_job_starts_with_streams_closed_and_its_lease_is_no_standard_stream(
+    box: Box, closed: tuple[int, ...]
+) -> None:
+    report = call(box, closed, "run", "-q", "--detach", "--gpus", "3")
+    (job,) = all_jobs(box.environ)
+    ended(job)
+    until(report.exists)
+    files = opened(report)
+    assert leases(box, files)[0] >= 100
+    assert {0, 1, 2} <= files.keys(), "a job has /dev/null and its log"
+
+
+def test_few_open_files_are_enough(box: Box) -> None:
+    """Under 100 there is no number of 100: then it is any other than a standard stream's."""
+    report = box.folder / "report"
+    limited = ["sh", "-c", 'ulimit -n 40; exec "$@" 2>&-', "sh", *GPUTUI]
+    subprocess.run(
+        [*limited, "run", "-q", "--gpus", "3", "--", sys.executable, "-c", REPORT],
+        env={**box.environ, "REPORT": str(report)},
+        check=True,
+    )
+    held = leases(box, opened(report))
+    assert len(held) == 3 and held[0] > 2
