@@ -51,11 +51,13 @@ def choose(
     environ: Mapping[str, str] = os.environ,
     want: Want = Want.VERDICT,
     hold: Hold | None = None,
+    told: str = "",
 ) -> Chosen:
     """The devices that `-n`, `--gpus` and the conditions of a call ask for, in order.
 
     Raises WrongCallError or NotEnoughError. `want` is what the answer needs to know of the devices. With
     `hold` they are leased, read again under the lease, and chosen anew if they are not as they were.
+    `told` is what other users read of the call while it waits in line.
     """
     job = args.group or ALL_REDUCE
     asked = args.n or (job.unit if args.gpus is None else None)
@@ -74,7 +76,7 @@ def choose(
     if want == Want.VERDICT and asked != 1 and by_index:
         want = Want.VERDICT | Want.WHOLE
     with opened(args) as source:
-        call = Call(args, source, environ, want, job, asked, rules, hold is not None)
+        call = Call(args, source, environ, want, job, asked, rules, hold is not None, told)
         if waits:
             from gputui.cli.waiting import waited_for
 
@@ -85,7 +87,7 @@ def choose(
 
 class Call(NamedTuple):
     """What one call asks for, and whom. `asked` is None where devices are named without a number; `holds`
-    whether a lease is taken, which tells of claims by itself."""
+    whether a lease is taken, which tells of claims by itself; `told` as in `choose`."""
 
     args: argparse.Namespace
     source: Source
@@ -95,6 +97,7 @@ class Call(NamedTuple):
     asked: int | None
     rules: Rules
     holds: bool = False
+    told: str = ""
 
     def chosen(self, avoid: Mapping[str, str] | None = None, only: Collection[str] | None = None) -> Chosen:
         """The devices; those that are picked are none of `avoid`, which has the reasons, and of `only` where

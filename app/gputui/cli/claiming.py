@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,20 +16,21 @@ from gputui.inventory.wording import printable
 from gputui.launching.claims.lease import Lease, TakenError, take
 from gputui.launching.claims.queue import waiters
 from gputui.launching.jobs import FOLDER
+from gputui.launching.secrets import program_and_script
 
 
 def holder(args: argparse.Namespace, command: Sequence[str]) -> Hold | None:
     """What takes the lease of a call; None where the devices are not this machine's."""
     if args.demo is not None or args.recording is not None:
         return None
-    line = shlex.join(command)
+    told = program_and_script(command)
     folder = os.environ.get(FOLDER)
     job = Path(folder).name if folder else None
 
     def hold(snapshot: Snapshot, devices: Sequence[Device]) -> Lease:
         _mind_the_line(args, devices)
         keys = [device.key for device in devices]
-        lease = _forced(keys, snapshot, line, job) if args.force else take(keys, os.environ, line, job)
+        lease = _forced(keys, snapshot, told, job) if args.force else take(keys, os.environ, told, job)
         for warning in lease.warnings:
             say(f"warning: {warning}")
         return lease
@@ -38,12 +38,12 @@ def holder(args: argparse.Namespace, command: Sequence[str]) -> Hold | None:
     return hold
 
 
-def _forced(keys: Sequence[str], snapshot: Snapshot, line: str, job: str | None) -> Lease:
+def _forced(keys: Sequence[str], snapshot: Snapshot, told: str, job: str | None) -> Lease:
     """A lease on those of the devices that nobody else holds."""
     left = list(keys)
     while True:
         try:
-            return take(left, os.environ, line, job)
+            return take(left, os.environ, told, job)
         except TakenError as error:
             who = claimed_by(error.claim, snapshot.time) if error.claim else "by another job"
             device = snapshot.by_key.get(error.key)

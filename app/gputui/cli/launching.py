@@ -17,6 +17,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.launchers import LAUNCHERS
 from gputui.launching.offers import THREADS, threads_near
 from gputui.launching.plan import AUTO, Plan
+from gputui.launching.secrets import program_and_script
 from gputui.launching.words import assignments
 from gputui.sources.source import Want
 
@@ -162,7 +163,8 @@ def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
 def held_launch(args: argparse.Namespace, plan: Plan, hold: Hold | None) -> tuple[Launch, Lease | None]:
     """The launch of a call's plan, and the lease on its devices."""
     near = args.threads == NEAR
-    chosen = choose(args, want=Want.VERDICT | Want.TOPOLOGY if near else Want.VERDICT, hold=hold)
+    want = Want.VERDICT | Want.TOPOLOGY if near else Want.VERDICT
+    chosen = choose(args, want=want, hold=hold, told=program_and_script(plan.command))
     return told(composed(chosen, plan, near)), chosen.lease
 
 

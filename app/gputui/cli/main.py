@@ -21,6 +21,22 @@ def entry() -> NoReturn:
     os._exit(status)
 
 
+def queued_entry() -> NoReturn:
+    """The same for a job that waits for devices: what it was called with is a file in its private folder."""
+    from pathlib import Path
+
+    from gputui.launching.jobs import FOLDER
+    from gputui.launching.jobs.record import RecordError, take_words
+
+    try:
+        words = take_words(Path(os.environ[FOLDER]))
+    except RecordError as error:
+        print(f"gputui: this job cannot start: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    sys.argv[1:] = ["run", *words]
+    entry()
+
+
 def _keep_standard_numbers() -> None:
     """Put /dev/null where a standard stream is closed, so that no file of ours gets its number (a pipe to a
     job's supervisor, the driver's). As all that Python opens, it is closed in a command that we become."""

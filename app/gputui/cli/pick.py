@@ -33,7 +33,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if command is not None:
         raise WrongCallError("pick starts nothing; a command is for `gputui run`")
     want = Want.LOAD | Want.PROCESSES | Want.NAMES if args.format == "json" else Want.VERDICT
-    chosen = choose(args, want=want)
+    chosen = choose(args, want=want, told="gputui pick")
     devices = chosen.devices
     if args.format == "ids":
         print(identifiers(devices, args.ids))

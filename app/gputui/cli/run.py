@@ -80,13 +80,15 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if lease is not None:
         lease.inherit()
     try:
-        replace_process(launch, _environment(launch))
+        replace_process(launch, _environment(launch, lease))
     except StartError as error:
+        if lease is not None:
+            lease.release()
         say(str(error))
         return error.status
 
 
-def _environment(launch: Launch) -> dict[str, str]:
+def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:
     """Ours; a job that has waited for its devices says in its record which they are."""
     from gputui.launching.jobs import FOLDER
 
@@ -96,10 +98,11 @@ def _environment(launch: Launch) -> dict[str, str]:
         import time
         from pathlib import Path
 
-        from gputui.launching.jobs.record import write_taken
+        from gputui.launching.jobs.record import write_claims, write_taken
 
         try:
             write_taken(Path(folder), launch, time.time())
+            write_claims(Path(folder), lease.records if lease else ())
         except OSError as error:
             say(f"warning: the job's record cannot be written: {error.strerror}")
     return environ
@@ -141,10 +144,16 @@ def _detach(launch: Launch, lease: Lease | None, args: argparse.Namespace) -> in
     from gputui.launching.jobs.start import start_job
 
     def start() -> Job:
-        job = start_job(launch, os.environ, args.name, lease.descriptors if lease else ())
-        if lease is not None and job.command is not None:
-            lease.belongs_to(job.command.pid, job.id)
-        return job
+        held = (lease.descriptors, lease.records) if lease else ((), ())
+        try:
+            job = start_job(launch, os.environ, args.name, held[0], claims=held[1])
+            if lease is not None and job.command is not None:
+                lease.belongs_to(job.command.pid, job.id)
+            return job
+        finally:
+            if lease is not None:
+                # Ours: the job has its own. One that has ended by now had nobody to empty its records but us.
+                lease.release()
 
     return _as_job(start, lambda job: f"job {job.id}: `gputui jobs log -f {job.id}` follows it", args.quiet)
 

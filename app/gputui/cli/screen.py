@@ -69,6 +69,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     try:
         replace_process(outcome.launch, os.environ)
     except StartError as error:
+        if outcome.lease is not None:
+            outcome.lease.release()
         say(str(error))
         return error.status
 

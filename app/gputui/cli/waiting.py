@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import sys
 import time
@@ -119,7 +118,7 @@ def _at_most(device: Device, asked: int | None) -> int | None:
 def _ticket(call: Call, count: int, keys: frozenset[str] | None) -> Ticket | None:
     """Our place in line; where there can be none we wait by ourselves, and say so."""
     try:
-        ticket = Ticket.draw(call.environ, count, keys, shlex.join(sys.argv[1:]))
+        ticket = Ticket.draw(call.environ, count, keys, call.told)
     except OSError as error:
         say(f"warning: there is no line to wait in: {error.strerror}")
         return None

@@ -12,7 +12,7 @@ class Claim:
     key       the device's UUID
     user      the owner of the record, as the system tells; all else is the holder's own words, untrusted
     since     seconds since the epoch
-    command   the launch line, or its beginning
+    command   its program and script: no option or argument, any of which may be a secret
     pid       of the process that took it, in its own pid namespace
     job       the id of the job, None where it is no job
     """

@@ -1,9 +1,16 @@
-"""What looks like a secret in a launch: shown and run like everything else, but not kept in a file."""
+"""Secrets in a launch: what looks like one is shown and run like everything else, but not kept in a file.
+
+Of a command other users read its program and script only.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+
+from gputui.launching.launchers import recognised
+from gputui.launching.launchers.payload import behind_options, is_python, module_of, program
+from gputui.launching.wrappers import unwrap
 
 _VARIABLE = re.compile(r"KEY|TOKEN(?!IZ)|SECRET|PASS|CREDENTIAL|_PWD$|_PAT$", re.IGNORECASE)
 """In a variable's name. Not TOKENIZERS_PARALLELISM, which is offered beside every launch."""
@@ -43,3 +50,57 @@ def secret_word(command: Sequence[str]) -> str | None:
         ):
             return assigned[1]
     return None
+
+
+_SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "fish")
+_SCRIPT = re.compile(r"[\w.@%+-]{1,80}\.(?:py|pyc|pyz|sh|bash|zsh|ksh|fish)")
+_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_PROGRAM = re.compile(r"[\w.@%+-]{1,80}")
+_TOKEN = re.compile(
+    r"(?:hf_|[sprk]k[-_]|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|ya29\.|eyJ)[-_.0-9A-Za-z]{6,}"
+    r"|(?=\w*\d)(?=\w*[A-Za-z])[\w-]{24,}"
+)
+"""Tokens of Hugging Face, OpenAI, Stripe, GitHub, GitLab, Slack, AWS and Google, and JWT, by how they begin;
+and any long mixture of letters and digits without a dot."""
+
+
+def program_and_script(command: Sequence[str]) -> str:
+    """What other users may read of a command: its program, and the script or module that it starts.
+
+    "torchrun train.py", "python -m pkg.train". Any other word may be a secret: no option, argument or
+    variable is among them. "" where not even the program has a plain name.
+    """
+    inner = unwrap(command)[1]
+    launcher = recognised(inner)
+    if launcher.name != "python":
+        payload = launcher.payload(inner)
+        kind, name = payload.kind, (*payload.words, "")[0]
+        return " ".join(filter(None, (launcher.name, _module(name) if kind == "module" else _script(name))))
+    words = [program(inner)]
+    if not _PROGRAM.fullmatch(words[0]) or _TOKEN.fullmatch(words[0]):
+        return ""
+    if is_python(inner):
+        place = behind_options(inner)
+        words.append(_module(module_of(inner)[0]) or _script((*inner[place:], "")[0]))
+    elif words[0] in _SHELLS:
+        words.append(_shell_script(inner[1:]))
+    return " ".join(filter(None, words))
+
+
+def _shell_script(words: Sequence[str]) -> str:
+    """The script of `bash -euo pipefail train.sh`; "" for `bash -c '…'`, whose words are a command."""
+    if any(re.fullmatch("-[a-z]*c", word) for word in words):
+        return ""
+    names = [word for word in words if not word.startswith("-")][:2]
+    return next(filter(None, map(_script, names)), "")
+
+
+def _script(word: str) -> str:
+    """The name of the file, "" where the word does not look like a script's."""
+    name = word.rsplit("/", 1)[-1]
+    return name if _SCRIPT.fullmatch(name) and not _TOKEN.fullmatch(name) else ""
+
+
+def _module(word: str) -> str:
+    """ "-m" and the module, "" where the word does not look like a module's name."""
+    return f"-m {word}" if len(word) <= 80 and _MODULE.fullmatch(word) and not _TOKEN.fullmatch(word) else ""

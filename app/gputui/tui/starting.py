@@ -16,8 +16,8 @@ from gputui.inventory.wording import duration, printable
 from gputui.launching.launch import Launch
 from gputui.launching.remembered import KeepError, here, with_launch
 from gputui.launching.remembered_file import change
+from gputui.launching.secrets import program_and_script
 from gputui.launching.start import StartError, run_child
-from gputui.launching.words import command_line
 from gputui.tui.board import Board
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ def hold(board: Board, environ: Mapping[str, str]) -> tuple[Lease | None, str | 
 
     if board.label or board.snapshot is None or not board.chosen:
         return None, None
-    line = command_line((), board.plan.command)
+    told = program_and_script(board.plan.command)
     try:
-        return take([device.key for device in board.chosen], environ, line), None
+        return take([device.key for device in board.chosen], environ, told), None
     except TakenError as error:
         device = board.snapshot.by_key.get(error.key)
         name = f"GPU {board.snapshot.label(device)}" if device else error.key
@@ -129,7 +129,8 @@ def as_job(launch: Launch, environ: Mapping[str, str], lease: Lease | None = Non
     from gputui.launching.jobs.start import start_job
 
     try:
-        job = start_job(launch, environ, pass_fds=lease.descriptors if lease else ())
+        held = (lease.descriptors, lease.records) if lease else ((), ())
+        job = start_job(launch, environ, pass_fds=held[0], claims=held[1])
     except (JobError, StartError) as error:
         return str(error), False
     if lease is not None and job.command is not None:

@@ -24,7 +24,7 @@ from gputui.inventory.claim import Claim
 from gputui.launching.descriptors import out_of_the_way
 from gputui.sources.claims.files import PlantedError, is_being_made, is_still, make_there, open_there
 from gputui.sources.claims.folder import VARIABLE, make_folder
-from gputui.sources.claims.read import claims, pid_namespace
+from gputui.sources.claims.read import claims, empty_ended, pid_namespace
 
 _MOST_NAMES = 8
 """Planted names that are passed over for one device."""
@@ -58,11 +58,16 @@ class Lease:
     keys: tuple[str, ...] = ()
     descriptors: list[int] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    _records: list[tuple[int, dict[str, object]]] = field(default_factory=list)
+    _records: list[tuple[int, dict[str, object], Path]] = field(default_factory=list)
+
+    @property
+    def records(self) -> tuple[str, ...]:
+        """The files that say who holds the devices."""
+        return tuple(str(path) for _, _, path in self._records)
 
     def belongs_to(self, pid: int, job: str) -> None:
         """Say in the records that a job has the devices now, whose command is that process."""
-        for descriptor, about in self._records:
+        for descriptor, about, _ in self._records:
             data = json.dumps({**about, "pid": pid, "job": job}).encode()
             # (The job runs already, and what the record says is only for people.)
             with contextlib.suppress(OSError):
@@ -79,6 +84,8 @@ class Lease:
         for descriptor in self.descriptors:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
+        for record in self.records:
+            empty_ended(record)
         self.descriptors = []
         self._records = []
 
@@ -86,6 +93,7 @@ class Lease:
 def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str | None = None) -> Lease:
     """Hold the devices with these UUIDs, all or none. Raises TakenError.
 
+    `command` is what every user may read of it (`secrets.program_and_script`).
     Where there is no folder for it, or a device has no UUID, the lease is the less, with a warning.
     """
     lease = Lease()
@@ -239,8 +247,9 @@ def _record(folder: Path, key: str, lease: Lease, command: str, job: str | None)
         for number in range(_MOST_NAMES):
             with contextlib.suppress(PermissionError, IsADirectoryError):
                 # Over our own of before; another user's file cannot be replaced in a sticky folder.
-                new.rename(folder / f"{_file_name(key)}@{os.geteuid()}.{number}.claim")
-                lease._records.append((descriptor, about))
+                path = folder / f"{_file_name(key)}@{os.geteuid()}.{number}.claim"
+                new.rename(path)
+                lease._records.append((descriptor, about, path))
                 return
         lease.warnings.append(f"others cannot see who holds {key}: every name for it is planted")
     except OSError as error:

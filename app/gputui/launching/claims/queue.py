@@ -75,7 +75,10 @@ class Ticket:
     def draw(
         cls, environ: Mapping[str, str], count: int, devices: frozenset[str] | None, command: str
     ) -> Ticket | None:
-        """Get in line; None where there is no folder for it, and no line. Raises OSError."""
+        """Get in line; None where there is no folder for it, and no line. Raises OSError.
+
+        `command` is what every user may read of it (`secrets.program_and_script`).
+        """
         folder = make_folder(environ)
         if folder is None:
             return None

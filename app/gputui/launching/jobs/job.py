@@ -133,6 +133,9 @@ class Job:
 
 
 LOG, GIVEN, STARTED, FINISHED, STOP = "log", "job.json", "started.json", "ended.json", "stop"
-TAKEN = "taken.json"
+TAKEN, CLAIMS, WORDS = "taken.json", "claims", "words.json"
 """The files of a job's folder, each written once: by who starts it, by its supervisor at the start and at
-the end, by who stops it, and by a job that has waited for its devices. `supervise.py` has these names too."""
+the end, by who stops it, and by a job that has waited for its devices. `supervise.py` has these names too.
+
+CLAIMS has the paths of the records of its claims, a line each, which its supervisor empties at the end; WORDS
+what a job that waits for devices was called with, until it has read that."""

@@ -15,7 +15,7 @@ from gputui.launching.plan import AUTO, Plan
 
 _GPUTUI = (
     "import sys; sys.path = [place for place in sys.path if place];"
-    " from gputui.cli.main import entry; entry()"
+    " from gputui.cli.main import queued_entry; queued_entry()"
 )
 """gputui by our own interpreter. (`-m` would look for modules in the project's folder first: a json.py there
 would be ours.)"""
@@ -30,10 +30,12 @@ def queue_job(
 ) -> Job:
     """Start a job that is `gputui run` with these words, which say `--wait`; `argv` is the command in them.
 
+    What others see in `ps` while it waits is "gputui" and nothing of the words.
+
     Raises StartError and JobError.
     """
-    launch = Launch((sys.executable, "-c", _GPUTUI, "run", *words))
-    return start_job(launch, environ, name, queued=Queued(count, argv))
+    launch = Launch((sys.executable, "-c", _GPUTUI, "gputui", "run", "--wait"))
+    return start_job(launch, environ, name, queued=Queued(count, argv, tuple(words)))
 
 
 def words_of(plan: Plan, count: int, shape: Shape = ALL_REDUCE) -> tuple[str, ...]:

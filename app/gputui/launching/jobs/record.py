@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from gputui.inventory.node import LAST_MOMENT, MOST_TEXT, DocumentError, Node
 from gputui.launching.jobs.job import (
+    CLAIMS,
     FINISHED,
     GIVEN,
     STARTED,
     TAKEN,
+    WORDS,
     Identity,
     Job,
     JobDevice,
@@ -69,6 +72,31 @@ def write_taken(folder: Path, launch: Launch, now: float) -> None:
         "devices": [{"index": d.index, "uuid": d.uuid, "name": d.name} for d in launch.devices],
     }
     write_private(folder / TAKEN, json.dumps(document))
+
+
+def write_claims(folder: Path, records: Iterable[str]) -> None:
+    """Write where the records of its claims are. Raises OSError."""
+    write_private(folder / CLAIMS, "\n".join(records))
+
+
+def write_words(folder: Path, words: Iterable[str]) -> None:
+    """Write what a job that waits for devices is called with. Raises OSError."""
+    write_private(folder / WORDS, json.dumps(list(words)))
+
+
+def take_words(folder: Path) -> list[str]:
+    """What `write_words` wrote, which is removed: it is read once. Raises RecordError."""
+    file = folder / WORDS
+    try:
+        words = _document(file)
+        if words is None:
+            raise RecordError("what it was called with is gone")
+        file.unlink()
+        return [_text(word) for word in words.items(_MOST_WORDS)]
+    except (DocumentError, ValueError) as error:
+        raise RecordError(str(error)) from None
+    except OSError as error:
+        raise RecordError(f"what it was called with cannot be read: {error.strerror}") from None
 
 
 def write_finished(folder: Path, ended: float, **facts: object) -> None:

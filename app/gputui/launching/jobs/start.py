@@ -16,7 +16,14 @@ from gputui.launching.jobs import FOLDER
 from gputui.launching.jobs.folder import cannot_keep, jobs_folder, new_folder
 from gputui.launching.jobs.job import Job, JobDevice, JobError, Trouble
 from gputui.launching.jobs.processes import here, identity
-from gputui.launching.jobs.record import RecordError, read_job, write_finished, write_given
+from gputui.launching.jobs.record import (
+    RecordError,
+    read_job,
+    write_claims,
+    write_finished,
+    write_given,
+    write_words,
+)
 from gputui.launching.launch import Launch
 from gputui.launching.start import StartError
 
@@ -43,11 +50,13 @@ def check_name(name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """What a job that waits for devices will run: `argv` is the user's command; its launch is a `gputui run
-    --wait` that becomes it."""
+    """What a job that waits for devices will run: `argv` is the user's command; its launch is a `gputui run`
+    with these `words`, which becomes it. They may hold secrets and are not on its command line, which every
+    user of the machine can read: it finds them in its folder."""
 
     count: int
     argv: tuple[str, ...]
+    words: tuple[str, ...]
 
 
 def start_job(
@@ -56,11 +65,13 @@ def start_job(
     name: str | None = None,
     pass_fds: Sequence[int] = (),
     queued: Queued | None = None,
+    claims: Sequence[str] = (),
 ) -> Job:
     """Start `launch` with `environ` changed as it says; it goes on whatever becomes of this process.
 
     `pass_fds` are open descriptors that the command and its descendants inherit under the same numbers; its
-    supervisor does not keep them. Raises StartError when the command could not be started (the record says
+    supervisor does not keep them. `claims` are the records of the lease that they are: the supervisor empties
+    them when the job has ended. Raises StartError when the command could not be started (the record says
     so too), and JobError when there can be no record.
     """
     if name is not None:
@@ -68,12 +79,18 @@ def start_job(
     launch = detached(launch, environ)
     given = _given(launch, new_folder(jobs_folder(environ)), name)
     if queued is not None:
-        given = replace(given, waits=queued.count, argv=queued.argv)
+        line = Launch(("gputui", "run", *queued.words)).line
+        given = replace(given, waits=queued.count, argv=queued.argv, line=line)
         launch = replace(launch, changes=(*launch.changes, (FOLDER, str(given.folder))))
     try:
-        if any("\0" in word for word in (*launch.argv, launch.directory or "")):
+        words = launch.argv if queued is None else queued.words
+        if any("\0" in word for word in (*words, launch.directory or "")):
             raise StartError(f"cannot start {launch.argv[0]!r}: a word of the command has a null byte", 126)
         write_given(given)
+        if claims:
+            write_claims(given.folder, claims)
+        if queued is not None:
+            write_words(given.folder, queued.words)
         answer = _supervise(given, launch, environ, pass_fds)
     except OSError as error:
         _remove(given.folder)

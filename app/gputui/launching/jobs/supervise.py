@@ -56,7 +56,9 @@ def main() -> None:
     os.chdir("/")
     if trouble is None:
         _reply(answer, "started")
-        _write(folder, "ended.json", _Watch(folder, command).until_the_end())
+        end = _Watch(folder, command).until_the_end()
+        _empty_claims(folder)
+        _write(folder, "ended.json", end)
         return
     step, why = trouble
     os.waitpid(command, 0)
@@ -107,6 +109,24 @@ def _write(folder: str, name: str, text: str) -> None:
     os.write(handle, text.encode())
     os.close(handle)
     os.rename(new, f"{folder}/{name}")  # noqa: PTH104 - pathlib would be a megabyte
+
+
+def _empty_claims(folder: str) -> None:
+    """Empty the records of the job's claims, by the rules of `empty_ended` (sources/claims/read.py): not one
+    that a process holds which the job has left behind, and no file of several names."""
+    import fcntl
+
+    with contextlib.suppress(OSError), open(f"{folder}/claims", "rb") as paths:  # noqa: PTH123
+        for path in paths.read().splitlines():
+            with contextlib.suppress(OSError):
+                handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    facts = os.fstat(handle)
+                    if facts.st_uid == os.geteuid() and facts.st_nlink == 1:
+                        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                        os.ftruncate(handle, 0)
+                finally:
+                    os.close(handle)
 
 
 def _adopt_orphans() -> None:

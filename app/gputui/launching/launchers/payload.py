@@ -53,7 +53,7 @@ def is_python(command: Sequence[str]) -> bool:
 
 def module_of(command: Sequence[str]) -> tuple[str, int]:
     """The module that `python -X dev -m MODULE` starts and the place behind its name; ("", 0) for none."""
-    place = _behind_options(command) if is_python(command) else len(command)
+    place = behind_options(command) if is_python(command) else len(command)
     match = _RUNS.fullmatch(command[place]) if place < len(command) else None
     if match is None or match[1] != "m":
         return "", 0
@@ -70,7 +70,7 @@ def by_launcher(
 ) -> Payload:
     """What a command of a launcher starts, with the environment that the launcher itself is of."""
     if module_of(command)[0]:
-        options = tuple(command[1 : _behind_options(command)])
+        options = tuple(command[1 : behind_options(command)])
         return Payload(kind, words, command[0], left_out, options)
     home = os.path.dirname(command[0]) if "/" in command[0] else None  # noqa: PTH120 - "./x" stays "./x"
     return Payload(kind, words, left_out=left_out, home=home)
@@ -119,7 +119,7 @@ def of_python(command: Sequence[str]) -> Payload:
     return Payload("script", tuple(rest), python)
 
 
-def _behind_options(command: Sequence[str]) -> int:
+def behind_options(command: Sequence[str]) -> int:
     """The place behind the interpreter's own options: of a script, of `-m`, of `-c`."""
     place = 1
     while place < len(command):

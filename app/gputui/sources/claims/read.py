@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import re
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,12 @@ def _alive(path: str, key: str, uid: int, ours: Files) -> Claim | None:
         facts = os.fstat(descriptor)
         if facts.st_uid != uid:
             raise PlantedError(f"{name} belongs to {user_name(facts.st_uid)}")
-        if (facts.st_dev, facts.st_ino) in ours or not is_held(descriptor):
+        if (facts.st_dev, facts.st_ino) in ours:
+            return None
+        if not is_held(descriptor):
+            if facts.st_size and uid == os.geteuid():
+                # Whoever had it became a command, or was killed, and could not do it.
+                empty_ended(path)
             return None
         data = os.read(descriptor, MOST + 1)
     finally:
@@ -108,6 +114,23 @@ def _alive(path: str, key: str, uid: int, ours: Files) -> Claim | None:
     except (ValueError, RecursionError):
         # Held all the same: what it says is only for people.
         return Claim(key, user_name(uid))
+
+
+def empty_ended(path: str) -> None:
+    """Empty a record of ours that nobody holds any more: what ran is not for everybody to read for ever.
+
+    A record is locked before it gets its name, and is not locked again: one that is not held stays so. A
+    file of several names is left alone: another user may have linked a file of ours from elsewhere.
+    """
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            facts = os.fstat(descriptor)
+            ours = facts.st_uid == os.geteuid() and stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1
+            if ours and not is_held(descriptor):
+                os.ftruncate(descriptor, 0)
+        finally:
+            os.close(descriptor)
 
 
 def is_held(descriptor: int) -> bool:

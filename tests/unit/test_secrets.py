@@ -1,0 +1,231 @@
+"""What other users may read of a command, in records, in tickets and in `ps`: its program and its script."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputui.launching.claims.queue import waiters
+from gputui.launching.jobs.job import WORDS
+from gputui.launching.jobs.store import all_jobs
+from gputui.launching.secrets import program_and_script
+from unit.claims_support import Box, Take, until
+from unit.jobs_support import ended
+
+SECRET = "xK29secretQ"
+"""Nothing that looks like a token: what gives it away is nothing but where it stands."""
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("python train.py --lr 3e-4", "python train.py"),
+        ("/opt/venv/bin/python3.11 -u -X dev /home/ana/train.py x", "python3.11 train.py"),
+        ("python -m pkg.train --key v", "python -m pkg.train"),
+        ("python -mpkg.train", "python -m pkg.train"),
+        ("python -c 'import x'", "python"),
+        ("./train.sh now", "train.sh"),
+        ("bash -euo pipefail train.sh now", "bash train.sh"),
+        ("bash -c 'HF_TOKEN=x ./train.sh'", "bash"),
+        ("env HF_TOKEN=x python train.py", "python train.py"),
+        ("sudo -u ana HF_TOKEN=x nice -n 5 python train.py", "python train.py"),
+        ("torchrun --nproc-per-node 2 train.py --hub.token x", "torchrun train.py"),
+        ("python -m torch.distributed.run -m pkg.train", "torchrun -m pkg.train"),
+        ("accelerate launch --config_file a.yaml train.py", "accelerate train.py"),
+        ("deepspeed --include localhost:0 train.py", "deepspeed train.py"),
+        ("mpirun -np 2 -x HF_TOKEN=x python train.py", "mpirun train.py"),
+        ("uv run --with torch torchrun train.py", "torchrun train.py"),
+        ("curl -H 'Authorization: x'", "curl"),
+        ("nsys profile -e HF_TOKEN=x python train.py", "nsys"),
+        # An option that we do not know may take the script for its value: then the next word is none.
+        ("accelerate launch --new-flag train.py hf_abcdefghijkl", "accelerate"),
+        ("accelerate launch -m --new-flag pkg sk-abcdefghijkl", "accelerate"),
+        ("HF_TOKEN=x", ""),
+        ("A=1 HF_TOKEN=x python train.py", ""),
+        ("", ""),
+    ],
+)
+def test_the_program_and_its_script_are_told(line: str, told: str) -> None:
+    assert program_and_script(shlex.split(line)) == told
+
+
+PROGRAMS = st.sampled_from(
+    [
+        ("python", "train.py"),
+        ("python", "-m", "pkg.train"),
+        ("python", "-c"),
+        ("bash", "train.sh"),
+        ("bash", "-c"),
+        ("torchrun", "--nproc-per-node=2", "train.py"),
+        ("accelerate", "launch", "train.py"),
+        ("deepspeed", "train.py"),
+        ("mpirun", "-np", "2", "python", "train.py"),
+        ("./program",),
+        ("nsys", "profile", "python"),
+    ]
+)
+PREFIXES = st.sampled_from([(), ("env", f"A={SECRET}"), ("sudo", "-u", "x", f"B={SECRET}"), ("nice",)])
+ARGUMENTS = st.lists(
+    st.sampled_from([SECRET, f"--key={SECRET}", "--key", "-k", f"K={SECRET}", "a b"]), max_size=5
+)
+
+
+@given(PREFIXES, PROGRAMS, ARGUMENTS)
+def test_no_variable_and_no_argument_is_told(
+    prefix: tuple[str, ...], program: tuple[str, ...], arguments: list[str]
+) -> None:
+    assert SECRET not in program_and_script((*prefix, *program, *arguments))
+
+
+# in the folder that all users share
+
+
+def shared(box: Box) -> bytes:
+    """All that is in the folder of claims."""
+    return b"".join(file.read_bytes() for file in box.claims_folder.iterdir() if file.is_file())
+
+
+def seen_in_ps() -> bytes:
+    """The command lines of all processes but this one, as every user reads them."""
+    found = b""
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        if file.parent.name != str(os.getpid()):
+            try:
+                found += file.read_bytes()
+            except OSError:
+                # It has ended.
+                continue
+    return found
+
+
+def test_a_record_has_no_variable_and_no_argument_of_the_command(box: Box) -> None:
+    words = (
+        "run",
+        "-q",
+        "--env",
+        f"KEY={SECRET}",
+        "-n",
+        "1",
+        "--",
+        f"TOKEN={SECRET}",
+        "env",
+        f"HF_TOKEN={SECRET}",
+    )
+    job = box.start(*words, "sh", "-c", "echo up; exec sleep 1000", SECRET)
+    until(lambda: job.out)
+    assert [claim.command for claim in box.claims()] == ["sh"]
+    assert SECRET.encode() not in shared(box)
+    job.kill()
+    assert SECRET.encode() not in shared(box)
+
+
+def test_a_ticket_has_no_variable_and_no_argument_of_the_command(box: Box) -> None:
+    box.hold(*range(8))
+    words = (
+        "run",
+        "-q",
+        "--wait",
+        "--env",
+        f"KEY={SECRET}",
+        "-n",
+        "1",
+        "--",
+        f"HF_TOKEN={SECRET}",
+        "python",
+        "t.py",
+    )
+    waiting = box.start(*words, SECRET)
+    until(lambda: waiters(box.environ))
+    assert [each.command for each in waiters(box.environ)] == ["python t.py"]
+    assert SECRET.encode() not in shared(box)
+    waiting.kill()
+    assert SECRET.encode() not in shared(box)
+
+
+def test_a_job_in_line_shows_none_of_its_words_to_others_and_still_runs_with_them(box: Box) -> None:
+    other = box.hold(*range(8))
+    # (The starter's own words are not on a command line: it is a fork of the test.)
+    words = ("run", "-q", "--detach", "--wait", "--window", "0", "-n", "1", "--env", f"KEY={SECRET}", "--")
+    starter = box.start(
+        *words, f"TOKEN={SECRET}", "env", f"HF_TOKEN={SECRET}", "sh", "-c", 'echo "$KEY $TOKEN $HF_TOKEN"'
+    )
+    assert starter.end() == 0, starter.err
+    (job,) = all_jobs(box.environ)
+    until(lambda: waiters(box.environ))
+    assert b"gputui" in seen_in_ps(), "it waits"
+    assert SECRET.encode() not in seen_in_ps()
+    assert SECRET.encode() not in shared(box)
+    assert not (job.folder / WORDS).exists(), "what has been read is removed"
+    assert job.line.startswith("gputui run -q --wait"), "its owner sees what it will do"
+    assert all(file.stat().st_mode & 0o077 == 0 for file in job.folder.iterdir())
+    other.kill()
+    assert ended(job).status == 0
+    assert job.log.read_text().endswith(f"{SECRET} {SECRET} {SECRET}\n")
+
+
+# at the end
+
+
+def records(box: Box) -> list[bytes]:
+    return [file.read_bytes() for file in box.claims_folder.glob("*.claim")]
+
+
+def test_a_record_is_empty_when_the_lease_is_given_back(box: Box, lease: Take) -> None:
+    held = lease(box, 0, 1)
+    assert all(records(box)) and len(records(box)) == 2
+    held.release()
+    assert records(box) == [b"", b""]
+
+
+def test_a_record_is_empty_when_a_job_has_ended(box: Box) -> None:
+    assert box.call("run", "-q", "--detach", "-n", "2", "--", "true")[0] == 0
+    (job,) = all_jobs(box.environ)
+    ended(job)
+    assert records(box) == [b"", b""]
+
+
+def test_a_record_is_empty_when_a_job_that_waited_has_ended(box: Box) -> None:
+    assert box.call("run", "-q", "--detach", "--wait", "--window", "0", "-n", "1", "--", "true")[0] == 0
+    (job,) = all_jobs(box.environ)
+    assert ended(job).status == 0
+    assert records(box) == [b""]
+
+
+def test_a_record_stays_while_a_process_that_the_job_left_behind_holds_it(box: Box) -> None:
+    words = ("run", "-q", "--detach", "-n", "1", "--", "sh", "-c", "sleep 1000 & echo $!")
+    assert box.call(*words)[0] == 0
+    (job,) = all_jobs(box.environ)
+    ended(job)
+    try:
+        (claim,) = box.claims()
+        assert (claim.command, claim.job) == ("sh", job.id)
+    finally:
+        os.kill(int(job.log.read_text()), 9)
+
+
+def test_what_a_killed_command_left_is_emptied_by_the_next_look(box: Box) -> None:
+    """gputui had become the command: nobody was left to do it."""
+    box.hold(3).kill()
+    assert all(records(box))
+    box.make_folder()
+    assert box.claims() == ()
+    assert records(box) == [b""]
+
+
+def test_a_file_of_ours_that_another_user_linked_there_is_not_emptied(box: Box) -> None:
+    box.hold(3).kill()
+    (record,) = box.claims_folder.glob("*.claim")
+    precious = box.folder / "precious"
+    precious.write_text("mine")
+    record.unlink()
+    os.link(precious, record)
+    box.claims()
+    record.unlink()
+    record.symlink_to(precious)
+    box.claims()
+    assert precious.read_text() == "mine"
