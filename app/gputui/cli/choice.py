@@ -42,6 +42,10 @@ class Chosen:
 Hold = Callable[[Snapshot, Sequence[Device]], "Lease"]
 """Takes a lease on devices. Raises TakenError."""
 
+Approve = Callable[["Sequence[Device] | int"], None]
+"""Looks, before any is claimed, whether the command agrees with these devices (with so many of them, where
+they are not known yet). Raises WrongCallError."""
+
 _TRIES = 50
 """Choices of one call: each time that devices are taken under our hands, others are chosen."""
 
@@ -52,12 +56,14 @@ def choose(
     want: Want = Want.VERDICT,
     hold: Hold | None = None,
     told: str = "",
+    approve: Approve | None = None,
 ) -> Chosen:
     """The devices that `-n`, `--gpus` and the conditions of a call ask for, in order.
 
     Raises WrongCallError or NotEnoughError. `want` is what the answer needs to know of the devices. With
     `hold` they are leased, read again under the lease, and chosen anew if they are not as they were.
-    `told` is what other users read of the call while it waits in line.
+    `told` is what other users read of the call while it waits in line. What `approve` does not let through
+    is neither leased nor waited for.
     """
     job = args.group or ALL_REDUCE
     asked = args.n or (job.unit if args.gpus is None else None)
@@ -76,18 +82,21 @@ def choose(
     if want == Want.VERDICT and asked != 1 and by_index:
         want = Want.VERDICT | Want.WHOLE
     with opened(args) as source:
-        call = Call(args, source, environ, want, job, asked, rules, hold is not None, told)
+        call = Call(args, source, environ, want, job, asked, rules, hold is not None, told, approve)
         if waits:
             from gputui.cli.waiting import waited_for
 
             return waited_for(call, hold)
         chosen = call.chosen()
-        return chosen if hold is None else held(call, chosen, hold)
+        if hold is not None:
+            return held(call, chosen, hold)
+        call.agree(chosen.devices)
+        return chosen
 
 
 class Call(NamedTuple):
     """What one call asks for, and whom. `asked` is None where devices are named without a number; `holds`
-    whether a lease is taken, which tells of claims by itself; `told` as in `choose`."""
+    whether a lease is taken, which tells of claims by itself; `told` and `approve` as in `choose`."""
 
     args: argparse.Namespace
     source: Source
@@ -98,6 +107,12 @@ class Call(NamedTuple):
     rules: Rules
     holds: bool = False
     told: str = ""
+    approve: Approve | None = None
+
+    def agree(self, devices: Sequence[Device] | int) -> None:
+        """Raises WrongCallError where the call's command asks for other devices."""
+        if self.approve is not None:
+            self.approve(devices)
 
     def chosen(self, avoid: Mapping[str, str] | None = None, only: Collection[str] | None = None) -> Chosen:
         """The devices; those that are picked are none of `avoid`, which has the reasons, and of `only` where
@@ -175,6 +190,7 @@ def held(call: Call, chosen: Chosen, hold: Hold, only: Collection[str] | None = 
     named = call.asked is None
     taken: dict[str, str] = {}
     for _ in range(_TRIES):
+        call.agree(chosen.devices)
         try:
             lease = hold(chosen.snapshot, chosen.devices)
         except TakenError as error:

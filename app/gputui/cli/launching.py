@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputui.cli.choice import Chosen, Hold, choose
+from gputui.choosing.job import ALL_REDUCE
+from gputui.cli.choice import Approve, Chosen, Hold, choose
 from gputui.cli.choice_options import add_choice_options, count
-from gputui.cli.common import WrongCallError, add_source_options, say
-from gputui.launching.compose import compose, launcher_of
+from gputui.cli.common import NotEnoughError, WrongCallError, add_source_options, say
+from gputui.inventory.device import Device
+from gputui.launching.compose import compose, launcher_of, own_devices
 from gputui.launching.launch import Launch
 from gputui.launching.launchers import LAUNCHERS
 from gputui.launching.offers import THREADS, threads_near
@@ -160,12 +162,49 @@ def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
     return held_launch(args, plan_of(args, command), None)[0]
 
 
-def held_launch(args: argparse.Namespace, plan: Plan, hold: Hold | None) -> tuple[Launch, Lease | None]:
-    """The launch of a call's plan, and the lease on its devices."""
+def held_launch(
+    args: argparse.Namespace, plan: Plan, hold: Hold | None, approve: Approve | None = None
+) -> tuple[Launch, Lease | None]:
+    """The launch of a call's plan, and the lease on its devices; only on such as `approve` lets through."""
     near = args.threads == NEAR
     want = Want.VERDICT | Want.TOPOLOGY if near else Want.VERDICT
-    chosen = choose(args, want=want, hold=hold, told=program_and_script(plan.command))
+    try:
+        chosen = choose(args, want=want, hold=hold, told=program_and_script(plan.command), approve=approve)
+    except NotEnoughError:
+        if approve is not None and picks(args):
+            # What is wrong with the call comes before what is wrong with the box.
+            approve(asked(args))
+        raise
     return told(composed(chosen, plan, near)), chosen.lease
+
+
+def agreement(plan: Plan) -> Approve:
+    """What refuses devices for a plan whose command asks for others, which would not be claimed.
+
+    It raises WrongCallError.
+    """
+
+    def approve(devices: Sequence[Device] | int) -> None:
+        if isinstance(devices, int):
+            own = own_devices(plan, devices, os.environ)
+        else:
+            own = compose(devices, plan, os.environ).own
+        if own is not None:
+            raise WrongCallError(own.refusal)
+
+    return approve
+
+
+def picks(args: argparse.Namespace) -> bool:
+    """Whether a call leaves it to us which devices."""
+    return args.n is not None or args.gpus is None
+
+
+def asked(args: argparse.Namespace) -> int:
+    """How many devices a call asks for."""
+    if picks(args):
+        return args.n or (args.group or ALL_REDUCE).unit
+    return 0 if args.gpus == "none" else len(args.gpus.split(","))
 
 
 def composed(chosen: Chosen, plan: Plan, near: bool = False) -> Launch:

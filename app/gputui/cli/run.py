@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gputui.cli.choice_options import add_wait_option
 from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
-from gputui.cli.launching import add_launch_options, held_launch, plan_of, remember
+from gputui.cli.launching import add_launch_options, agreement, asked, held_launch, picks, plan_of, remember
 from gputui.launching.launch import Launch
 from gputui.launching.plan import Plan
 from gputui.launching.start import StartError, replace_process
@@ -38,7 +38,11 @@ def parser() -> Parser:
     made.add_argument("--detach", action="store_true", help="as a job that goes on by itself; prints its id")
     made.add_argument("--name", help="what the job is called (`gputui jobs`)")
     add_wait_option(made)
-    made.add_argument("--force", action="store_true", help="also on devices that another job has claimed")
+    made.add_argument(
+        "--force",
+        action="store_true",
+        help="also on devices that another job has claimed, and with a command that asks for other devices",
+    )
     made.add_argument("-q", "--quiet", action="store_true", help="do not say on stderr what is started")
     add_launch_options(made)
     return made
@@ -60,7 +64,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         from gputui.cli.claiming import holder
 
         hold = holder(args, plan.command)
-    launch, lease = held_launch(args, plan, hold)
+    launch, lease = held_launch(args, plan, hold, None if args.force else agreement(plan))
     if args.detach:
         from gputui.launching.jobs.start import detached
 
@@ -117,14 +121,30 @@ def _queue(words: Sequence[str], command: Sequence[str], plan: Plan, args: argpa
         place = inner.index("--name")
         del inner[place : place + 2]
     inner += ["--", *command] if command else []
-    count = args.n or (args.group.unit if args.group else None)
-    if count is None and args.gpus is not None:
-        count = len(args.gpus.split(","))
+    count = asked(args) or 1
+    if not args.force:
+        _agree_before_waiting(args, plan)
     return _as_job(
-        lambda: queue_job(inner, plan.command, count or 1, os.environ, args.name),
-        lambda job: f"in line for {count or 1}: gputui jobs log -f {job.id} follows it",
+        lambda: queue_job(inner, plan.command, count, os.environ, args.name),
+        lambda job: f"in line for {count}: gputui jobs log -f {job.id} follows it",
         args.quiet,
     )
+
+
+def _agree_before_waiting(args: argparse.Namespace, plan: Plan) -> None:
+    """Raises WrongCallError now for what the job would be refused for when it begins to wait."""
+    approve = agreement(plan)
+    if picks(args):
+        approve(asked(args))
+        return
+    from gputui.cli.choice import by_name
+    from gputui.cli.common import opened
+    from gputui.launching.visibility import inherited
+    from gputui.sources.source import Want
+
+    with opened(args) as source:
+        snapshot = source.read(Want.VERDICT)
+    approve(by_name(args.gpus, snapshot, inherited(os.environ, snapshot)))
 
 
 def _check_name(args: argparse.Namespace) -> None:

@@ -42,6 +42,8 @@ def waited_for(call: Call, hold: Hold | None) -> Chosen:
             f"{count} device{'s' if count > 1 else ''} asked for, and {can or 'none'} will ever do here:"
             " waiting does not help"
         )
+    by_hand = call.asked is None
+    call.agree(by_name(call.args.gpus, snapshot, inherited(call.environ, snapshot)) if by_hand else count)
     line = _Line()
     wait = Wait(
         call.environ,

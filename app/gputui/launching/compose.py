@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gputui.inventory.device import Device
-from gputui.launching.launch import Launch
+from gputui.launching.launch import Launch, OwnDevices
 from gputui.launching.launchers import LAUNCHERS, recognised
-from gputui.launching.launchers.base import Completed, Launcher, Request
+from gputui.launching.launchers.base import Completed, Launcher, Request, Saying
 from gputui.launching.launchers.payload import settled
 from gputui.launching.plan import AUTO, Plan
 from gputui.launching.surroundings import Machine, Surroundings
-from gputui.launching.visibility import BY_BUS, ORDER, VISIBLE, variables
+from gputui.launching.visibility import BY_BUS, ORDER, VISIBLE, named_again, names_these, variables
 from gputui.launching.wrappers import assigned, losing, unwrap
 
 
@@ -39,15 +40,34 @@ def compose(
     ours: tuple[tuple[str, str | None], ...] = variables(devices, plan.ids)
     if completed.visible == "command":
         ours = ((ORDER, BY_BUS), (VISIBLE, None))
+    said = Saying([*completed.warnings], [*completed.remarks], completed.own)
+    _warn(said, devices, plan, prefix, ours, environ)
     return Launch(
         argv=(*prefix, *completed.argv),
         changes=(*ours, *_additions(plan, ours)),
         directory=plan.directory,
-        warnings=(*completed.warnings, *_warnings(devices, plan, prefix, ours, environ)),
-        remarks=(*completed.remarks, *_elsewhere(devices, plan, launcher)),
+        warnings=tuple(said.warnings),
+        remarks=(*said.remarks, *_elsewhere(devices, plan, launcher)),
         devices=tuple(devices),
         launcher=launcher.name,
+        own=said.own,
     )
+
+
+_NO_DEVICE_OF_ANY_BOX = 9_000_000
+
+
+def own_devices(
+    plan: Plan, count: int, environ: Mapping[str, str], surroundings: Surroundings | None = None
+) -> OwnDevices | None:
+    """What in the command asks for devices of its own, whichever `count` devices it is to run on; None where
+    nothing does.
+
+    For a call that does not know its devices yet, as it is to wait for them. The command is completed for
+    devices with indices that no command names: what contradicts those contradicts any.
+    """
+    devices = [Device(index=_NO_DEVICE_OF_ANY_BOX + place, uuid="") for place in range(count)]
+    return compose(devices, plan, environ, surroundings).own
 
 
 def _completed(
@@ -85,7 +105,7 @@ def _completed(
             directory=plan.directory,
         )
     )
-    return Completed(done.argv, done.warnings, (*remarks, *done.remarks), done.visible)
+    return replace(done, remarks=(*remarks, *done.remarks))
 
 
 def _inherited(environ: Mapping[str, str], plan: Plan, prefix: Sequence[str]) -> dict[str, str]:
@@ -126,35 +146,48 @@ def _additions(plan: Plan, ours: Sequence[tuple[str, str | None]]) -> tuple[tupl
     return tuple((name, value) for name, value in plan.additions if name not in names)
 
 
-def _warnings(
+def _warn(
+    said: Saying,
     devices: Sequence[Device],
     plan: Plan,
     prefix: Sequence[str],
     ours: Sequence[tuple[str, str | None]],
     environ: Mapping[str, str],
-) -> list[str]:
-    """What there is to say whatever the launcher."""
-    warnings = []
+) -> None:
+    """Say what there is to say whatever the launcher."""
     wanted = dict(ours)
-    overridden = [
-        f"{name}={value}" for name, value in plan.additions if name in wanted and value != wanted[name]
-    ]
-    if overridden:
-        warnings.append(f"{' '.join(overridden)} of the command gives way to the chosen devices")
-    within = [
-        name if value is None else f"{name}={value}"
-        for name, value in assigned(prefix)
-        if name in wanted and value != wanted[name]
-    ]
-    if within:
-        warnings.append(f"{' '.join(within)} within the command overrides the chosen devices")
+    overridden = [(name, value) for name, value in plan.additions if wanted.get(name, value) != value]
+    within = [(name, value) for name, value in assigned(prefix) if name in wanted and value != wanted[name]]
+    for found, counts, then in (
+        (overridden, False, "of the command gives way to the chosen devices"),
+        (within, True, "within the command overrides the chosen devices"),
+    ):
+        words = " ".join(f"-u {name}" if value is None else f"{name}={value}" for name, value in found)
+        values = dict(found)
+        if _asks_for_others(values, devices, counts):
+            said.asks_for_others(words, f"{words} {then}", named_again(values.get(VISIBLE)))
+        elif found:
+            said.warnings.append(f"{words} {then}")
     lost = losing(prefix)
     if lost is not None and VISIBLE not in dict(assigned(prefix)):
-        warnings.append(f"{lost} does not give the command the variables: the chosen devices do not count")
+        said.warnings.append(
+            f"{lost} does not give the command the variables: the chosen devices do not count"
+        )
     if plan.nodes > 1 and launcher_of(plan).name in ("python", "mpirun"):
-        warnings.append("several machines are started by torchrun here: --launcher torchrun")
+        said.warnings.append("several machines are started by torchrun here: --launcher torchrun")
     if (wanted.get(VISIBLE) or "-")[0].isdigit() and _mps(devices, environ):
-        warnings.append("an MPS daemon may number the devices otherwise; UUIDs are right (--ids uuid, u)")
+        said.warnings.append(
+            "an MPS daemon may number the devices otherwise; UUIDs are right (--ids uuid, u)"
+        )
     if len(devices) > 1 and any(device.parent for device in devices):
-        warnings.append("a process uses one MIG instance only, however many are visible")
-    return warnings
+        said.warnings.append("a process uses one MIG instance only, however many are visible")
+
+
+def _asks_for_others(values: Mapping[str, str | None], devices: Sequence[Device], counts: bool) -> bool:
+    """Whether variables of the command name other devices; `counts`: whether they count and not ours.
+
+    Only then does another order of counting matter: of the same numbers it makes other devices.
+    """
+    listed = values.get(VISIBLE)
+    others = VISIBLE in values and (listed is None or not names_these(listed, devices))
+    return others or (counts and ORDER in values)

@@ -10,6 +10,29 @@ from gputui.launching.quoting import Quoting, assignment, quote, quote_program
 
 
 @dataclass(frozen=True, slots=True)
+class OwnDevices:
+    """Words of a command that ask for other devices than those it is to run on.
+
+    words     as they were typed: "--num_gpus 2"
+    warning   what comes of it, as a sentence; it is among the launch's warnings
+    instead   the option of gputui that asks for the same devices ("-n 2"), None where none does
+    """
+
+    words: str
+    warning: str
+    instead: str | None = None
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing is started, and what to do: devices are not claimed for a command that uses others."""
+        remedy = f"use {self.instead} in its place" if self.instead else "leave it out"
+        return (
+            f"{self.words} in the command asks for devices of its own, which gputui would not claim:"
+            f" {remedy}, or start it all the same with --force"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """What will run. `changes` are (name, value) in the order shown; a value of None unsets the variable.
 
@@ -17,6 +40,7 @@ class Launch:
     remarks    sentences about what gputui did on its own account, and why
     devices    what it runs on, in order: the n-th is `cuda:n`; empty is CPU only
     launcher   the name of the launcher that made it
+    own        what in the command asks for other devices than these, None where nothing does
     """
 
     argv: tuple[str, ...]
@@ -26,6 +50,7 @@ class Launch:
     remarks: tuple[str, ...] = ()
     devices: tuple[Device, ...] = ()
     launcher: str = "python"
+    own: OwnDevices | None = None
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """`base` with the changes made; `base` itself stays as it is."""

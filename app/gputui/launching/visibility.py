@@ -6,6 +6,7 @@ torch's own parser reads them (torch/cuda/__init__.py, `_parse_visible_devices`)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -33,6 +34,35 @@ def variables(devices: Sequence[Device], ids: Ids = "index") -> tuple[tuple[str,
         # CUDA counts the fastest first unless told to count as NVML does.
         return ((ORDER, BY_BUS), (VISIBLE, text))
     return ((VISIBLE, text),)
+
+
+def names_these(text: str, devices: Sequence[Device]) -> bool:
+    """Whether a list, as CUDA_VISIBLE_DEVICES and `--gpu_ids` take it, names exactly these devices, in any
+    order."""
+    entries = [entry.strip() for entry in text.split(",")] if text.strip() else []
+    left = list(devices)
+    for entry in entries:
+        found = next((device for device in left if _is_named(device, entry)), None)
+        if found is None:
+            return False
+        left.remove(found)
+    return not left
+
+
+def _is_named(device: Device, entry: str) -> bool:
+    if entry.isascii() and entry.isdigit():
+        return device.parent is None and str(device.index) == (entry.lstrip("0") or "0")
+    return entry.startswith(("GPU-", "MIG-")) and device.uuid.startswith(entry)
+
+
+def named_again(text: str | None) -> str | None:
+    """The option of gputui that names the devices of a list that a command has: "--gpus 2,0"; None where no
+    option does (a list that is a shell's variable, say), or there is no list."""
+    if text is None:
+        return None
+    if not text.strip():
+        return "--gpus none"
+    return f"--gpus {text}" if re.fullmatch(r"[0-9A-Za-z/-]+(?:,[0-9A-Za-z/-]+)*", text) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +115,5 @@ def _form(entry: str) -> str:
 
 
 def _device(entry: str, snapshot: Snapshot) -> Device | None:
-    if entry.isascii() and entry.isdigit():
-        index = entry.lstrip("0") or "0"
-        found = [d for d in snapshot.devices if d.parent is None and str(d.index) == index]
-    elif entry.startswith(("GPU-", "MIG-")):
-        found = [d for d in snapshot.devices if d.uuid.startswith(entry)]
-    else:
-        found = []
+    found = [device for device in snapshot.devices if _is_named(device, entry)]
     return found[0] if len(found) == 1 else None

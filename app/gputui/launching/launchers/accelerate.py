@@ -17,7 +17,7 @@ from gputui.launching.launchers.options import Given, read
 from gputui.launching.launchers.payload import module_of, program
 from gputui.launching.launchers.script_launcher import ScriptLauncher
 from gputui.launching.launchers.torchrun import overriding, several
-from gputui.launching.visibility import identifiers
+from gputui.launching.visibility import identifiers, named_again, names_these
 
 _MODULE = "accelerate.commands.launch"
 _FLAGS = frozenset(
@@ -92,7 +92,8 @@ class Accelerate(ScriptLauncher):
         _say_of_kind(given, request, said, spreads)
         if config is not None and ("--cpu" not in added or "config-file" in given):
             _say_of_config(config, given, request, said, spreads)
-        return Completed((*starter, *added, *rest), tuple(said.warnings), tuple(said.remarks))
+        argv = (*starter, *added, *rest)
+        return Completed(argv, tuple(said.warnings), tuple(said.remarks), own=said.own)
 
 
 def _kind(given: Given, config: Config | None, request: Request, said: Saying) -> list[str]:
@@ -126,7 +127,12 @@ def _say(given: Given, request: Request, said: Saying, machines: int) -> None:
     ids = given.get("gpu-ids", "all")
     same = count and ids == identifiers(request.devices, "uuid" if request.by_uuid else "index")
     if ids != "all" and not same:
-        said.warnings.append(f"--gpu_ids={ids} of the command overrides the chosen devices")
+        words = f"--gpu_ids={ids}"
+        warning = f"{words} of the command overrides the chosen devices"
+        if names_these(ids, request.devices):
+            said.warnings.append(warning)
+        else:
+            said.asks_for_others(words, warning, named_again(ids))
     asked = given.number("num-processes") if "num-processes" in given else request.processes
     if count and asked is not None and asked != count * machines:
         said.warnings.append(contradiction("--num_processes", asked, count))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from gputui.inventory.device import Device
+from gputui.launching.launch import OwnDevices
 from gputui.launching.launchers.payload import Payload
 from gputui.launching.surroundings import Surroundings
 
@@ -74,6 +75,7 @@ class Completed:
 
     warnings   about what the user gave; it is kept as it is
     remarks    about what the launcher did of itself, and why
+    own        what the user gave that asks for other devices; its warning is among the warnings
     visible    where the devices are named: in the variable, or by the command itself, which then must not
                have the variable besides
     """
@@ -82,6 +84,7 @@ class Completed:
     warnings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     visible: Literal["variable", "command"] = "variable"
+    own: OwnDevices | None = None
 
 
 class Launcher(Protocol):
@@ -116,6 +119,12 @@ class Saying:
 
     warnings: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    own: OwnDevices | None = None
+
+    def asks_for_others(self, words: str, warning: str, instead: str | None = None) -> None:
+        """Take down that the command asks for other devices than the selected ones."""
+        self.warnings.append(warning)
+        self.own = self.own or OwnDevices(words, warning, instead)
 
 
 def devices_text(count: int) -> str:

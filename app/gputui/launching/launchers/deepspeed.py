@@ -86,8 +86,7 @@ class Deepspeed(ScriptLauncher):
             request, given, own = request.of((*starter, *rest)), self.given(rest), []
         added: list[str] = []
         if own or machines:
-            contradicted = _contradicted(given, own, machines, request)
-            said.warnings += [contradicted] if contradicted else []
+            _contradict(given, own, machines, request, said)
         else:
             reason = _against(request)
             if reason is not None:
@@ -107,7 +106,7 @@ class Deepspeed(ScriptLauncher):
         if request.nodes > 1:
             said.warnings.append("several machines are started by torchrun here: --launcher torchrun")
         return Completed(
-            (*starter, *added, *rest), tuple(said.warnings), tuple(said.remarks), visible="command"
+            (*starter, *added, *rest), tuple(said.warnings), tuple(said.remarks), "command", said.own
         )
 
     def _through_torchrun(self, request: Request, given: Given, reason: str, said: Saying) -> Completed:
@@ -165,24 +164,31 @@ def _here(given: Given, request: Request, said: Saying) -> list[str]:
     return added
 
 
-def _contradicted(given: Given, own: Sequence[str], machines: str | None, request: Request) -> str | None:
-    """That the command's own devices are not the chosen ones; None where they are, in this order."""
+def _contradict(
+    given: Given, own: Sequence[str], machines: str | None, request: Request, said: Saying
+) -> None:
+    """Say that the command's own devices are not the chosen ones, or not in this order."""
     if machines is not None:
-        return f"{machines} says on which machines and devices deepspeed starts; the chosen ones do not count"
+        text = f"{machines} says on which machines and devices deepspeed starts; the chosen ones do not count"
+        said.asks_for_others(machines, text)
+        return
     chosen = [device.index for device in request.devices]
     named: list[int] | None = None
-    if request.by_index and own == ["include"]:
+    if own == ["include"]:
         named = _included(given.get("include"))
-    elif request.by_index and own == ["num-gpus"]:
+    elif own == ["num-gpus"]:
         named = list(range(given.number("num-gpus") or 0)) or None
-    if named is not None and _sorts(request):
-        named = sorted(set(named))
-    if named is not None and named == chosen:
-        return None
     words = " ".join(word for name, group in given.words if name in own for word in group)
-    if named is not None and sorted(named) == sorted(chosen):
-        return f"{words} of the command: deepspeed will run on {','.join(map(str, named))}, in that order"
-    return f"{words} of the command names the devices for deepspeed; the chosen ones do not count"
+    instead = None
+    if named is not None:
+        instead = f"--gpus {','.join(map(str, named))}" if own == ["include"] else f"-n {len(named)}"
+        named = sorted(set(named)) if _sorts(request) else named
+    if named is None or not request.by_index or sorted(named) != sorted(chosen):
+        text = f"{words} of the command names the devices for deepspeed; the chosen ones do not count"
+        said.asks_for_others(words, text, instead)
+    elif named != chosen:
+        order = ",".join(map(str, named))
+        said.warnings.append(f"{words} of the command: deepspeed will run on {order}, in that order")
 
 
 def _against(request: Request) -> str | None:

@@ -5,13 +5,15 @@ Options: `mpirun --help full` of Open MPI 4.1, where one dash and two are the sa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gputui.launching.launch import OwnDevices
 from gputui.launching.launchers.base import Completed, Request, contradiction
 from gputui.launching.launchers.options import number, words
 from gputui.launching.launchers.payload import Payload, is_python, of_python, program
-from gputui.launching.visibility import ORDER, VISIBLE
+from gputui.launching.visibility import BY_BUS, ORDER, VISIBLE, named_again, names_these
 
 _PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "mpiexec.openmpi", "mpirun.openmpi", "orterun", "prterun")
 _COUNT = ("n", "np", "c")
@@ -93,21 +95,34 @@ class Mpirun:
             for option in options
             if option.name in _ELSEWHERE
         ][:1]
-        warnings += [
-            f"{' '.join(option.words)} of the command overrides the chosen devices"
-            for option in options
-            if option.name in ("x", "env", "genv") and _assigns(option.value)
-        ]
+        overriding = [o for o in options if o.name in ("x", "env", "genv") and _assigns(o.value)]
+        warnings += [f"{' '.join(o.words)} of the command overrides the chosen devices" for o in overriding]
         if devices > 1:
             remarks.append("every process sees all the chosen devices: the program takes its own by its rank")
         if request.logs:
             remarks.append("mpirun is not told of the logs: --output-filename is Open MPI's own option")
-        return Completed((*command[:1], *added, *command[1:]), tuple(warnings), tuple(remarks))
+        argv = (*command[:1], *added, *command[1:])
+        return Completed(argv, tuple(warnings), tuple(remarks), own=_own(overriding, request))
 
 
 def _assigns(value: str) -> bool:
     """Whether an option sets one of the variables that say which devices: NAME=VALUE, or NAME VALUE."""
     return any(value.startswith((f"{name}=", f"{name} ")) for name in (VISIBLE, ORDER))
+
+
+def _own(overriding: Sequence[_Option], request: Request) -> OwnDevices | None:
+    """The option that asks for other devices: one may also say again what the variables say."""
+    for option in overriding:
+        name, value = re.split("[= ]", option.value, maxsplit=1)
+        if name == VISIBLE and not names_these(value, request.devices):
+            instead = named_again(value)
+        elif name == ORDER and value != BY_BUS:
+            instead = None
+        else:
+            continue
+        words = " ".join(option.words)
+        return OwnDevices(words, f"{words} of the command overrides the chosen devices", instead)
+    return None
 
 
 def _read(command: Sequence[str]) -> tuple[list[_Option], int]:

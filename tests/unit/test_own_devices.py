@@ -1,0 +1,184 @@
+"""Commands that ask for devices of their own: those are not claimed, so nothing is started on them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from gputui.inventory.device import Device
+from gputui.launching.compose import compose, own_devices
+from gputui.launching.jobs.store import all_jobs
+from gputui.launching.plan import Plan
+from gputui.launching.words import assignments
+from unit.builders import gpu
+from unit.claims_support import Box
+
+ASKING = {
+    # The command line, and the option of gputui that asks for the same.
+    "deepspeed --num_gpus 2 t.py": "-n 2",
+    "deepspeed --include localhost:0,1 t.py": "--gpus 0,1",
+    "deepspeed --include=localhost:1 t.py": "--gpus 1",
+    "deepspeed --exclude localhost:4 t.py": None,
+    "deepspeed --num_nodes 2 t.py": None,
+    "accelerate launch --gpu_ids 0,1 t.py": "--gpus 0,1",
+    "accelerate launch --gpu-ids=1 t.py": "--gpus 1",
+    "env CUDA_VISIBLE_DEVICES=1 python t.py": "--gpus 1",
+    "uv run env CUDA_VISIBLE_DEVICES=1 torchrun t.py": "--gpus 1",
+    "sudo CUDA_VISIBLE_DEVICES=1 python t.py": "--gpus 1",
+    "env CUDA_VISIBLE_DEVICES= python t.py": "--gpus none",
+    "env -u CUDA_VISIBLE_DEVICES python t.py": None,
+    "env CUDA_DEVICE_ORDER=FASTEST_FIRST python t.py": None,
+    "CUDA_VISIBLE_DEVICES=2,0 torchrun t.py": "--gpus 2,0",
+    "CUDA_VISIBLE_DEVICES= python t.py": "--gpus none",
+    "CUDA_VISIBLE_DEVICES=GPU-12345678 python t.py": "--gpus GPU-12345678",
+    "mpirun -np 1 -x CUDA_VISIBLE_DEVICES=1 python t.py": "--gpus 1",
+    "bash -c 'CUDA_VISIBLE_DEVICES=1 python t.py'": "--gpus 1",
+    """bash -c 'export CUDA_VISIBLE_DEVICES="0,1"; python t.py'""": "--gpus 0,1",
+    "make CUDA_VISIBLE_DEVICES=1 train": "--gpus 1",
+}
+
+NOT_ASKING = [
+    "python t.py",
+    "torchrun --nproc-per-node 2 t.py",
+    "deepspeed t.py",
+    "deepspeed --num_gpus 1 t.py",
+    "accelerate launch t.py",
+    "accelerate launch --gpu_ids all t.py",
+    "mpirun -np 1 -x CUDA_VISIBLE_DEVICES python t.py",
+    "CUDA_DEVICE_ORDER=FASTEST_FIRST python t.py",
+    "env NCCL_DEBUG=INFO python t.py",
+    # The script's own words, a shell's variable, a container's own numbers.
+    "python t.py CUDA_VISIBLE_DEVICES=3",
+    "bash -c 'CUDA_VISIBLE_DEVICES=$1 python t.py'",
+    """bash -c 'CUDA_VISIBLE_DEVICES="$GPUS" python t.py'""",
+    "docker run -e CUDA_VISIBLE_DEVICES=0 image python t.py",
+]
+
+
+def plan(line: str) -> Plan:
+    additions, command = assignments(shlex.split(line))
+    return Plan(command, additions=additions)
+
+
+@pytest.mark.parametrize("line", ASKING)
+def test_a_command_that_asks_for_devices_is_known_whichever_it_is_to_run_on(line: str) -> None:
+    own = own_devices(plan(line), 1, {})
+    assert own is not None and own.instead == ASKING[line]
+    assert own.words in line.replace("--gpu_ids ", "--gpu_ids=").replace("--gpu-ids", "--gpu_ids")
+    launch = compose([gpu(4)], plan(line), {})
+    assert launch.own is not None and launch.own.warning in launch.warnings
+    # What is said instead asks for nothing that the line would not have had.
+    assert (own.instead or "leave it out") in own.refusal and "--force" in own.refusal
+
+
+@pytest.mark.parametrize("line", NOT_ASKING)
+def test_one_that_leaves_it_to_us_is_not_refused(line: str) -> None:
+    assert own_devices(plan(line), 1, {}) is None
+    assert compose([gpu(4)], plan(line), {}).own is None
+
+
+@pytest.mark.parametrize(
+    ("line", "devices"),
+    [
+        ("deepspeed --num_gpus 2 t.py", (4, 5)),
+        ("deepspeed --include localhost:4,5 t.py", (4, 5)),
+        ("deepspeed --include localhost:5,4 t.py", (4, 5)),
+        ("accelerate launch --gpu_ids 4,5 t.py", (4, 5)),
+        ("accelerate launch --gpu_ids 5,4 t.py", (4, 5)),
+        ("env CUDA_VISIBLE_DEVICES=4,5 python t.py", (4, 5)),
+        (f"env CUDA_VISIBLE_DEVICES={gpu(4).uuid},{gpu(5).uuid[:12]} python t.py", (4, 5)),
+        ("CUDA_VISIBLE_DEVICES=5,4 deepspeed t.py", (4, 5)),
+        ("CUDA_VISIBLE_DEVICES=4,5 deepspeed t.py", (4, 5)),
+        ("CUDA_VISIBLE_DEVICES= python t.py", ()),
+        ("bash -c 'CUDA_VISIBLE_DEVICES=04 python t.py'", (4,)),
+        ("mpirun -np 2 -x CUDA_VISIBLE_DEVICES=4,5 python t.py", (4, 5)),
+    ],
+)
+def test_one_that_asks_for_the_very_same_devices_agrees(line: str, devices: tuple[int, ...]) -> None:
+    selected: list[Device] = [gpu(index) for index in devices]
+    assert compose(selected, plan(line), {}).own is None
+
+
+# the calls
+
+
+@pytest.fixture
+def programs(box: Box) -> Path:
+    """Launchers that write down that they were started."""
+    folder = box.folder / "bin"
+    folder.mkdir()
+    for name in ("deepspeed", "accelerate", "torchrun", "python"):
+        (folder / name).write_text(f'#!/bin/sh\necho {name} "$CUDA_VISIBLE_DEVICES" "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
+
+
+LINES = [
+    "deepspeed --num_gpus 2 t.py",
+    "deepspeed --include localhost:0,1 t.py",
+    "accelerate launch --gpu_ids 0,1 t.py",
+    "env CUDA_VISIBLE_DEVICES=1 python t.py",
+    "CUDA_VISIBLE_DEVICES=2,0 torchrun t.py",
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--dry-run",),
+        ("--detach",),
+        ("--wait",),
+        ("--detach", "--wait"),
+        ("--gpus", "4"),
+        ("--gpus", "4", "--wait"),
+        ("--gpus", "4", "--detach", "--wait"),
+    ],
+    ids=" ".join,
+)
+def test_such_a_call_is_refused_in_one_sentence(
+    box: Box, programs: Path, line: str, words: tuple[str, ...]
+) -> None:
+    holder = box.hold(0, 1)
+    path = f"{programs}:{box.environ['PATH']}"
+    status, out, err = box.call("run", "-q", *words, "--", *shlex.split(line), PATH=path)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "in the command asks for devices of its own" in err and ASKING[line] in err
+    assert box.claimed() == [0, 1] and not holder.over
+    assert all_jobs(box.environ) == []
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_it_is_refused_for_that_also_on_a_full_box(box: Box, line: str) -> None:
+    box.hold(*range(8))
+    assert box.call("run", "-q", "--", *shlex.split(line))[0] == 2
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_force_starts_it_all_the_same(box: Box, programs: Path, line: str) -> None:
+    path = f"{programs}:{box.environ['PATH']}"
+    words = ("run", "-q", "--force", "--gpus", "4", "--", *shlex.split(line))
+    status, out, err = box.call(*words, PATH=path)
+    assert status == 0 and out.endswith("t.py\n") and "gputui: warning: " in err
+
+
+def test_devices_that_are_named_twice_alike_are_started_on(box: Box, programs: Path) -> None:
+    path = f"{programs}:{box.environ['PATH']}"
+    for options, line, program in (
+        (("--gpus", "0,1"), "accelerate launch --gpu_ids 0,1 t.py", "accelerate"),
+        (("--gpus", "1"), "env CUDA_VISIBLE_DEVICES=1 python t.py", "python"),
+        (("-n", "2"), "deepspeed --num_gpus 2 t.py", "deepspeed"),
+        (("--gpus", "2,0"), "CUDA_VISIBLE_DEVICES=2,0 torchrun t.py", "torchrun"),
+        (("--gpus", "none"), "CUDA_VISIBLE_DEVICES= python t.py", "python"),
+    ):
+        status, out, err = box.call("run", "-q", *options, "--", *shlex.split(line), PATH=path)
+        assert (status, out.split()[0]) == (0, program), err
+
+
+def test_a_claim_on_what_both_name_is_a_shortage_and_no_wrong_call(box: Box) -> None:
+    box.hold(0)
+    words = ("run", "-q", "--gpus", "0,1", "--", "accelerate", "launch", "--gpu_ids", "0,1", "t.py")
+    assert box.call(*words)[0] == 4
