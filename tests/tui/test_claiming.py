@@ -19,7 +19,7 @@ from gputui.inventory.claim import Claim
 from gputui.launching.jobs.store import all_jobs
 from gputui.sources.claims.read import claims
 from gputui.tui.messages import Read
-from gputui.tui.screens.changed import ChangedScreen
+from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.line import LineScreen
 from gputui.tui.screens.topology import TopologyScreen
 from gputui.tui.session import Reading
@@ -149,7 +149,7 @@ async def test_after_d_the_job_has_it_and_the_claim_says_which(desk: Desk, envir
         # It is the job's: seen from here, too, and asked about.
         assert [each.job for each in claims(os.environ)[0]] == [job.id]
         await s.press("enter")
-        assert isinstance(s.app.screen, ChangedScreen)
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
         await s.press("n")
     gate.open()
     ended(job)
@@ -158,25 +158,37 @@ async def test_after_d_the_job_has_it_and_the_claim_says_which(desk: Desk, envir
 
 @WAYS
 async def test_what_another_job_holds_is_asked_about(key: str, desk: Desk, environ: dict[str, str]) -> None:
-    """No gives nothing, yes goes on without a lease."""
+    """No gives back what is ours; yes goes on with a lease on the other devices."""
+    gate = desk.gate()
     with held_by_another(UUID[4]):
-        async with session(command=("true",), environ=environ) as s:
+        async with session(command=("sh", "-c", gate.wait), environ=environ) as s:
             await s.press("4", "5", key)
-            assert isinstance(s.app.screen, ChangedScreen)
-            assert "GPU 4 is claimed by " in s.app.screen._news[0]
+            await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+            assert "GPU 4 is claimed by " in s.app.screen.reasons[0]
+            assert set(keys_claimed()) == {UUID[4], UUID[5]}
             await s.press("n")
             assert s.app.is_running and not all_jobs(desk.environ)
             assert keys_claimed() == [UUID[4]]
-            await s.press(key, "y")
+            await s.press(key)
+            await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+            await s.press("y")
             if key == "enter":
                 await s.until(lambda: not s.app.is_running)
-                assert s.app.return_value is not None and s.app.return_value.launch is not None
-                assert s.app.return_value.lease is None
+                outcome = s.app.return_value
+                assert outcome is not None and outcome.launch is not None and outcome.lease is not None
+                assert outcome.lease.keys == (UUID[5],)
+                outcome.lease.release()
             elif key == "r":
                 assert "this terminal cannot be given away" in s.main.message
             else:
                 await s.until(lambda: all_jobs(desk.environ))
-                ended(all_jobs(desk.environ)[0])
+                (job,) = all_jobs(desk.environ)
+                assert {each.key: each.job for each in claimed_for_others()} == {
+                    UUID[4]: None,
+                    UUID[5]: job.id,
+                }
+                gate.open()
+                ended(job)
             assert keys_claimed() == [UUID[4]]
 
 
@@ -187,7 +199,7 @@ async def test_changes_that_are_declined_give_it_back(environ: dict[str, str]) -
         there = box_at("shared")
         devices = tuple(busy(d) if d.index == 4 else d for d in there.devices)
         read(s, replace(there, devices=devices))
-        await s.until(lambda: isinstance(s.app.screen, ChangedScreen))
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
         assert keys_claimed() == [UUID[4]]
         await s.press("n")
         assert not keys_claimed()

@@ -17,7 +17,7 @@ from gputui.launching.visibility import ORDER, VISIBLE
 from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS
 from gputui.tui.messages import Read
-from gputui.tui.screens.changed import ChangedScreen
+from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.help import TOGETHER, HelpScreen
 from gputui.tui.screens.line import LineScreen
 from gputui.tui.screens.processes import ProcessesScreen
@@ -209,23 +209,15 @@ async def test_a_device_that_was_taken_meanwhile_is_asked_about() -> None:
         taken = (Process(4711, "compute", user="eve", memory=2**30, command="python steal.py"),)
         s.source.snapshot = with_device(box_at("shared"), 4, processes=taken)
         await s.press("enter")
-        await s.until(lambda: isinstance(s.app.screen, ChangedScreen))
-        assert "GPU 4 is busy (was free): eve runs python" in str(s.app.screen._news)
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+        assert "GPU 4 is busy (was free): eve runs python" in str(s.app.screen.reasons)
         await s.press("enter")
-        assert isinstance(s.app.screen, ChangedScreen), "a second Enter must start nothing unread"
+        assert isinstance(s.app.screen, ConfirmScreen), "a second Enter must start nothing unread"
         await s.press("n")
         assert s.app.is_running
         await s.press("enter")
-        await s.until(lambda: isinstance(s.app.screen, ChangedScreen))
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
         await s.press("y")
-        await s.until(lambda: not s.app.is_running)
-        assert s.app.return_value is not None
-        assert s.app.return_value.launch is not None
-
-
-async def test_a_device_that_was_busy_when_it_was_chosen_is_no_news() -> None:
-    async with session() as s:
-        await s.press("0", "enter")
         await s.until(lambda: not s.app.is_running)
         assert s.app.return_value is not None
         assert s.app.return_value.launch is not None
@@ -236,8 +228,8 @@ async def test_a_device_that_was_lost_meanwhile_is_asked_about() -> None:
         await s.press("4")
         s.source.snapshot = with_device(box_at("shared"), 4, fault=Fault("lost", "GPU is lost"))
         await s.press("enter")
-        await s.until(lambda: isinstance(s.app.screen, ChangedScreen))
-        assert "GPU 4 is lost" in str(s.app.screen._news)
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+        assert "GPU 4 is lost" in str(s.app.screen.reasons)
 
 
 async def test_a_vanished_device_is_not_chosen_any_more_and_nothing_starts_without_it() -> None:
@@ -252,8 +244,8 @@ async def test_a_vanished_device_is_not_chosen_any_more_and_nothing_starts_witho
             links=tuple(tuple(snapshot.links[i][j] for j in keep) for i in keep),
         )
         await s.press("enter")
-        await s.until(lambda: isinstance(s.app.screen, ChangedScreen))
-        assert "not there any more" in str(s.app.screen._news)
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+        assert "not there any more" in str(s.app.screen.reasons)
 
 
 async def test_inherited_devices_are_shown_and_chosen_inside_of() -> None:
@@ -418,7 +410,7 @@ async def test_yes_to_a_question_starts_nothing_else_than_was_asked_about() -> N
         await s.press("4")
         s.source.snapshot = with_device(box_at("shared"), 4, fault=Fault("lost", "GPU is lost"))
         await s.press("enter")
-        await s.until(lambda: isinstance(s.app.screen, ChangedScreen))
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
         whole = box_at("shared")
         s.source.snapshot = replace(
             whole, devices=whole.devices[:4], links=tuple(row[:4] for row in whole.links[:4])

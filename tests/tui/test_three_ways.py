@@ -14,7 +14,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.launching.jobs.store import all_jobs
 from gputui.launching.remembered_file import load
 from gputui.tui.messages import Read
-from gputui.tui.screens.changed import ChangedScreen
+from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.session import Reading
 from tui.support import Session, box_at, session
 from unit.jobs_support import Desk, desk_at, ended
@@ -69,13 +69,13 @@ async def test_a_device_that_was_taken_meanwhile_is_asked_about(
         await s.press("4")
         s.source.snapshot = taken_by_eve()
         await s.press(key)
-        await s.until(lambda: isinstance(s.app.screen, ChangedScreen))
-        assert "GPU 4 is busy (was free): eve runs python" in str(s.app.screen._news)  # type: ignore[attr-defined]
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+        assert "GPU 4 is busy (was free): eve runs python" in str(s.app.screen.reasons)  # type: ignore[attr-defined]
         await s.press("n")
         assert not started(s, key, desk)
         assert load(environ) == ()
         await s.press(key)
-        await s.until(lambda: isinstance(s.app.screen, ChangedScreen))
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
         await s.press("y")
         await s.until(lambda: started(s, key, desk))
 

@@ -15,7 +15,7 @@ from gputui.choosing.naming import NamingError, listed, named
 from gputui.choosing.order import MEASURES, measured
 from gputui.choosing.pick import Picked, Wish, available, pick
 from gputui.choosing.rules import Rules
-from gputui.choosing.verdict import Verdict, claimed_by, verdicts
+from gputui.choosing.verdict import Verdict, verdicts
 from gputui.cli.choice_options import rules_of
 from gputui.cli.common import NotEnoughError, WrongCallError, opened, say
 from gputui.inventory.device import Device
@@ -25,7 +25,7 @@ from gputui.sources.source import Source, Want
 
 if TYPE_CHECKING:
     # (`pick`, which must be quick, takes no lease.)
-    from gputui.launching.claims.lease import Lease, TakenError
+    from gputui.launching.claims.lease import Lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def held(call: Call, chosen: Chosen, hold: Hold, only: Collection[str] | None = 
         try:
             lease = hold(chosen.snapshot, chosen.devices)
         except TakenError as error:
-            why_not = _taken(error, chosen.snapshot)
+            why_not = error.text(chosen.snapshot)
             if named:
                 raise NotEnoughError(f"{why_not}; --force takes it all the same") from None
             taken[error.key] = why_not
@@ -211,15 +211,6 @@ def held(call: Call, chosen: Chosen, hold: Hold, only: Collection[str] | None = 
         taken |= gone
         chosen = call.chosen(taken, only)
     raise NotEnoughError("devices are taken faster than they can be chosen")
-
-
-def _taken(error: TakenError, snapshot: Snapshot) -> str:
-    device = snapshot.by_key.get(error.key)
-    name = f"GPU {snapshot.label(device)}" if device else error.key
-    if error.line:
-        return f"{name}: {error.line}"
-    who = claimed_by(error.claim, snapshot.time) if error.claim else "by another job"
-    return f"{name} is claimed {who}"
 
 
 def _gone(call: Call, chosen: Chosen) -> dict[str, str]:

@@ -7,14 +7,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from gputui.choosing.verdict import claimed_by
 from gputui.cli.choice import Hold
 from gputui.cli.common import NotEnoughError, say
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import printable
-from gputui.launching.claims.lease import Lease, TakenError, take
-from gputui.launching.claims.queue import waiters
+from gputui.launching.claims.lease import Lease, TakenError, take, take_unclaimed
+from gputui.launching.claims.queue import in_line_for, in_words
 from gputui.launching.jobs import FOLDER
 from gputui.launching.secrets import program_and_script
 
@@ -40,15 +38,10 @@ def holder(args: argparse.Namespace, command: Sequence[str]) -> Hold | None:
 
 def _forced(keys: Sequence[str], snapshot: Snapshot, told: str, job: str | None) -> Lease:
     """A lease on those of the devices that nobody else holds."""
-    left = list(keys)
-    while True:
-        try:
-            return take(left, os.environ, told, job)
-        except TakenError as error:
-            who = claimed_by(error.claim, snapshot.time) if error.claim else "by another job"
-            device = snapshot.by_key.get(error.key)
-            say(f"warning: GPU {snapshot.label(device) if device else error.key} is claimed {who}; --force")
-            left.remove(error.key)
+    lease, taken = take_unclaimed(keys, os.environ, told, job)
+    for error in taken:
+        say(f"warning: {error.text(snapshot)}; --force")
+    return lease
 
 
 def _mind_the_line(args: argparse.Namespace, devices: Sequence[Device]) -> None:
@@ -60,11 +53,10 @@ def _mind_the_line(args: argparse.Namespace, devices: Sequence[Device]) -> None:
     if getattr(args, "wait", None) is not None or args.force or not devices:
         return
     keys = [device.key for device in devices]
-    line = [each for each in waiters(os.environ) if each.wants_of(keys)]
+    line = in_line_for(keys, os.environ)
     if not line:
         return
-    first = line[0]
-    who = f"{len(line)} in line before you, first {printable(first.user)} for {first.count}"
+    who = in_words(line)
     if args.gpus is not None and args.n is None:
         say(f"warning: there are {who}")
         return

@@ -56,21 +56,29 @@ def warning(text: str) -> Text:
     return Text(printable(f"gputui: warning: {text}"), no_wrap=True, overflow="ignore")
 
 
-def hold(board: Board, environ: Mapping[str, str]) -> tuple[Lease | None, str | None]:
-    """A lease on the chosen devices, and what there is to ask about where another job has one of them."""
-    from gputui.choosing.verdict import claimed_by
-    from gputui.launching.claims.lease import TakenError, take
+def hold(board: Board, environ: Mapping[str, str]) -> tuple[Lease | None, dict[str, str]]:
+    """A lease on those of the selected devices that no other job has claimed; and who has claimed the others:
+    a line each, by their keys."""
+    from gputui.launching.claims.lease import take_unclaimed
 
-    if board.label or board.snapshot is None or not board.chosen:
-        return None, None
-    told = program_and_script(board.plan.command)
-    try:
-        return take([device.key for device in board.chosen], environ, told), None
-    except TakenError as error:
-        device = board.snapshot.by_key.get(error.key)
-        name = f"GPU {board.snapshot.label(device)}" if device else error.key
-        who = claimed_by(error.claim, board.snapshot.time) if error.claim else "by another job"
-        return None, f"{name} is claimed {who}"
+    snapshot = board.snapshot
+    if board.label or snapshot is None or not board.chosen:
+        return None, {}
+    keys = [device.key for device in board.chosen]
+    lease, taken = take_unclaimed(keys, environ, program_and_script(board.plan.command))
+    return lease, {error.key: error.text(snapshot) for error in taken}
+
+
+def reasons_to_ask(board: Board, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What there is to ask about before a launch, whatever state the devices are in: a command that asks for
+    others, and those who are in line for these."""
+    found = [board.launch.own.warning] if board.launch.own else []
+    if not board.label and board.chosen:
+        from gputui.launching.claims.queue import in_line_for, in_words
+
+        line = in_line_for([device.key for device in board.chosen], environ)
+        found += [f"{in_words(line)}: n, then w, joins them"] if line else []
+    return tuple(found)
 
 
 def run_and_return(
@@ -140,9 +148,13 @@ def as_job(launch: Launch, environ: Mapping[str, str], lease: Lease | None = Non
 
 def in_line(board: Board, environ: Mapping[str, str], count: int, job: Job) -> tuple[str, bool]:
     """Start a job that waits for so many devices; what became of it, and whether it waits."""
+    from gputui.launching.compose import own_devices
     from gputui.launching.jobs.job import JobError
     from gputui.launching.jobs.queued import queue_job, words_of
 
+    own = own_devices(board.plan, count, environ)
+    if own is not None:
+        return f"{own.words} in the command asks for devices of its own: e edits the command", False
     try:
         waiting = queue_job(words_of(board.plan, count, job), board.plan.command, count, environ)
     except (JobError, StartError) as error:

@@ -20,7 +20,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gputui.choosing.verdict import claimed_by
 from gputui.inventory.claim import Claim
+from gputui.inventory.snapshot import Snapshot
 from gputui.launching.descriptors import out_of_the_way
 from gputui.sources.claims.files import PlantedError, is_being_made, is_still, make_there, open_there
 from gputui.sources.claims.folder import VARIABLE, make_folder
@@ -45,6 +47,15 @@ class TakenError(Exception):
         who = f"by {claim.user}" if claim else "by another job"
         super().__init__(line or f"{key} is claimed {who}")
         self.key, self.claim, self.line = key, claim, line
+
+    def text(self, snapshot: Snapshot) -> str:
+        """The device by its number, and who has it."""
+        device = snapshot.by_key.get(self.key)
+        name = f"GPU {snapshot.label(device)}" if device else self.key
+        if self.line:
+            return f"{name}: {self.line}"
+        who = claimed_by(self.claim, snapshot.time) if self.claim else "by another job"
+        return f"{name} is claimed {who}"
 
 
 @dataclass
@@ -125,6 +136,19 @@ def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str
         lease.release()
         return Lease(warnings=[*lease.warnings, f"nothing is claimed: {folder}: {error.strerror}"])
     return lease
+
+
+def take_unclaimed(
+    keys: Iterable[str], environ: Mapping[str, str], command: str, job: str | None = None
+) -> tuple[Lease, tuple[TakenError, ...]]:
+    """Hold those of the devices that no other job has claimed, and tell who has claimed the others."""
+    left, taken = list(keys), list[TakenError]()
+    while True:
+        try:
+            return take(left, environ, command, job), tuple(taken)
+        except TakenError as error:
+            taken.append(error)
+            left.remove(error.key)
 
 
 def _no_folder(environ: Mapping[str, str]) -> str:

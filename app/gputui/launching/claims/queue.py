@@ -13,11 +13,12 @@ import json
 import os
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gputui.inventory.wording import printable
 from gputui.sources.claims.files import MOST, PlantedError, named_there, open_there
 from gputui.sources.claims.folder import make_folder, shared_folders
 from gputui.sources.claims.read import is_held, user_name
@@ -62,6 +63,16 @@ def waiters(environ: Mapping[str, str]) -> tuple[Waiter, ...]:
                 waiter = _alive(Path(folder, match.string), int(match["uid"]))
                 found += [waiter] if waiter else []
     return tuple(sorted(found, key=lambda waiter: waiter.place))
+
+
+def in_line_for(keys: Collection[str], environ: Mapping[str, str]) -> tuple[Waiter, ...]:
+    """Those in line who could take one of these devices, the first one first."""
+    return tuple(each for each in waiters(environ) if each.wants_of(keys))
+
+
+def in_words(line: Sequence[Waiter]) -> str:
+    """How many are in line, and who is the first: "2 in line before you, first ana for 4"."""
+    return f"{len(line)} in line before you, first {printable(line[0].user)} for {line[0].count}"
 
 
 class Ticket:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from gputui.choosing.changes import changes
 from gputui.choosing.job import asked as number_asked
+from gputui.choosing.not_free import not_free
 from gputui.launching.clipboard import Copied, copy
 from gputui.launching.start import missing_program
 from gputui.launching.words import WordsError, assignments, command_line, shell_syntax, split
@@ -29,13 +29,18 @@ Way = Literal["become", "return", "detach"]
 
 @dataclass(frozen=True, slots=True)
 class _Launching:
-    """Enter was pressed: on which board, when (`time.monotonic`), and what is to become of the screen;
-    `lease` holds the devices meanwhile."""
+    """Enter was pressed: on which board, when (`time.monotonic`), and what is to become of the screen.
+
+    `lease` holds the devices meanwhile, except those that another job has claimed: `claimed` has a line for
+    each, by its key. `reasons` are what else there is to ask first.
+    """
 
     board: Board
     since: float
     way: Way
     lease: Lease | None = None
+    claimed: Mapping[str, str] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
 
 
 class Launching(Choosing):
@@ -118,12 +123,9 @@ class Launching(Choosing):
             self.say("reading the chosen devices again …")
             from gputui.tui import starting
 
-            lease, taken = starting.hold(self.board, self._environ)
-            if taken:
-                self.hush()
-                self._ask_about((taken,), way, None)
-                return
-            self._launching = _Launching(self.board, time.monotonic(), way, lease)
+            reasons = starting.reasons_to_ask(self.board, self._environ)
+            lease, claimed = starting.hold(self.board, self._environ)
+            self._launching = _Launching(self.board, time.monotonic(), way, lease, claimed, reasons)
             self._sampler.ask()
 
     def _cannot_start(self) -> bool:
@@ -142,22 +144,25 @@ class Launching(Choosing):
             self._launching.lease.release()
         self._launching = None
 
-    def _launch_if_unchanged(self, launching: _Launching) -> None:
-        """Launch what Enter was pressed on, unless the box is not what it was then."""
+    def _launch_or_ask(self, launching: _Launching) -> None:
+        """Launch what Enter was pressed on; first ask, where a device of it is not free or others wait."""
         board, asked = self.board, launching.board
         self.hush()
         if board.snapshot is None or not board.selection.decided:
             _give_back(launching.lease)
             self.say("the chosen devices are not there any more", "lost")
             return
-        news = changes(asked.selection, asked.chosen_as, board.snapshot, board.verdicts)
-        if news:
-            self._ask_about(news, launching.way, launching.lease)
+        lines = not_free(asked.selection, asked.chosen_as, board.snapshot, board.verdicts)
+        # (One line a device: what is to be seen on it says more than that it is claimed.)
+        lines = {**launching.claimed, **lines}
+        if lines or launching.reasons:
+            self._ask((*lines.values(), *launching.reasons), launching.way, launching.lease)
         else:
             self._start(launching.way, launching.lease)
 
-    def _ask_about(self, news: tuple[str, ...], way: Way, lease: Lease | None) -> None:
-        from gputui.tui.screens.changed import ChangedScreen
+    def _ask(self, reasons: tuple[str, ...], way: Way, lease: Lease | None) -> None:
+        """Ask whether to run all the same."""
+        from gputui.tui.screens.confirm import ConfirmScreen
 
         asked = self.board
 
@@ -171,7 +176,7 @@ class Launching(Choosing):
                 self.say("the chosen devices have changed meanwhile: look again", "lost")
             _give_back(lease)
 
-        self.app.push_screen(ChangedScreen(news), answered)
+        self.app.push_screen(ConfirmScreen(reasons), answered)
 
     def _start(self, way: Way, lease: Lease | None) -> None:
         """Start the launch that stands there."""

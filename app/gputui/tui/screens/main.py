@@ -114,7 +114,7 @@ class MainScreen(Pages):
             self.set_board(self.board.seen(news))
             if launching is not None and message.reading.began >= launching.since:
                 self._launching = None
-                self._launch_if_unchanged(launching)
+                self._launch_or_ask(launching)
             elif len(self.board.selection) < chosen_before:
                 self.say("a chosen device is not there any more and is taken out", "lost")
         else:
@@ -207,8 +207,9 @@ class MainScreen(Pages):
         patience = max(_PATIENCE, 3 * self._sampler.took) if self._sampler else _PATIENCE
         if self._launching is not None and time.monotonic() - self._launching.since > patience:
             launching, self._launching = self._launching, None
-            news = ("the chosen devices could not be read again: the driver does not answer",)
-            self._ask_about(news, launching.way, launching.lease)
+            unread = "the selected devices could not be read again: the driver does not answer"
+            reasons = (unread, *launching.claimed.values(), *launching.reasons)
+            self._ask(reasons, launching.way, launching.lease)
 
     @property
     def message(self) -> str:

@@ -1,4 +1,4 @@
-"""What has changed between choosing and launching, and the question whether to go on."""
+"""The question before a launch on devices that are not free, or for which others wait."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 
-class ChangedScreen(ModalScreen[bool]):
+class ConfirmScreen(ModalScreen[bool]):
     """True: run all the same. Enter is no answer, so that a second press of it starts nothing unread."""
 
     CSS_PATH = "dialog.tcss"
     BINDINGS = [("y", "answer(True)", "Run"), ("n,escape,q", "answer(False)", "Back")]
 
-    def __init__(self, news: tuple[str, ...]) -> None:
+    def __init__(self, reasons: tuple[str, ...]) -> None:
         super().__init__(classes="dialog")
-        self._news = news
+        self.reasons = reasons
+        """What there is to know before the answer, a line each."""
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
-            box.border_title = "changed since you chose"
-            for line in self._news:
+            box.border_title = "run on these devices?"
+            for line in self.reasons:
                 yield Static(line, markup=False)
             yield Static("y  run all the same      n  back", markup=False, classes="note")
 

@@ -1,0 +1,164 @@
+"""Enter, r and d ask first: of devices that are not free, of others in line, of a command with its own devices."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gputui.inventory.claim import Claim
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+from gputui.launching.jobs.store import all_jobs
+from gputui.tui.screens.confirm import ConfirmScreen
+from tui.support import Session, box_at, session
+from unit.builders import GIB, busy, job
+from unit.jobs_support import Desk, desk_at, ended
+
+WAYS = pytest.mark.parametrize("key", ["enter", "r", "d"])
+IDLE = box_at("idle")
+FOUR = IDLE.devices[0]
+
+_WAITS = """
+import os, signal, sys
+from gputui.launching.claims.queue import Ticket
+ticket = Ticket.draw(os.environ, int(sys.argv[1]), frozenset(sys.argv[2:]) or None, "python theirs.py")
+print("in line", flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with desk_at(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def environ(desk: Desk) -> dict[str, str]:
+    return {"XDG_STATE_HOME": desk.environ["XDG_STATE_HOME"]}
+
+
+@contextmanager
+def in_line(count: int, *keys: str) -> Iterator[None]:
+    """Another process waits for so many devices: for some of these, or any."""
+    words = [sys.executable, "-c", _WAITS, str(count), *keys]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as waiter:
+        assert waiter.stdout is not None and waiter.stdout.readline()
+        try:
+            yield
+        finally:
+            waiter.kill()
+
+
+def with_first(device: Device, *claims: Claim) -> Snapshot:
+    """The idle box with another first device."""
+    return replace(IDLE, devices=(device, *IDLE.devices[1:]), claims=claims)
+
+
+def has_started(s: Session, key: str, desk: Desk) -> bool:
+    if key == "enter":
+        return not s.app.is_running
+    if key == "r":
+        return "this terminal cannot be given away" in s.main.message
+    return len(all_jobs(desk.environ)) == 1
+
+
+async def asked(s: Session) -> str:
+    """What is asked."""
+    await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+    assert isinstance(s.app.screen, ConfirmScreen)
+    return "\n".join(s.app.screen.reasons)
+
+
+NOT_FREE = {
+    "busy": (with_first(busy(FOUR, job(user="ana"))), "GPU 0 is busy: ana runs python (pid 4242)"),
+    "held": (with_first(replace(FOUR, memory_used=20 * GIB)), "GPU 0 is held: 20.0G in use"),
+    "claimed": (with_first(FOUR, Claim(FOUR.key, "ana", None, "python x.py")), "GPU 0 is claimed: by ana"),
+    "unknown": (with_first(replace(FOUR, processes=None)), "GPU 0 is unknown: its processes"),
+}
+
+
+@WAYS
+@pytest.mark.parametrize("state", NOT_FREE)
+async def test_a_device_that_is_not_free_is_asked_about(
+    state: str, key: str, desk: Desk, environ: dict[str, str]
+) -> None:
+    box, words = NOT_FREE[state]
+    async with session(box, command=("true",), environ=environ, interval=1000) as s:
+        await s.press("0", key)
+        assert f"cuda:0 = {words}" in await asked(s)
+        await s.press("n")
+        assert not has_started(s, key, desk)
+        await s.press(key)
+        await asked(s)
+        await s.press("y")
+        await s.until(lambda: has_started(s, key, desk))
+    for each in all_jobs(desk.environ):
+        ended(each)
+
+
+@WAYS
+async def test_a_free_device_is_never_asked_about(key: str, desk: Desk, environ: dict[str, str]) -> None:
+    async with session(NOT_FREE["busy"][0], command=("true",), environ=environ, interval=1000) as s:
+        await s.press("1", key)
+        await s.until(lambda: has_started(s, key, desk))
+    for each in all_jobs(desk.environ):
+        ended(each)
+
+
+@WAYS
+async def test_those_in_line_are_asked_about(key: str, desk: Desk, environ: dict[str, str]) -> None:
+    with in_line(4):
+        async with session("idle", command=("true",), environ=environ, interval=1000) as s:
+            await s.press("0", "1", key)
+            assert "1 in line before you, first " in await asked(
+                s
+            ) and " for 4: n, then w, joins" in await asked(s)
+            await s.press("n")
+            assert not has_started(s, key, desk)
+            await s.press(key)
+            await asked(s)
+            await s.press("y")
+            await s.until(lambda: has_started(s, key, desk))
+    for each in all_jobs(desk.environ):
+        ended(each)
+
+
+async def test_those_in_line_for_other_devices_are_nobody_s_business(environ: dict[str, str]) -> None:
+    with in_line(1, IDLE.devices[1].key):
+        async with session("idle", command=("true",), environ=environ, interval=1000) as s:
+            await s.press("0", "enter")
+            await s.until(lambda: not s.app.is_running)
+
+
+@WAYS
+async def test_a_command_that_asks_for_other_devices_is_asked_about(
+    key: str, desk: Desk, environ: dict[str, str]
+) -> None:
+    command = ("env", "CUDA_VISIBLE_DEVICES=1", "true")
+    async with session("idle", command=command, environ=environ, interval=1000) as s:
+        await s.press("0", key)
+        assert "CUDA_VISIBLE_DEVICES=1 within the command overrides" in await asked(s)
+        await s.press("n")
+        assert not has_started(s, key, desk)
+        await s.press("0", "1", key)
+        await s.until(lambda: has_started(s, key, desk))
+    for each in all_jobs(desk.environ):
+        ended(each)
+
+
+async def test_no_job_waits_for_devices_that_its_command_would_not_use(
+    desk: Desk, environ: dict[str, str]
+) -> None:
+    command = ("env", "CUDA_VISIBLE_DEVICES=1", "true")
+    async with session("idle", command=command, environ=environ, interval=1000) as s:
+        await s.press("0", "w", "enter")
+        await s.until(lambda: s.main.message)
+        assert "CUDA_VISIBLE_DEVICES=1 in the command asks for devices of its own" in s.main.message
+    assert all_jobs(desk.environ) == []
