@@ -1,4 +1,4 @@
-"""Enter, r and d ask first: of devices that are not free, of others in line, of a command with its own devices."""
+"""Enter, r and d ask first: of devices that are not free, of a line for them, of a command with its own."""
 
 from __future__ import annotations
 
