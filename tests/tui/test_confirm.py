@@ -16,6 +16,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.jobs.store import all_jobs
 from gputui.tui.screens.confirm import ConfirmScreen
+from gputui.tui.screens.line import LineScreen
 from tui.support import Session, box_at, session
 from unit.builders import GIB, busy, job
 from unit.jobs_support import Desk, desk_at, ended
@@ -117,9 +118,7 @@ async def test_those_in_line_are_asked_about(key: str, desk: Desk, environ: dict
     with in_line(4):
         async with session("idle", command=("true",), environ=environ, interval=1000) as s:
             await s.press("0", "1", key)
-            assert "1 in line before you, first " in await asked(
-                s
-            ) and " for 4: n, then w, joins" in await asked(s)
+            assert "1 in line before you, first " in await asked(s) and " for 4" in await asked(s)
             await s.press("n")
             assert not has_started(s, key, desk)
             await s.press(key)
@@ -128,6 +127,26 @@ async def test_those_in_line_are_asked_about(key: str, desk: Desk, environ: dict
             await s.until(lambda: has_started(s, key, desk))
     for each in all_jobs(desk.environ):
         ended(each)
+
+
+async def test_w_joins_those_who_are_in_line(environ: dict[str, str]) -> None:
+    async with session("idle", command=("true",), environ=environ, interval=1000) as s:
+        with in_line(4):
+            await s.press("0", "enter")
+            await asked(s)
+            await s.press("w")
+            assert isinstance(s.app.screen, LineScreen) and "wait in line" in s.app.screen._prompt
+            await s.press("escape")
+        await s.press("enter")
+        await s.until(lambda: not s.app.is_running)
+
+
+async def test_w_is_no_answer_where_nobody_waits(environ: dict[str, str]) -> None:
+    async with session(NOT_FREE["busy"][0], command=("true",), environ=environ, interval=1000) as s:
+        await s.press("0", "enter")
+        await asked(s)
+        await s.press("w")
+        assert isinstance(s.app.screen, ConfirmScreen)
 
 
 async def test_those_in_line_for_other_devices_are_nobody_s_business(environ: dict[str, str]) -> None:

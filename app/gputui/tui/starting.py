@@ -69,16 +69,14 @@ def hold(board: Board, environ: Mapping[str, str]) -> tuple[Lease | None, dict[s
     return lease, {error.key: error.text(snapshot) for error in taken}
 
 
-def reasons_to_ask(board: Board, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What there is to ask about before a launch, whatever state the devices are in: a command that asks for
-    others, and those who are in line for these."""
-    found = [board.launch.own.warning] if board.launch.own else []
-    if not board.label and board.chosen:
-        from gputui.launching.claims.queue import in_line_for, in_words
+def others_in_line(board: Board, environ: Mapping[str, str]) -> str | None:
+    """Who waits for devices like the selected ones, as a sentence; None where nobody does."""
+    from gputui.launching.claims.queue import in_line_for, in_words
 
-        line = in_line_for([device.key for device in board.chosen], environ)
-        found += [f"{in_words(line)}: n, then w, joins them"] if line else []
-    return tuple(found)
+    if board.label or not board.chosen:
+        return None
+    line = in_line_for([device.key for device in board.chosen], environ)
+    return in_words(line) if line else None
 
 
 def run_and_return(

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+Answer = Literal["run", "wait", "back"]
 
-class ConfirmScreen(ModalScreen[bool]):
-    """True: run all the same. Enter is no answer, so that a second press of it starts nothing unread."""
+
+class ConfirmScreen(ModalScreen[Answer]):
+    """`reasons` is what there is to know before the answer, a line each; `may_wait` offers to wait in line.
+
+    Enter is no answer, so that a second press of it starts nothing unread.
+    """
 
     CSS_PATH = "dialog.tcss"
-    BINDINGS = [("y", "answer(True)", "Run"), ("n,escape,q", "answer(False)", "Back")]
+    BINDINGS = [
+        ("y", "answer('run')", "Run"),
+        ("w", "answer('wait')", "Wait in line"),
+        ("n,escape,q", "answer('back')", "Back"),
+    ]
 
-    def __init__(self, reasons: tuple[str, ...]) -> None:
+    def __init__(self, reasons: tuple[str, ...], may_wait: bool = False) -> None:
         super().__init__(classes="dialog")
-        self.reasons = reasons
-        """What there is to know before the answer, a line each."""
+        self.reasons, self._may_wait = reasons, may_wait
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
             box.border_title = "run on these devices?"
             for line in self.reasons:
                 yield Static(line, markup=False)
-            yield Static("y  run all the same      n  back", markup=False, classes="note")
+            waiting = "w  wait in line      " if self._may_wait else ""
+            yield Static(f"y  run all the same      {waiting}n  back", markup=False, classes="note")
 
-    def action_answer(self, go: bool) -> None:
-        self.dismiss(go)
+    def action_answer(self, answer: Answer) -> None:
+        if answer != "wait" or self._may_wait:
+            self.dismiss(answer)

@@ -32,7 +32,7 @@ class _Launching:
     """Enter was pressed: on which board, when (`time.monotonic`), and what is to become of the screen.
 
     `lease` holds the devices meanwhile, except those that another job has claimed: `claimed` has a line for
-    each, by its key. `reasons` are what else there is to ask first.
+    each, by its key. `line` says who waits for such devices.
     """
 
     board: Board
@@ -40,7 +40,7 @@ class _Launching:
     way: Way
     lease: Lease | None = None
     claimed: Mapping[str, str] = field(default_factory=dict)
-    reasons: tuple[str, ...] = ()
+    line: str | None = None
 
 
 class Launching(Choosing):
@@ -123,9 +123,9 @@ class Launching(Choosing):
             self.say("reading the chosen devices again …")
             from gputui.tui import starting
 
-            reasons = starting.reasons_to_ask(self.board, self._environ)
+            line = starting.others_in_line(self.board, self._environ)
             lease, claimed = starting.hold(self.board, self._environ)
-            self._launching = _Launching(self.board, time.monotonic(), way, lease, claimed, reasons)
+            self._launching = _Launching(self.board, time.monotonic(), way, lease, claimed, line)
             self._sampler.ask()
 
     def _cannot_start(self) -> bool:
@@ -152,21 +152,26 @@ class Launching(Choosing):
             _give_back(launching.lease)
             self.say("the chosen devices are not there any more", "lost")
             return
-        lines = not_free(asked.selection, asked.chosen_as, board.snapshot, board.verdicts)
+        taken = not_free(asked.selection, asked.chosen_as, board.snapshot, board.verdicts)
+        own = (board.launch.own.warning,) if board.launch.own else ()
         # (One line a device: what is to be seen on it says more than that it is claimed.)
-        lines = {**launching.claimed, **lines}
-        if lines or launching.reasons:
-            self._ask((*lines.values(), *launching.reasons), launching.way, launching.lease)
+        if taken or own or launching.claimed or launching.line:
+            self._ask(launching, *{**launching.claimed, **taken}.values(), *own)
         else:
             self._start(launching.way, launching.lease)
 
-    def _ask(self, reasons: tuple[str, ...], way: Way, lease: Lease | None) -> None:
+    def _ask(self, launching: _Launching, *reasons: str) -> None:
         """Ask whether to run all the same."""
-        from gputui.tui.screens.confirm import ConfirmScreen
+        from gputui.tui.screens.confirm import Answer, ConfirmScreen
 
-        asked = self.board
+        asked, way, lease = self.board, launching.way, launching.lease
 
-        def answered(go: bool | None) -> None:
+        def answered(answer: Answer | None) -> None:
+            if answer == "wait":
+                _give_back(lease)
+                self.action_wait()
+                return
+            go = answer == "run"
             # Behind the question the box went on: yes was said to this selection and to no other.
             if go and (self.board.selection, self.board.plan) == (asked.selection, asked.plan):
                 if asked.selection.decided:
@@ -176,7 +181,8 @@ class Launching(Choosing):
                 self.say("the chosen devices have changed meanwhile: look again", "lost")
             _give_back(lease)
 
-        self.app.push_screen(ConfirmScreen(reasons), answered)
+        line = (launching.line,) if launching.line else ()
+        self.app.push_screen(ConfirmScreen((*reasons, *line), may_wait=bool(line)), answered)
 
     def _start(self, way: Way, lease: Lease | None) -> None:
         """Start the launch that stands there."""

@@ -208,8 +208,7 @@ class MainScreen(Pages):
         if self._launching is not None and time.monotonic() - self._launching.since > patience:
             launching, self._launching = self._launching, None
             unread = "the selected devices could not be read again: the driver does not answer"
-            reasons = (unread, *launching.claimed.values(), *launching.reasons)
-            self._ask(reasons, launching.way, launching.lease)
+            self._ask(launching, unread, *launching.claimed.values())
 
     @property
     def message(self) -> str:
