@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import subprocess
-import sys
 import time
 from dataclasses import replace
 
@@ -29,12 +29,13 @@ def test_the_owner_stays_where_the_number_of_the_process_stood(
     start: Start, base_environment: dict[str, str], simulated_nvml: SimulatedNvml
 ) -> None:
     box, me = at(BOXES["idle"], 0, time.time()), getpass.getuser()
-    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
+    with subprocess.Popen(["sleep", "1000"]) as child, contextlib.ExitStack() as at_the_end:
+        at_the_end.callback(child.kill)
         process = Process(child.pid, "compute", memory=2**34)
         simulated_nvml.show(replace(box, devices=(replace(box.devices[0], processes=(process,)),), links=()))
         environment = simulated_nvml.environment(base_environment)
         terminal = start("--interval", "0.1", environment=environment)
-        terminal.until(f"● {me} python")
+        terminal.until(f"● {me} sleep")
         seen = len(terminal.raw)
         # Most of these readings bring no owners.
         simulated_nvml.reset_counts()
@@ -42,4 +43,3 @@ def test_the_owner_stays_where_the_number_of_the_process_stood(
         terminal.send("q")
         assert terminal.end() == 0
         assert f"pid {child.pid}".encode() not in terminal.raw[seen:]
-        child.communicate(b"\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -39,15 +38,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def living(nvml_here: SimulatedNvml) -> Iterator[subprocess.Popen[bytes]]:
     """A driver with one process of ours on GPU 0 that lives as long as the test."""
-    words = [sys.executable, "-S", "-c", "input()", "train.py"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE) as child:
+    with subprocess.Popen(["sleep", "1000"]) as child:
         box = at(BOXES["idle"], 0, time.time())
         gpu = replace(
             box.devices[0], memory_used=2**34, processes=(Process(child.pid, "compute", memory=2**34),)
         )
         nvml_here.show(replace(box, devices=(gpu, *box.devices[1:])))
         yield child
-        child.communicate(b"\n")
+        child.kill()
 
 
 async def frames(s: Session) -> AsyncIterator[int]:
@@ -65,17 +63,17 @@ async def frames(s: Session) -> AsyncIterator[int]:
 async def test_the_owner_of_a_living_process_stays_for_thirty_frames(size: tuple[int, int]) -> None:
     me = getpass.getuser()
     async with session(source=NvmlSource(ProcessTable(host_pids=True)), size=size, interval=0.02) as s:
-        await s.until(lambda: f"● {me} python" in s.texts("#table")[1])
+        await s.until(lambda: f"● {me} sleep" in s.texts("#table")[1])
         async for number in frames(s):
-            assert f"● {me} python" in s.texts("#table")[1], f"frame {number}"
+            assert f"● {me} sleep" in s.texts("#table")[1], f"frame {number}"
             (row,) = [text for text in s.texts("#aside") if "16.0G" in text]
-            assert me in row and "python" in row, f"frame {number}"
+            assert me in row and "sleep 1000" in row, f"frame {number}"
 
 
 async def test_the_list_of_processes_keeps_what_it_knows(living: subprocess.Popen[bytes]) -> None:
     me = getpass.getuser()
     async with session(source=NvmlSource(ProcessTable(host_pids=True)), interval=0.02) as s:
-        await s.until(lambda: f"● {me} python" in s.texts("#table")[1])
+        await s.until(lambda: f"● {me} sleep" in s.texts("#table")[1])
         await s.press("p")
         screen = s.app.screen
         assert isinstance(screen, ProcessesScreen)
