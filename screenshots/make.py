@@ -30,8 +30,9 @@ from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.sources.simulated.spec import Box, sockets
 from gputui.tui.app import GputuiApp
+from gputui.tui.messages import Read
 from gputui.tui.screens.main import MainScreen
-from gputui.tui.session import Mailbox
+from gputui.tui.session import Mailbox, Reading
 
 HERE = Path(__file__).parent
 NOON = 1_767_268_920.0
@@ -79,6 +80,7 @@ PICTURES = (
     Picture("cpu-only-80x24", "idle", (80, 24), ("c",), 5),
     Picture("help-80x24", "shared", (80, 24), ("question_mark",), 75),
     Picture("edit-80x24", "shared", (80, 24), ("5", "e"), 75),
+    Picture("confirm-80x24", "shared", (80, 24), ("3", "5", "enter"), 75, ("sh", "train.sh")),
     Picture("topology-8-80x24", _printed("titanv_8gpu_pix_phb_sys"), (80, 24), ("n", "4", "enter", "t"), 5),
     Picture("topology-16-80x24", _SIXTEEN, (80, 24), ("n", "4", "enter", "t", "right", "right"), 5),
     Picture("topology-72-130x40", _SEVENTY_TWO, (130, 40), ("n", "8", "enter", "t"), 5),
@@ -146,6 +148,7 @@ async def take(picture: Picture) -> None:
     sampler = Sampler(source, mailbox.put)
     state = Path(tempfile.mkdtemp())
     environ = {"TERM": "xterm-256color", "PATH": os.defpath, "XDG_STATE_HOME": str(state)}
+    environ["GPUTUI_CLAIMS"] = str(state / "claims")
     if picture.name.startswith("jobs"):
         _jobs(state, {device.index: device.uuid for device in source.read().devices})
     app = GputuiApp(sampler, mailbox, Plan(picture.command), environ, theme=picture.theme, clock=clock)
@@ -157,6 +160,9 @@ async def take(picture: Picture) -> None:
             clock.now += 1
         clock.now = NOON
         await pilot.press(*picture.keys)
+        if "enter" in picture.keys[-1:]:
+            # The reading that comes before a launch.
+            main.post_message(Read(Reading(source.read(), time.monotonic())))
         await pilot.pause()
         svg = app.export_screenshot(title="gputui")
     shutil.rmtree(state)
