@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,6 +90,39 @@ def test_a_job_starts_with_streams_closed_and_its_lease_is_no_standard_stream(
     files = opened(report)
     assert leases(box, files)[0] >= 100
     assert {0, 1, 2} <= files.keys(), "a job has /dev/null and its log"
+
+
+STREAMS = """
+import os, sys
+from gputui.cli.main import _keep_standard_numbers
+from gputui.launching.descriptors import LEAST, out_of_the_way
+report = os.dup2(int(sys.argv[1]), 90)
+os.closerange(0, 90)
+_keep_standard_numbers()
+opened = os.open("/", os.O_RDONLY)
+kept = [os.path.samefile(f"/proc/self/fd/{number}", os.devnull) for number in (0, 1, 2)]
+inherited = [os.get_inheritable(number) for number in (0, 1, 2)]
+os.write(report, repr((opened, kept, inherited, out_of_the_way(opened) >= LEAST)).encode())
+"""
+
+
+def test_no_file_of_ours_gets_the_number_of_a_closed_stream() -> None:
+    """What a driver's library opens may reach the command: it must not be its stdout."""
+    reading, writing = os.pipe()
+    subprocess.run([sys.executable, "-c", STREAMS, str(writing)], pass_fds=(writing,), check=True)
+    os.close(writing)
+    with open(reading) as report:  # noqa: PTH123 - a descriptor
+        assert report.read() == repr((3, [True] * 3, [False] * 3, True))
+
+
+def test_with_few_numbers_left_a_lease_is_still_no_standard_stream() -> None:
+    script = """if True:
+        import os, resource
+        from gputui.launching.descriptors import out_of_the_way
+        resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50))
+        os.close(0)
+        raise SystemExit(out_of_the_way(os.open("/", os.O_RDONLY)))"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode >= 3
 
 
 def test_few_open_files_are_enough(box: Box) -> None:

@@ -217,6 +217,19 @@ def test_the_line_that_y_copies_through_tmux_runs_as_the_one_that_enter_starts(
     assert executed["environment"]["CUDA_VISIBLE_DEVICES"] == "5,4"
 
 
+def test_a_command_that_cannot_be_started_leaves_no_record_of_it(
+    start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml, tmp_path: Path
+) -> None:
+    simulated_nvml.show_box(BOXES["dgx-h100"])
+    (tmp_path / "plain").write_text("no program")
+    terminal = start("--", "./plain", environment=environment, cwd=tmp_path)
+    terminal.until("○ free").send("5")
+    terminal.until("CUDA_VISIBLE_DEVICES=5").send("\r")
+    assert terminal.end() == 126
+    (record,) = (tmp_path / "claims").glob("*.claim")
+    assert record.read_bytes() == b""
+
+
 def test_a_device_taken_between_choosing_and_enter_is_asked_about(
     start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
 ) -> None:

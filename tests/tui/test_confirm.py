@@ -15,6 +15,7 @@ from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.jobs.store import all_jobs
+from gputui.tui.screens import main
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.line import LineScreen
 from tui.support import Session, box_at, session
@@ -179,5 +180,34 @@ async def test_no_job_waits_for_devices_that_its_command_would_not_use(
     async with session("idle", command=command, environ=environ, interval=1000) as s:
         await s.press("0", "w", "enter")
         await s.until(lambda: s.main.message)
-        assert "CUDA_VISIBLE_DEVICES=1 in the command asks for devices of its own" in s.main.message
+        assert "CUDA_VISIBLE_DEVICES=1 in the command asks for other devices" in s.main.message
     assert all_jobs(desk.environ) == []
+
+
+async def test_the_question_of_a_driver_that_does_not_answer_tells_the_rest_too(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "_PATIENCE", 0.0)
+    command = ("env", "CUDA_VISIBLE_DEVICES=1", "true")
+    async with session("idle", command=command, environ=environ, interval=1000) as s:
+        with in_line(4):
+            s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
+            await s.press("0", "enter")
+            s.main.tick()
+            words = await asked(s)
+            assert "could not be read again: the driver does not answer" in words
+            assert "CUDA_VISIBLE_DEVICES=1 within the command" in words and "1 in line before you" in words
+            assert s.main.message == ""
+
+
+async def test_leaving_at_the_question_leaves_no_claim_and_no_record(
+    environ: dict[str, str], own_claims: Path
+) -> None:
+    async with session(NOT_FREE["busy"][0], command=("true",), environ=environ, interval=1000) as s:
+        await s.press("0", "enter")
+        await asked(s)
+        assert all(file.read_bytes() for file in own_claims.glob("*.claim"))
+        s.app.leave(143)
+        await s.until(lambda: not s.app.is_running)
+    (record,) = own_claims.glob("*.claim")
+    assert record.read_bytes() == b""

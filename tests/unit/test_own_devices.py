@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from gputui.inventory.device import Device
 from gputui.launching.compose import compose, own_devices
 from gputui.launching.jobs.store import all_jobs
+from gputui.launching.launchers.deepspeed import HOSTFILE
 from gputui.launching.plan import Plan
 from gputui.launching.words import assignments
 from unit.builders import gpu
 from unit.claims_support import Box
+from unit.surroundings import Told
 
 ASKING = {
     # The command line, and the option of gputui that asks for the same.
@@ -36,7 +39,19 @@ ASKING = {
     "mpirun -np 1 -x CUDA_VISIBLE_DEVICES=1 python t.py": "--gpus 1",
     "bash -c 'CUDA_VISIBLE_DEVICES=1 python t.py'": "--gpus 1",
     """bash -c 'export CUDA_VISIBLE_DEVICES="0,1"; python t.py'""": "--gpus 0,1",
+    "bash -euo pipefail -c '(CUDA_VISIBLE_DEVICES=1)>log; CUDA_VISIBLE_DEVICES=4 python t.py'": "--gpus 1",
     "make CUDA_VISIBLE_DEVICES=1 train": "--gpus 1",
+    "systemd-run --user --scope -E CUDA_VISIBLE_DEVICES=1 python t.py": "--gpus 1",
+    "systemd-run --scope --setenv=CUDA_VISIBLE_DEVICES=1 python t.py": "--gpus 1",
+    # Behind a launcher.
+    "mpirun -np 1 env CUDA_VISIBLE_DEVICES=1 python t.py": "--gpus 1",
+    "mpirun -np 1 bash -c 'CUDA_VISIBLE_DEVICES=1 python t.py'": "--gpus 1",
+    "mpirun -np 1 a : -np 1 -x CUDA_VISIBLE_DEVICES=1 b": "--gpus 1",
+    "mpirun -np 1 a : -np 1 env CUDA_VISIBLE_DEVICES=1 b": "--gpus 1",
+    "torchrun --no-python env CUDA_VISIBLE_DEVICES=1 python t.py": "--gpus 1",
+    "torchrun --no-python bash -c 'CUDA_VISIBLE_DEVICES=1 python t.py'": "--gpus 1",
+    # No option of gputui names a device twice.
+    "env CUDA_VISIBLE_DEVICES=0,0 python t.py": None,
 }
 
 NOT_ASKING = [
@@ -53,7 +68,21 @@ NOT_ASKING = [
     "python t.py CUDA_VISIBLE_DEVICES=3",
     "bash -c 'CUDA_VISIBLE_DEVICES=$1 python t.py'",
     """bash -c 'CUDA_VISIBLE_DEVICES="$GPUS" python t.py'""",
+    "bash -c 'CUDA_VISIBLE_DEVICES=1$X python t.py'",
+    "bash -c 'CUDA_VISIBLE_DEVICES=1,$X python t.py'",
+    """bash -c 'CUDA_VISIBLE_DEVICES=1"$X" python t.py'""",
     "docker run -e CUDA_VISIBLE_DEVICES=0 image python t.py",
+    # The CPU, for a part of the work.
+    "bash -c 'CUDA_VISIBLE_DEVICES=-1 python prepare.py && python t.py'",
+    "bash -c 'CUDA_VISIBLE_DEVICES= python prepare.py && python t.py'",
+    # Words that only look like it.
+    "./t.sh --note CUDA_VISIBLE_DEVICES=1",
+    "grep -r CUDA_VISIBLE_DEVICES=1 .",
+    "bash train.sh CUDA_VISIBLE_DEVICES=1",
+    "bash -c 'X-CUDA_VISIBLE_DEVICES=1 y'",
+    # The last one counts.
+    "env CUDA_VISIBLE_DEVICES=1 CUDA_VISIBLE_DEVICES=4 python t.py",
+    "env -u CUDA_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES=4 python t.py",
 ]
 
 
@@ -75,7 +104,8 @@ def test_a_command_that_asks_for_devices_is_known_whichever_it_is_to_run_on(line
 
 @pytest.mark.parametrize("line", NOT_ASKING)
 def test_one_that_leaves_it_to_us_is_not_refused(line: str) -> None:
-    assert own_devices(plan(line), 1, {}) is None
+    if "=4" not in line:
+        assert own_devices(plan(line), 1, {}) is None
     assert compose([gpu(4)], plan(line), {}).own is None
 
 
@@ -94,11 +124,55 @@ def test_one_that_leaves_it_to_us_is_not_refused(line: str) -> None:
         ("CUDA_VISIBLE_DEVICES= python t.py", ()),
         ("bash -c 'CUDA_VISIBLE_DEVICES=04 python t.py'", (4,)),
         ("mpirun -np 2 -x CUDA_VISIBLE_DEVICES=4,5 python t.py", (4, 5)),
+        ("env CUDA_VISIBLE_DEVICES=-1 python t.py", ()),
+        ("CUDA_VISIBLE_DEVICES=-1 python t.py", ()),
+        ("accelerate launch --cpu --gpu_ids 0 t.py", ()),
     ],
 )
 def test_one_that_asks_for_the_very_same_devices_agrees(line: str, devices: tuple[int, ...]) -> None:
     selected: list[Device] = [gpu(index) for index in devices]
     assert compose(selected, plan(line), {}).own is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "bash -c 'CUDA_VISIBLE_DEVICES=4 python a.py & CUDA_VISIBLE_DEVICES=5 python b.py; wait'",
+        "env CUDA_VISIBLE_DEVICES=4 python t.py",
+        "mpirun -np 1 -x CUDA_VISIBLE_DEVICES=4 a : -np 1 -x CUDA_VISIBLE_DEVICES=5 b",
+        "accelerate launch --num_processes 1 --gpu_ids 4 t.py",
+        "deepspeed --include localhost:4 t.py",
+    ],
+)
+def test_one_that_uses_some_of_its_devices_only_is_not_refused(line: str) -> None:
+    assert compose([gpu(4), gpu(5)], plan(line), {}).own is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "env CUDA_VISIBLE_DEVICES=4 python t.py",
+        "env CUDA_VISIBLE_DEVICES=4 CUDA_DEVICE_ORDER=FASTEST_FIRST python t.py",
+        "bash -c 'CUDA_VISIBLE_DEVICES=4 python t.py'",
+        "accelerate launch --gpu_ids 4 t.py",
+    ],
+)
+def test_numbers_beside_devices_by_uuid_may_be_any_device(line: str) -> None:
+    """Without CUDA_DEVICE_ORDER=PCI_BUS_ID, CUDA counts the fastest first."""
+    by_uuid = replace(plan(line), ids="uuid")
+    assert compose([gpu(4)], by_uuid, {}).own is not None
+
+
+def test_an_order_of_counting_beside_uuids_changes_nothing() -> None:
+    line = f"env CUDA_DEVICE_ORDER=FASTEST_FIRST CUDA_VISIBLE_DEVICES={gpu(4).uuid} python t.py"
+    assert compose([gpu(4)], plan(line), {}).own is None
+
+
+def test_the_hostfile_that_is_read_of_itself_is_not_in_the_command() -> None:
+    own = own_devices(plan("deepspeed --num_gpus 3 t.py"), 1, {}, Told({HOSTFILE: "worker slots=8"}))
+    assert own is not None and own.words == "--num_gpus 3"
+    own = own_devices(plan("deepspeed --hostfile /h t.py"), 1, {}, Told({"/h": "worker slots=8"}))
+    assert own is not None and own.words == "--hostfile /h"
 
 
 # the calls
@@ -146,7 +220,7 @@ def test_such_a_call_is_refused_in_one_sentence(
     path = f"{programs}:{box.environ['PATH']}"
     status, out, err = box.call("run", "-q", *words, "--", *shlex.split(line), PATH=path)
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert "in the command asks for devices of its own" in err and ASKING[line] in err
+    assert "in the command asks for other devices than gputui would claim" in err and ASKING[line] in err
     assert box.claimed() == [0, 1] and not holder.over
     assert all_jobs(box.environ) == []
 

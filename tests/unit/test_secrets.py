@@ -17,8 +17,9 @@ from gputui.launching.secrets import program_and_script
 from unit.claims_support import Box, Take, until
 from unit.jobs_support import ended
 
-SECRET = "xK29secretQ"
-"""Nothing that looks like a token: what gives it away is nothing but where it stands."""
+SECRET = f"secret{os.getpid()}word"
+"""Nothing that looks like a token: what gives it away is nothing but where it stands. (Another one in each
+process of the tests, as all of them look at all command lines.)"""
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,14 @@ SECRET = "xK29secretQ"
         ("mpirun -np 2 -x HF_TOKEN=x python train.py", "mpirun train.py"),
         ("uv run --with torch torchrun train.py", "torchrun train.py"),
         ("curl -H 'Authorization: x'", "curl"),
+        ("bash launch customer.py", "bash"),
+        ("bash launch --config prod.sh", "bash"),
+        ("bash -cx 'train.py'", "bash"),
+        ("fish --command train.py", "fish"),
+        ("nice -n 5 ./train.sh", "train.sh"),
+        ("nice -n 5 serve model", "nice"),
+        ("env -a hunter2 python train.py", "env"),
+        ("flock lock -c 'train.py'", "flock"),
         ("nsys profile -e HF_TOKEN=x python train.py", "nsys"),
         # An option that we do not know may take the script for its value: then the next word is none.
         ("accelerate launch --new-flag train.py hf_abcdefghijkl", "accelerate"),
@@ -61,6 +70,11 @@ PROGRAMS = st.sampled_from(
         ("python", "-c"),
         ("bash", "train.sh"),
         ("bash", "-c"),
+        ("bash", "-cx"),
+        ("bash", "-o", "pipefail", "-c"),
+        ("fish", "--command"),
+        ("bash", "run_it"),
+        ("sh", "-x", "run_it"),
         ("torchrun", "--nproc-per-node=2", "train.py"),
         ("accelerate", "launch", "train.py"),
         ("deepspeed", "train.py"),
@@ -69,9 +83,21 @@ PROGRAMS = st.sampled_from(
         ("nsys", "profile", "python"),
     ]
 )
-PREFIXES = st.sampled_from([(), ("env", f"A={SECRET}"), ("sudo", "-u", "x", f"B={SECRET}"), ("nice",)])
+PREFIXES = st.sampled_from(
+    [
+        (),
+        ("env", f"A={SECRET}"),
+        ("sudo", "-u", "x", f"B={SECRET}"),
+        ("nice",),
+        ("env", "-a", SECRET),
+        ("uv", "run", "--unknown", SECRET),
+    ]
+)
 ARGUMENTS = st.lists(
-    st.sampled_from([SECRET, f"--key={SECRET}", "--key", "-k", f"K={SECRET}", "a b"]), max_size=5
+    st.sampled_from(
+        [SECRET, f"--key={SECRET}", "--key", "-k", f"K={SECRET}", "a b", f"{SECRET}.py", f"{SECRET}.sh"]
+    ),
+    max_size=5,
 )
 
 
@@ -157,7 +183,8 @@ def test_a_job_in_line_shows_none_of_its_words_to_others_and_still_runs_with_the
     assert starter.end() == 0, starter.err
     (job,) = all_jobs(box.environ)
     until(lambda: waiters(box.environ))
-    assert b"gputui" in seen_in_ps(), "it waits"
+    assert job.command is not None
+    assert b"gputui" in Path(f"/proc/{job.command.pid}/cmdline").read_bytes(), "it waits"
     assert SECRET.encode() not in seen_in_ps()
     assert SECRET.encode() not in shared(box)
     assert not (job.folder / WORDS).exists(), "what has been read is removed"
@@ -193,6 +220,18 @@ def test_a_record_is_empty_when_a_job_that_waited_has_ended(box: Box) -> None:
     assert box.call("run", "-q", "--detach", "--wait", "--window", "0", "-n", "1", "--", "true")[0] == 0
     (job,) = all_jobs(box.environ)
     assert ended(job).status == 0
+    assert records(box) == [b""]
+
+
+def test_a_record_is_empty_whatever_directory_the_command_goes_to(box: Box) -> None:
+    """The folder of claims may be named from where gputui is started."""
+    environ = {"GPUTUI_CLAIMS": os.path.relpath(box.claims_folder)}
+    assert box.call("run", "-q", "--detach", "-n", "1", "--", "true", **environ)[0] == 0
+    (job,) = all_jobs(box.environ)
+    ended(job)
+    assert records(box) == [b""]
+    words = ("run", "-q", "-n", "1", "--directory", "/", "--", "no-such-program")
+    assert box.call(*words, **environ)[0] == 127
     assert records(box) == [b""]
 
 

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gputui.inventory.device import Device
 from gputui.launching.launch import Launch, OwnDevices
 from gputui.launching.launchers import LAUNCHERS, recognised
 from gputui.launching.launchers.base import Completed, Launcher, Request, Saying
+from gputui.launching.launchers.mpirun import parts
 from gputui.launching.launchers.payload import settled
+from gputui.launching.listed import lists_within
 from gputui.launching.plan import AUTO, Plan
 from gputui.launching.surroundings import Machine, Surroundings
-from gputui.launching.visibility import BY_BUS, ORDER, VISIBLE, named_again, names_these, variables
+from gputui.launching.visibility import (
+    BY_BUS,
+    ORDER,
+    VISIBLE,
+    named_again,
+    names_none,
+    names_others,
+    names_these,
+    variables,
+)
 from gputui.launching.wrappers import assigned, losing, unwrap
 
 
@@ -156,18 +167,31 @@ def _warn(
 ) -> None:
     """Say what there is to say whatever the launcher."""
     wanted = dict(ours)
-    overridden = [(name, value) for name, value in plan.additions if wanted.get(name, value) != value]
-    within = [(name, value) for name, value in assigned(prefix) if name in wanted and value != wanted[name]]
-    for found, counts, then in (
-        (overridden, False, "of the command gives way to the chosen devices"),
-        (within, True, "within the command overrides the chosen devices"),
-    ):
-        words = " ".join(f"-u {name}" if value is None else f"{name}={value}" for name, value in found)
-        values = dict(found)
-        if _asks_for_others(values, devices, counts):
-            said.asks_for_others(words, f"{words} {then}", named_again(values.get(VISIBLE)))
-        elif found:
-            said.warnings.append(f"{words} {then}")
+    overridden = {name: value for name, value in plan.additions if wanted.get(name, value) != value}
+    if overridden:
+        words = _shown(overridden)
+        text = f"{words} of the command gives way to the chosen devices"
+        listed = overridden.get(VISIBLE)
+        if listed is None or names_these(listed, devices):
+            said.warnings.append(text)
+        else:
+            said.asks_for_others(words, text, named_again(listed))
+    within = {n: value for n, value in dict(assigned(prefix)).items() if n in wanted and value != wanted[n]}
+    if within:
+        words = _shown(within)
+        text = f"{words} within the command overrides the chosen devices"
+        listed = within.get(VISIBLE, wanted[VISIBLE])
+        if _overrides(within, listed, devices, ORDER in wanted):
+            said.asks_for_others(
+                words, text, named_again(listed) if VISIBLE in within and listed is not None else None
+            )
+        else:
+            said.warnings.append(text)
+    for words, listed in _lists_of_programs(plan.command):
+        if names_others(listed, devices, ORDER in wanted):
+            said.asks_for_others(
+                words, f"{words} within the command overrides the chosen devices", named_again(listed)
+            )
     lost = losing(prefix)
     if lost is not None and VISIBLE not in dict(assigned(prefix)):
         said.warnings.append(
@@ -183,11 +207,35 @@ def _warn(
         said.warnings.append("a process uses one MIG instance only, however many are visible")
 
 
-def _asks_for_others(values: Mapping[str, str | None], devices: Sequence[Device], counts: bool) -> bool:
-    """Whether variables of the command name other devices; `counts`: whether they count and not ours.
+def _shown(values: Mapping[str, str | None]) -> str:
+    return " ".join(f"-u {name}" if value is None else f"{name}={value}" for name, value in values.items())
 
-    Only then does another order of counting matter: of the same numbers it makes other devices.
+
+def _overrides(
+    within: Mapping[str, str | None], listed: str | None, devices: Sequence[Device], by_index: bool
+) -> bool:
+    """Whether variables that are set for the whole command (unset: None) lead it to other devices.
+
+    `listed` is the list that it then has, None for none; `by_index` whether ours counts in PCI order.
     """
-    listed = values.get(VISIBLE)
-    others = VISIBLE in values and (listed is None or not names_these(listed, devices))
-    return others or (counts and ORDER in values)
+    if VISIBLE in within:
+        if listed is None or names_others(listed, devices, by_index):
+            return True
+        if names_none(listed) and devices:
+            # Claimed for nothing.
+            return True
+    # Of the same numbers another order of counting makes other devices.
+    return ORDER in within and (listed or "-")[0].isdigit()
+
+
+def _lists_of_programs(command: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The lists of devices among the words of what the command starts in the end, behind a launcher too."""
+    inner = unwrap(command)[1]
+    launcher = recognised(inner)
+    if launcher.name == "mpirun":
+        programs = [words for _, words in parts(inner)]
+    else:
+        payload = launcher.payload(inner)
+        programs = [payload.words] if payload.kind == "program" else []
+    for words in programs:
+        yield from lists_within(words)

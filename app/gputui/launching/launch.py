@@ -27,8 +27,8 @@ class OwnDevices:
         """Why nothing is started, and what to do: devices are not claimed for a command that uses others."""
         remedy = f"use {self.instead} in its place" if self.instead else "leave it out"
         return (
-            f"{self.words} in the command asks for devices of its own, which gputui would not claim:"
-            f" {remedy}, or start it all the same with --force"
+            f"{self.words} in the command asks for other devices than gputui would claim: {remedy},"
+            " or start it all the same with --force"
         )
 
 

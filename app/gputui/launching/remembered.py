@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gputui.launching.plan import Plan
 from gputui.launching.secrets import is_secret, secret_word
+from gputui.launching.visibility import ORDER, VISIBLE
 
 MOST = 40
 """Launches without a name that are kept."""
@@ -49,14 +50,16 @@ def with_launch(
 ) -> Launches:
     """The memory after a launch: it is the first; the same one from before is not there twice.
 
-    Named ones stay however many there are; of the others the last `MOST`. Raises KeepError for a launch with
-    a secret among its words: without it, it would be another launch.
+    Named ones stay however many there are; of the others the last `MOST`. A list of devices before the
+    command is not kept: the next time it starts on others. Raises KeepError for a launch with a secret among
+    its words: without it, it would be another launch.
     """
     secret = secret_word(plan.command)
     if secret is not None:
         raise KeepError(f"this launch is not remembered: {secret} looks like a secret")
     withheld = tuple(name for name, value in plan.additions if is_secret(name, value))
-    kept = replace(plan, additions=tuple(pair for pair in plan.additions if pair[0] not in withheld))
+    left_out = (*withheld, VISIBLE, ORDER)
+    kept = replace(plan, additions=tuple(pair for pair in plan.additions if pair[0] not in left_out))
     if where is not None:
         # One and the same, whether it was started there or from elsewhere with --directory.
         where, kept = str(Path(where) / (plan.directory or "")), replace(kept, directory=None)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from gputui.launching.launchers import recognised
 from gputui.launching.launchers.payload import behind_options, is_python, module_of, program
+from gputui.launching.shells import shell_of
 from gputui.launching.wrappers import unwrap
 
 _VARIABLE = re.compile(r"KEY|TOKEN(?!IZ)|SECRET|PASS|CREDENTIAL|_PWD$|_PAT$", re.IGNORECASE)
@@ -52,10 +53,9 @@ def secret_word(command: Sequence[str]) -> str | None:
     return None
 
 
-_SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "fish")
 _SCRIPT = re.compile(r"[\w.@%+-]{1,80}\.(?:py|pyc|pyz|sh|bash|zsh|ksh|fish)")
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-_PROGRAM = re.compile(r"[\w.@%+-]{1,80}")
+_PROGRAM = re.compile(r"[\w.@%+][\w.@%+-]{0,79}")
 _TOKEN = re.compile(
     r"(?:hf_|[sprk]k[-_]|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|ya29\.|eyJ)[-_.0-9A-Za-z]{6,}"
     r"|(?=\w*\d)(?=\w*[A-Za-z])[\w-]{24,}"
@@ -70,29 +70,24 @@ def program_and_script(command: Sequence[str]) -> str:
     "torchrun train.py", "python -m pkg.train". Any other word may be a secret: no option, argument or
     variable is among them. "" where not even the program has a plain name.
     """
-    inner = unwrap(command)[1]
+    prefix, inner = unwrap(command)
     launcher = recognised(inner)
     if launcher.name != "python":
         payload = launcher.payload(inner)
         kind, name = payload.kind, (*payload.words, "")[0]
         return " ".join(filter(None, (launcher.name, _module(name) if kind == "module" else _script(name))))
-    words = [program(inner)]
-    if not _PROGRAM.fullmatch(words[0]) or _TOKEN.fullmatch(words[0]):
-        return ""
+    name, shell = program(inner), shell_of(inner)
     if is_python(inner):
         place = behind_options(inner)
-        words.append(_module(module_of(inner)[0]) or _script((*inner[place:], "")[0]))
-    elif words[0] in _SHELLS:
-        words.append(_shell_script(inner[1:]))
-    return " ".join(filter(None, words))
-
-
-def _shell_script(words: Sequence[str]) -> str:
-    """The script of `bash -euo pipefail train.sh`; "" for `bash -c '…'`, whose words are a command."""
-    if any(re.fullmatch("-[a-z]*c", word) for word in words):
+        script = _module(module_of(inner)[0]) or _script((*inner[place:], "")[0])
+    else:
+        script = _script((shell.script if shell else None) or "")
+        if prefix and not shell and not _script(name):
+            # An option that is not in our table may have a value, which then looks like the program.
+            name = program(prefix)
+    if not _PROGRAM.fullmatch(name) or _TOKEN.fullmatch(name):
         return ""
-    names = [word for word in words if not word.startswith("-")][:2]
-    return next(filter(None, map(_script, names)), "")
+    return " ".join(filter(None, (name, script)))
 
 
 def _script(word: str) -> str:

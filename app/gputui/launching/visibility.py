@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from gputui.choosing.naming import NONE
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 
@@ -37,11 +38,9 @@ def variables(devices: Sequence[Device], ids: Ids = "index") -> tuple[tuple[str,
 
 
 def names_these(text: str, devices: Sequence[Device]) -> bool:
-    """Whether a list, as CUDA_VISIBLE_DEVICES and `--gpu_ids` take it, names exactly these devices, in any
-    order."""
-    entries = [entry.strip() for entry in text.split(",")] if text.strip() else []
+    """Whether a list, read as CUDA reads CUDA_VISIBLE_DEVICES, names exactly these devices, in any order."""
     left = list(devices)
-    for entry in entries:
+    for entry in _entries(text):
         found = next((device for device in left if _is_named(device, entry)), None)
         if found is None:
             return False
@@ -49,20 +48,46 @@ def names_these(text: str, devices: Sequence[Device]) -> bool:
     return not left
 
 
+def names_others(text: str, devices: Sequence[Device], by_index: bool = True) -> bool:
+    """Whether such a list names a device that is none of these.
+
+    `by_index`: whether its numbers mean NVML's, as they do beside CUDA_DEVICE_ORDER=PCI_BUS_ID; otherwise
+    nobody knows which devices they are.
+    """
+    return any(
+        (entry.isdigit() and not by_index) or not any(_is_named(device, entry) for device in devices)
+        for entry in _entries(text)
+    )
+
+
+def names_none(text: str) -> bool:
+    """Whether such a list names no device at all: empty, "-1", "NoDevFiles"."""
+    return not _entries(text)
+
+
+def named_again(text: str) -> str | None:
+    """The option of gputui that names the devices of such a list: "--gpus 2,0"; None where none can, because
+    one of them is named twice."""
+    entries = _entries(text)
+    if len(set(entries)) < len(entries):
+        return None
+    return f"--gpus {','.join(entries) or NONE}"
+
+
+def _entries(text: str) -> tuple[str, ...]:
+    """What a list names, as far as CUDA reads it: to the first entry that can name no device."""
+    found: list[str] = []
+    for entry in map(str.strip, text.split(",")):
+        if not (entry.isascii() and entry.isdigit()) and not re.fullmatch("(GPU|MIG)-[0-9A-Za-z/-]+", entry):
+            break
+        found.append(entry)
+    return tuple(found)
+
+
 def _is_named(device: Device, entry: str) -> bool:
     if entry.isascii() and entry.isdigit():
         return device.parent is None and str(device.index) == (entry.lstrip("0") or "0")
     return entry.startswith(("GPU-", "MIG-")) and device.uuid.startswith(entry)
-
-
-def named_again(text: str | None) -> str | None:
-    """The option of gputui that names the devices of a list that a command has: "--gpus 2,0"; None where no
-    option does (a list that is a shell's variable, say), or there is no list."""
-    if text is None:
-        return None
-    if not text.strip():
-        return "--gpus none"
-    return f"--gpus {text}" if re.fullmatch(r"[0-9A-Za-z/-]+(?:,[0-9A-Za-z/-]+)*", text) else None
 
 
 @dataclass(frozen=True, slots=True)

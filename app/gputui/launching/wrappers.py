@@ -105,9 +105,15 @@ def unwrap(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def assigned(prefix: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
-    """The variables that `env` or `sudo` sets (or unsets: None) among the words before the command."""
+    """The variables that `env`, `sudo` or `systemd-run` sets (or unsets: None) among the words before the
+    command."""
     found: list[tuple[str, str | None]] = []
     for name, words in _each(prefix):
+        if name == "systemd-run":
+            for word, following in zip(words, (*words[1:], ""), strict=True):
+                if word in ("-E", "--setenv") or word.startswith("--setenv="):
+                    found += assignments((word.partition("=")[2] or following,))[0]
+            continue
         if not _WRAPPERS[name].assigns:
             continue
         place = 0

@@ -273,7 +273,8 @@ def _record(folder: Path, key: str, lease: Lease, command: str, job: str | None)
                 # Over our own of before; another user's file cannot be replaced in a sticky folder.
                 path = folder / f"{_file_name(key)}@{os.geteuid()}.{number}.claim"
                 new.rename(path)
-                lease._records.append((descriptor, about, path))
+                # (Absolute: it is looked for again after this process, or another, has gone elsewhere.)
+                lease._records.append((descriptor, about, path.absolute()))
                 return
         lease.warnings.append(f"others cannot see who holds {key}: every name for it is planted")
     except OSError as error:

@@ -168,9 +168,12 @@ def _contradict(
     given: Given, own: Sequence[str], machines: str | None, request: Request, said: Saying
 ) -> None:
     """Say that the command's own devices are not the chosen ones, or not in this order."""
+    words = " ".join(word for name, group in given.words if name in own for word in group)
     if machines is not None:
         text = f"{machines} says on which machines and devices deepspeed starts; the chosen ones do not count"
-        said.asks_for_others(machines, text)
+        # (One that is read of itself is read because of these words.)
+        option = " ".join(word for name, group in given.words if name == "hostfile" for word in group)
+        said.asks_for_others(option or words, text)
         return
     chosen = [device.index for device in request.devices]
     named: list[int] | None = None
@@ -178,14 +181,15 @@ def _contradict(
         named = _included(given.get("include"))
     elif own == ["num-gpus"]:
         named = list(range(given.number("num-gpus") or 0)) or None
-    words = " ".join(word for name, group in given.words if name in own for word in group)
     instead = None
     if named is not None:
         instead = f"--gpus {','.join(map(str, named))}" if own == ["include"] else f"-n {len(named)}"
         named = sorted(set(named)) if _sorts(request) else named
-    if named is None or not request.by_index or sorted(named) != sorted(chosen):
-        text = f"{words} of the command names the devices for deepspeed; the chosen ones do not count"
+    text = f"{words} of the command names the devices for deepspeed; the chosen ones do not count"
+    if named is None or not request.by_index or not set(named) <= set(chosen):
         said.asks_for_others(words, text, instead)
+    elif sorted(named) != sorted(chosen):
+        said.warnings.append(text)
     elif named != chosen:
         order = ",".join(map(str, named))
         said.warnings.append(f"{words} of the command: deepspeed will run on {order}, in that order")

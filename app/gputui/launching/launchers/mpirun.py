@@ -6,14 +6,15 @@ Options: `mpirun --help full` of Open MPI 4.1, where one dash and two are the sa
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from gputui.launching.launch import OwnDevices
 from gputui.launching.launchers.base import Completed, Request, contradiction
 from gputui.launching.launchers.options import number, words
 from gputui.launching.launchers.payload import Payload, is_python, of_python, program
-from gputui.launching.visibility import BY_BUS, ORDER, VISIBLE, named_again, names_these
+from gputui.launching.visibility import BY_BUS, ORDER, VISIBLE, named_again, names_others
 
 _PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "mpiexec.openmpi", "mpirun.openmpi", "orterun", "prterun")
 _COUNT = ("n", "np", "c")
@@ -95,7 +96,8 @@ class Mpirun:
             for option in options
             if option.name in _ELSEWHERE
         ][:1]
-        overriding = [o for o in options if o.name in ("x", "env", "genv") and _assigns(o.value)]
+        everywhere = [option for each, _ in parts(command) for option in each]
+        overriding = [o for o in everywhere if o.name in ("x", "env", "genv") and _assigns(o.value)]
         warnings += [f"{' '.join(o.words)} of the command overrides the chosen devices" for o in overriding]
         if devices > 1:
             remarks.append("every process sees all the chosen devices: the program takes its own by its rank")
@@ -114,15 +116,25 @@ def _own(overriding: Sequence[_Option], request: Request) -> OwnDevices | None:
     """The option that asks for other devices: one may also say again what the variables say."""
     for option in overriding:
         name, value = re.split("[= ]", option.value, maxsplit=1)
-        if name == VISIBLE and not names_these(value, request.devices):
+        if name == VISIBLE and names_others(value, request.devices, request.by_index):
             instead = named_again(value)
-        elif name == ORDER and value != BY_BUS:
+        elif name == ORDER and value != BY_BUS and request.by_index:
             instead = None
         else:
             continue
         words = " ".join(option.words)
         return OwnDevices(words, f"{words} of the command overrides the chosen devices", instead)
     return None
+
+
+def parts(command: Sequence[str]) -> Iterator[tuple[list[_Option], tuple[str, ...]]]:
+    """Of each program of `mpirun -np 1 a : -np 1 b`: its options, and its words."""
+    begin = 1
+    while begin < len(command):
+        options, end = _read((*command[:1], *command[begin:]))
+        words = list(takewhile(lambda word: word != ":", command[begin - 1 + end :]))
+        yield options, tuple(words)
+        begin += end + len(words)
 
 
 def _read(command: Sequence[str]) -> tuple[list[_Option], int]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gputui.launching.launch import OwnDevices
 from gputui.launching.launchers.base import Completed, Request
 from gputui.launching.launchers.payload import Payload, is_python, of_python, program
-from gputui.launching.visibility import VISIBLE, named_again, names_these
+from gputui.launching.visibility import VISIBLE
 
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 """What a launcher gives its processes; left over in a shell, it makes a program wait for the other ranks."""
@@ -22,8 +21,6 @@ _ELSEWHERE = {
     **dict.fromkeys(("tmux", "su", "runuser"), "of a server or a login of its own, with other variables"),
 }
 """Programs whose command does not inherit the variable, and where it runs."""
-
-_LISTED = re.compile(rf"\b{VISIBLE}=(['\"]?)([^\s;&|'\"$`]*)\1(?![$`'\"])")
 
 _LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
 _MODULES = {
@@ -62,21 +59,15 @@ class Python:
 
     def complete(self, request: Request) -> Completed:
         command, warnings, remarks = request.command, [], []
-        own = None
         left = [f"{name}={request.environ[name]}" for name in _RANKS if name in request.environ]
         if left and is_python(command):
             warnings.append(f"{' '.join(left)} in your environment: the program may wait for other ranks")
         if request.processes is not None and request.processes > 1:
             warnings.append(f"{request.processes} processes need a launcher; this is one")
         where = _ELSEWHERE.get(program(command))
-        if where is not None:
-            # (One that has the variable among its words is told by the user what to see, in its own numbers.)
-            if not any(VISIBLE in word for word in command):
-                text = f"what {program(command)} starts is {where}: the chosen devices do not count"
-                warnings.append(text)
+        if where is not None and not any(VISIBLE in word for word in command):
+            warnings.append(f"what {program(command)} starts is {where}: the chosen devices do not count")
         elif not is_python(command):
-            own = _own(request)
-            warnings += [own.warning] if own else []
             behind = _behind(command)
             if behind in _CHOOSING:
                 warnings.append(f"{behind} behind {program(command)} is left as it is: {_CHOOSING[behind]}")
@@ -92,18 +83,7 @@ class Python:
         if command and command[0].endswith(".py") and "/" not in command[0] and "uv" not in request.prefix:
             # A bare file name is on nobody's PATH.
             command = ("python", *command)
-        return Completed(tuple(command), tuple(warnings), tuple(remarks), own=own)
-
-
-def _own(request: Request) -> OwnDevices | None:
-    """The list within a program's words (`bash -c 'CUDA_VISIBLE_DEVICES=1 …'`, `make CUDA_VISIBLE_DEVICES=1`)
-    where it names other devices. One that is a shell's variable cannot be read."""
-    for word in request.command[1:]:
-        for match in _LISTED.finditer(word):
-            if not names_these(match[2], request.devices):
-                text = f"{match[0]} within the command overrides the chosen devices"
-                return OwnDevices(match[0], text, named_again(match[2]))
-    return None
+        return Completed(tuple(command), tuple(warnings), tuple(remarks))
 
 
 def _behind(command: Sequence[str]) -> str | None:

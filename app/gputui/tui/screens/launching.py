@@ -49,6 +49,7 @@ class Launching(Choosing):
     _environ: Mapping[str, str]
     _clock: Callable[[], float]
     _launching: _Launching | None = None
+    _asking: _Launching | None = None
     _plain: str | None = None
 
     def hush(self) -> None:
@@ -153,20 +154,20 @@ class Launching(Choosing):
             self.say("the chosen devices are not there any more", "lost")
             return
         taken = not_free(asked.selection, asked.chosen_as, board.snapshot, board.verdicts)
-        own = (board.launch.own.warning,) if board.launch.own else ()
-        # (One line a device: what is to be seen on it says more than that it is claimed.)
-        if taken or own or launching.claimed or launching.line:
-            self._ask(launching, *{**launching.claimed, **taken}.values(), *own)
+        if taken or board.launch.own or launching.claimed or launching.line:
+            self._ask(launching, taken)
         else:
             self._start(launching.way, launching.lease)
 
-    def _ask(self, launching: _Launching, *reasons: str) -> None:
-        """Ask whether to run all the same."""
+    def _ask(self, launching: _Launching, taken: Mapping[str, str], *more: str) -> None:
+        """Ask whether to run all the same; `taken` has a line for each device that is not free."""
         from gputui.tui.screens.confirm import Answer, ConfirmScreen
 
         asked, way, lease = self.board, launching.way, launching.lease
+        self._asking = launching
 
         def answered(answer: Answer | None) -> None:
+            self._asking = None
             if answer == "wait":
                 _give_back(lease)
                 self.action_wait()
@@ -181,8 +182,11 @@ class Launching(Choosing):
                 self.say("the chosen devices have changed meanwhile: look again", "lost")
             _give_back(lease)
 
-        line = (launching.line,) if launching.line else ()
-        self.app.push_screen(ConfirmScreen((*reasons, *line), may_wait=bool(line)), answered)
+        # (One line a device: what is to be seen on it says more than that it is claimed.)
+        reasons = [*more, *{**launching.claimed, **taken}.values()]
+        reasons += [asked.launch.own.warning] if asked.launch.own else []
+        reasons += [launching.line] if launching.line else []
+        self.app.push_screen(ConfirmScreen(tuple(reasons), may_wait=bool(launching.line)), answered)
 
     def _start(self, way: Way, lease: Lease | None) -> None:
         """Start the launch that stands there."""
@@ -229,6 +233,11 @@ class Launching(Choosing):
 
         count = max(1, len(board.selection))
         self.app.push_screen(LineScreen(WAIT_PROMPT, str(count), "how many", wrong_number), answered)
+
+    def on_unmount(self) -> None:
+        """Leave no claim behind that nothing was started with."""
+        for pending in (self._launching, self._asking):
+            _give_back(pending.lease if pending else None)
 
 
 def _give_back(lease: Lease | None) -> None:

@@ -208,7 +208,8 @@ class MainScreen(Pages):
         if self._launching is not None and time.monotonic() - self._launching.since > patience:
             launching, self._launching = self._launching, None
             unread = "the selected devices could not be read again: the driver does not answer"
-            self._ask(launching, unread, *launching.claimed.values())
+            self.hush()
+            self._ask(launching, {}, unread)
 
     @property
     def message(self) -> str:
