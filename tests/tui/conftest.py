@@ -1,10 +1,13 @@
-"""What every test of the screen stands on: a home of its own."""
+"""What tests of the screen stand on: a home of their own, and a desk where jobs are started."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from unit.jobs_support import Desk, desk_at
 
 
 @pytest.fixture(autouse=True)
@@ -14,3 +17,15 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     return folder
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with desk_at(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def environ(desk: Desk) -> dict[str, str]:
+    """What makes the screen keep its jobs and launches at the desk."""
+    return {"XDG_STATE_HOME": desk.environ["XDG_STATE_HOME"]}

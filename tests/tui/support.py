@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.snapshot import Snapshot
+from gputui.launching.jobs.store import all_jobs
 from gputui.launching.plan import Plan
 from gputui.sources.sampler import Sampler
 from gputui.sources.simulated.boxes import BOXES
@@ -22,6 +23,7 @@ from gputui.tui.app import GputuiApp
 from gputui.tui.screens.main import MainScreen
 from gputui.tui.session import Mailbox, Outcome
 from gputui.tui.widgets.lines import Lines
+from unit.jobs_support import Desk
 
 OPENED = 1_700_000_000.0
 
@@ -84,6 +86,15 @@ class Session:
         while not seen():
             assert time.monotonic() < deadline, f"never so; the table shows {self.texts('#table')}"
             await self.pilot.pause(0.01)
+
+
+def started(s: Session, key: str, desk: Desk) -> bool:
+    """Whether the command was, as far as a terminal without a person can."""
+    if key == "enter":
+        return not s.app.is_running and s.app.return_value is not None and bool(s.app.return_value.launch)
+    if key == "r":
+        return "this terminal cannot be given away" in s.main.message
+    return len(all_jobs(desk.environ)) == 1
 
 
 @asynccontextmanager

@@ -26,7 +26,7 @@ from gputui.tui.session import Reading
 from tui.support import Session, box_at
 from tui.support import session as moving
 from unit.builders import busy
-from unit.jobs_support import Desk, command, desk_at, ended, until
+from unit.jobs_support import Desk, command, ended, until
 
 session = functools.partial(moving, interval=1000)
 
@@ -39,17 +39,6 @@ from gputui.launching.claims.lease import take
 print(take(sys.argv[1:], os.environ, "python theirs.py").keys, flush=True)
 signal.pause()
 """
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with desk_at(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def environ(desk: Desk) -> dict[str, str]:
-    return {"XDG_STATE_HOME": desk.environ["XDG_STATE_HOME"]}
 
 
 @contextmanager

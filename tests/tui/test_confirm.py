@@ -18,9 +18,9 @@ from gputui.launching.jobs.store import all_jobs
 from gputui.tui.screens import main
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.line import LineScreen
-from tui.support import Session, box_at, session
+from tui.support import Session, box_at, session, started
 from unit.builders import GIB, busy, job
-from unit.jobs_support import Desk, desk_at, ended
+from unit.jobs_support import Desk, ended
 
 WAYS = pytest.mark.parametrize("key", ["enter", "r", "d"])
 IDLE = box_at("idle")
@@ -33,17 +33,6 @@ ticket = Ticket.draw(os.environ, int(sys.argv[1]), frozenset(sys.argv[2:]) or No
 print("in line", flush=True)
 signal.pause()
 """
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with desk_at(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def environ(desk: Desk) -> dict[str, str]:
-    return {"XDG_STATE_HOME": desk.environ["XDG_STATE_HOME"]}
 
 
 @contextmanager
@@ -61,14 +50,6 @@ def in_line(count: int, *keys: str) -> Iterator[None]:
 def with_first(device: Device, *claims: Claim) -> Snapshot:
     """The idle box with another first device."""
     return replace(IDLE, devices=(device, *IDLE.devices[1:]), claims=claims)
-
-
-def has_started(s: Session, key: str, desk: Desk) -> bool:
-    if key == "enter":
-        return not s.app.is_running
-    if key == "r":
-        return "this terminal cannot be given away" in s.main.message
-    return len(all_jobs(desk.environ)) == 1
 
 
 async def asked(s: Session) -> str:
@@ -96,11 +77,11 @@ async def test_a_device_that_is_not_free_is_asked_about(
         await s.press("0", key)
         assert f"cuda:0 = {words}" in await asked(s)
         await s.press("n")
-        assert not has_started(s, key, desk)
+        assert not started(s, key, desk)
         await s.press(key)
         await asked(s)
         await s.press("y")
-        await s.until(lambda: has_started(s, key, desk))
+        await s.until(lambda: started(s, key, desk))
     for each in all_jobs(desk.environ):
         ended(each)
 
@@ -109,7 +90,7 @@ async def test_a_device_that_is_not_free_is_asked_about(
 async def test_a_free_device_is_never_asked_about(key: str, desk: Desk, environ: dict[str, str]) -> None:
     async with session(NOT_FREE["busy"][0], command=("true",), environ=environ, interval=1000) as s:
         await s.press("1", key)
-        await s.until(lambda: has_started(s, key, desk))
+        await s.until(lambda: started(s, key, desk))
     for each in all_jobs(desk.environ):
         ended(each)
 
@@ -121,11 +102,11 @@ async def test_those_in_line_are_asked_about(key: str, desk: Desk, environ: dict
             await s.press("0", "1", key)
             assert "1 in line before you, first " in await asked(s) and " for 4" in await asked(s)
             await s.press("n")
-            assert not has_started(s, key, desk)
+            assert not started(s, key, desk)
             await s.press(key)
             await asked(s)
             await s.press("y")
-            await s.until(lambda: has_started(s, key, desk))
+            await s.until(lambda: started(s, key, desk))
     for each in all_jobs(desk.environ):
         ended(each)
 
@@ -166,9 +147,9 @@ async def test_a_command_that_asks_for_other_devices_is_asked_about(
         await s.press("0", key)
         assert "CUDA_VISIBLE_DEVICES=1 within the command overrides" in await asked(s)
         await s.press("n")
-        assert not has_started(s, key, desk)
+        assert not started(s, key, desk)
         await s.press("0", "1", key)
-        await s.until(lambda: has_started(s, key, desk))
+        await s.until(lambda: started(s, key, desk))
     for each in all_jobs(desk.environ):
         ended(each)
 

@@ -6,7 +6,6 @@ import functools
 import os
 import re
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,16 +19,10 @@ from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session
 from tui.support import session as moving
-from unit.jobs_support import Desk, desk_at, ended, says
+from unit.jobs_support import Desk, ended, says
 
 session = functools.partial(moving, interval=1000)
 """Nothing is read but what is asked for, so that the pilot finds the application idle."""
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with desk_at(tmp_path) as made:
-        yield made
 
 
 def environ(desk: Desk) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,30 +15,10 @@ from gputui.launching.remembered_file import load
 from gputui.tui.messages import Read
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.session import Reading
-from tui.support import Session, box_at, session
+from tui.support import box_at, session, started
 from unit.jobs_support import Desk, desk_at, ended
 
 WAYS = pytest.mark.parametrize("key", ["enter", "r", "d"])
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with desk_at(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def environ(desk: Desk) -> dict[str, str]:
-    return {"XDG_STATE_HOME": desk.environ["XDG_STATE_HOME"]}
-
-
-def started(s: Session, key: str, desk: Desk) -> bool:
-    """Whether the command was, as far as a terminal without a person can."""
-    if key == "enter":
-        return not s.app.is_running and s.app.return_value is not None and bool(s.app.return_value.launch)
-    if key == "r":
-        return "this terminal cannot be given away" in s.main.message
-    return len(all_jobs(desk.environ)) == 1
 
 
 def taken_by_eve() -> Snapshot:

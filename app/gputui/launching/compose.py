@@ -167,31 +167,7 @@ def _warn(
 ) -> None:
     """Say what there is to say whatever the launcher."""
     wanted = dict(ours)
-    overridden = {name: value for name, value in plan.additions if wanted.get(name, value) != value}
-    if overridden:
-        words = _shown(overridden)
-        text = f"{words} of the command gives way to the chosen devices"
-        listed = overridden.get(VISIBLE)
-        if listed is None or names_these(listed, devices):
-            said.warnings.append(text)
-        else:
-            said.asks_for_others(words, text, named_again(listed))
-    within = {n: value for n, value in dict(assigned(prefix)).items() if n in wanted and value != wanted[n]}
-    if within:
-        words = _shown(within)
-        text = f"{words} within the command overrides the chosen devices"
-        listed = within.get(VISIBLE, wanted[VISIBLE])
-        if _overrides(within, listed, devices, ORDER in wanted):
-            said.asks_for_others(
-                words, text, named_again(listed) if VISIBLE in within and listed is not None else None
-            )
-        else:
-            said.warnings.append(text)
-    for words, listed in _lists_of_programs(plan.command):
-        if names_others(listed, devices, ORDER in wanted):
-            said.asks_for_others(
-                words, f"{words} within the command overrides the chosen devices", named_again(listed)
-            )
+    _warn_of_lists(said, devices, plan, prefix, wanted)
     lost = losing(prefix)
     if lost is not None and VISIBLE not in dict(assigned(prefix)):
         said.warnings.append(
@@ -205,6 +181,37 @@ def _warn(
         )
     if len(devices) > 1 and any(device.parent for device in devices):
         said.warnings.append("a process uses one MIG instance only, however many are visible")
+
+
+def _warn_of_lists(
+    said: Saying,
+    devices: Sequence[Device],
+    plan: Plan,
+    prefix: Sequence[str],
+    wanted: Mapping[str, str | None],
+) -> None:
+    """Say which lists of devices the command itself has, and which of them ask for others than `devices`."""
+    by_index = ORDER in wanted
+    overridden = {name: value for name, value in plan.additions if wanted.get(name, value) != value}
+    if overridden:
+        words, listed = _shown(overridden), overridden.get(VISIBLE)
+        text = f"{words} of the command gives way to the chosen devices"
+        if listed is None or names_these(listed, devices):
+            said.warnings.append(text)
+        else:
+            said.asks_for_others(words, text, named_again(listed))
+    within = {n: value for n, value in dict(assigned(prefix)).items() if n in wanted and value != wanted[n]}
+    if within:
+        words, listed = _shown(within), within.get(VISIBLE)
+        text = f"{words} within the command overrides the chosen devices"
+        if _overrides(within, listed if VISIBLE in within else wanted[VISIBLE], devices, by_index):
+            said.asks_for_others(words, text, None if listed is None else named_again(listed))
+        else:
+            said.warnings.append(text)
+    for words, listed in _lists_of_programs(plan.command):
+        if names_others(listed, devices, by_index):
+            text = f"{words} within the command overrides the chosen devices"
+            said.asks_for_others(words, text, named_again(listed))
 
 
 def _shown(values: Mapping[str, str | None]) -> str:
