@@ -241,9 +241,9 @@ def test_a_device_taken_between_choosing_and_enter_is_asked_about(
     # Twenty seconds on, somebody runs on GPU 6.
     simulated_nvml.show_box(BOXES["dgx-h100"], elapsed=20.0)
     terminal.send("\r")
-    terminal.until("run all the same").until("GPU 6 is busy (was free)")
+    terminal.until("start anyway").until("GPU 6 is busy (was free)")
     terminal.send("n")
-    terminal.until(lambda t: "run all the same" not in t.text)
+    terminal.until(lambda t: "start anyway" not in t.text)
     terminal.send("q")
     assert terminal.end() == 0
     assert "started" not in terminal.text

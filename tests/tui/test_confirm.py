@@ -154,6 +154,22 @@ async def test_a_command_that_asks_for_other_devices_is_asked_about(
         ended(each)
 
 
+async def test_the_devices_that_the_command_would_use_are_told_where_they_are_not_free(
+    environ: dict[str, str],
+) -> None:
+    command = ("env", "CUDA_VISIBLE_DEVICES=0", "true")
+    async with session(NOT_FREE["busy"][0], command=command, environ=environ, interval=1000) as s:
+        await s.press("1", "enter")
+        assert "cuda:0 = GPU 0 is busy: ana runs python" in await asked(s)
+
+
+async def test_devices_are_asked_about_in_their_order(environ: dict[str, str]) -> None:
+    box = with_first(busy(FOUR, job(user="ana")), Claim(IDLE.devices[1].key, "bo", None, "python x.py"))
+    async with session(box, command=("true",), environ=environ, interval=1000) as s:
+        await s.press("0", "1", "enter")
+        assert [line.split()[0] for line in (await asked(s)).splitlines()] == ["cuda:0", "cuda:1"]
+
+
 async def test_no_job_waits_for_devices_that_its_command_would_not_use(
     desk: Desk, environ: dict[str, str]
 ) -> None:
@@ -161,7 +177,7 @@ async def test_no_job_waits_for_devices_that_its_command_would_not_use(
     async with session("idle", command=command, environ=environ, interval=1000) as s:
         await s.press("0", "w", "enter")
         await s.until(lambda: s.main.message)
-        assert "CUDA_VISIBLE_DEVICES=1 in the command asks for other devices" in s.main.message
+        assert "CUDA_VISIBLE_DEVICES=1 asks for other devices" in s.main.message
     assert all_jobs(desk.environ) == []
 
 

@@ -168,6 +168,35 @@ def test_an_order_of_counting_beside_uuids_changes_nothing() -> None:
     assert compose([gpu(4)], plan(line), {}).own is None
 
 
+@pytest.mark.parametrize(
+    ("line", "warnings"),
+    [
+        (f"env CUDA_VISIBLE_DEVICES={gpu(4).uuid},{gpu(5).uuid} python t.py", 0),
+        ("env CUDA_VISIBLE_DEVICES=4,5 python t.py", 0),
+        ("env CUDA_VISIBLE_DEVICES=5,4 python t.py", 1),
+    ],
+)
+def test_the_same_devices_in_other_words_need_no_warning(line: str, warnings: int) -> None:
+    assert len(compose([gpu(4), gpu(5)], plan(line), {}).warnings) == warnings
+
+
+@pytest.mark.parametrize(
+    ("line", "forced"),
+    [
+        ("CUDA_VISIBLE_DEVICES=2,0 torchrun t.py", "ignores it"),
+        ("env CUDA_VISIBLE_DEVICES=1 python t.py", "starts it as it is"),
+        ("deepspeed --num_gpus 2 t.py", "starts it as it is"),
+    ],
+)
+def test_the_refusal_tells_what_force_would_do(line: str, forced: str) -> None:
+    own = own_devices(plan(line), 1, {})
+    assert own is not None and f"--force {forced}" in own.refusal
+    launch = compose([gpu(4)], plan(line), {})
+    assert (
+        launch.environment({}).get("CUDA_VISIBLE_DEVICES") == "4" and launch.argv[0] == "torchrun"
+    ) == own.ignored
+
+
 def test_the_hostfile_that_is_read_of_itself_is_not_in_the_command() -> None:
     own = own_devices(plan("deepspeed --num_gpus 3 t.py"), 1, {}, Told({HOSTFILE: "worker slots=8"}))
     assert own is not None and own.words == "--num_gpus 3"
@@ -220,7 +249,7 @@ def test_such_a_call_is_refused_in_one_sentence(
     path = f"{programs}:{box.environ['PATH']}"
     status, out, err = box.call("run", "-q", *words, "--", *shlex.split(line), PATH=path)
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert "in the command asks for other devices than gputui would claim" in err and ASKING[line] in err
+    assert "asks for other devices than gputui would claim" in err and ASKING[line] in err
     assert box.claimed() == [0, 1] and not holder.over
     assert all_jobs(box.environ) == []
 

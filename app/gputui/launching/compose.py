@@ -19,7 +19,7 @@ from gputui.launching.visibility import (
     BY_BUS,
     ORDER,
     VISIBLE,
-    named_again,
+    names_in_order,
     names_none,
     names_others,
     names_these,
@@ -199,19 +199,24 @@ def _warn_of_lists(
         if listed is None or names_these(listed, devices):
             said.warnings.append(text)
         else:
-            said.asks_for_others(words, text, named_again(listed))
-    within = {n: value for n, value in dict(assigned(prefix)).items() if n in wanted and value != wanted[n]}
+            said.asks_for_others(words, text, listed, ignored=True)
+    theirs = dict(assigned(prefix))
+    effective = theirs.get(VISIBLE, wanted[VISIBLE])
+    within = {n: value for n, value in theirs.items() if n in wanted and value != wanted[n]}
+    if by_index and names_in_order(within.get(VISIBLE), devices):
+        # The same in other words.
+        del within[VISIBLE]
     if within:
-        words, listed = _shown(within), within.get(VISIBLE)
+        words = _shown(within)
         text = f"{words} within the command overrides the chosen devices"
-        if _overrides(within, listed if VISIBLE in within else wanted[VISIBLE], devices, by_index):
-            said.asks_for_others(words, text, None if listed is None else named_again(listed))
+        if _overrides(within, effective, devices, by_index):
+            said.asks_for_others(words, text, within.get(VISIBLE))
         else:
             said.warnings.append(text)
     for words, listed in _lists_of_programs(plan.command):
         if names_others(listed, devices, by_index):
             text = f"{words} within the command overrides the chosen devices"
-            said.asks_for_others(words, text, named_again(listed))
+            said.asks_for_others(words, text, listed)
 
 
 def _shown(values: Mapping[str, str | None]) -> str:

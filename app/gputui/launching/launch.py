@@ -7,29 +7,37 @@ from dataclasses import dataclass
 
 from gputui.inventory.device import Device
 from gputui.launching.quoting import Quoting, assignment, quote, quote_program
+from gputui.launching.visibility import named_again
 
 
 @dataclass(frozen=True, slots=True)
 class OwnDevices:
     """Words of a command that ask for other devices than those it is to run on.
 
-    words     as they were typed: "--num_gpus 2"
-    warning   what comes of it, as a sentence; it is among the launch's warnings
-    instead   the option of gputui that asks for the same devices ("-n 2"), None where none does
+    words    as they were typed: "--num_gpus 2"
+    warning  what comes of it, as a sentence; it is among the launch's warnings
+    listed   the devices that they name, as CUDA_VISIBLE_DEVICES would; None where they name none ("-u …")
+    option   the option of gputui that asks for the same; None for `--gpus` with that list
+    ignored  whether the words are without effect, as ours count
     """
 
     words: str
     warning: str
-    instead: str | None = None
+    listed: str | None = None
+    option: str | None = None
+    ignored: bool = False
+
+    @property
+    def instead(self) -> str | None:
+        """The option of gputui that asks for the same devices, None where none does."""
+        return self.option or (None if self.listed is None else named_again(self.listed))
 
     @property
     def refusal(self) -> str:
         """Why nothing is started, and what to do: devices are not claimed for a command that uses others."""
         remedy = f"use {self.instead} in its place" if self.instead else "leave it out"
-        return (
-            f"{self.words} in the command asks for other devices than gputui would claim: {remedy},"
-            " or start it all the same with --force"
-        )
+        forced = "ignores it" if self.ignored else "starts it as it is"
+        return f"{self.words} asks for other devices than gputui would claim: {remedy} (--force {forced})"
 
 
 @dataclass(frozen=True, slots=True)

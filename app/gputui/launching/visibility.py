@@ -48,6 +48,22 @@ def names_these(text: str, devices: Sequence[Device]) -> bool:
     return not left
 
 
+def names_in_order(text: str | None, devices: Sequence[Device]) -> bool:
+    """Whether such a list names exactly these devices, in this order; None is no list."""
+    entries = _entries(text or "")
+    return (
+        text is not None
+        and len(entries) == len(devices)
+        and all(_is_named(device, entry) for device, entry in zip(devices, entries, strict=True))
+    )
+
+
+def listed_keys(text: str, snapshot: Snapshot) -> tuple[str, ...]:
+    """The keys of the devices that such a list names, as far as this box has them."""
+    found = (_device(entry, snapshot) for entry in _entries(text))
+    return tuple(device.key for device in found if device is not None)
+
+
 def names_others(text: str, devices: Sequence[Device], by_index: bool = True) -> bool:
     """Whether such a list names a device that is none of these.
 

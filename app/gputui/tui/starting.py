@@ -152,7 +152,7 @@ def in_line(board: Board, environ: Mapping[str, str], count: int, job: Job) -> t
 
     own = own_devices(board.plan, count, environ)
     if own is not None:
-        return f"{own.words} in the command asks for other devices than it would get: e edits it", False
+        return f"{own.words} asks for other devices than the job would get: e edits the command", False
     try:
         waiting = queue_job(words_of(board.plan, count, job), board.plan.command, count, environ)
     except (JobError, StartError) as error:

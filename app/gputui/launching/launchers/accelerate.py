@@ -17,7 +17,7 @@ from gputui.launching.launchers.options import Given, read
 from gputui.launching.launchers.payload import module_of, program
 from gputui.launching.launchers.script_launcher import ScriptLauncher
 from gputui.launching.launchers.torchrun import overriding, several
-from gputui.launching.visibility import identifiers, named_again, names_others
+from gputui.launching.visibility import identifiers, names_others
 
 _MODULE = "accelerate.commands.launch"
 _FLAGS = frozenset(
@@ -130,7 +130,7 @@ def _say(given: Given, request: Request, said: Saying, machines: int) -> None:
         words = f"--gpu_ids={ids}"
         warning = f"{words} of the command overrides the chosen devices"
         if "cpu" not in given and names_others(ids, request.devices, request.by_index):
-            said.asks_for_others(words, warning, named_again(ids))
+            said.asks_for_others(words, warning, ids)
         else:
             said.warnings.append(warning)
     asked = given.number("num-processes") if "num-processes" in given else request.processes

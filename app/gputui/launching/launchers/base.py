@@ -121,10 +121,17 @@ class Saying:
     remarks: list[str] = field(default_factory=list)
     own: OwnDevices | None = None
 
-    def asks_for_others(self, words: str, warning: str, instead: str | None = None) -> None:
-        """Take down that the command asks for other devices than the selected ones."""
+    def asks_for_others(
+        self,
+        words: str,
+        warning: str,
+        listed: str | None = None,
+        option: str | None = None,
+        ignored: bool = False,
+    ) -> None:
+        """Take down that the command asks for other devices than the selected ones (as in `OwnDevices`)."""
         self.warnings.append(warning)
-        self.own = self.own or OwnDevices(words, warning, instead)
+        self.own = self.own or OwnDevices(words, warning, listed, option, ignored)
 
 
 def devices_text(count: int) -> str:

@@ -172,8 +172,8 @@ def _contradict(
     if machines is not None:
         text = f"{machines} says on which machines and devices deepspeed starts; the chosen ones do not count"
         # (One that is read of itself is read because of these words.)
-        option = " ".join(word for name, group in given.words if name == "hostfile" for word in group)
-        said.asks_for_others(option or words, text)
+        hostfile = " ".join(word for name, group in given.words if name == "hostfile" for word in group)
+        said.asks_for_others(hostfile or words, text)
         return
     chosen = [device.index for device in request.devices]
     named: list[int] | None = None
@@ -181,13 +181,14 @@ def _contradict(
         named = _included(given.get("include"))
     elif own == ["num-gpus"]:
         named = list(range(given.number("num-gpus") or 0)) or None
-    instead = None
+    listed = option = None
     if named is not None:
-        instead = f"--gpus {','.join(map(str, named))}" if own == ["include"] else f"-n {len(named)}"
+        listed = ",".join(map(str, named))
+        option = f"-n {len(named)}" if own == ["num-gpus"] else None
         named = sorted(set(named)) if _sorts(request) else named
     text = f"{words} of the command names the devices for deepspeed; the chosen ones do not count"
     if named is None or not request.by_index or not set(named) <= set(chosen):
-        said.asks_for_others(words, text, instead)
+        said.asks_for_others(words, text, listed, option)
     elif sorted(named) != sorted(chosen):
         said.warnings.append(text)
     elif named != chosen:

@@ -14,7 +14,7 @@ from gputui.launching.launch import OwnDevices
 from gputui.launching.launchers.base import Completed, Request, contradiction
 from gputui.launching.launchers.options import number, words
 from gputui.launching.launchers.payload import Payload, is_python, of_python, program
-from gputui.launching.visibility import BY_BUS, ORDER, VISIBLE, named_again, names_others
+from gputui.launching.visibility import BY_BUS, ORDER, VISIBLE, names_others
 
 _PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "mpiexec.openmpi", "mpirun.openmpi", "orterun", "prterun")
 _COUNT = ("n", "np", "c")
@@ -115,15 +115,16 @@ def _assigns(value: str) -> bool:
 def _own(overriding: Sequence[_Option], request: Request) -> OwnDevices | None:
     """The option that asks for other devices: one may also say again what the variables say."""
     for option in overriding:
+        listed: str | None
         name, value = re.split("[= ]", option.value, maxsplit=1)
         if name == VISIBLE and names_others(value, request.devices, request.by_index):
-            instead = named_again(value)
+            listed = value
         elif name == ORDER and value != BY_BUS and request.by_index:
-            instead = None
+            listed = None
         else:
             continue
         words = " ".join(option.words)
-        return OwnDevices(words, f"{words} of the command overrides the chosen devices", instead)
+        return OwnDevices(words, f"{words} of the command overrides the chosen devices", listed)
     return None
 
 

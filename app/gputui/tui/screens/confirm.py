@@ -31,11 +31,11 @@ class ConfirmScreen(ModalScreen[Answer]):
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
-            box.border_title = "run on these devices?"
+            box.border_title = "start anyway?"
             for line in self.reasons:
                 yield Static(line, markup=False)
-            waiting = "w  wait in line      " if self._may_wait else ""
-            yield Static(f"y  run all the same      {waiting}n  back", markup=False, classes="note")
+            waiting = "w  wait in line, as a job      " if self._may_wait else ""
+            yield Static(f"y  start anyway      {waiting}n  cancel", markup=False, classes="note")
 
     def action_answer(self, answer: Answer) -> None:
         if answer != "wait" or self._may_wait:

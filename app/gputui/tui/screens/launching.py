@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 from gputui.choosing.job import asked as number_asked
 from gputui.choosing.not_free import not_free
+from gputui.choosing.selection import Selection
 from gputui.launching.clipboard import Copied, copy
 from gputui.launching.start import missing_program
+from gputui.launching.visibility import listed_keys
 from gputui.launching.words import WordsError, assignments, command_line, shell_syntax, split
 from gputui.sources.sampler import Sampler
 from gputui.tui.board import Board
@@ -183,10 +185,18 @@ class Launching(Choosing):
             _give_back(lease)
 
         # (One line a device: what is to be seen on it says more than that it is claimed.)
-        reasons = [*more, *{**launching.claimed, **taken}.values()]
-        reasons += [asked.launch.own.warning] if asked.launch.own else []
+        lines = {**launching.claimed, **taken}
+        reasons = [*more, *(lines[key] for key in asked.selection if key in lines), *self._of_the_command()]
         reasons += [launching.line] if launching.line else []
         self.app.push_screen(ConfirmScreen(tuple(reasons), may_wait=bool(launching.line)), answered)
+
+    def _of_the_command(self) -> tuple[str, ...]:
+        """That the command asks for other devices, and which of those are not free."""
+        own, board = self.board.launch.own, self.board
+        if own is None or own.listed is None or own.ignored or board.snapshot is None:
+            return (own.warning,) if own else ()
+        theirs = Selection(listed_keys(own.listed, board.snapshot))
+        return (own.warning, *not_free(theirs, {}, board.snapshot, board.verdicts).values())
 
     def _start(self, way: Way, lease: Lease | None) -> None:
         """Start the launch that stands there."""
