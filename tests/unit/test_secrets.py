@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.launching.claims.queue import waiters
@@ -102,6 +102,7 @@ ARGUMENTS = st.lists(
 
 
 @given(PREFIXES, PROGRAMS, ARGUMENTS)
+@settings(deadline=None)
 def test_no_variable_and_no_argument_is_told(
     prefix: tuple[str, ...], program: tuple[str, ...], arguments: list[str]
 ) -> None:
