@@ -186,7 +186,8 @@ class Launching(Choosing):
 
         # (One line a device: what is to be seen on it says more than that it is claimed.)
         lines = {**launching.claimed, **taken}
-        reasons = [*more, *(lines[key] for key in asked.selection if key in lines), *self._of_the_command()]
+        in_order = [lines[key] for key in launching.board.selection if key in lines]
+        reasons = [*more, *in_order, *self._of_the_command()]
         reasons += [launching.line] if launching.line else []
         self.app.push_screen(ConfirmScreen(tuple(reasons), may_wait=bool(launching.line)), answered)
 
