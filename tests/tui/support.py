@@ -80,6 +80,17 @@ class Session:
         await self.pilot.press(*keys)
         await self.pilot.pause()
 
+    async def resize(self, width: int, height: int) -> None:
+        """Make the terminal another size, and wait until every surface has been laid out for it."""
+        await self.pilot.resize_terminal(width, height)
+        await self.until(
+            lambda: (
+                self.app.screen.size == (width, height)
+                and all(each.region.right <= width for each in self.app.screen.query(Lines))
+            )
+        )
+        await self.pilot.pause()
+
     async def until(self, seen: Callable[[], object], patience: float = 10.0) -> None:
         """Let the application run until something is so."""
         deadline = time.monotonic() + patience

@@ -176,8 +176,7 @@ async def test_every_size_is_painted_and_the_conclusion_can_be_scrolled_to(tmp_p
         await s.press("5", "4", "v")
         await s.until(lambda: answered(s))
         for width, height in ((130, 40), (80, 24), (40, 10), (20, 5)):
-            await s.pilot.resize_terminal(width, height)
-            await s.until(lambda height=height: s.app.screen.size.height == height)
+            await s.resize(width, height)
             s.app.screen.draw()  # type: ignore[attr-defined]
             seen = ""
             for _ in range(4):

@@ -107,8 +107,7 @@ async def test_every_size_shows_the_form_at_the_cursor_and_some_of_its_text() ->
     async with session(environ={"A": "1"}) as s:
         await s.press("5", "4", "Y")
         for width, height in ((200, 50), (80, 24), (40, 10), (20, 5)):
-            await s.pilot.resize_terminal(width, height)
-            await s.until(lambda height=height: s.app.screen.size.height == height)
+            await s.resize(width, height)
             for place in (0, len(FORMS) // 2, len(FORMS) - 1):
                 screen(s).action_cursor(-100)
                 screen(s).action_cursor(place)

@@ -275,8 +275,7 @@ async def test_every_size_is_painted_and_the_log_has_a_line_at_least(desk: Desk)
     async with session(environ=environ(desk)) as s:
         await s.press("D", "j")
         for width, height in ((130, 40), (80, 24), (40, 10), (20, 5)):
-            await s.pilot.resize_terminal(width, height)
-            await s.until(lambda height=height: s.app.screen.size.height == height)
+            await s.resize(width, height)
             screen(s).draw()
             assert all(len(line) <= width for line in texts(s))
             if height >= 10:

@@ -209,7 +209,7 @@ async def test_every_size_is_painted_and_the_cursor_is_always_to_be_seen(environ
     async with session(environ=environ) as s:
         await s.press("5", "4", "L")
         for width, height in ((200, 50), (40, 10), (20, 5)):
-            await s.pilot.resize_terminal(width, height)
+            await s.resize(width, height)
             for keys in (("g", "down"), ("G",), ("tab",), ("tab",)):
                 await s.press(*keys)
                 assert all(len(line) <= width for line in texts(s))

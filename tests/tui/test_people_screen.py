@@ -131,6 +131,5 @@ async def test_every_size_is_painted() -> None:
     async with session("shared") as s:
         await s.press("P")
         for width, height in ((130, 40), (20, 5)):
-            await s.pilot.resize_terminal(width, height)
-            await s.until(lambda height=height: s.app.screen.size.height == height)
+            await s.resize(width, height)
             assert all(len(line) <= width for line in texts(s))

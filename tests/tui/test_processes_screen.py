@@ -242,8 +242,7 @@ async def test_the_cursor_stays_with_its_process_through_every_order_and_the_tre
 async def test_every_size_is_painted_and_each_of_its_keys_closes_it() -> None:
     async with session("shared") as s:
         for width, height in ((130, 40), (40, 10), (20, 5)):
-            await s.pilot.resize_terminal(width, height)
-            await s.until(lambda height=height: s.app.screen.size.height == height)
+            await s.resize(width, height)
             await s.press("p")
             assert all(len(line) <= width for line in texts(s))
             await s.press({130: "escape", 40: "q"}.get(width, "p"))
