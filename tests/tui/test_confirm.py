@@ -59,6 +59,16 @@ async def asked(s: Session) -> str:
     return "\n".join(s.app.screen.reasons)
 
 
+async def no_starts_nothing_and_yes_starts_it(s: Session, key: str, desk: Desk) -> None:
+    """The question is there, and then once more."""
+    await s.press("n")
+    assert not started(s, key, desk)
+    await s.press(key)
+    await asked(s)
+    await s.press("y")
+    await s.until(lambda: started(s, key, desk))
+
+
 NOT_FREE = {
     "busy": (with_first(busy(FOUR, job(user="ana"))), "GPU 0 is busy: ana runs python (pid 4242)"),
     "held": (with_first(replace(FOUR, memory_used=20 * GIB)), "GPU 0 is held: 20.0G in use"),
@@ -76,12 +86,7 @@ async def test_a_device_that_is_not_free_is_asked_about(
     async with session(box, command=("true",), environ=environ, interval=1000) as s:
         await s.press("0", key)
         assert f"cuda:0 = {words}" in await asked(s)
-        await s.press("n")
-        assert not started(s, key, desk)
-        await s.press(key)
-        await asked(s)
-        await s.press("y")
-        await s.until(lambda: started(s, key, desk))
+        await no_starts_nothing_and_yes_starts_it(s, key, desk)
     for each in all_jobs(desk.environ):
         ended(each)
 
@@ -101,12 +106,7 @@ async def test_those_in_line_are_asked_about(key: str, desk: Desk, environ: dict
         async with session("idle", command=("true",), environ=environ, interval=1000) as s:
             await s.press("0", "1", key)
             assert "1 in line before you, first " in await asked(s) and " for 4" in await asked(s)
-            await s.press("n")
-            assert not started(s, key, desk)
-            await s.press(key)
-            await asked(s)
-            await s.press("y")
-            await s.until(lambda: started(s, key, desk))
+            await no_starts_nothing_and_yes_starts_it(s, key, desk)
     for each in all_jobs(desk.environ):
         ended(each)
 

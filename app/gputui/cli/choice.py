@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputui.choosing.best import Best, as_ordered, best
 from gputui.choosing.job import ALL_REDUCE, Job
 from gputui.choosing.links import PERMUTED, permuted_behind_switches
-from gputui.choosing.naming import NamingError, listed, named
+from gputui.choosing.naming import NONE, NamingError, listed, named
 from gputui.choosing.order import MEASURES, measured
 from gputui.choosing.pick import Picked, Wish, available, pick
 from gputui.choosing.rules import Rules
@@ -66,9 +66,9 @@ def choose(
     is neither leased nor waited for.
     """
     job = args.group or ALL_REDUCE
-    asked = args.n or (job.unit if args.gpus is None else None)
-    if asked is not None and not job.fits(asked):
-        raise WrongCallError(f"{asked} devices do not make whole groups of {job}")
+    count = asked(args) if picks(args) else None
+    if count is not None and not job.fits(count):
+        raise WrongCallError(f"{count} devices do not make whole groups of {job}")
     rules = rules_of(args)
     if args.order == "fastest":
         want |= Want.NAMES
@@ -79,10 +79,10 @@ def choose(
     by_index = args.gpus is None and args.ids == "index" and VISIBLE not in environ
     by_index = by_index and hold is None and not waits
     by_index = by_index and all(word.isdigit() for word in (*rules.never, *rules.prefer))
-    if want == Want.VERDICT and asked != 1 and by_index:
+    if want == Want.VERDICT and count != 1 and by_index:
         want = Want.VERDICT | Want.WHOLE
     with opened(args) as source:
-        call = Call(args, source, environ, want, job, asked, rules, hold is not None, told, approve)
+        call = Call(args, source, environ, want, job, count, rules, hold is not None, told, approve)
         if waits:
             from gputui.cli.waiting import waited_for
 
@@ -92,6 +92,18 @@ def choose(
             return held(call, chosen, hold)
         call.agree(chosen.devices)
         return chosen
+
+
+def picks(args: argparse.Namespace) -> bool:
+    """Whether a call leaves it to us which devices."""
+    return args.n is not None or args.gpus is None
+
+
+def asked(args: argparse.Namespace) -> int:
+    """How many devices a call asks for."""
+    if picks(args):
+        return args.n or (args.group or ALL_REDUCE).unit
+    return 0 if args.gpus == NONE else len(args.gpus.split(","))
 
 
 class Call(NamedTuple):

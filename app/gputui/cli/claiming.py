@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from gputui.cli.choice import Hold
+from gputui.cli.choice import Hold, picks
 from gputui.cli.common import NotEnoughError, say
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
@@ -57,7 +57,7 @@ def _mind_the_line(args: argparse.Namespace, devices: Sequence[Device]) -> None:
     if not line:
         return
     who = in_words(line)
-    if args.gpus is not None and args.n is None:
+    if not picks(args):
         say(f"warning: there are {who}")
         return
     remedy = "--wait joins them, --force goes ahead"

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputui.choosing.job import ALL_REDUCE
-from gputui.cli.choice import Approve, Chosen, Hold, choose
+from gputui.cli.choice import Approve, Chosen, Hold, asked, choose, picks
 from gputui.cli.choice_options import add_choice_options, count
 from gputui.cli.common import NotEnoughError, WrongCallError, add_source_options, say
 from gputui.inventory.device import Device
@@ -193,18 +192,6 @@ def agreement(plan: Plan) -> Approve:
             raise WrongCallError(own.refusal)
 
     return approve
-
-
-def picks(args: argparse.Namespace) -> bool:
-    """Whether a call leaves it to us which devices."""
-    return args.n is not None or args.gpus is None
-
-
-def asked(args: argparse.Namespace) -> int:
-    """How many devices a call asks for."""
-    if picks(args):
-        return args.n or (args.group or ALL_REDUCE).unit
-    return 0 if args.gpus == "none" else len(args.gpus.split(","))
 
 
 def composed(chosen: Chosen, plan: Plan, near: bool = False) -> Launch:

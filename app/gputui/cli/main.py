@@ -22,7 +22,7 @@ def entry() -> NoReturn:
 
 
 def queued_entry() -> NoReturn:
-    """The same for a job that waits for devices: what it was called with is a file in its private folder."""
+    """The entry of a job that waits for devices: it reads its words from a file in its private folder."""
     from pathlib import Path
 
     from gputui.launching.jobs import FOLDER
@@ -38,8 +38,8 @@ def queued_entry() -> NoReturn:
 
 
 def _keep_standard_numbers() -> None:
-    """Put /dev/null where a standard stream is closed, so that no file of ours gets its number (a pipe to a
-    job's supervisor, the driver's). As all that Python opens, it is closed in a command that we become."""
+    """Put /dev/null where a standard stream is closed, so that no file of ours gets its number (a driver's, a
+    pipe to a supervisor). Python opens it close-on-exec: in the command the stream is closed again."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from gputui.cli.choice import asked, by_name, picks
 from gputui.cli.choice_options import add_wait_option
 from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
-from gputui.cli.launching import add_launch_options, agreement, asked, held_launch, picks, plan_of, remember
+from gputui.cli.launching import add_launch_options, agreement, held_launch, plan_of, remember
 from gputui.launching.launch import Launch
 from gputui.launching.plan import Plan
 from gputui.launching.start import StartError, replace_process
@@ -137,7 +138,6 @@ def _agree_before_waiting(args: argparse.Namespace, plan: Plan) -> None:
     if picks(args):
         approve(asked(args))
         return
-    from gputui.cli.choice import by_name
     from gputui.cli.common import opened
     from gputui.launching.visibility import inherited
     from gputui.sources.source import Want
@@ -161,21 +161,13 @@ def _check_name(args: argparse.Namespace) -> None:
 
 def _detach(launch: Launch, lease: Lease | None, args: argparse.Namespace) -> int:
     """Start the launch as a job, which has the lease then."""
-    from gputui.launching.jobs.start import start_job
+    from gputui.launching.jobs.start import start_leased_job
 
-    def start() -> Job:
-        held = (lease.descriptors, lease.records) if lease else ((), ())
-        try:
-            job = start_job(launch, os.environ, args.name, held[0], claims=held[1])
-            if lease is not None and job.command is not None:
-                lease.belongs_to(job.command.pid, job.id)
-            return job
-        finally:
-            if lease is not None:
-                # Ours: the job has its own. One that has ended by now had nobody to empty its records but us.
-                lease.release()
-
-    return _as_job(start, lambda job: f"job {job.id}: `gputui jobs log -f {job.id}` follows it", args.quiet)
+    return _as_job(
+        lambda: start_leased_job(launch, os.environ, lease, args.name),
+        lambda job: f"job {job.id}: `gputui jobs log -f {job.id}` follows it",
+        args.quiet,
+    )
 
 
 def _as_job(start: Callable[[], Job], told: Callable[[Job], str], quiet: bool) -> int:

@@ -42,45 +42,40 @@ class ProcessTable:
     def __init__(self, host_pids: bool | None = None) -> None:
         self._host_pids = in_initial_namespace() if host_pids is None else host_pids
         self._known: dict[int, tuple[Any, Owner]] = {}
-        self._last: dict[int, Owner] = {}
+        """The process as psutil has it (None where it has none), and what was answered."""
 
     def owner(self, pid: int) -> Owner:
         """The owner of `pid` now; a pid that the system has given to another process is looked up anew."""
-        found = self._last[pid] = self._owner(pid)
-        return found
+        process, owner = self._known.get(pid, (None, _NOT_LOOKED_UP))
+        if process is None or not process.is_running():
+            process, owner = self._known[pid] = self._look_up(pid)
+        return owner
 
     def last(self, pid: int) -> Owner:
         """What `owner` last answered, without asking the system; of a new pid nothing is known."""
-        return self._last.get(pid, _NOT_LOOKED_UP)
+        return self._known.get(pid, (None, _NOT_LOOKED_UP))[1]
 
     def still(self, pid: int) -> Owner:
         """The same, as long as the pid has not been given to another process since."""
-        known = self._known.get(pid)
-        return _NOT_LOOKED_UP if known and not known[0].is_running() else self.last(pid)
+        process, owner = self._known.get(pid, (None, _NOT_LOOKED_UP))
+        return _NOT_LOOKED_UP if process is not None and not process.is_running() else owner
 
-    def _owner(self, pid: int) -> Owner:
+    def _look_up(self, pid: int) -> tuple[Any, Owner]:
         if not self._host_pids:
-            return Owner(note=ANOTHER_NAMESPACE)
+            return None, Owner(note=ANOTHER_NAMESPACE)
         # psutil takes 20 ms to import, and a box with nobody on it never needs it.
         import psutil
 
-        known = self._known.get(pid)
-        if known and known[0].is_running():
-            return known[1]
         try:
             process = psutil.Process(pid)
-            owner = _look(process)
+            return process, _look(process)
         except psutil.NoSuchProcess:
-            self._known.pop(pid, None)
-            return Owner(note=OWNER_UNKNOWN if _exists(pid) else ENDED)
-        self._known[pid] = (process, owner)
-        return owner
+            return None, Owner(note=OWNER_UNKNOWN if _exists(pid) else ENDED)
 
     def forget_all_but(self, pids: set[int]) -> None:
         """Drop what is known of processes that no device runs any more."""
-        for known in (self._known, self._last):
-            for pid in known.keys() - pids:
-                del known[pid]
+        for pid in self._known.keys() - pids:
+            del self._known[pid]
 
 
 def in_initial_namespace() -> bool:

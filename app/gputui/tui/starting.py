@@ -132,15 +132,12 @@ def _ended(status: int) -> str:
 def as_job(launch: Launch, environ: Mapping[str, str], lease: Lease | None = None) -> tuple[str, bool]:
     """Start the launch as a job; what became of it, and whether it runs."""
     from gputui.launching.jobs.job import JobError
-    from gputui.launching.jobs.start import start_job
+    from gputui.launching.jobs.start import start_leased_job
 
     try:
-        held = (lease.descriptors, lease.records) if lease else ((), ())
-        job = start_job(launch, environ, pass_fds=held[0], claims=held[1])
+        job = start_leased_job(launch, environ, lease)
     except (JobError, StartError) as error:
         return str(error), False
-    if lease is not None and job.command is not None:
-        lease.belongs_to(job.command.pid, job.id)
     return f"job {job.id} is started: D shows it", True
 
 

@@ -137,5 +137,5 @@ TAKEN, CLAIMS, WORDS = "taken.json", "claims", "words.json"
 """The files of a job's folder, each written once: by who starts it, by its supervisor at the start and at
 the end, by who stops it, and by a job that has waited for its devices. `supervise.py` has these names too.
 
-CLAIMS has the paths of the records of its claims, a line each, which its supervisor empties at the end; WORDS
-what a job that waits for devices was called with, until it has read that."""
+CLAIMS lists the records of the job's claims, a path a line, which its supervisor empties at the end. WORDS
+has the words of `gputui run` for a job that waits for devices, until that job has read them."""

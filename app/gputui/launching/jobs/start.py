@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from gputui.launching.jobs import FOLDER
 from gputui.launching.jobs.folder import cannot_keep, jobs_folder, new_folder
@@ -26,6 +26,9 @@ from gputui.launching.jobs.record import (
 )
 from gputui.launching.launch import Launch
 from gputui.launching.start import StartError
+
+if TYPE_CHECKING:
+    from gputui.launching.claims.lease import Lease
 
 _SUPERVISE = Path(__file__).with_name("supervise.py")
 _LIVE = "PYTHONUNBUFFERED"
@@ -70,8 +73,8 @@ def start_job(
     """Start `launch` with `environ` changed as it says; it goes on whatever becomes of this process.
 
     `pass_fds` are open descriptors that the command and its descendants inherit under the same numbers; its
-    supervisor does not keep them. `claims` are the records of the lease that they are: the supervisor empties
-    them when the job has ended. Raises StartError when the command could not be started (the record says
+    supervisor does not keep them. `claims` are the paths of a lease's records: the supervisor empties them
+    when the job has ended. Raises StartError when the command could not be started (the record says
     so too), and JobError when there can be no record.
     """
     if name is not None:
@@ -104,6 +107,25 @@ def start_job(
         return read_job(given.folder, given.place)
     except RecordError as error:
         raise JobError(f"job {given.id} has started, but its record is gone: {error}") from None
+
+
+def start_leased_job(
+    launch: Launch, environ: Mapping[str, str], lease: Lease | None, name: str | None = None
+) -> Job:
+    """Start `launch` as a job that holds the lease from then on; ours is given back, whatever comes of it.
+
+    Raises StartError and JobError.
+    """
+    if lease is None:
+        return start_job(launch, environ, name)
+    try:
+        job = start_job(launch, environ, name, lease.descriptors, claims=lease.records)
+        if job.command is not None:
+            lease.belongs_to(job.command.pid, job.id)
+        return job
+    finally:
+        # This empties the records of a job that has ended already: its supervisor found them held by us.
+        lease.release()
 
 
 def why_not(trouble: Trouble, job: Job) -> str:

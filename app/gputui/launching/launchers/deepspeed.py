@@ -171,7 +171,7 @@ def _contradict(
     words = " ".join(word for name, group in given.words if name in own for word in group)
     if machines is not None:
         text = f"{machines} says on which machines and devices deepspeed starts; the chosen ones do not count"
-        # (One that is read of itself is read because of these words.)
+        # (HOSTFILE is not in the command: it counts because of the command's own options.)
         hostfile = " ".join(word for name, group in given.words if name == "hostfile" for word in group)
         said.asks_for_others(hostfile or words, text)
         return

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from gputui.launching.launch import OwnDevices
-from gputui.launching.launchers.base import Completed, Request, contradiction
+from gputui.launching.launchers.base import Completed, Request, Saying, contradiction
 from gputui.launching.launchers.options import number, words
 from gputui.launching.launchers.payload import Payload, is_python, of_python, program
 from gputui.launching.visibility import BY_BUS, ORDER, VISIBLE, names_others
@@ -80,31 +79,33 @@ class Mpirun:
     def complete(self, request: Request) -> Completed:
         command, devices = request.command, len(request.devices)
         options, end = _read(command)
-        warnings, remarks = [], []
+        said = Saying()
         added: tuple[str, ...] = ()
         asked: int | None = request.count
-        said = [option for option in options if option.name in (*_COUNT, *_PER_MACHINE)]
-        if said:
-            asked = number(said[0].value)
+        counts = [option for option in options if option.name in (*_COUNT, *_PER_MACHINE)]
+        if counts:
+            asked = number(counts[0].value)
         elif not any(option.name == "pernode" for option in options):
             added = ("-np", str(request.count))
         # Of several programs (`mpirun -np 1 a : -np 1 b`) each has a count of its own.
         if devices and asked not in (None, devices) and ":" not in command[end:]:
-            warnings.append(contradiction("-np", asked or 0, devices))
-        warnings += [
+            said.warnings.append(contradiction("-np", asked or 0, devices))
+        said.warnings += [
             f"{option.words[0]}: processes on other machines get other devices, by their own indices"
             for option in options
             if option.name in _ELSEWHERE
         ][:1]
         everywhere = [option for each, _ in parts(command) for option in each]
         overriding = [o for o in everywhere if o.name in ("x", "env", "genv") and _assigns(o.value)]
-        warnings += [f"{' '.join(o.words)} of the command overrides the chosen devices" for o in overriding]
+        _say_of_lists(overriding, request, said)
         if devices > 1:
-            remarks.append("every process sees all the chosen devices: the program takes its own by its rank")
+            said.remarks.append(
+                "every process sees all the chosen devices: the program takes its own by its rank"
+            )
         if request.logs:
-            remarks.append("mpirun is not told of the logs: --output-filename is Open MPI's own option")
+            said.remarks.append("mpirun is not told of the logs: --output-filename is Open MPI's own option")
         argv = (*command[:1], *added, *command[1:])
-        return Completed(argv, tuple(warnings), tuple(remarks), own=_own(overriding, request))
+        return Completed(argv, tuple(said.warnings), tuple(said.remarks), own=said.own)
 
 
 def _assigns(value: str) -> bool:
@@ -112,20 +113,18 @@ def _assigns(value: str) -> bool:
     return any(value.startswith((f"{name}=", f"{name} ")) for name in (VISIBLE, ORDER))
 
 
-def _own(overriding: Sequence[_Option], request: Request) -> OwnDevices | None:
-    """The option that asks for other devices: one may also say again what the variables say."""
+def _say_of_lists(overriding: Sequence[_Option], request: Request, said: Saying) -> None:
+    """Say which options set the variables, and which of them lead to other devices."""
     for option in overriding:
-        listed: str | None
+        words = " ".join(option.words)
+        text = f"{words} of the command overrides the chosen devices"
         name, value = re.split("[= ]", option.value, maxsplit=1)
         if name == VISIBLE and names_others(value, request.devices, request.by_index):
-            listed = value
+            said.asks_for_others(words, text, value)
         elif name == ORDER and value != BY_BUS and request.by_index:
-            listed = None
+            said.asks_for_others(words, text)
         else:
-            continue
-        words = " ".join(option.words)
-        return OwnDevices(words, f"{words} of the command overrides the chosen devices", listed)
-    return None
+            said.warnings.append(text)
 
 
 def parts(command: Sequence[str]) -> Iterator[tuple[list[_Option], tuple[str, ...]]]:

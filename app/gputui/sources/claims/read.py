@@ -97,7 +97,7 @@ def _alive(path: str, key: str, uid: int, ours: Files) -> Claim | None:
             return None
         if not is_held(descriptor):
             if facts.st_size and uid == os.geteuid():
-                # Whoever had it became a command, or was killed, and could not do it.
+                # Its holder became a command, or was killed, and could not empty it.
                 empty_ended(path)
             return None
         data = os.read(descriptor, MOST + 1)
@@ -117,7 +117,7 @@ def _alive(path: str, key: str, uid: int, ours: Files) -> Claim | None:
 
 
 def empty_ended(path: str) -> None:
-    """Empty a record of ours that nobody holds any more: what ran is not for everybody to read for ever.
+    """Empty a record of ours that nobody holds any more, so that others cannot go on reading what ran.
 
     A record is locked before it gets its name, and is not locked again: one that is not held stays so. A
     file of several names is left alone: another user may have linked a file of ours from elsewhere.

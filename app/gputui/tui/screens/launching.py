@@ -194,8 +194,10 @@ class Launching(Choosing):
     def _of_the_command(self) -> tuple[str, ...]:
         """That the command asks for other devices, and which of those are not free."""
         own, board = self.board.launch.own, self.board
-        if own is None or own.listed is None or own.ignored or board.snapshot is None:
-            return (own.warning,) if own else ()
+        if own is None:
+            return ()
+        if own.ignored or own.listed is None or board.snapshot is None:
+            return (own.warning,)
         theirs = Selection(listed_keys(own.listed, board.snapshot))
         return (own.warning, *not_free(theirs, {}, board.snapshot, board.verdicts).values())
 
