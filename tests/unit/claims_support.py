@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from gputui.allocating.claims.folder import make_folder
+from gputui.allocating.claims.lease import Lease, take
+from gputui.allocating.claims.read import claims
 from gputui.cli.main import main
 from gputui.inventory.claim import Claim
-from gputui.launching.claims.lease import Lease, take
-from gputui.sources.claims.folder import make_folder
-from gputui.sources.claims.read import claims
 from gputui.sources.simulated.boxes import DGX_H100
 from simnvml import SimulatedNvml
 from unit.jobs_support import until
@@ -45,7 +45,7 @@ _CALLS = (
     "run",
     "waiting",
 )
-for _name in (*_NEEDED, *(f"gputui.cli.{call}" for call in _CALLS), "gputui.launching.jobs.start"):
+for _name in (*_NEEDED, *(f"gputui.cli.{call}" for call in _CALLS), "gputui.jobs.start"):
     # What calls import only where they need it.
     importlib.import_module(_name)
 

@@ -14,12 +14,12 @@ import pytest
 from gputui.checking.check import check
 from gputui.checking.measure import measure
 from gputui.checking.measured import AllReduce, Copy, Measured, Point, read_all_reduce, read_copies
+from gputui.checking.render_measured import measured_lines, to_measured_document
 from gputui.checking.seen import bare
-from gputui.checking.telling_measured import measured_lines, to_measured_document
-from gputui.inventory.node import DocumentError, Node
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.untrusted_json import DocumentError, Node
 from gputui.launching.launch import Launch
-from gputui.launching.visibility import variables
+from gputui.vendors.nvidia.visibility import variables
 from unit.builders import GIB, MIB, box, busy, gpu
 from unit.faketorch import install
 

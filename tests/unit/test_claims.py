@@ -8,10 +8,10 @@ import signal
 
 import pytest
 
-from gputui.launching.claims import lease as leases
-from gputui.launching.claims.lease import TakenError, take
-from gputui.sources.claims import files
-from gputui.sources.claims.read import claims
+from gputui.allocating.claims import files
+from gputui.allocating.claims import lease as leases
+from gputui.allocating.claims.lease import TakenError, take
+from gputui.allocating.claims.read import claims
 from unit.claims_support import Box, Take, opened_by, until
 
 # how long a claim lives

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import pytest
 
+from gputui.allocating.claims.lease import Lease, take
 from gputui.cli import claiming
 from gputui.cli.main import main
-from gputui.launching.claims.lease import Lease, take
-from gputui.launching.jobs.store import all_jobs
+from gputui.jobs.store import all_jobs
 from gputui.sources.simulated.spec import Task
 from unit.claims_support import EIGHT, Box, Forked, holders, opened_by, until
 from unit.jobs_support import ended, kill_supervisor

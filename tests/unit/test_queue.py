@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gputui.launching.claims import queue
-from gputui.launching.claims.queue import Ticket, Waiter, is_waiting, waiters
+from gputui.allocating import queue
+from gputui.allocating.queue import Ticket, Waiter, is_waiting, waiters
 from simnvml import SimulatedNvml
 from unit.claims_support import Box, Forked, box_at, for_all_users, until
 

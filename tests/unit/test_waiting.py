@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.choosing.pick import Wish
+from gputui.allocating import waiting
+from gputui.allocating.queue import Ticket, Waiter
+from gputui.allocating.waiting import Progress, TooLongError, Wait
+from gputui.choosing.pick import Constraints
 from gputui.choosing.rules import Rules
 from gputui.cli import waiting as cli_waiting
 from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.claims import waiting
-from gputui.launching.claims.queue import Ticket, Waiter
-from gputui.launching.claims.waiting import Progress, TooLongError, Wait
 from unit import builders
 from unit.builders import NOW, busy, gpu
 
@@ -68,12 +68,12 @@ class Film:
         window: float,
         until: float | None = None,
         ticket: Ticket | None = None,
-        **wish: object,
+        **constraints: object,
     ) -> Wait:
         return Wait(
             {},
             ticket,
-            lambda snapshot: Wish(wanted, **wish),  # type: ignore[arg-type]
+            lambda snapshot: Constraints(wanted, **constraints),  # type: ignore[arg-type]
             wanted,
             Rules(window=window),
             self.told.append,

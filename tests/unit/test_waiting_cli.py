@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from gputui.allocating import waiting
+from gputui.allocating.queue import waiters
 from gputui.cli import waiting as cli_waiting
-from gputui.launching.claims import waiting
-from gputui.launching.claims.queue import waiters
-from gputui.launching.jobs.processes import alive
-from gputui.launching.jobs.stop import stop
-from gputui.launching.jobs.store import all_jobs
-from gputui.launching.jobs.wait import refreshed
+from gputui.jobs.process_tree import alive
+from gputui.jobs.stop import stop
+from gputui.jobs.store import all_jobs
+from gputui.jobs.wait import refreshed
 from unit.claims_support import Box, Forked, lines, until
 from unit.jobs_support import ended
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.device import Device, Fault
+from gputui.inventory.formatting import duration, printable, program, size
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import duration, printable, program, size
 
 if TYPE_CHECKING:
     # (`pick`, which must be quick, may find none.)

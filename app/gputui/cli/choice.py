@@ -9,33 +9,33 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputui.choosing.best import Best, as_ordered, best
-from gputui.choosing.job import ALL_REDUCE, Job
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.links import PERMUTED, permuted_behind_switches
 from gputui.choosing.naming import NONE, NamingError, listed, named
 from gputui.choosing.order import MEASURES, measured
-from gputui.choosing.pick import Picked, Wish, available, pick
+from gputui.choosing.pick import Constraints, Picked, available, pick
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import Verdict, verdicts
 from gputui.cli.choice_options import rules_of
 from gputui.cli.common import NotEnoughError, WrongCallError, opened, say
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.visibility import VISIBLE, Inherited, inherited
 from gputui.sources.source import Source, Want
+from gputui.vendors.nvidia.visibility import VISIBLE, Inherited, inherited
 
 if TYPE_CHECKING:
     # (`pick`, which must be quick, takes no lease.)
-    from gputui.launching.claims.lease import Lease
+    from gputui.allocating.claims.lease import Lease
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The devices of one call, and the box they were chosen in; `ways`: as in `Picked`; `lease` where they
-    were asked to be held."""
+    """The devices of one call, and the box they were chosen in; `alternatives`: as in `Picked`; `lease`
+    where they were asked to be held."""
 
     devices: tuple[Device, ...]
     snapshot: Snapshot
-    ways: tuple[Best, ...] = ()
+    alternatives: tuple[Best, ...] = ()
     lease: Lease | None = None
 
 
@@ -114,7 +114,7 @@ class Call(NamedTuple):
     source: Source
     environ: Mapping[str, str]
     want: Want
-    job: Job
+    job: Grouping
     asked: int | None
     rules: Rules
     holds: bool = False
@@ -145,28 +145,28 @@ class Call(NamedTuple):
             within = (set(snapshot.by_key) if within is None else within) - set(avoid)
         if only is not None:
             within = set(only) if within is None else within & set(only)
-        wish = self.wish(snapshot, within)
-        there = available(snapshot, self.verdicts(snapshot), wish)
-        if not there.enough(wish):
+        constraints = self.constraints(snapshot, within)
+        there = available(snapshot, self.verdicts(snapshot), constraints)
+        if not there.enough(constraints):
             # Now, and only now, the owners are worth their price.
             snapshot = source.read(Want.MONITOR)
-            wish = self.wish(snapshot, within)
-            picked = pick(snapshot, self.verdicts(snapshot), wish)
-            raise NotEnoughError(_shortage(picked, wish, snapshot, limits, avoid))
+            constraints = self.constraints(snapshot, within)
+            picked = pick(snapshot, self.verdicts(snapshot), constraints)
+            raise NotEnoughError(_shortage(picked, constraints, snapshot, limits, avoid))
         told = _is_told(args)
-        several = len(there.devices) > wish.count or wish.count > 2
+        several = len(there.devices) > constraints.count or constraints.count > 2
         if told or (several and len(there.devices) > 1):
             # Links among those that can be had: of two, to take both, they decide nothing.
             keys = {device.key for device in there.devices}
             snapshot = source.read(self.links | (Want.NAMES if told else Want(0)), keys)
-        picked = pick(snapshot, self.verdicts(snapshot), wish)
-        if not picked.enough(wish):
+        picked = pick(snapshot, self.verdicts(snapshot), constraints)
+        if not picked.enough(constraints):
             # One was lost while its links were read.
-            raise NotEnoughError(_shortage(picked, wish, snapshot, limits, avoid))
+            raise NotEnoughError(_shortage(picked, constraints, snapshot, limits, avoid))
         if args.why:
-            say(why(snapshot, picked.devices, picked.ways[0].reason))
+            say(why(snapshot, picked.devices, picked.alternatives[0].reason))
         _warn_of_order(source, snapshot, picked.devices)
-        return Chosen(picked.devices, snapshot, picked.ways)
+        return Chosen(picked.devices, snapshot, picked.alternatives)
 
     @property
     def links(self) -> Want:
@@ -177,9 +177,9 @@ class Call(NamedTuple):
         """By the rules of this call."""
         return verdicts(snapshot, self.rules)
 
-    def wish(self, snapshot: Snapshot, within: Collection[str] | None) -> Wish:
+    def constraints(self, snapshot: Snapshot, within: Collection[str] | None) -> Constraints:
         """What is asked for, within these devices (None: any)."""
-        return Wish(
+        return Constraints(
             self.asked or 1,
             getattr(self.args, "min_free", None),
             getattr(self.args, "max_util", None),
@@ -197,7 +197,7 @@ def held(call: Call, chosen: Chosen, hold: Hold, only: Collection[str] | None = 
 
     Named ones stay with a warning, unless `only` says that they were waited for. Raises NotEnoughError.
     """
-    from gputui.launching.claims.lease import TakenError
+    from gputui.allocating.claims.lease import TakenError
 
     named = call.asked is None
     taken: dict[str, str] = {}
@@ -256,7 +256,7 @@ def _in_order(devices: tuple[Device, ...], call: Call, snapshot: Snapshot) -> Ch
         raise WrongCallError(f"{len(devices)} devices do not make whole groups of {job}")
     order = args.order or "given"
     keys = {device.key for device in devices}
-    ways: tuple[Best, ...] = ()
+    alternatives: tuple[Best, ...] = ()
     in_box: tuple[Device, ...] = ()
     told = _is_told(args)
     if len(devices) > 1 and (order == "best" or told):
@@ -270,11 +270,11 @@ def _in_order(devices: tuple[Device, ...], call: Call, snapshot: Snapshot) -> Ch
     if order in MEASURES:
         devices = measured(order, devices)
     if told and len(devices) > 1:
-        ways = (as_ordered(snapshot, in_box, devices, job, named=True),)
+        alternatives = (as_ordered(snapshot, in_box, devices, job, named=True),)
     if args.why and devices:
-        say(why(snapshot, devices, f"as named; {ways[0].reason}" if ways else "as named"))
+        say(why(snapshot, devices, f"as named; {alternatives[0].reason}" if alternatives else "as named"))
     _warn_of_order(source, snapshot, devices)
-    return Chosen(devices, snapshot, ways)
+    return Chosen(devices, snapshot, alternatives)
 
 
 def _warn_of_order(source: Source, snapshot: Snapshot, devices: Sequence[Device]) -> None:
@@ -314,7 +314,7 @@ def _decided(devices: Sequence[Device], call: Call, snapshot: Snapshot) -> tuple
     gone = [device.key for device in devices if device.key not in judged]
     if gone:
         raise NotEnoughError(f"{', '.join(gone)} is not there any more")
-    wish = Wish(
+    constraints = Constraints(
         len(devices),
         getattr(args, "min_free", None),
         getattr(args, "max_util", None),
@@ -326,9 +326,11 @@ def _decided(devices: Sequence[Device], call: Call, snapshot: Snapshot) -> tuple
             raise NotEnoughError(f"{name} is lost: {verdict.reason}")
         if not verdict.free and not (call.holds and verdict.state == "claimed"):
             say(f"warning: {name} is {verdict.state}: {verdict.reason}")
-    if wish.min_free is not None or wish.max_util is not None:
+    if constraints.min_free is not None or constraints.max_util is not None:
         as_free = {key: Verdict("free", "named", "free") for key in judged}
-        picked = pick(snapshot, as_free, Wish(1, wish.min_free, wish.max_util, wish.within))
+        picked = pick(
+            snapshot, as_free, Constraints(1, constraints.min_free, constraints.max_util, constraints.within)
+        )
         if picked.refused:
             raise NotEnoughError(_refusals(picked, snapshot))
     return tuple(snapshot.by_key[device.key] for device in devices)
@@ -336,14 +338,14 @@ def _decided(devices: Sequence[Device], call: Call, snapshot: Snapshot) -> tuple
 
 def _shortage(
     picked: Picked,
-    wish: Wish,
+    constraints: Constraints,
     snapshot: Snapshot,
     limits: Inherited | None,
     taken: Mapping[str, str] | None = None,
 ) -> str:
     """`taken`: devices that turned out not to be had, and why."""
     have, taken = len(picked.devices), taken or {}
-    asked = f"{wish.count} device{'s' if wish.count > 1 else ''} asked for"
+    asked = f"{constraints.count} device{'s' if constraints.count > 1 else ''} asked for"
     there = f"{have if have else 'none'} of {have + len(picked.refused) + len(taken)} can be had"
     where = f" (inside CUDA_VISIBLE_DEVICES={limits.text})" if limits else ""
     reasons = "; ".join(filter(None, (_refusals(picked, snapshot), *taken.values())))

@@ -7,12 +7,12 @@ import math
 import os
 from dataclasses import replace
 
-from gputui.choosing.job import Job, JobError, parse
+from gputui.choosing.grouping import Grouping, GroupingError, parse
 from gputui.choosing.naming import could_name
 from gputui.choosing.order import ORDERS
 from gputui.choosing.rules import Rules
 from gputui.cli.common import WrongCallError
-from gputui.inventory.wording import read_size
+from gputui.inventory.formatting import read_size
 
 
 def add_choice_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
@@ -52,11 +52,11 @@ def count(text: str) -> int:
     return int(text)
 
 
-def shape(text: str) -> Job:
+def shape(text: str) -> Grouping:
     """The shape of a job."""
     try:
         return parse(text)
-    except JobError as error:
+    except GroupingError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
@@ -104,7 +104,7 @@ def _list(text: str) -> tuple[str, ...]:
 
 def rules_of(args: argparse.Namespace | None) -> Rules:
     """The settings' rules with what the call says over them. Raises WrongCallError for bad settings."""
-    from gputui.launching.settings import SettingsError, own_name, settings
+    from gputui.allocating.settings import SettingsError, own_name, settings
 
     try:
         rules = settings(os.environ).rules

@@ -7,13 +7,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from gputui.allocating.claims.lease import Lease, TakenError, take, take_unclaimed
+from gputui.allocating.queue import in_line_for, in_words
 from gputui.cli.choice import Hold, picks
 from gputui.cli.common import NotEnoughError, say
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.claims.lease import Lease, TakenError, take, take_unclaimed
-from gputui.launching.claims.queue import in_line_for, in_words
-from gputui.launching.jobs import FOLDER
+from gputui.jobs import FOLDER
 from gputui.launching.secrets import program_and_script
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
+from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import printable
 from gputui.sources.source import NoSourceError, Source, Want
 
 T = TypeVar("T")
@@ -86,8 +86,8 @@ def make_source(demo: str | None, recording: str | None) -> Source:
         from gputui.sources.recorded import RecordedSource
 
         return RecordedSource(recording)
-    from gputui.sources.claims.source import WithClaims
-    from gputui.sources.nvml import NvmlSource
+    from gputui.allocating.claims.source import WithClaims
+    from gputui.vendors.nvidia.source import NvmlSource
 
     return WithClaims(NvmlSource(), os.environ)
 

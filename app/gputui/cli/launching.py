@@ -14,16 +14,16 @@ from gputui.cli.choice_options import add_choice_options, count
 from gputui.cli.common import NotEnoughError, WrongCallError, add_source_options, say
 from gputui.inventory.device import Device
 from gputui.launching.compose import compose, launcher_of, own_devices
+from gputui.launching.environment_hints import THREADS, threads_near
 from gputui.launching.launch import Launch
+from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.launchers import LAUNCHERS
-from gputui.launching.offers import THREADS, threads_near
-from gputui.launching.plan import AUTO, Plan
 from gputui.launching.secrets import program_and_script
-from gputui.launching.words import assignments
+from gputui.launching.shell_words import assignments
 from gputui.sources.source import Want
 
 if TYPE_CHECKING:
-    from gputui.launching.claims.lease import Lease
+    from gputui.allocating.claims.lease import Lease
 
 NEAR = "near"
 
@@ -75,7 +75,7 @@ def _threads(text: str) -> int | str:
     return NEAR if text == NEAR else count(text)
 
 
-def plan_of(args: argparse.Namespace, command: Sequence[str]) -> Plan:
+def options_of(args: argparse.Namespace, command: Sequence[str]) -> LaunchOptions:
     """What a call wants to run; `--threads near` is not in it yet, as that depends on the devices.
 
     With `--saved` it is what was kept, and what the call says besides counts instead; so do the devices.
@@ -84,7 +84,7 @@ def plan_of(args: argparse.Namespace, command: Sequence[str]) -> Plan:
     if isinstance(args.saved, str):
         # Looked up once a call: meanwhile another launch may have taken that number.
         args.saved = _saved(args, argv, (*before, *args.env))
-    saved: Plan = args.saved or Plan(argv)
+    saved: LaunchOptions = args.saved or LaunchOptions(argv)
     additions = (*saved.additions, *before, *args.env)
     if isinstance(args.threads, int):
         additions = (*additions, (THREADS, str(args.threads)))
@@ -100,16 +100,16 @@ def plan_of(args: argparse.Namespace, command: Sequence[str]) -> Plan:
         "rendezvous": args.rendezvous,
     }
     said = {name: value for name, value in said.items() if value != getattr(_UNSAID, name)}
-    plan = replace(saved, additions=tuple(dict(additions).items()), **said)
-    argv = plan.command
-    if plan.nodes > 1 and argv and launcher_of(plan).name != "torchrun":
+    options = replace(saved, additions=tuple(dict(additions).items()), **said)
+    argv = options.command
+    if options.nodes > 1 and argv and launcher_of(options).name != "torchrun":
         raise WrongCallError("several machines are started by torchrun: --launcher torchrun")
-    if plan.nodes > 1 and not plan.rendezvous and getattr(args, "form", "") != "sbatch":
-        raise WrongCallError(f"--nodes {plan.nodes} needs --rendezvous HOST, the first of the machines")
-    return plan
+    if options.nodes > 1 and not options.rendezvous and getattr(args, "form", "") != "sbatch":
+        raise WrongCallError(f"--nodes {options.nodes} needs --rendezvous HOST, the first of the machines")
+    return options
 
 
-_UNSAID = Plan()
+_UNSAID = LaunchOptions()
 
 
 def _from_here(python: str | None, directory: str | None) -> str | None:
@@ -120,10 +120,11 @@ def _from_here(python: str | None, directory: str | None) -> str | None:
     return os.path.abspath(python)  # noqa: PTH100
 
 
-def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[str, str]]) -> Plan:
-    """The plan that `--saved` names; its number of devices counts unless the call says one."""
-    from gputui.launching.remembered import KeepError, again, found, missing
-    from gputui.launching.remembered_file import load
+def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[str, str]]) -> LaunchOptions:
+    """The options of the launch that `--saved` names; its number of devices counts unless the call says
+    one."""
+    from gputui.launching.history import KeepError, again, found, missing
+    from gputui.launching.history_file import load
 
     if argv:
         raise WrongCallError("--saved is in place of a command; both are given")
@@ -143,66 +144,66 @@ def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[
     return again(saved)
 
 
-def remember(plan: Plan, count: int) -> None:
+def remember(options: LaunchOptions, count: int) -> None:
     """Keep a launch among the last ones; a message where that cannot be."""
     import time
 
-    from gputui.launching.remembered import KeepError, here, with_launch
-    from gputui.launching.remembered_file import change
+    from gputui.launching.history import KeepError, here, with_launch
+    from gputui.launching.history_file import change
 
     try:
-        change(os.environ, lambda known: with_launch(known, plan, count, time.time(), here()))
+        change(os.environ, lambda known: with_launch(known, options, count, time.time(), here()))
     except KeepError as error:
         say(f"warning: {error}")
 
 
 def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
     """The launch that a call describes; what there is to say about it has been said."""
-    return held_launch(args, plan_of(args, command), None)[0]
+    return held_launch(args, options_of(args, command), None)[0]
 
 
 def held_launch(
-    args: argparse.Namespace, plan: Plan, hold: Hold | None, approve: Approve | None = None
+    args: argparse.Namespace, options: LaunchOptions, hold: Hold | None, approve: Approve | None = None
 ) -> tuple[Launch, Lease | None]:
-    """The launch of a call's plan, and the lease on its devices; only on such as `approve` lets through."""
+    """The launch of a call's options, and the lease on its devices, which `approve` lets through."""
     near = args.threads == NEAR
     want = Want.VERDICT | Want.TOPOLOGY if near else Want.VERDICT
     try:
-        chosen = choose(args, want=want, hold=hold, told=program_and_script(plan.command), approve=approve)
+        chosen = choose(args, want=want, hold=hold, told=program_and_script(options.command), approve=approve)
     except NotEnoughError:
         if approve is not None and picks(args):
             # What is wrong with the call comes before what is wrong with the box.
             approve(asked(args))
         raise
-    return told(composed(chosen, plan, near)), chosen.lease
+    return told(composed(chosen, options, near)), chosen.lease
 
 
-def agreement(plan: Plan) -> Approve:
-    """What refuses devices for a plan whose command asks for others, which would not be claimed.
+def agreement(options: LaunchOptions) -> Approve:
+    """What refuses devices for launch options whose command asks for others, which would not be claimed.
 
     It raises WrongCallError.
     """
 
     def approve(devices: Sequence[Device] | int) -> None:
         if isinstance(devices, int):
-            own = own_devices(plan, devices, os.environ)
+            own = own_devices(options, devices, os.environ)
         else:
-            own = compose(devices, plan, os.environ).own
+            own = compose(devices, options, os.environ).own
         if own is not None:
             raise WrongCallError(own.refusal)
 
     return approve
 
 
-def composed(chosen: Chosen, plan: Plan, near: bool = False) -> Launch:
-    """The launch of a plan on devices that have been chosen; `near` adds the threads near them."""
+def composed(chosen: Chosen, options: LaunchOptions, near: bool = False) -> Launch:
+    """The launch of launch options on devices that have been chosen; `near` adds the threads near them."""
     if near:
         threads = threads_near(chosen.snapshot, chosen.devices)
         if threads is None:
             say(f"warning: the CPUs near these devices are not known: no {THREADS}")
         else:
-            plan = replace(plan, additions=(*plan.additions, (THREADS, str(threads))))
-    return compose(chosen.devices, plan, os.environ)
+            options = replace(options, additions=(*options.additions, (THREADS, str(threads))))
+    return compose(chosen.devices, options, os.environ)
 
 
 def told(launch: Launch) -> Launch:

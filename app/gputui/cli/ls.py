@@ -11,8 +11,8 @@ from gputui.choosing.verdict import GLYPHS, State, Verdict, verdicts
 from gputui.cli.choice_options import rules_of
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import GIB, printable, short_name
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import GIB, printable, short_name
 from gputui.sources.source import Want
 
 _COLOURS: dict[State, int] = {"free": 32, "busy": 31, "held": 33, "claimed": 35, "unknown": 90, "lost": 31}

@@ -12,8 +12,8 @@ from gputui.cli.choice_options import rules_of
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, print_line, say
 from gputui.inventory.device import Device
 from gputui.inventory.document import iso
+from gputui.inventory.formatting import duration, printable, size
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import duration, printable, size
 from gputui.sources.source import Want
 
 SCHEMA = 1

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from gputui.cli.choice import choose
 from gputui.cli.choice_options import add_choice_options, add_wait_option, memory, percent
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options
-from gputui.launching.visibility import identifiers, variables
 from gputui.sources.source import Want
+from gputui.vendors.nvidia.visibility import identifiers, variables
 
 
 def parser() -> Parser:
@@ -50,8 +50,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
                 {
                     "devices": [{fact: getattr(device, fact) for fact in facts} for device in devices],
                     "environment": dict(variables(devices, args.ids)),
-                    "weakest_link": chosen.ways[0].weakest if chosen.ways else None,
-                    "reason": chosen.ways[0].reason if chosen.ways else None,
+                    "weakest_link": chosen.alternatives[0].weakest if chosen.alternatives else None,
+                    "reason": chosen.alternatives[0].reason if chosen.alternatives else None,
                 }
             )
         )

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from gputui.cli.choice import asked, by_name, picks
 from gputui.cli.choice_options import add_wait_option
 from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
-from gputui.cli.launching import add_launch_options, agreement, held_launch, plan_of, remember
+from gputui.cli.launching import add_launch_options, agreement, held_launch, options_of, remember
 from gputui.launching.launch import Launch
-from gputui.launching.plan import Plan
+from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.start import StartError, replace_process
 
 if TYPE_CHECKING:
-    from gputui.launching.claims.lease import Lease
-    from gputui.launching.jobs.job import Job
+    from gputui.allocating.claims.lease import Lease
+    from gputui.jobs.job import Job
 
 CANNOT_START = 126
 """What a shell ends with when a command is there and cannot be started."""
@@ -55,19 +55,19 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError("no command: it goes after --, as in `gputui run -n 2 -- python train.py`")
     if args.name is not None:
         _check_name(args)
-    plan = plan_of(args, command or ())
-    if not plan.command:
+    options = options_of(args, command or ())
+    if not options.command:
         raise WrongCallError("no command after the variables")
     if args.detach and args.wait is not None and not args.dry_run:
-        return _queue(words, command or (), plan, args)
+        return _queue(words, command or (), options, args)
     hold = None
     if not args.dry_run:
         from gputui.cli.claiming import holder
 
-        hold = holder(args, plan.command)
-    launch, lease = held_launch(args, plan, hold, None if args.force else agreement(plan))
+        hold = holder(args, options.command)
+    launch, lease = held_launch(args, options, hold, None if args.force else agreement(options))
     if args.detach:
-        from gputui.launching.jobs.start import detached
+        from gputui.jobs.start import detached
 
         launch = detached(launch, os.environ)
     if args.dry_run:
@@ -79,7 +79,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         say(launch.line)
     if sys.stdin is not None and sys.stdin.isatty():
         # What a script starts over and over is not for a person's list.
-        remember(plan, len(launch.devices))
+        remember(options, len(launch.devices))
     if args.detach:
         return _detach(launch, lease, args)
     if lease is not None:
@@ -95,7 +95,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:
     """Ours; a job that has waited for its devices says in its record which they are."""
-    from gputui.launching.jobs import FOLDER
+    from gputui.jobs import FOLDER
 
     environ = dict(os.environ)
     folder = environ.pop(FOLDER, None)
@@ -103,7 +103,7 @@ def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:
         import time
         from pathlib import Path
 
-        from gputui.launching.jobs.record import write_claims, write_taken
+        from gputui.jobs.record import write_claims, write_taken
 
         try:
             write_taken(Path(folder), launch, time.time())
@@ -113,9 +113,11 @@ def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:
     return environ
 
 
-def _queue(words: Sequence[str], command: Sequence[str], plan: Plan, args: argparse.Namespace) -> int:
+def _queue(
+    words: Sequence[str], command: Sequence[str], options: LaunchOptions, args: argparse.Namespace
+) -> int:
     """Start a job that waits in line: this very call without `--detach`, by itself."""
-    from gputui.launching.jobs.queued import queue_job
+    from gputui.jobs.queued import queue_job
 
     inner = [word for word in words if word != "--detach" and not word.startswith("--name=")]
     while "--name" in inner:
@@ -124,23 +126,23 @@ def _queue(words: Sequence[str], command: Sequence[str], plan: Plan, args: argpa
     inner += ["--", *command] if command else []
     count = asked(args) or 1
     if not args.force:
-        _agree_before_waiting(args, plan)
+        _agree_before_waiting(args, options)
     return _as_job(
-        lambda: queue_job(inner, plan.command, count, os.environ, args.name),
+        lambda: queue_job(inner, options.command, count, os.environ, args.name),
         lambda job: f"in line for {count}: gputui jobs log -f {job.id} follows it",
         args.quiet,
     )
 
 
-def _agree_before_waiting(args: argparse.Namespace, plan: Plan) -> None:
+def _agree_before_waiting(args: argparse.Namespace, options: LaunchOptions) -> None:
     """Raises WrongCallError now for what the job would be refused for when it begins to wait."""
-    approve = agreement(plan)
+    approve = agreement(options)
     if picks(args):
         approve(asked(args))
         return
     from gputui.cli.common import opened
-    from gputui.launching.visibility import inherited
     from gputui.sources.source import Want
+    from gputui.vendors.nvidia.visibility import inherited
 
     with opened(args) as source:
         snapshot = source.read(Want.VERDICT)
@@ -148,8 +150,8 @@ def _agree_before_waiting(args: argparse.Namespace, plan: Plan) -> None:
 
 
 def _check_name(args: argparse.Namespace) -> None:
-    from gputui.launching.jobs.job import JobError
-    from gputui.launching.jobs.start import check_name
+    from gputui.jobs.job import JobError
+    from gputui.jobs.start import check_name
 
     if not args.detach:
         raise WrongCallError("--name is for a job: it goes with --detach")
@@ -161,7 +163,7 @@ def _check_name(args: argparse.Namespace) -> None:
 
 def _detach(launch: Launch, lease: Lease | None, args: argparse.Namespace) -> int:
     """Start the launch as a job, which has the lease then."""
-    from gputui.launching.jobs.start import start_leased_job
+    from gputui.jobs.start import start_leased_job
 
     return _as_job(
         lambda: start_leased_job(launch, os.environ, lease, args.name),
@@ -172,7 +174,7 @@ def _detach(launch: Launch, lease: Lease | None, args: argparse.Namespace) -> in
 
 def _as_job(start: Callable[[], Job], told: Callable[[Job], str], quiet: bool) -> int:
     """Start a job and come back: its id on stdout, 126 or 127 when it could not be started."""
-    from gputui.launching.jobs.job import JobError
+    from gputui.jobs.job import JobError
 
     try:
         job = start()

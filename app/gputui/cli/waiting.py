@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gputui.allocating.queue import Ticket
+from gputui.allocating.settings import SettingsError, settings
+from gputui.allocating.waiting import Progress, TooLongError, Wait
 from gputui.choosing.naming import listed
-from gputui.choosing.pick import Wish, available
+from gputui.choosing.pick import Constraints, available
 from gputui.choosing.verdict import Verdict
 from gputui.cli.choice import Call, Chosen, Hold, by_name, held
 from gputui.cli.common import NotEnoughError, WaitedTooLongError, WrongCallError, say
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import duration, printable
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import duration, printable
-from gputui.launching.claims.queue import Ticket
-from gputui.launching.claims.waiting import Progress, TooLongError, Wait
-from gputui.launching.settings import SettingsError, settings
-from gputui.launching.visibility import inherited
 from gputui.sources.source import Want
+from gputui.vendors.nvidia.visibility import inherited
 
 _LOOK = Want.MONITOR & ~Want.SENSORS
 _LOG_EVERY = 600.0
@@ -96,20 +96,22 @@ def _count(call: Call, snapshot: Snapshot) -> int:
     return len(by_name(call.args.gpus, snapshot, inherited(call.environ, snapshot)))
 
 
-def _wish(call: Call, snapshot: Snapshot, keys: frozenset[str] | None) -> Wish:
+def _wish(call: Call, snapshot: Snapshot, keys: frozenset[str] | None) -> Constraints:
     """What each device must be like. (Of devices that are named, several may be MIG instances.)"""
-    return replace(call.wish(snapshot, keys), count=call.asked or 1)
+    return replace(call.constraints(snapshot, keys), count=call.asked or 1)
 
 
 def _most(call: Call, snapshot: Snapshot, keys: frozenset[str] | None) -> int:
     """How many devices could be had at the best, whoever has them now."""
-    wish = replace(_wish(call, snapshot, keys), max_util=None)
-    empty = tuple(replace(device, memory_free=_at_most(device, wish.min_free)) for device in snapshot.devices)
+    constraints = replace(_wish(call, snapshot, keys), max_util=None)
+    empty = tuple(
+        replace(device, memory_free=_at_most(device, constraints.min_free)) for device in snapshot.devices
+    )
     as_free = {
         device.key: Verdict("busy", "divided", "divided") if device.mig else Verdict("free", "", "")
         for device in empty
     }
-    return len(available(replace(snapshot, devices=empty), as_free, wish).devices)
+    return len(available(replace(snapshot, devices=empty), as_free, constraints).devices)
 
 
 def _at_most(device: Device, asked: int | None) -> int | None:
