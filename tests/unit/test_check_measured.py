@@ -16,6 +16,7 @@ from gputui.checking.measure import measure
 from gputui.checking.measured import AllReduce, Copy, Measured, Point, read_all_reduce, read_copies
 from gputui.checking.render_measured import measured_lines, to_measured_document
 from gputui.checking.seen import bare
+from gputui.choosing.rules import DEFAULT_RULES
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.untrusted_json import DocumentError, Node
 from gputui.launching.launch import Launch
@@ -126,7 +127,12 @@ class Fake:
     def measure(self, **more: Any) -> Measured:
         report = self.check()
         return measure(
-            self.launch, report, self.snapshot, self.environ, **{"max_memory": 4 * MIB, "seconds": 30, **more}
+            self.launch,
+            report,
+            self.snapshot,
+            more.pop("rules", DEFAULT_RULES),
+            self.environ,
+            **{"max_memory": 4 * MIB, "seconds": 30, **more},
         )
 
 

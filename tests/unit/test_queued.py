@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
-from gputui.cli.launching import options_of
+from gputui.cli.launch_call import options_of
 from gputui.cli.run import parser
 from gputui.jobs.queued import words_of
 from gputui.launching.launch_options import AUTO, LaunchOptions

@@ -25,14 +25,6 @@ class WrongCallError(Exception):
     """The call cannot be meant: one line to stderr, status 2."""
 
 
-class NotEnoughError(Exception):
-    """Fewer devices than asked for: the reason to stderr, nothing to stdout, status 4."""
-
-
-class WaitedTooLongError(Exception):
-    """The time of `--wait` is over: status 124."""
-
-
 class Parser(argparse.ArgumentParser):
     """argparse, with wrong calls as one line and no guessing of shortened options."""
 

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from gputui.choosing.verdict import GLYPHS, State, Verdict, verdicts
-from gputui.cli.choice_options import rules_of
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened
+from gputui.cli.request_options import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_name
 from gputui.inventory.snapshot import Snapshot

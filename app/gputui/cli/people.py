@@ -8,8 +8,8 @@ from typing import Any
 
 from gputui.choosing.people import Person, people
 from gputui.choosing.verdict import Verdict, verdicts
-from gputui.cli.choice_options import rules_of
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, print_line, say
+from gputui.cli.request_options import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.document import iso
 from gputui.inventory.formatting import duration, printable, size

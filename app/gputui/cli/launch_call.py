@@ -1,4 +1,4 @@
-"""What `run`, `export` and `check` share: the launch options, and the launch of one call."""
+"""What `run`, `export` and `check` share: the options of a launch, and the launch that a call describes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from gputui.cli.choice import Approve, Chosen, Hold, asked, choose, picks
-from gputui.cli.choice_options import add_choice_options, count
-from gputui.cli.common import NotEnoughError, WrongCallError, add_source_options, say
+from gputui.allocating.allocate import allocate
+from gputui.allocating.allocation import Allocation
+from gputui.allocating.allocator import Approve
+from gputui.allocating.errors import NotEnoughError, RequestError
+from gputui.allocating.request import Request
+from gputui.cli.allocation_listener import AllocationListener
+from gputui.cli.common import WrongCallError, add_source_options, opened, say
+from gputui.cli.request_options import add_request_options, count, request_of
 from gputui.inventory.device import Device
 from gputui.launching.compose import compose, launcher_of, own_devices
 from gputui.launching.environment_hints import THREADS, threads_near
@@ -22,15 +26,12 @@ from gputui.launching.secrets import program_and_script
 from gputui.launching.shell_words import assignments
 from gputui.sources.source import Want
 
-if TYPE_CHECKING:
-    from gputui.allocating.claims.lease import Lease
-
 NEAR = "near"
 
 
 def add_launch_options(parser: argparse.ArgumentParser) -> None:
     """Which devices, and how the command is started on them."""
-    add_choice_options(parser, exclusive=True)
+    add_request_options(parser, exclusive=True)
     how = parser.add_argument_group("how it is started")
     how.add_argument(
         "--saved", metavar="NAME|N", help="a launch of before, in place of a command (see `gputui launches`)"
@@ -158,30 +159,40 @@ def remember(options: LaunchOptions, count: int) -> None:
 
 
 def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
-    """The launch that a call describes; what there is to say about it has been said."""
-    return held_launch(args, options_of(args, command), None)[0]
+    """The launch that a call describes, on devices that are not held; what there is to say about it has been
+    said."""
+    options = options_of(args, command)
+    allocation = allocated(args, request_for(args, options), holds=False)
+    return noted(launch_on(allocation, options, near=args.threads == NEAR))
 
 
-def held_launch(
-    args: argparse.Namespace, options: LaunchOptions, hold: Hold | None, approve: Approve | None = None
-) -> tuple[Launch, Lease | None]:
-    """The launch of a call's options, and the lease on its devices, which `approve` lets through."""
-    near = args.threads == NEAR
-    want = Want.VERDICT | Want.TOPOLOGY if near else Want.VERDICT
+def request_for(args: argparse.Namespace, options: LaunchOptions, job: str | None = None) -> Request:
+    """The request of a call that launches."""
+    facts = Want.VERDICT | Want.TOPOLOGY if args.threads == NEAR else Want.VERDICT
+    return request_of(args, program_and_script(options.command), facts, job=job)
+
+
+def allocated(
+    args: argparse.Namespace,
+    request: Request,
+    holds: bool,
+    approve: Approve | None = None,
+) -> Allocation:
+    """The devices of a call that launches, leased with `holds`, and such as `approve` lets through."""
     try:
-        chosen = choose(args, want=want, hold=hold, told=program_and_script(options.command), approve=approve)
+        with opened(args) as source:
+            return allocate(request, source, os.environ, AllocationListener(args.why), holds, approve)
     except NotEnoughError:
-        if approve is not None and picks(args):
+        if approve is not None and request.picks:
             # What is wrong with the call comes before what is wrong with the box.
-            approve(asked(args))
+            approve(request.size)
         raise
-    return told(composed(chosen, options, near)), chosen.lease
 
 
 def agreement(options: LaunchOptions) -> Approve:
     """What refuses devices for launch options whose command asks for others, which would not be claimed.
 
-    It raises WrongCallError.
+    It raises RequestError.
     """
 
     def approve(devices: Sequence[Device] | int) -> None:
@@ -190,23 +201,23 @@ def agreement(options: LaunchOptions) -> Approve:
         else:
             own = compose(devices, options, os.environ).own
         if own is not None:
-            raise WrongCallError(own.refusal)
+            raise RequestError(own.refusal)
 
     return approve
 
 
-def composed(chosen: Chosen, options: LaunchOptions, near: bool = False) -> Launch:
-    """The launch of launch options on devices that have been chosen; `near` adds the threads near them."""
+def launch_on(allocation: Allocation, options: LaunchOptions, near: bool = False) -> Launch:
+    """The launch of launch options on allocated devices; `near` adds the threads of the CPUs near them."""
     if near:
-        threads = threads_near(chosen.snapshot, chosen.devices)
+        threads = threads_near(allocation.snapshot, allocation.devices)
         if threads is None:
             say(f"warning: the CPUs near these devices are not known: no {THREADS}")
         else:
             options = replace(options, additions=(*options.additions, (THREADS, str(threads))))
-    return compose(chosen.devices, options, os.environ)
+    return compose(allocation.devices, options, os.environ)
 
 
-def told(launch: Launch) -> Launch:
+def noted(launch: Launch) -> Launch:
     """The launch; its warnings and remarks have been said."""
     for warning in launch.warnings:
         say(f"warning: {warning}")

@@ -1,4 +1,4 @@
-"""The options that say which devices a call is about, and what counts as free."""
+"""The options that say which devices a call is about and what counts as free, and the request they make."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import math
 import os
 from dataclasses import replace
 
-from gputui.choosing.grouping import Grouping, GroupingError, parse
+from gputui.allocating.request import Request
+from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse
 from gputui.choosing.naming import could_name
 from gputui.choosing.order import ORDERS
 from gputui.choosing.rules import Rules
 from gputui.cli.common import WrongCallError
 from gputui.inventory.formatting import read_size
+from gputui.sources.source import Want
 
 
-def add_choice_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
-    """`-n` and `--gpus`; `--ids` says how the chosen ones are written."""
+def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
+    """`-n`, `--gpus`, the group and the order, and the rules; `--ids` says how the devices are written."""
     group = parser.add_mutually_exclusive_group() if exclusive else parser
     group.add_argument("-n", type=count, metavar="N", help="how many of the best free devices")
     group.add_argument(
@@ -24,7 +26,7 @@ def add_choice_options(parser: argparse.ArgumentParser, exclusive: bool) -> None
     )
     parser.add_argument(
         "--group",
-        type=shape,
+        type=grouping,
         metavar="SHAPE",
         help="what the devices do together: tp=2,pp=2 (tensor-parallel groups, pipeline stages), all"
         " (default), none (separate processes)",
@@ -52,8 +54,8 @@ def count(text: str) -> int:
     return int(text)
 
 
-def shape(text: str) -> Grouping:
-    """The shape of a job."""
+def grouping(text: str) -> Grouping:
+    """What the devices do together."""
     try:
         return parse(text)
     except GroupingError as error:
@@ -100,6 +102,39 @@ def _list(text: str) -> tuple[str, ...]:
         if not could_name(word):
             raise argparse.ArgumentTypeError(f"{word!r} is neither an index nor a UUID (GPU-…, MIG-…)")
     return words
+
+
+def request_of(
+    args: argparse.Namespace,
+    purpose: str = "",
+    facts: Want = Want.VERDICT,
+    explain: bool = False,
+    job: str | None = None,
+) -> Request:
+    """The request that a call makes. Raises WrongCallError for bad settings.
+
+    `purpose` is what other users may read of the command; `explain` asks for reasons even without `--why`.
+    """
+    group = args.group or ALL_REDUCE
+    count = None
+    if args.n is not None or args.gpus is None:
+        count = args.n or group.unit
+    return Request(
+        count=count,
+        names=args.gpus,
+        group=group,
+        order=args.order,
+        min_free=getattr(args, "min_free", None),
+        max_util=getattr(args, "max_util", None),
+        rules=rules_of(args),
+        wait=getattr(args, "wait", None),
+        force=getattr(args, "force", False),
+        explain=explain or args.why,
+        by_index=args.ids == "index",
+        facts=facts,
+        purpose=purpose,
+        job=job,
+    )
 
 
 def rules_of(args: argparse.Namespace | None) -> Rules:
