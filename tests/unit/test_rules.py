@@ -287,6 +287,14 @@ def test_settings_are_the_rules_of_every_call_and_flags_come_before_them(
     assert call("pick", "-n", "7", "--busy-memory", "0").status == 4
 
 
+def test_a_recording_has_the_verdicts_of_the_settings(call: Call, show: Show, config: Path) -> None:
+    show(_task("1"))
+    states = [call("record", "-").json["devices"][1]["verdict"]["state"]]
+    config.write_text("[rules]\nmine_is_free = true\n")
+    states.append(call("record", "-").json["devices"][1]["verdict"]["state"])
+    assert states == ["busy", "free"]
+
+
 @pytest.mark.usefixtures("nvml")
 def test_a_bad_settings_file_is_a_wrong_call_in_one_line_that_names_the_place(
     call: Call, config: Path
