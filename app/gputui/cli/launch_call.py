@@ -20,8 +20,7 @@ from gputui.inventory.device import Device
 from gputui.launching.compose import compose, launcher_of, own_devices
 from gputui.launching.environment_hints import THREADS, threads_near
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import AUTO, LaunchOptions
-from gputui.launching.launchers import LAUNCHERS
+from gputui.launching.launch_options import LaunchOptions, Option, OptionError, table
 from gputui.launching.secrets import program_and_script
 from gputui.launching.shell_words import assignments
 from gputui.sources.source import Want
@@ -36,14 +35,8 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--saved", metavar="NAME|N", help="a launch of before, in place of a command (see `gputui launches`)"
     )
-    how.add_argument(
-        "--launcher",
-        choices=(AUTO, *LAUNCHERS),
-        default=AUTO,
-        help="auto (default) recognises it from the command",
-    )
-    how.add_argument("--python", metavar="PY", help="the interpreter to start it with")
-    how.add_argument("--processes", type=count, metavar="N", help="processes, instead of one a device")
+    for each in table().values():
+        _add_option(how, each)
     how.add_argument(
         "--env", action="append", default=[], type=_assignment, metavar="NAME=VALUE", help="a variable to set"
     )
@@ -53,16 +46,30 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
         metavar="N|near",
         help=f"{THREADS}; near: the CPUs near each device, divided among the GPUs there",
     )
-    how.add_argument("--directory", metavar="DIR", help="where to start it")
-    how.add_argument("--logs", metavar="DIR", help="a log a rank there, where the launcher can")
-    how.add_argument(
-        "--numa-binding", action="store_true", help="processes stay on the CPUs near their devices (torchrun)"
-    )
-    how.add_argument("--nodes", type=count, default=1, metavar="N", help="so many machines (torchrun)")
-    how.add_argument(
-        "--rendezvous", metavar="HOST[:PORT]", help="the first of several machines (port 29400 unless given)"
-    )
     add_source_options(parser)
+
+
+def _add_option(group: argparse._ArgumentGroup, each: Option) -> None:
+    """A launch option as an argument."""
+    if each.kind == "switch":
+        group.add_argument(each.flag, dest=each.name, action="store_true", help=each.help)
+        return
+
+    def typed(text: str) -> object:
+        try:
+            return each.typed(text)
+        except OptionError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    group.add_argument(
+        each.flag,
+        dest=each.name,
+        type=str if each.kind == "choice" else typed,
+        choices=each.choices() or None,
+        default=each.default,
+        metavar=each.metavar,
+        help=each.help,
+    )
 
 
 def _assignment(text: str) -> tuple[str, str]:
@@ -89,28 +96,16 @@ def options_of(args: argparse.Namespace, command: Sequence[str]) -> LaunchOption
     additions = (*saved.additions, *before, *args.env)
     if isinstance(args.threads, int):
         additions = (*additions, (THREADS, str(args.threads)))
-    said = {
-        "launcher": args.launcher,
-        "ids": args.ids,
-        "directory": args.directory,
-        "python": _from_here(args.python, args.directory),
-        "processes": args.processes,
-        "logs": args.logs,
-        "numa": args.numa_binding,
-        "nodes": args.nodes,
-        "rendezvous": args.rendezvous,
-    }
-    said = {name: value for name, value in said.items() if value != getattr(_UNSAID, name)}
-    options = replace(saved, additions=tuple(dict(additions).items()), **said)
+    given = {name: getattr(args, name) for name in table()}
+    given["python"] = _from_here(args.python, args.directory)
+    given = {name: value for name, value in given.items() if value != table()[name].default}
+    options = replace(saved, additions=tuple(dict(additions).items()), **given)
     argv = options.command
     if options.nodes > 1 and argv and launcher_of(options).name != "torchrun":
         raise WrongCallError("several machines are started by torchrun: --launcher torchrun")
     if options.nodes > 1 and not options.rendezvous and getattr(args, "form", "") != "sbatch":
         raise WrongCallError(f"--nodes {options.nodes} needs --rendezvous HOST, the first of the machines")
     return options
-
-
-_UNSAID = LaunchOptions()
 
 
 def _from_here(python: str | None, directory: str | None) -> str | None:

@@ -22,6 +22,12 @@ def parser() -> Parser:
         "(without &&, a shortage would start the command on every GPU; `gputui run` is safe by itself)",
     )
     add_request_options(made, exclusive=False)
+    made.add_argument(
+        "--ids",
+        choices=("index", "uuid"),
+        default="index",
+        help="name the devices by index (default) or UUID",
+    )
     made.add_argument("--min-free", type=memory, metavar="SIZE", help="at least so much free memory (20G)")
     made.add_argument("--max-util", type=percent, metavar="PCT", help="at most so much utilization")
     add_wait_option(made)

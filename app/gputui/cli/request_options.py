@@ -18,7 +18,7 @@ from gputui.sources.source import Want
 
 
 def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
-    """`-n`, `--gpus`, the group and the order, and the rules; `--ids` says how the devices are written."""
+    """`-n`, `--gpus`, the group and the order, and the rules."""
     group = parser.add_mutually_exclusive_group() if exclusive else parser
     group.add_argument("-n", type=count, metavar="N", help="how many of the best free devices")
     group.add_argument(
@@ -39,12 +39,6 @@ def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> Non
     )
     _add_rules(parser)
     parser.add_argument("--why", action="store_true", help="say on stderr why these devices")
-    parser.add_argument(
-        "--ids",
-        choices=("index", "uuid"),
-        default="index",
-        help="name the devices by index (default) or UUID",
-    )
 
 
 def count(text: str) -> int:

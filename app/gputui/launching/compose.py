@@ -9,7 +9,7 @@ from dataclasses import replace
 from gputui.inventory.device import Device
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch, OwnDevices
-from gputui.launching.launch_options import AUTO, LaunchOptions
+from gputui.launching.launch_options import AUTO, LaunchOptions, words_of
 from gputui.launching.launchers import LAUNCHERS, recognised
 from gputui.launching.launchers.base import Completed, Launcher, Request, Saying
 from gputui.launching.launchers.mpirun import parts
@@ -135,19 +135,9 @@ def _elsewhere(devices: Sequence[Device], options: LaunchOptions, launcher: Laun
     if options.nodes < 2 or launcher.name != "torchrun" or options.rendezvous is None:
         # (Without a place to meet: a batch script, whose scheduler starts the others.)
         return ()
-    words = ["gputui", "run", *(["-n", str(len(devices))] if devices else ["--gpus", "none"])]
-    words += ["--nodes", str(options.nodes), "--rendezvous", options.rendezvous]
-    asked = {
-        "--launcher": None if options.launcher == AUTO else options.launcher,
-        "--python": options.python,
-        "--processes": str(options.processes) if options.processes else None,
-        "--directory": options.directory,
-        "--logs": options.logs,
-    }
-    words += [word for name, value in asked.items() if value is not None for word in (name, value)]
-    words += ["--numa-binding"] if options.numa else []
-    # A rank without what the others have (NCCL_IB_DISABLE) hangs them all.
-    words += [f"--env={name}={value}" for name, value in options.additions]
+    devices_there = ("-n", str(len(devices))) if devices else ("--gpus", "none")
+    # With all variables: a rank without what the others have (NCCL_IB_DISABLE) hangs them all.
+    words = ["gputui", "run", *devices_there, *words_of(options)]
     return (f"on each of the other machines: {shlex.join([*words, '--', *options.command])}",)
 
 
