@@ -13,6 +13,7 @@ from gputui.checking.check import SECONDS
 from gputui.checking.measured import Measured, read_all_reduce, read_copies
 from gputui.checking.report import CUDA_BUILD, Report
 from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.formatting import GIB
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.untrusted_json import DocumentError
@@ -98,7 +99,8 @@ def _scheduled(report: Report, snapshot: Snapshot, processes: int | None, force:
         if force or (verdict is not None and verdict.free):
             keys[number] = device.key
         else:
-            skipped.append((device.key, f"{verdict.state}: {verdict.reason}" if verdict else "not there"))
+            why = state_and_reason(verdict, snapshot.time) if verdict else "not there"
+            skipped.append((device.key, why))
     alone = ("copies and all-reduce are between two devices or more",) if len(keys) < 2 else ()
     empty = Measured(tuple(keys.values()), skipped=tuple(skipped), remarks=alone)
     return _Schedule("nccl", keys, len(keys), empty)

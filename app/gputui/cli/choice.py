@@ -15,7 +15,8 @@ from gputui.choosing.naming import NONE, NamingError, listed, named
 from gputui.choosing.order import MEASURES, measured
 from gputui.choosing.pick import Constraints, Picked, available, pick
 from gputui.choosing.rules import Rules
-from gputui.choosing.verdict import Verdict, verdicts
+from gputui.choosing.verdict import Idle, Verdict, verdicts
+from gputui.choosing.verdict_text import refusal, state_and_reason
 from gputui.cli.choice_options import rules_of
 from gputui.cli.common import NotEnoughError, WrongCallError, opened, say
 from gputui.inventory.device import Device
@@ -229,12 +230,13 @@ def _gone(call: Call, chosen: Chosen) -> dict[str, str]:
     """Read again: which of the devices were free when they were chosen, and are not now, with the reason."""
     if not chosen.devices:
         return {}
-    before, judged = call.verdicts(chosen.snapshot), call.verdicts(call.source.read(call.want))
+    now = call.source.read(call.want)
+    before, judged = call.verdicts(chosen.snapshot), call.verdicts(now)
     found = {}
     for device in chosen.devices:
         verdict = judged.get(device.key)
         if before[device.key].free and (verdict is None or not verdict.free):
-            why_not = f"{verdict.state}: {verdict.reason}" if verdict else "it is not there any more"
+            why_not = state_and_reason(verdict, now.time) if verdict else "it is not there any more"
             found[device.key] = f"GPU {chosen.snapshot.label(device)} was free a moment ago, now {why_not}"
     return found
 
@@ -323,11 +325,11 @@ def _decided(devices: Sequence[Device], call: Call, snapshot: Snapshot) -> tuple
     for device in devices:
         verdict, name = judged[device.key], f"GPU {snapshot.label(device)}"
         if verdict.state == "lost":
-            raise NotEnoughError(f"{name} is lost: {verdict.reason}")
+            raise NotEnoughError(f"{name} is {state_and_reason(verdict, snapshot.time)}")
         if not verdict.free and not (call.holds and verdict.state == "claimed"):
-            say(f"warning: {name} is {verdict.state}: {verdict.reason}")
+            say(f"warning: {name} is {state_and_reason(verdict, snapshot.time)}")
     if constraints.min_free is not None or constraints.max_util is not None:
-        as_free = {key: Verdict("free", "named", "free") for key in judged}
+        as_free = {key: Verdict("free", Idle()) for key in judged}
         picked = pick(
             snapshot, as_free, Constraints(1, constraints.min_free, constraints.max_util, constraints.within)
         )
@@ -356,4 +358,6 @@ def _shortage(
 
 
 def _refusals(picked: Picked, snapshot: Snapshot) -> str:
-    return "; ".join(f"GPU {snapshot.label(device)} {why}" for device, why in picked.refused)
+    return "; ".join(
+        f"GPU {snapshot.label(device)} {refusal(why, snapshot.time)}" for device, why in picked.refused
+    )

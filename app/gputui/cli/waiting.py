@@ -15,7 +15,7 @@ from gputui.allocating.settings import SettingsError, settings
 from gputui.allocating.waiting import Progress, TooLongError, Wait
 from gputui.choosing.naming import listed
 from gputui.choosing.pick import Constraints, available
-from gputui.choosing.verdict import Verdict
+from gputui.choosing.verdict import Divided, Idle, Verdict
 from gputui.cli.choice import Call, Chosen, Hold, by_name, held
 from gputui.cli.common import NotEnoughError, WaitedTooLongError, WrongCallError, say
 from gputui.inventory.device import Device
@@ -108,8 +108,7 @@ def _most(call: Call, snapshot: Snapshot, keys: frozenset[str] | None) -> int:
         replace(device, memory_free=_at_most(device, constraints.min_free)) for device in snapshot.devices
     )
     as_free = {
-        device.key: Verdict("busy", "divided", "divided") if device.mig else Verdict("free", "", "")
-        for device in empty
+        device.key: Verdict("busy", Divided(0)) if device.mig else Verdict("free", Idle()) for device in empty
     }
     return len(available(replace(snapshot, devices=empty), as_free, constraints).devices)
 
