@@ -44,8 +44,7 @@ class TakenError(Exception):
     """
 
     def __init__(self, key: str, claim: Claim | None = None, line: str | None = None) -> None:
-        who = f"by {claim.user}" if claim else "by another job"
-        super().__init__(line or f"{key} is claimed {who}")
+        super().__init__(key)
         self.key, self.claim, self.line = key, claim, line
 
     def text(self, snapshot: Snapshot) -> str:
