@@ -182,6 +182,6 @@ def test_only_what_was_free_and_is_not_any_more_has_changed() -> None:
     before = replace(FREE, devices=(gpu(0), busy(gpu(1)), gpu(2), gpu(3)))
     after = replace(FREE, devices=(busy(gpu(0)), busy(gpu(1)), gpu(2)))
     allocation = Allocation(Request(names="0,1,2,3"), before.devices, before)
-    changed = allocation.recheck(verdicts(after), verdicts(before))
+    changed = allocation.recheck(after, verdicts(after), verdicts(before))
     assert [conflict.key for conflict in changed] == [gpu(0).key, gpu(3).key]
     assert changed[1].verdict is None

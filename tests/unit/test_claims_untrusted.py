@@ -98,8 +98,9 @@ def test_where_every_name_of_a_record_is_planted_the_device_is_held_all_the_same
         a_directory(box.make_folder() / f"{box.uuids[0]}@{os.geteuid()}.{number}.claim")
     mine = lease(box, 0)
     assert mine.keys == (box.uuids[0],) and "others cannot see who holds" in mine.warnings[0]
-    with pytest.raises(TakenError, match="by another job"):
+    with pytest.raises(TakenError) as error:
         lease(box, 0)
+    assert error.value.claim is None
 
 
 @pytest.mark.usefixtures("hasty")
@@ -107,8 +108,9 @@ def test_who_comes_to_another_name_of_the_lock_is_refused_by_the_record(box: Box
     """The owner of a lock's file has made it unreadable while another job had it locked."""
     box.hold(0)
     (box.claims_folder / f"{box.uuids[0]}.0.lock").chmod(0o600)
-    with pytest.raises(TakenError, match="by "):
+    with pytest.raises(TakenError) as error:
         lease(box, 0)
+    assert error.value.claim is not None
 
 
 def test_a_lock_that_is_just_being_made_is_not_taken_for_planted(

@@ -8,11 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.choosing.pick import Constraints, Picked, pick
+from gputui.choosing.pick import (
+    Constraints,
+    Picked,
+    SingleInstance,
+    TooLittleMemory,
+    TooMuchLoad,
+    pick,
+)
 from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict_text import refusal
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.snapshot import Snapshot
-from unit.builders import GIB, MIB, box, busy, gpu, instance, job
+from unit.builders import GIB, MIB, NOW, box, busy, gpu, instance, job
 
 
 def _pick(snapshot: Snapshot, constraints: Constraints) -> Picked:
@@ -48,7 +56,7 @@ def test_a_busy_device_is_not_taken_and_its_owner_is_named() -> None:
     assert _indices(picked) == [1]
     assert not picked.enough(Constraints(2))
     (device, why), *more = picked.refused
-    assert device.index == 0 and "busy: mira runs python" in why and not more
+    assert device.index == 0 and why == verdicts(box(busy(gpu(0))))[device.key] and not more
 
 
 @pytest.mark.parametrize(
@@ -81,20 +89,20 @@ def test_the_free_memory_asked_for_is_a_limit_that_still_counts() -> None:
     snapshot = box(_with_free(0, 20 * GIB - 1), _with_free(1, 20 * GIB))
     picked = _pick(snapshot, Constraints(2, min_free=20 * GIB))
     assert _indices(picked) == [1]
-    assert picked.refused[0][1] == "20.0G free, less than 20.0G" or "free, less than" in picked.refused[0][1]
+    assert picked.refused[0][1] == TooLittleMemory(20 * GIB - 1, 20 * GIB)
 
 
 def test_the_load_asked_for_is_a_limit_that_still_counts() -> None:
     snapshot = box(gpu(0, utilization=6), gpu(1, utilization=5))
     picked = _pick(snapshot, Constraints(2, max_util=5))
-    assert _indices(picked) == [1] and picked.refused[0][1] == "utilization 6 %"
+    assert _indices(picked) == [1] and picked.refused[0][1] == TooMuchLoad(6, 5)
 
 
 def test_a_load_that_is_not_known_is_never_low_enough() -> None:
     parent = gpu(0, mig=True)
     picked = _pick(box(parent, instance(parent)), Constraints(1, max_util=100))
     assert picked.devices == ()
-    assert picked.refused[1][1] == "utilization unknown"
+    assert picked.refused[1][1] == TooMuchLoad(None, 100)
 
 
 def test_nothing_outside_what_is_ours_is_taken_or_talked_about() -> None:
@@ -118,7 +126,7 @@ def test_instances_are_never_combined() -> None:
     parent = gpu(0, mig=True)
     picked = _pick(box(parent, instance(parent, 0), instance(parent, 1), gpu(1)), Constraints(2))
     assert _indices(picked) == [1] and picked.devices[0].parent is None
-    assert sum("a process can use one only" in why for _, why in picked.refused) == 2
+    assert sum(isinstance(why, SingleInstance) for _, why in picked.refused) == 2
 
 
 def test_a_desktop_does_not_stand_in_the_way() -> None:
@@ -191,7 +199,7 @@ def test_every_device_that_is_ours_is_taken_or_refused_or_was_not_needed(
     assert left >= 0
     assert left == 0 or picked.enough(constraints)
     assert not {d.key for d in picked.devices} & {d.key for d, _ in picked.refused}
-    assert all(why for _, why in picked.refused)
+    assert all(refusal(why, NOW) for _, why in picked.refused)
 
 
 @given(_boxes(), _wishes)

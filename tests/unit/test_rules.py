@@ -72,7 +72,7 @@ _devices = st.builds(
 @given(_devices, _rules)
 @settings(max_examples=400, deadline=None)
 def test_no_rules_make_the_unknown_free(device: Device, rules: Rules) -> None:
-    if not judge(device, NOW, rules).free:
+    if not judge(device, rules).free:
         return
     assert device.processes is not None and device.memory_used is not None
     for process in device.processes:
@@ -94,7 +94,7 @@ def test_stricter_rules_never_make_a_device_free(
         ignore=frozenset(),
         mine=None,
     )
-    assert judge(device, NOW, rules).free or not judge(device, NOW, strict).free
+    assert judge(device, rules).free or not judge(device, strict).free
 
 
 TABLE: list[tuple[str, Device, Rules, str]] = [
@@ -148,7 +148,7 @@ TABLE: list[tuple[str, Device, Rules, str]] = [
 
 @pytest.mark.parametrize(("device", "rules", "state"), [pytest.param(*row[1:], id=row[0]) for row in TABLE])
 def test_the_table_of_rules(device: Device, rules: Rules, state: str) -> None:
-    verdict = judge(device, NOW, rules)
+    verdict = judge(device, rules)
     assert verdict.state == state, verdict
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gputui.allocating.request import Notice, Request
 from gputui.choosing.best import Best
 from gputui.choosing.verdict import Verdict
+from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 
@@ -59,15 +60,19 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class NotFree:
-    """The device was free when it was chosen, and is not any more; `verdict` is None where it is gone."""
+class NoLongerFree:
+    """The device was free when it was chosen, and at `time` (epoch seconds) it is not any more.
+
+    `verdict` is None where it is gone.
+    """
 
     key: str
     verdict: Verdict | None
+    time: float
 
     def text(self, snapshot: Snapshot) -> str:
-        """`snapshot` is the one in which the device was free."""
-        now = f"{self.verdict.state}: {self.verdict.reason}" if self.verdict else "it is not there any more"
+        """What became of it; `snapshot` is the one in which it was free."""
+        now = state_and_reason(self.verdict, self.time) if self.verdict else "it is not there any more"
         return f"GPU {snapshot.label(snapshot.by_key[self.key])} was free a moment ago, now {now}"
 
 
@@ -101,13 +106,15 @@ class Allocation:
         """The weakest link between them, None where that is not known or does not matter."""
         return self.alternatives[0].weakest if self.alternatives else None
 
-    def recheck(self, judged: Mapping[str, Verdict], before: Mapping[str, Verdict]) -> tuple[NotFree, ...]:
-        """The devices that were free by the verdicts `before`, and are not by those of a later reading."""
+    def recheck(
+        self, later: Snapshot, judged: Mapping[str, Verdict], before: Mapping[str, Verdict]
+    ) -> tuple[NoLongerFree, ...]:
+        """The devices that were free by the verdicts `before`, and are not as `later` is judged."""
         found = []
         for device in self.devices:
             now = judged.get(device.key)
             if before[device.key].free and (now is None or not now.free):
-                found.append(NotFree(device.key, now))
+                found.append(NoLongerFree(device.key, now, later.time))
         return tuple(found)
 
     def start(self, how: Callable[[Lease | None], T]) -> T:

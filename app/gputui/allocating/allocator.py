@@ -14,7 +14,8 @@ from gputui.choosing.links import PERMUTED, permuted_behind_switches
 from gputui.choosing.naming import NamingError, listed, named
 from gputui.choosing.order import MEASURES, measured
 from gputui.choosing.pick import Constraints, Picked, available, pick
-from gputui.choosing.verdict import Verdict, verdicts
+from gputui.choosing.verdict import Idle, Verdict, verdicts
+from gputui.choosing.verdict_text import refusal, state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
@@ -156,7 +157,7 @@ class Allocator:
                     for notice in allocation.notices:
                         self._tell(notice)
                     later = self.read() if allocation.devices else allocation.snapshot
-                    gone = allocation.recheck(self.verdicts(later), self.verdicts(allocation.snapshot))
+                    gone = allocation.recheck(later, self.verdicts(later), self.verdicts(allocation.snapshot))
                     final = not picks and only is None
                     for conflict in gone:
                         self._notice(conflict.text(allocation.snapshot), "warning" if final else "note")
@@ -260,12 +261,12 @@ class Allocator:
         for device in devices:
             verdict, name = judged[device.key], f"GPU {snapshot.label(device)}"
             if verdict.state == "lost":
-                raise NotEnoughError(f"{name} is lost: {verdict.reason}")
+                raise NotEnoughError(f"{name} is {state_and_reason(verdict, snapshot.time)}")
             if not verdict.free and not (self.holds and verdict.state == "claimed"):
                 # (A claim is refused when the devices are held, or passed over with a warning then.)
-                self._notice(f"{name} is {verdict.state}: {verdict.reason}")
+                self._notice(f"{name} is {state_and_reason(verdict, snapshot.time)}")
         if request.min_free is not None or request.max_util is not None:
-            as_free = {key: Verdict("free", "named", "free") for key in judged}
+            as_free = {key: Verdict("free", Idle()) for key in judged}
             keys = {device.key for device in devices}
             picked = pick(snapshot, as_free, Constraints(1, request.min_free, request.max_util, keys))
             if picked.refused:
@@ -365,4 +366,6 @@ def _shortage(
 
 
 def _refusals(picked: Picked, snapshot: Snapshot) -> str:
-    return "; ".join(f"GPU {snapshot.label(device)} {why}" for device, why in picked.refused)
+    return "; ".join(
+        f"GPU {snapshot.label(device)} {refusal(why, snapshot.time)}" for device, why in picked.refused
+    )

@@ -16,7 +16,7 @@ from gputui.allocating.request import Notice
 from gputui.allocating.waiting import Progress, TooLongError, Wait
 from gputui.choosing.naming import listed
 from gputui.choosing.pick import Constraints, available
-from gputui.choosing.verdict import Verdict
+from gputui.choosing.verdict import Divided, Idle, Verdict
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import duration
 from gputui.inventory.snapshot import Snapshot
@@ -112,8 +112,7 @@ def _most(allocator: Allocator, snapshot: Snapshot, keys: Collection[str] | None
         replace(device, memory_free=_at_most(device, constraints.min_free)) for device in snapshot.devices
     )
     as_free = {
-        device.key: Verdict("busy", "divided", "divided") if device.mig else Verdict("free", "", "")
-        for device in empty
+        device.key: Verdict("busy", Divided(0)) if device.mig else Verdict("free", Idle()) for device in empty
     }
     return len(available(replace(snapshot, devices=empty), as_free, constraints).devices)
 

@@ -14,6 +14,7 @@ from gputui.allocating.queue import Ticket, Waiter, is_waiting
 from gputui.choosing.pick import Constraints, available
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import Verdict, verdicts
+from gputui.choosing.verdict_text import brief
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Snapshot
@@ -79,7 +80,7 @@ class Progress:
         if not running:
             return ""
         _, device = min(running, key=lambda pair: pair[0])
-        return f"GPU {self.snapshot.label(device)} ({self.verdicts[device.key].brief})"
+        return f"GPU {self.snapshot.label(device)} ({brief(self.verdicts[device.key], self.snapshot.time)})"
 
 
 def _nth(number: int) -> str:

@@ -14,6 +14,7 @@ from gputui.checking.measured import Measured, read_all_reduce, read_copies
 from gputui.checking.report import CUDA_BUILD, Report
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import Verdict, verdicts
+from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.formatting import GIB
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.untrusted_json import DocumentError
@@ -46,7 +47,7 @@ def measure(
     CPU build of torch, and without devices, `processes` of them all-reduce on the CPU. May be called on any
     thread.
     """
-    schedule = _scheduled(report, verdicts(snapshot, rules), processes, force)
+    schedule = _scheduled(report, snapshot, verdicts(snapshot, rules), processes, force)
     if schedule.empty.problems or schedule.ranks < 2:
         return schedule.empty
     environment = launch.environment(environ)
@@ -81,7 +82,11 @@ class _Schedule:
 
 
 def _scheduled(
-    report: Report, judged: Mapping[str, Verdict], processes: int | None, force: bool
+    report: Report,
+    snapshot: Snapshot,
+    judged: Mapping[str, Verdict],
+    processes: int | None,
+    force: bool,
 ) -> _Schedule:
     torch = report.seen.torch if report.seen else None
     if report.seen is None or torch is None or torch.version is None:
@@ -102,7 +107,8 @@ def _scheduled(
         if force or (verdict is not None and verdict.free):
             keys[number] = device.key
         else:
-            skipped.append((device.key, f"{verdict.state}: {verdict.reason}" if verdict else "not there"))
+            why = state_and_reason(verdict, snapshot.time) if verdict else "not there"
+            skipped.append((device.key, why))
     alone = ("copies and all-reduce are between two devices or more",) if len(keys) < 2 else ()
     empty = Measured(tuple(keys.values()), skipped=tuple(skipped), remarks=alone)
     return _Schedule("nccl", keys, len(keys), empty)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gputui.choosing.best import MOST, Best, as_ordered, best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.order import MEASURES, Order, measured
 from gputui.choosing.verdict import Verdict
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import size
 from gputui.inventory.snapshot import Snapshot
 
 
@@ -36,6 +36,32 @@ class Constraints:
     prefer: Sequence[str] = ()
 
 
+class NeverTaken(NamedTuple):
+    """The rules say that this device is never taken."""
+
+
+class SingleInstance(NamedTuple):
+    """A MIG instance, where several devices are asked for: a process can use one instance only."""
+
+
+class TooLittleMemory(NamedTuple):
+    """`free` bytes, None where that is not known, and `least` are asked for."""
+
+    free: int | None
+    least: int
+
+
+class TooMuchLoad(NamedTuple):
+    """Utilized to so many percent, None where that is not known, and at most `most` are asked for."""
+
+    percent: int | None
+    most: int
+
+
+Refusal = Verdict | NeverTaken | SingleInstance | TooLittleMemory | TooMuchLoad
+"""Why a device is not picked: its verdict, or a constraint. `verdict_text.refusal` makes its text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Picked:
     """The answer: enough devices, in order; or too few, and then why each of the others is not one.
@@ -44,7 +70,7 @@ class Picked:
     """
 
     devices: tuple[Device, ...]
-    refused: tuple[tuple[Device, str], ...]
+    refused: tuple[tuple[Device, Refusal], ...]
     alternatives: tuple[Best, ...] = ()
 
     def enough(self, constraints: Constraints) -> bool:
@@ -54,13 +80,13 @@ class Picked:
 def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Constraints) -> Picked:
     """Every device that can be had, in the box's order, and why the others cannot."""
     good: list[Device] = []
-    refused: list[tuple[Device, str]] = []
+    refused: list[tuple[Device, Refusal]] = []
     for device in snapshot.devices:
         if device.key not in constraints.required:
             if constraints.within is not None and device.key not in constraints.within:
                 continue
             why = _why_not(device, verdicts[device.key], constraints)
-            if why:
+            if why is not None:
                 refused.append((device, why))
                 continue
         good.append(device)
@@ -104,20 +130,20 @@ def _preference(prefer: Sequence[str]) -> Callable[[Device], tuple[int, ...]]:
     return lambda device: (places.get(device.key, len(places)),)
 
 
-def _why_not(device: Device, verdict: Verdict, constraints: Constraints) -> str | None:
+def _why_not(device: Device, verdict: Verdict, constraints: Constraints) -> Refusal | None:
+    """Why a device cannot be picked, None where it can."""
     if not verdict.free:
-        return f"{verdict.state}: {verdict.reason}"
+        return verdict
     if device.key in constraints.never:
-        return "free, but never taken (your settings, --never)"
+        return NeverTaken()
     if device.parent is not None and constraints.count > 1:
-        return "a MIG instance: a process can use one only"
+        return SingleInstance()
     if constraints.min_free is not None and (
         device.memory_free is None or device.memory_free < constraints.min_free
     ):
-        free = "unknown" if device.memory_free is None else size(device.memory_free)
-        return f"{free} free, less than {size(constraints.min_free)}"
+        return TooLittleMemory(device.memory_free, constraints.min_free)
     if constraints.max_util is not None and (
         device.utilization is None or device.utilization > constraints.max_util
     ):
-        return f"utilization {'unknown' if device.utilization is None else f'{device.utilization} %'}"
+        return TooMuchLoad(device.utilization, constraints.max_util)
     return None

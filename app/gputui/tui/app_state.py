@@ -15,6 +15,7 @@ from gputui.choosing.pick import Constraints, pick
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.verdict import Verdict, verdicts
+from gputui.choosing.verdict_text import state_and_brief, state_and_reason
 from gputui.choosing.watch import Watch, settled
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
@@ -126,10 +127,7 @@ class AppState:
         taken = [device for device in self.chosen if not self.verdicts[device.key].free]
         if self.snapshot is not None and len(taken) <= 2:
             for device in taken:
-                verdict = self.verdicts[device.key]
-                # ("claimed ana 2h" says it already.)
-                said = verdict.brief.startswith(verdict.state)
-                what = verdict.brief if said else f"{verdict.state}: {verdict.brief}"
+                what = state_and_brief(self.verdicts[device.key], self.snapshot.time)
                 found.append(f"GPU {self.snapshot.label(device)} is {what}")
         elif self.snapshot is not None:
             found.append(f"GPU {', '.join(self.snapshot.label(d) for d in taken)} are not free")
@@ -206,7 +204,8 @@ class AppState:
         app_state = replace(self._select(self.selection.toggle(device.key)), cursor=following)
         if verdict.free:
             return app_state, None
-        return app_state, f"GPU {self.snapshot.label(device)} is {verdict.state}: {verdict.reason}"
+        why = state_and_reason(verdict, self.snapshot.time)
+        return app_state, f"GPU {self.snapshot.label(device)} is {why}"
 
     def numbered(self, index: int) -> Device | None:
         """The GPU with this NVML index."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.formatting import duration, printable, size
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
@@ -74,7 +75,7 @@ def _all(app_state: AppState) -> Iterator[Row]:
             used = "–" if device.memory_used is None else size(device.memory_used)
             claim = snapshot.claimed.get(device.key)
             user = printable(claim.user) if claim else "–"
-            what = f"{verdict.state}: {printable(verdict.reason)}"
+            what = state_and_reason(verdict, snapshot.time)
             yield Row(label, "", user, used, "–", "", what, None, device.key, amount=device.memory_used or 0)
 
 

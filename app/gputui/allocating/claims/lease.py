@@ -23,7 +23,7 @@ from pathlib import Path
 from gputui.allocating.claims.files import UntrustedFileError, is_being_made, is_still, make_there, open_there
 from gputui.allocating.claims.folder import VARIABLE, make_folder
 from gputui.allocating.claims.read import claims, empty_ended, pid_namespace
-from gputui.choosing.verdict import claimed_by
+from gputui.choosing.verdict_text import claimed
 from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
 from gputui.system.descriptors import out_of_the_way
@@ -44,8 +44,7 @@ class TakenError(Exception):
     """
 
     def __init__(self, key: str, claim: Claim | None = None, line: str | None = None) -> None:
-        who = f"by {claim.user}" if claim else "by another job"
-        super().__init__(line or f"{key} is claimed {who}")
+        super().__init__(key)
         self.key, self.claim, self.line = key, claim, line
 
     def text(self, snapshot: Snapshot) -> str:
@@ -54,8 +53,7 @@ class TakenError(Exception):
         name = f"GPU {snapshot.label(device)}" if device else self.key
         if self.line:
             return f"{name}: {self.line}"
-        who = claimed_by(self.claim, snapshot.time) if self.claim else "by another job"
-        return f"{name} is claimed {who}"
+        return claimed(name, self.claim, snapshot.time)
 
 
 @dataclass

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from gputui.choosing.grouping import asked as number_asked
 from gputui.choosing.not_free import not_free
 from gputui.choosing.selection import Selection
+from gputui.choosing.verdict_text import not_free_lines
 from gputui.launching.clipboard import Copied, copy
 from gputui.launching.shell_words import WordsError, assignments, command_line, shell_syntax, split
 from gputui.launching.start import missing_program
@@ -157,7 +158,8 @@ class Launching(Choosing):
             _give_back(launching.lease)
             self.say("the chosen devices are not there any more", "lost")
             return
-        taken = not_free(asked.selection, asked.chosen_as, app_state.snapshot, app_state.verdicts)
+        found = not_free(asked.selection, asked.chosen_as, app_state.snapshot, app_state.verdicts)
+        taken = not_free_lines(found, app_state.snapshot)
         if taken or app_state.launch.own or launching.claimed or launching.line:
             self._ask(launching, taken)
         else:
@@ -201,7 +203,8 @@ class Launching(Choosing):
         if own.ignored or own.listed is None or app_state.snapshot is None:
             return (own.warning,)
         theirs = Selection(listed_keys(own.listed, app_state.snapshot))
-        return (own.warning, *not_free(theirs, {}, app_state.snapshot, app_state.verdicts).values())
+        found = not_free(theirs, {}, app_state.snapshot, app_state.verdicts)
+        return (own.warning, *not_free_lines(found, app_state.snapshot).values())
 
     def _start(self, way: Way, lease: Lease | None) -> None:
         """Start the launch that stands there."""

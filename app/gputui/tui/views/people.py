@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputui.choosing.people import Person
+from gputui.choosing.verdict_text import reason
 from gputui.inventory.formatting import duration, printable, size
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
@@ -45,7 +46,7 @@ def held_lines(found: Sequence[Person], app_state: AppState, width: int) -> list
         if verdict.state == "held":
             used = size(device.memory_used or 0)
             head = _columns(f"GPU {snapshot.label(device)}", used, "–", wide)
-            lines.append(clip((*head, (f"  held: {verdict.reason}", "dim")), width))
+            lines.append(clip((*head, (f"  held: {reason(verdict, snapshot.time)}", "dim")), width))
     return [title("nobody to be seen", width), *lines] if lines else []
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gputui.choosing.verdict import GLYPHS
+from gputui.choosing.verdict_text import brief
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB, duration, printable, short_name
+from gputui.inventory.formatting import GIB, duration, short_name
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, Span, bar, clip, fit, shorten, width_of, wrap
 
@@ -140,12 +141,12 @@ def _amount(device: Device) -> str:
 
 
 def _state_words(app_state: AppState, device: Device) -> str:
-    verdict = app_state.verdicts[device.key]
-    if verdict.state == "free" and app_state.snapshot is not None:
-        lasting = app_state.watch.lasting(device.key, app_state.snapshot.time) or 0
-        if lasting >= _LONG_ENOUGH:
-            return f"{verdict.brief} {duration(lasting)}"
-    return printable(verdict.brief)
+    """The brief text of the verdict; of a free device also for how long it has been free."""
+    assert app_state.snapshot is not None
+    verdict, now = app_state.verdicts[device.key], app_state.snapshot.time
+    words = brief(verdict, now)
+    lasting = app_state.watch.lasting(device.key, now) or 0
+    return f"{words} {duration(lasting)}" if verdict.free and lasting >= _LONG_ENOUGH else words
 
 
 def _or_dash(value: float | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gputui.choosing.tree import lines, nvlinks
 from gputui.choosing.verdict import GLYPHS
+from gputui.choosing.verdict_text import brief
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable, short_name
 from gputui.tui.app_state import AppState
@@ -48,5 +49,8 @@ def _device(app_state: AppState, before: str, device: Device) -> Line:
         (f"GPU {app_state.snapshot.label(device)}", "strong" if rank is not None else ""),
         (f"  {name}", "dim"),
         (f"  {GLYPHS[verdict.state]} ", verdict.state),
-        (printable(verdict.brief), verdict.state if verdict.state != "busy" else "dim"),
+        (
+            brief(verdict, app_state.snapshot.time),
+            verdict.state if verdict.state != "busy" else "dim",
+        ),
     )
