@@ -19,6 +19,14 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name the order where the header with it is left out (`-q`), or has scrolled away before a failure."""
+    seed = config.getoption("randomly_seed", None)
+    failed = any(terminalreporter.stats.get(kind) for kind in ("failed", "error"))
+    if isinstance(seed, int) and (failed or config.get_verbosity() < 0):
+        terminalreporter.write_line(f"The order of this run: --randomly-seed={seed}")
+
+
 @pytest.fixture(autouse=True)
 def own_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of claims, and settings, of the test's own: not those of the machine that runs the tests."""
