@@ -11,8 +11,13 @@ import pytest
 from simnvml import SimulatedNvml, build
 
 
-def pytest_configure() -> None:
-    """A test run in the background of a shell has Ctrl-C ignored, and so would all that the tests start."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepare this process, and what the tests start from it."""
+    if randomly := config.pluginmanager.get_plugin("randomly"):
+        # It asks every installed package how to seed it. deepspeed's answer imports torch into every worker,
+        # which takes seconds, and no test uses random numbers of another package.
+        randomly.entrypoint_reseeds = []
+    # A test run in the background of a shell has Ctrl-C ignored, and so would all that the tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
