@@ -1,4 +1,4 @@
-"""The table of launchers in docs/launchers.md: every cell is a launch that is really started on a simulated box."""
+"""The table in docs/launchers.md: every cell is a launch that is really started on a simulated box."""
 
 from __future__ import annotations
 
