@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -145,9 +144,7 @@ def test_every_example_is_a_call_that_the_program_takes(page: Path) -> None:
     for call in calls(page):
         words = shlex.split(call)
         before = words[: words.index("--")] if "--" in words else words
-        name = before[0] if before and before[0] in SUBCOMMANDS else ""
-        module = importlib.import_module(f"gputui.cli.{name or 'screen'}")
-        module.parser().parse_args(before[1:] if name else before)
+        PARSERS[""].parse_args(before)
 
 
 @BY_NAME
