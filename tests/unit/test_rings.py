@@ -157,7 +157,7 @@ def test_a_pair_is_a_ring_over_its_one_link() -> None:
     assert strongest_ring([[-1, 7], [7, -1]], [0, 1]) == 7
 
 
-def _planted(count: int, extra: int, chance: random.Random) -> tuple[Table, list[int]]:
+def _with_a_ring(count: int, extra: int, chance: random.Random) -> tuple[Table, list[int]]:
     """Links of strength 0, but for a ring of strength 1 and some more; the way around the ring too."""
     ring = chance.sample(range(count), count)
     table = [[0] * count for _ in range(count)]
@@ -171,7 +171,7 @@ def test_up_to_sixteen_devices_a_ring_that_is_there_is_found_and_with_a_link_les
     count: int,
 ) -> None:
     for seed in range(4):
-        table, ring = _planted(count, 0, random.Random(seed))
+        table, ring = _with_a_ring(count, 0, random.Random(seed))
         assert strongest_ring(table, range(count)) == 1
         table[ring[0]][ring[1]] = table[ring[1]][ring[0]] = 0
         assert strongest_ring(table, range(count)) == 0
