@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputui.choosing.best import Best, as_ordered, best
+from gputui.choosing.best import Alternative, best, describe_order
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.links import PERMUTED, permuted_behind_switches
 from gputui.choosing.naming import NONE, NamingError, listed, named
-from gputui.choosing.order import MEASURES, measured
-from gputui.choosing.pick import Constraints, Picked, available, pick
+from gputui.choosing.order import SORT_KEYS, sorted_by
+from gputui.choosing.pick import Constraints, PickResult, available, pick
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import Idle, Verdict, verdicts
 from gputui.choosing.verdict_text import refusal, state_and_reason
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The devices of one call, and the box they were chosen in; `alternatives`: as in `Picked`; `lease`
+    """The devices of one call, and the box they were chosen in; `alternatives`: as in `PickResult`; `lease`
     where they were asked to be held."""
 
     devices: tuple[Device, ...]
     snapshot: Snapshot
-    alternatives: tuple[Best, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
     lease: Lease | None = None
 
 
@@ -187,7 +187,7 @@ class Call(NamedTuple):
             within,
             self.job,
             self.args.order or "best",
-            most=1,
+            limit=1,
             never=listed(self.rules.never, snapshot),
             prefer=listed(self.rules.prefer, snapshot),
         )
@@ -258,7 +258,7 @@ def _in_order(devices: tuple[Device, ...], call: Call, snapshot: Snapshot) -> Ch
         raise WrongCallError(f"{len(devices)} devices do not make whole groups of {job}")
     order = args.order or "given"
     keys = {device.key for device in devices}
-    alternatives: tuple[Best, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
     in_box: tuple[Device, ...] = ()
     told = _is_told(args)
     if len(devices) > 1 and (order == "best" or told):
@@ -268,11 +268,11 @@ def _in_order(devices: tuple[Device, ...], call: Call, snapshot: Snapshot) -> Ch
             raise NotEnoughError("a device that was named is not there any more")
         in_box = tuple(device for device in snapshot.devices if device.key in keys)
         if order == "best":
-            devices = best(snapshot, in_box, len(devices), job, most=1)[0].devices
-    if order in MEASURES:
-        devices = measured(order, devices)
+            devices = best(snapshot, in_box, len(devices), job, limit=1)[0].devices
+    if order in SORT_KEYS:
+        devices = sorted_by(order, devices)
     if told and len(devices) > 1:
-        alternatives = (as_ordered(snapshot, in_box, devices, job, named=True),)
+        alternatives = (describe_order(snapshot, in_box, devices, job, named=True),)
     if args.why and devices:
         say(why(snapshot, devices, f"as named; {alternatives[0].reason}" if alternatives else "as named"))
     _warn_of_order(source, snapshot, devices)
@@ -339,7 +339,7 @@ def _decided(devices: Sequence[Device], call: Call, snapshot: Snapshot) -> tuple
 
 
 def _shortage(
-    picked: Picked,
+    picked: PickResult,
     constraints: Constraints,
     snapshot: Snapshot,
     limits: Inherited | None,
@@ -357,7 +357,7 @@ def _shortage(
     return f"{asked}, {there}{where}{': ' + reasons if reasons else ''}"
 
 
-def _refusals(picked: Picked, snapshot: Snapshot) -> str:
+def _refusals(picked: PickResult, snapshot: Snapshot) -> str:
     return "; ".join(
         f"GPU {snapshot.label(device)} {refusal(why, snapshot.time)}" for device, why in picked.refused
     )
