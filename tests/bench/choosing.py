@@ -13,8 +13,8 @@ from bench.report import row
 from gputui.choosing import sets
 from gputui.choosing.best import best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
-from gputui.choosing.pairs import Pairs
-from gputui.choosing.sets import Found, approximate, ranked
+from gputui.choosing.pair_scores import PairScores
+from gputui.choosing.sets import RankedSet, approximate, ranked
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.matrix_text import Printed, read
 from gputui.inventory.snapshot import Snapshot
@@ -76,7 +76,7 @@ def _distances(boxes: list[Snapshot]) -> tuple[int, list[float], int]:
     """How often the quick search finds the best weakest link, and where it does the share of the sum."""
     same, worth, tried = 0, [], 0
     for snapshot in boxes:
-        pairs = Pairs.of(snapshot, snapshot.devices)
+        pairs = PairScores.of(snapshot, snapshot.devices)
         for count in range(2, min(12, len(pairs)) + 1):
             for job in JOBS:
                 if not job.fits(count):
@@ -86,17 +86,19 @@ def _distances(boxes: list[Snapshot]) -> tuple[int, list[float], int]:
                 exact, quick = next(_exactly(pairs, count, job)), next(approximate(pairs, count, job))
                 if exact.weakest == quick.weakest:
                     same += 1
-                    worth.append(pairs.sum(quick.members) / max(1, pairs.sum(exact.members)))
+                    worth.append(
+                        pairs.score_within(quick.members) / max(1, pairs.score_within(exact.members))
+                    )
     return same, worth, tried
 
 
-def _exactly(pairs: Pairs, count: int, job: Grouping) -> Iterator[Found]:
+def _exactly(pairs: PairScores, count: int, job: Grouping) -> Iterator[RankedSet]:
     """The best set of a box that is too large for the program to look at every set."""
-    before, sets.MOST_EXACT = sets.MOST_EXACT, 20
+    before, sets.MAX_EXACT = sets.MAX_EXACT, 20
     try:
         yield next(ranked(pairs, count, job))
     finally:
-        sets.MOST_EXACT = before
+        sets.MAX_EXACT = before
 
 
 def _box(printed: Printed) -> Snapshot:

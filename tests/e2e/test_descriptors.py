@@ -95,14 +95,14 @@ def test_a_job_starts_with_streams_closed_and_its_lease_is_no_standard_stream(
 STREAMS = """
 import os, sys
 from gputui.cli.main import _keep_standard_numbers
-from gputui.system.descriptors import LEAST, out_of_the_way
+from gputui.system.descriptors import LEAST, move_to_high_number
 report = os.dup2(int(sys.argv[1]), 90)
 os.closerange(0, 90)
 _keep_standard_numbers()
 opened = os.open("/", os.O_RDONLY)
 kept = [os.path.samefile(f"/proc/self/fd/{number}", os.devnull) for number in (0, 1, 2)]
 inherited = [os.get_inheritable(number) for number in (0, 1, 2)]
-os.write(report, repr((opened, kept, inherited, out_of_the_way(opened) >= LEAST)).encode())
+os.write(report, repr((opened, kept, inherited, move_to_high_number(opened) >= LEAST)).encode())
 """
 
 
@@ -118,10 +118,10 @@ def test_no_file_of_ours_gets_the_number_of_a_closed_stream() -> None:
 def test_with_few_numbers_left_a_lease_is_still_no_standard_stream() -> None:
     script = """if True:
         import os, resource
-        from gputui.system.descriptors import out_of_the_way
+        from gputui.system.descriptors import move_to_high_number
         resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50))
         os.close(0)
-        raise SystemExit(out_of_the_way(os.open("/", os.O_RDONLY)))"""
+        raise SystemExit(move_to_high_number(os.open("/", os.O_RDONLY)))"""
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode >= 3
 
 

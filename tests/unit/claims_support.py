@@ -262,29 +262,29 @@ def lines(file: Path) -> list[list[str]]:
     return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def a_link(place: Path) -> None:
+def symbolic_link(place: Path) -> None:
     place.symlink_to("/etc/passwd")
 
 
-def a_dangling_link(place: Path) -> None:
+def dangling_link(place: Path) -> None:
     place.symlink_to("/nowhere/at/all")
 
 
-def a_link_to_a_pipe(place: Path) -> None:
+def link_to_pipe(place: Path) -> None:
     os.mkfifo(place.with_suffix(".pipe"), 0o666)
     place.symlink_to(place.with_suffix(".pipe"))
 
 
-def a_pipe(place: Path) -> None:
+def pipe(place: Path) -> None:
     os.mkfifo(place, 0o666)
 
 
-def a_directory(place: Path) -> None:
+def directory(place: Path) -> None:
     place.mkdir()
     (place / "full").touch()
 
 
-def a_socket(place: Path) -> None:
+def unix_socket(place: Path) -> None:
     here = Path.cwd()
     os.chdir(place.parent)
     with socket.socket(socket.AF_UNIX) as made:
@@ -292,27 +292,27 @@ def a_socket(place: Path) -> None:
     os.chdir(here)
 
 
-def a_file_of_two_names(place: Path) -> None:
+def file_of_two_names(place: Path) -> None:
     place.with_suffix(".other").write_text("of two names")
     os.link(place.with_suffix(".other"), place)
 
 
-def an_unreadable_file(place: Path) -> None:
+def unreadable_file(place: Path) -> None:
     place.touch(0o600)
     place.chmod(0o600)
 
 
-PLANTED: tuple[Callable[[Path], None], ...] = (
-    a_link,
-    a_dangling_link,
-    a_link_to_a_pipe,
-    a_pipe,
-    a_directory,
-    a_socket,
-    a_file_of_two_names,
-    an_unreadable_file,
+UNTRUSTED: tuple[Callable[[Path], None], ...] = (
+    symbolic_link,
+    dangling_link,
+    link_to_pipe,
+    pipe,
+    directory,
+    unix_socket,
+    file_of_two_names,
+    unreadable_file,
 )
-"""What somebody may have put at a name before us."""
+"""Makers of what somebody may have put at a name before us, none of which is a file of gputui."""
 
 
 Take = Callable[..., Lease]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.choosing.best import MOST, Best, best
+from gputui.choosing.best import MAX_ALTERNATIVES, Alternative, best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.spec import sockets, uniform
@@ -39,12 +39,12 @@ from unit.wired import (
 
 def _best(
     snapshot: Snapshot, count: int, job: Grouping = ALL_REDUCE, required: Collection[int] = ()
-) -> list[Best]:
+) -> list[Alternative]:
     keys = {snapshot.devices[i].key for i in required}
     return list(best(snapshot, snapshot.devices, count, job, keys))
 
 
-def _sets(alternatives: Sequence[Best]) -> list[tuple[int, ...]]:
+def _sets(alternatives: Sequence[Alternative]) -> list[tuple[int, ...]]:
     return [tuple(sorted(indices(way.devices))) for way in alternatives]
 
 
@@ -66,11 +66,11 @@ def test_no_set_is_better_and_the_alternatives_are_the_next_best(
     assert all(way.exact for way in alternatives)
     found = _sets(alternatives)
     assert found[0] == every[0][1]
-    assert len(set(found)) == len(found) <= MOST
+    assert len(set(found)) == len(found) <= MAX_ALTERNATIVES
     assert [key_of[each] for each in found] == sorted((key_of[each] for each in found), reverse=True)
     for key, _ in every:
         # Left out is only what is worse than the last, or one of equals.
-        assert key in map(key_of.get, found) or (len(found) == MOST and key <= key_of[found[-1]])
+        assert key in map(key_of.get, found) or (len(found) == MAX_ALTERNATIVES and key <= key_of[found[-1]])
     for way, each in zip(alternatives, found, strict=True):
         assert _told_as(snapshot, each, way.weakest, key_of[each][0])
 
@@ -254,7 +254,7 @@ def test_of_devices_that_are_alike_one_set_is_told() -> None:
 
 def test_as_many_are_told_as_are_asked_for() -> None:
     snapshot = wired(sockets((2, 2, 2), "NV4", "SYS"))
-    assert _sets(best(snapshot, snapshot.devices, 2, most=1)) == [(0, 1)]
+    assert _sets(best(snapshot, snapshot.devices, 2, limit=1)) == [(0, 1)]
     assert _sets(_best(snapshot, 2))[:3] == [(0, 1), (2, 3), (4, 5)]
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gputui.choosing.best import Best, best
+from gputui.choosing.best import Alternative, best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.spec import sockets, uniform
@@ -24,12 +24,12 @@ RACK = replace(wired(uniform(72, "NV18")), pcie=sockets((4,) * 18, "NODE", "SYS"
 
 def _best(
     snapshot: Snapshot, count: int, job: Grouping = ALL_REDUCE, required: Collection[int] = ()
-) -> list[Best]:
+) -> list[Alternative]:
     keys = {snapshot.devices[i].key for i in required}
     return list(best(snapshot, snapshot.devices, count, job, keys))
 
 
-def _sets(alternatives: Sequence[Best]) -> list[tuple[int, ...]]:
+def _sets(alternatives: Sequence[Alternative]) -> list[tuple[int, ...]]:
     return [tuple(sorted(indices(way.devices))) for way in alternatives]
 
 

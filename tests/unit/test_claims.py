@@ -80,7 +80,7 @@ def test_a_holder_who_comes_between_our_first_look_and_our_record_is_seen(
     box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """He has locked under another name, as somebody has made the first one unreadable meanwhile."""
-    record, real = box.make_folder() / f"{box.uuids[0]}@{os.geteuid()}.7.claim", leases._record
+    record, real = box.make_folder() / f"{box.uuids[0]}@{os.geteuid()}.7.claim", leases._write_record
     record.touch(0o644)
     with record.open("rb") as other:
         # (What is inherited is another job's.)
@@ -91,7 +91,7 @@ def test_a_holder_who_comes_between_our_first_look_and_our_record_is_seen(
             record.write_text('{"command": "python other.py"}')
             real(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(leases, "_record", overtaken)
+        monkeypatch.setattr(leases, "_write_record", overtaken)
         with pytest.raises(TakenError) as error:
             lease(box, 0)
         assert error.value.claim is not None and error.value.claim.command == "python other.py"
@@ -151,13 +151,13 @@ def test_a_lock_that_is_removed_while_it_is_taken_is_no_lock(
 
     monkeypatch.setattr(leases, "_wait_for_lock", removed_before)
     mine = lease(box, 0)
-    assert files.is_still(path, mine.descriptors[1])
+    assert files.is_same_file(path, mine.descriptors[1])
 
 
 def test_a_lock_that_comes_and_goes_without_end_is_passed_over(
     box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "is_still", lambda path, descriptor: path.name.endswith(".3.lock"))
+    monkeypatch.setattr(leases, "is_same_file", lambda path, descriptor: path.name.endswith(".3.lock"))
     mine = lease(box, 0)
     assert mine.keys == (box.uuids[0],) and len(mine.warnings) == 3
     assert len(mine.descriptors) == 3, "the folder, the lock, the record"
@@ -176,8 +176,8 @@ def test_the_longest_command_of_any_signs_can_be_read_back(box: Box, lease: Take
     mine = lease(box, 0, command=sign * 100_000)
     mine.belongs_to(4242, "k3f9")
     mine.inherit()
-    found, odd = claims(box.environ)
-    assert odd == () and found[0].pid == 4242
+    found, problems = claims(box.environ)
+    assert problems == () and found[0].pid == 4242
     assert found[0].command and set(found[0].command) == {sign}
 
 

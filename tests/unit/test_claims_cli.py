@@ -259,7 +259,7 @@ def test_a_hostile_command_reaches_no_terminal_as_it_is(box: Box, words: tuple[s
     assert len(out) + len(err) < 4000
 
 
-def test_what_is_planted_is_a_warning_and_nothing_else(box: Box) -> None:
+def test_an_untrusted_file_is_a_warning_and_nothing_else(box: Box) -> None:
     box.hold(0)
     for number in range(9):
         (box.claims_folder / f"{box.uuids[1]}@{number + 100}.0.claim").symlink_to("/etc/passwd")

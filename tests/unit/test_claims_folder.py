@@ -1,4 +1,4 @@
-"""Where claims are kept, for all users and containers of a box; and folders that somebody planted."""
+"""Where claims are kept, for all users and containers of a box; and untrusted folders at its name."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from gputui.allocating.claims.read import claims, pid_namespace
 from unit.claims_support import (
     Box,
     Take,
-    a_dangling_link,
-    a_directory,
-    a_link,
-    a_pipe,
-    an_unreadable_file,
+    dangling_link,
+    directory,
     holders,
+    pipe,
+    symbolic_link,
+    unreadable_file,
     until,
 )
 
@@ -45,9 +45,9 @@ def test_a_folder_with_another_mode_is_not_used(box: Box, lease: Take, mode: int
     assert stat.S_IMODE(box.claims_folder.stat().st_mode) == mode
 
 
-@pytest.mark.parametrize("plant", [a_link, a_dangling_link, a_pipe, an_unreadable_file])
-def test_a_folder_that_is_none_is_not_used(box: Box, lease: Take, plant: Callable[[Path], None]) -> None:
-    plant(box.claims_folder)
+@pytest.mark.parametrize("make", [symbolic_link, dangling_link, pipe, unreadable_file])
+def test_a_folder_that_is_none_is_not_used(box: Box, lease: Take, make: Callable[[Path], None]) -> None:
+    make(box.claims_folder)
     assert lease(box, 0).keys == () and claims(box.environ) == ((), ())
     assert list(box.folder.glob(".claims.*")) == []
 
@@ -113,11 +113,11 @@ def test_the_folder_is_the_administrators_or_else_the_first_that_can_be_made(
     assert folder.make_folder({}) == places[0] and folder.shared_folder({}) == str(places[0])
 
 
-@pytest.mark.parametrize("plant", [a_link, a_dangling_link, a_pipe, a_directory, an_unreadable_file])
-def test_a_planted_folder_is_passed_over_by_all_alike(
-    places: tuple[Path, ...], plant: Callable[[Path], None]
+@pytest.mark.parametrize("make", [symbolic_link, dangling_link, pipe, directory, unreadable_file])
+def test_an_untrusted_folder_is_passed_over_by_all_alike(
+    places: tuple[Path, ...], make: Callable[[Path], None]
 ) -> None:
-    plant(places[1])
+    make(places[1])
     assert folder.make_folder({}) == places[2] and folder.shared_folder({}) == str(places[2])
 
 

@@ -17,14 +17,14 @@ from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import claims
 from simnvml import SimulatedNvml
 from unit.claims_support import (
-    PLANTED,
+    UNTRUSTED,
     Box,
     Take,
-    a_directory,
-    a_link,
-    an_unreadable_file,
     box_at,
+    directory,
     for_all_users,
+    symbolic_link,
+    unreadable_file,
 )
 
 ANOTHER = 54321
@@ -34,16 +34,16 @@ ANOTHER = 54321
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
 
 
-# what others may have planted
+# files that others may have made
 
 
-@pytest.mark.parametrize("plant", PLANTED)
+@pytest.mark.parametrize("make", UNTRUSTED)
 @pytest.mark.usefixtures("hasty")
-def test_what_is_planted_at_the_name_of_a_lock_changes_nothing_but_a_warning(
-    box: Box, lease: Take, plant: Callable[[Path], None]
+def test_an_untrusted_file_at_the_name_of_a_lock_changes_nothing_but_a_warning(
+    box: Box, lease: Take, make: Callable[[Path], None]
 ) -> None:
     place = box.make_folder() / f"{box.uuids[0]}.0.lock"
-    plant(place)
+    make(place)
     before = (os.lstat(place).st_ino, os.lstat(place).st_mode, Path("/etc/passwd").read_bytes())
     mine = lease(box, 0)
     assert mine.keys == (box.uuids[0],)
@@ -55,12 +55,12 @@ def test_what_is_planted_at_the_name_of_a_lock_changes_nothing_but_a_warning(
         lease(box, 0)
 
 
-@pytest.mark.parametrize("plant", PLANTED)
-def test_what_is_planted_at_the_name_of_a_record_is_passed_over_or_replaced_and_never_opened(
-    box: Box, lease: Take, plant: Callable[[Path], None]
+@pytest.mark.parametrize("make", UNTRUSTED)
+def test_an_untrusted_file_at_the_name_of_a_record_is_passed_over_or_replaced_and_never_opened(
+    box: Box, lease: Take, make: Callable[[Path], None]
 ) -> None:
     place = box.make_folder() / f"{box.uuids[0]}@{os.geteuid()}.0.claim"
-    plant(place)
+    make(place)
     before = Path("/etc/passwd").read_bytes()
     mine = lease(box, 0)
     mine.inherit()
@@ -68,34 +68,38 @@ def test_what_is_planted_at_the_name_of_a_record_is_passed_over_or_replaced_and_
     assert Path("/etc/passwd").read_bytes() == before and not place.with_suffix(".nowhere").exists()
 
 
-@pytest.mark.parametrize("plant", PLANTED)
-def test_what_is_planted_as_a_claim_of_another_device_is_no_claim_and_is_told(
-    box: Box, plant: Callable[[Path], None]
+@pytest.mark.parametrize("make", UNTRUSTED)
+def test_an_untrusted_claim_of_another_device_is_no_claim_but_a_problem(
+    box: Box, make: Callable[[Path], None]
 ) -> None:
-    plant(box.make_folder() / f"{box.uuids[7]}@{os.geteuid()}.0.claim")
+    make(box.make_folder() / f"{box.uuids[7]}@{os.geteuid()}.0.claim")
     box.hold(1)
-    found, odd = claims(box.environ)
+    found, problems = claims(box.environ)
     assert [claim.key for claim in found] == [box.uuids[1]]
-    assert len(odd) == 1 and odd[0].startswith("a claim is passed over: ") and odd[0].isprintable()
+    assert (
+        len(problems) == 1
+        and problems[0].startswith("a claim is passed over: ")
+        and problems[0].isprintable()
+    )
 
 
 @pytest.mark.usefixtures("hasty")
-def test_where_every_name_of_a_lock_is_planted_the_launch_goes_on_with_a_warning(
+def test_where_every_name_of_a_lock_is_untrusted_the_launch_goes_on_with_a_warning(
     box: Box, lease: Take
 ) -> None:
     for number in range(8):
-        a_link(box.make_folder() / f"{box.uuids[0]}.{number}.lock")
+        symbolic_link(box.make_folder() / f"{box.uuids[0]}.{number}.lock")
     mine = lease(box, 0, 1)
     assert mine.keys == (box.uuids[1],)
     assert mine.warnings[-1] == f"{box.uuids[0]} is not claimed: every name for it is planted"
 
 
 @pytest.mark.usefixtures("hasty")
-def test_where_every_name_of_a_record_is_planted_the_device_is_held_all_the_same(
+def test_where_every_name_of_a_record_is_untrusted_the_device_is_held_all_the_same(
     box: Box, lease: Take
 ) -> None:
     for number in range(8):
-        a_directory(box.make_folder() / f"{box.uuids[0]}@{os.geteuid()}.{number}.claim")
+        directory(box.make_folder() / f"{box.uuids[0]}@{os.geteuid()}.{number}.claim")
     mine = lease(box, 0)
     assert mine.keys == (box.uuids[0],) and "others cannot see who holds" in mine.warnings[0]
     with pytest.raises(TakenError) as error:
@@ -113,15 +117,15 @@ def test_who_comes_to_another_name_of_the_lock_is_refused_by_the_record(box: Box
     assert error.value.claim is not None
 
 
-def test_a_lock_that_is_just_being_made_is_not_taken_for_planted(
+def test_a_lock_that_is_just_being_created_is_not_untrusted(
     box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Made under a umask of 077, it has its mode a moment later."""
     place = box.make_folder() / f"{box.uuids[0]}.0.lock"
-    an_unreadable_file(place)
+    unreadable_file(place)
     monkeypatch.setattr(leases.time, "sleep", lambda seconds: place.chmod(0o444))
     mine = lease(box, 0)
-    assert mine.warnings == [] and files.is_still(place, mine.descriptors[1])
+    assert mine.warnings == [] and files.is_same_file(place, mine.descriptors[1])
 
 
 def test_files_are_for_all_to_read_whatever_the_umask(box: Box, lease: Take) -> None:
@@ -177,8 +181,8 @@ def test_a_record_that_says_nonsense_is_a_claim_of_its_owner_as_long_as_it_is_he
     descriptor = os.open(path, os.O_RDONLY)
     os.set_inheritable(descriptor, True)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    found, odd = claims(box.environ)
-    assert odd == () and [(claim.key, claim.command, claim.pid) for claim in found] == [
+    found, problems = claims(box.environ)
+    assert problems == () and [(claim.key, claim.command, claim.pid) for claim in found] == [
         (box.uuids[6], None, None)
     ]
     os.close(descriptor)
@@ -191,8 +195,8 @@ def test_a_record_that_is_too_long_is_passed_over(box: Box) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     os.set_inheritable(descriptor, True)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    found, odd = claims(box.environ)
-    assert found == () and "longer than" in odd[0]
+    found, problems = claims(box.environ)
+    assert found == () and "longer than" in problems[0]
     os.close(descriptor)
 
 
@@ -205,8 +209,8 @@ def test_a_record_that_another_has_made_in_somebodys_name_is_passed_over(box: Bo
     descriptor = os.open(path, os.O_RDONLY)
     os.set_inheritable(descriptor, True)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    found, odd = claims(box.environ)
-    assert found == () and odd == (f"a claim is passed over: {path.name} belongs to {ANOTHER}",)
+    found, problems = claims(box.environ)
+    assert found == () and problems == (f"a claim is passed over: {path.name} belongs to {ANOTHER}",)
     os.close(descriptor)
 
 
@@ -227,14 +231,14 @@ def test_thousands_of_files_hide_no_claim_and_are_told_in_a_few_lines(box: Box) 
         (shared / f"wait.{number}.abc.ticket").touch()
     box.hold(0)
     box.hold(7)
-    found, odd = claims(box.environ)
+    found, problems = claims(box.environ)
     assert {claim.key for claim in found} == {box.uuids[0], box.uuids[7]}
-    assert len(odd) == 4 and odd[-1] == "997 more claims are passed over"
+    assert len(problems) == 4 and problems[-1] == "997 more claims are passed over"
 
 
 def test_more_files_than_can_be_looked_at_are_told(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = box.make_folder()
     for number in range(30):
         (shared / f"rubbish {number}").touch()
-    monkeypatch.setattr(files, "MOST_FILES", 20)
+    monkeypatch.setattr(files, "MAX_FILES", 20)
     assert "claims may be missing" in claims(box.environ)[1][0]

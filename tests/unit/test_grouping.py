@@ -1,4 +1,4 @@
-"""What a job is asked for as, and which numbers of devices it fits."""
+"""What a job is parse_request for as, and which numbers of devices it fits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, asked, parse
+from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse, parse_request
 
 
 @pytest.mark.parametrize(
@@ -104,19 +104,19 @@ def test_every_number_fits_a_job_without_groups() -> None:
     ],
 )
 def test_a_number_and_a_job_are_asked_for_in_one_line(text: str, count: int, job: Grouping) -> None:
-    assert asked(text) == (count, job)
+    assert parse_request(text) == (count, job)
 
 
 @pytest.mark.parametrize("text", ["", " ", "0", "-4", "4.5", "²", "four", "4 5", "tp=2 4", "3 tp=2", "tp=0"])
 def test_what_asks_for_no_number_of_devices_is_refused(text: str) -> None:
     with pytest.raises(GroupingError) as refused:
-        asked(text)
+        parse_request(text)
     assert "\n" not in str(refused.value)
 
 
 def test_a_number_that_is_asked_for_is_never_another_one() -> None:
     try:
-        count, _ = asked("1000000")
+        count, _ = parse_request("1000000")
     except GroupingError:
         return
     assert count == 1_000_000

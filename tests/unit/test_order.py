@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from gputui.choosing.best import best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.links import permuted_behind_switches
-from gputui.choosing.order import ORDERS, Order, measured
-from gputui.choosing.pick import Constraints, Picked, pick
+from gputui.choosing.order import ORDERS, Order, sorted_by
+from gputui.choosing.pick import Constraints, PickResult, pick
 from gputui.choosing.verdict import verdicts
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.spec import bridged, sockets, uniform
@@ -39,11 +39,11 @@ from unit.wired import (
     wired,
 )
 
-fastest, emptiest = partial(measured, "fastest"), partial(measured, "emptiest")
+fastest, emptiest = partial(sorted_by, "fastest"), partial(sorted_by, "emptiest")
 
 
 def _order(snapshot: Snapshot, count: int, job: Grouping = ALL_REDUCE) -> list[int]:
-    return indices(best(snapshot, snapshot.devices, count, job, most=1)[0].devices)
+    return indices(best(snapshot, snapshot.devices, count, job, limit=1)[0].devices)
 
 
 def _rank(snapshot: Snapshot) -> Rank:
@@ -264,18 +264,18 @@ def test_in_a_large_box_groups_stand_as_in_the_box_where_another_order_gains_not
     """One NVLink domain of 18 trays, seven of them short of a device."""
     rack = replace(wired(uniform(72, "NV18")), pcie=sockets((4,) * 18, "NODE", "SYS"))
     free = [d for d in rack.devices if d.index not in (0, 5, 9, 13, 17, 21, 25)]
-    chosen = best(rack, free, 8, job, most=1)[0].devices
+    chosen = best(rack, free, 8, job, limit=1)[0].devices
     assert not permuted_behind_switches(rack, chosen)
 
 
 # The orders that are asked for by name
 
 
-def _indices(picked: Picked) -> list[int]:
+def _indices(picked: PickResult) -> list[int]:
     return indices(picked.devices)
 
 
-def _pick(snapshot: Snapshot, constraints: Constraints) -> Picked:
+def _pick(snapshot: Snapshot, constraints: Constraints) -> PickResult:
     return pick(snapshot, verdicts(snapshot), constraints)
 
 
@@ -362,8 +362,8 @@ def test_the_job_decides_which_are_picked() -> None:
     cells = bridged(sockets((4, 2), "PHB", "SYS"), "NV4", (0, 1), (4, 5))
     snapshot = wired(cells)
     assert _indices(_pick(snapshot, Constraints(4))) == [0, 1, 2, 3]
-    assert _indices(_pick(snapshot, Constraints(4, job=Grouping(2)))) == [0, 1, 4, 5]
-    assert _indices(_pick(snapshot, Constraints(2, job=Grouping(independent=True)))) == [2, 3]
+    assert _indices(_pick(snapshot, Constraints(4, grouping=Grouping(2)))) == [0, 1, 4, 5]
+    assert _indices(_pick(snapshot, Constraints(2, grouping=Grouping(independent=True)))) == [2, 3]
 
 
 def test_a_picked_way_is_the_first_of_the_ways() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gputui.choosing.pick import (
     Constraints,
-    Picked,
+    PickResult,
     SingleInstance,
     TooLittleMemory,
     TooMuchLoad,
@@ -23,11 +23,11 @@ from gputui.inventory.snapshot import Snapshot
 from unit.builders import GIB, MIB, NOW, box, busy, gpu, instance, job
 
 
-def _pick(snapshot: Snapshot, constraints: Constraints) -> Picked:
+def _pick(snapshot: Snapshot, constraints: Constraints) -> PickResult:
     return pick(snapshot, verdicts(snapshot), constraints)
 
 
-def _indices(picked: Picked) -> list[int]:
+def _indices(picked: PickResult) -> list[int]:
     return [device.index for device in picked.devices]
 
 
@@ -113,7 +113,7 @@ def test_nothing_outside_what_is_ours_is_taken_or_talked_about() -> None:
 
 
 def test_nothing_is_ours_when_nothing_was_given() -> None:
-    assert _pick(box(gpu(0)), Constraints(1, within=())) == Picked((), ())
+    assert _pick(box(gpu(0)), Constraints(1, within=())) == PickResult((), ())
 
 
 def test_one_instance_can_be_taken() -> None:

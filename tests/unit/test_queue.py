@@ -164,7 +164,7 @@ def test_a_ticket_that_says_nonsense_is_one_for_a_device_of_any_kind(
     assert waiters(box.environ) == ()
 
 
-def test_what_is_planted_is_in_nobodys_way(box: Box, draw: Draw) -> None:
+def test_an_untrusted_file_is_in_nobodys_way(box: Box, draw: Draw) -> None:
     draw(1).leave()
     folder, me = box.claims_folder, os.geteuid()
     (folder / f"wait.{me}.a1.ticket").symlink_to("/etc/passwd")

@@ -17,7 +17,7 @@ from unit.wired import indices, matrix, recorded, wired
 def _told(snapshot: Snapshot, count: int, job: str, without: str = "") -> tuple[list[int], str]:
     """The best set and its reason, some devices being busy."""
     free = [d for d in snapshot.devices if str(d.index) not in without.split()]
-    way = best(snapshot, free, count, parse(job), most=1)[0]
+    way = best(snapshot, free, count, parse(job), limit=1)[0]
     return sorted(indices(way.devices)), way.reason
 
 

@@ -10,17 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.choosing.rings import (
-    MOST_EXACT,
+    MAX_EXACT,
+    bit_positions,
     chains,
-    members,
     packed,
-    partings,
+    partitions,
+    path_through,
     rings,
     strongest_chain,
     strongest_ring,
-    way_through,
 )
-from unit.wired import best_chain, best_ring, partitions
+from unit.wired import best_chain, best_ring
+from unit.wired import partitions as every_partition
 
 Table = list[list[int]]
 
@@ -36,7 +37,7 @@ def _tables(draw: st.DrawFn, least: int = 1, most: int = 7, ranks: int = 3) -> T
 
 
 def _sets(number: int) -> set[tuple[int, ...]]:
-    return {tuple(members(each)) for each in members(number)}
+    return {tuple(bit_positions(each)) for each in bit_positions(number)}
 
 
 def _has_ring(table: Table, part: tuple[int, ...], least: int) -> bool:
@@ -53,8 +54,8 @@ def _has_chain(table: Table, part: tuple[int, ...], least: int) -> bool:
 
 @given(st.integers(0, 1 << 200))
 def test_the_places_of_the_bits_that_are_set(number: int) -> None:
-    assert sum(1 << place for place in members(number)) == number
-    assert members(number) == sorted(set(members(number)))
+    assert sum(1 << place for place in bit_positions(number)) == number
+    assert bit_positions(number) == sorted(set(bit_positions(number)))
 
 
 @given(_tables(), st.integers(0, 2), st.data())
@@ -93,7 +94,7 @@ def test_the_sets_of_disjoint_parts_are_those_that_can_be_parted(count: int, dat
     assert _sets(packed(number, count, times)) == {
         chosen
         for chosen in combinations(range(count), size * times)
-        if any(set(each) <= parts for each in partitions(chosen, size))
+        if any(set(each) <= parts for each in every_partition(chosen, size))
     }
 
 
@@ -103,16 +104,16 @@ def test_the_ways_to_part_all_are_told_each_once_and_no_other(count: int, data: 
     size = data.draw(st.sampled_from([size for size in range(1, count + 1) if count % size == 0]))
     parts = data.draw(st.sets(st.sampled_from(list(combinations(range(count), size)))))
     number = sum(1 << sum(1 << i for i in part) for part in parts)
-    alternatives = partings(number, count, count // size, lambda part: 0)
-    told = [tuple(tuple(members(part)) for part in way) for way in alternatives]
-    assert told == [way for way in partitions(range(count), size) if set(way) <= parts]
+    alternatives = partitions(number, count, count // size, lambda part: 0)
+    told = [tuple(tuple(bit_positions(part)) for part in way) for way in alternatives]
+    assert told == [way for way in every_partition(range(count), size) if set(way) <= parts]
 
 
 @given(_tables(least=2), st.integers(0, 2), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_a_way_through_all_is_found_if_there_is_one(table: Table, least: int, closed: bool) -> None:
     everyone = tuple(range(len(table)))
-    way = way_through(table, least, closed)
+    way = path_through(table, least, closed)
     if way is None:
         assert not (_has_ring if closed else _has_chain)(table, everyone, least)
         return
@@ -157,7 +158,7 @@ def test_a_pair_is_a_ring_over_its_one_link() -> None:
     assert strongest_ring([[-1, 7], [7, -1]], [0, 1]) == 7
 
 
-def _planted(count: int, extra: int, chance: random.Random) -> tuple[Table, list[int]]:
+def _with_a_ring(count: int, extra: int, chance: random.Random) -> tuple[Table, list[int]]:
     """Links of strength 0, but for a ring of strength 1 and some more; the way around the ring too."""
     ring = chance.sample(range(count), count)
     table = [[0] * count for _ in range(count)]
@@ -166,12 +167,12 @@ def _planted(count: int, extra: int, chance: random.Random) -> tuple[Table, list
     return table, ring
 
 
-@pytest.mark.parametrize("count", range(9, MOST_EXACT + 1))
+@pytest.mark.parametrize("count", range(9, MAX_EXACT + 1))
 def test_up_to_sixteen_devices_a_ring_that_is_there_is_found_and_with_a_link_less_it_is_not(
     count: int,
 ) -> None:
     for seed in range(4):
-        table, ring = _planted(count, 0, random.Random(seed))
+        table, ring = _with_a_ring(count, 0, random.Random(seed))
         assert strongest_ring(table, range(count)) == 1
         table[ring[0]][ring[1]] = table[ring[1]][ring[0]] = 0
         assert strongest_ring(table, range(count)) == 0
@@ -180,7 +181,7 @@ def test_up_to_sixteen_devices_a_ring_that_is_there_is_found_and_with_a_link_les
 @pytest.mark.parametrize("seed", range(4))
 def test_with_seventeen_devices_a_ring_that_is_claimed_is_there(seed: int) -> None:
     chance = random.Random(seed)
-    count = MOST_EXACT + 1
+    count = MAX_EXACT + 1
     table = [[0] * count for _ in range(count)]
     for i in range(count):
         for j in range(i):

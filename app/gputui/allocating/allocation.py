@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from gputui.allocating.request import Notice, Request
-from gputui.choosing.best import Best
+from gputui.choosing.best import Alternative
 from gputui.choosing.verdict import Verdict
 from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.device import Device
@@ -91,7 +91,7 @@ class Allocation:
     request: Request
     devices: tuple[Device, ...]
     snapshot: Snapshot
-    alternatives: tuple[Best, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
     lease: Lease | None = None
     conflicts: tuple[Claimed, ...] = ()
     notices: tuple[Notice, ...] = ()

@@ -9,11 +9,11 @@ from typing import Protocol
 from gputui.allocating.allocation import Allocation, Queue, hold, queue_for
 from gputui.allocating.errors import NotEnoughError, RequestError
 from gputui.allocating.request import Notice, NoticeKind, Request
-from gputui.choosing.best import Best, as_ordered, best
+from gputui.choosing.best import Alternative, best, describe_order
 from gputui.choosing.links import PERMUTED, permuted_behind_switches
 from gputui.choosing.naming import NamingError, listed, named
-from gputui.choosing.order import MEASURES, measured
-from gputui.choosing.pick import Constraints, Picked, available, pick
+from gputui.choosing.order import SORT_KEYS, sorted_by
+from gputui.choosing.pick import Constraints, PickResult, available, pick
 from gputui.choosing.verdict import Idle, Verdict, verdicts
 from gputui.choosing.verdict_text import refusal, state_and_reason
 from gputui.inventory.device import Device
@@ -114,7 +114,7 @@ class Allocator:
             within,
             request.group,
             request.order or "best",
-            most=1,
+            limit=1,
             never=listed(request.rules.never, snapshot),
             prefer=listed(request.rules.prefer, snapshot),
         )
@@ -225,7 +225,7 @@ class Allocator:
             raise RequestError(f"{len(devices)} devices do not make whole groups of {request.group}")
         order = request.order or "given"
         keys = {device.key for device in devices}
-        alternatives: tuple[Best, ...] = ()
+        alternatives: tuple[Alternative, ...] = ()
         in_box: tuple[Device, ...] = ()
         if len(devices) > 1 and (order == "best" or request.explain):
             snapshot = self.source.read(self._links | Want.NAMES, keys)
@@ -236,11 +236,11 @@ class Allocator:
                 raise NotEnoughError("a device that was named is not there any more")
             in_box = tuple(device for device in snapshot.devices if device.key in keys)
             if order == "best":
-                devices = best(snapshot, in_box, len(devices), request.group, most=1)[0].devices
-        if order in MEASURES:
-            devices = measured(order, devices)
+                devices = best(snapshot, in_box, len(devices), request.group, limit=1)[0].devices
+        if order in SORT_KEYS:
+            devices = sorted_by(order, devices)
         if request.explain and len(devices) > 1:
-            alternatives = (as_ordered(snapshot, in_box, devices, request.group, named=True),)
+            alternatives = (describe_order(snapshot, in_box, devices, request.group, named=True),)
         if request.explain and devices:
             why = f"as named; {alternatives[0].reason}" if alternatives else "as named"
             self._explain(snapshot, devices, why)
@@ -347,7 +347,7 @@ class Allocator:
 
 
 def _shortage(
-    picked: Picked,
+    picked: PickResult,
     constraints: Constraints,
     snapshot: Snapshot,
     limits: Inherited | None,
@@ -365,7 +365,7 @@ def _shortage(
     return f"{asked}, {there}{where}{': ' + reasons if reasons else ''}"
 
 
-def _refusals(picked: Picked, snapshot: Snapshot) -> str:
+def _refusals(picked: PickResult, snapshot: Snapshot) -> str:
     return "; ".join(
         f"GPU {snapshot.label(device)} {refusal(why, snapshot.time)}" for device, why in picked.refused
     )

@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gputui.allocating.claims.files import MOST, UntrustedFileError, named_there, open_there
+from gputui.allocating.claims.files import MAX_RECORD_BYTES, UntrustedFileError, list_matching, open_untrusted
 from gputui.allocating.claims.folder import make_folder, shared_folders
 from gputui.allocating.claims.read import is_held, user_name
 from gputui.inventory.formatting import printable
 
 _NAME = re.compile(r"wait\.(?P<uid>[0-9]{1,10})\.[0-9a-f]{1,40}\.ticket")
-_LONGEST_COMMAND = 500
+_MAX_COMMAND = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def waiters(environ: Mapping[str, str]) -> tuple[Waiter, ...]:
     found = []
     for folder in shared_folders(environ):
         try:
-            matches, _ = named_there(folder, _NAME)
+            matches, _ = list_matching(folder, _NAME)
         except OSError:
             continue
         for match in matches:
@@ -99,7 +99,7 @@ class Ticket:
             "count": count,
             "devices": None if devices is None else sorted(devices),
             "since": time.time(),
-            "command": command[:_LONGEST_COMMAND],
+            "command": command[:_MAX_COMMAND],
         }
         # (The kernel's clock for files ticks every few milliseconds.)
         token = f"{time.time_ns():016x}{os.urandom(4).hex()}"
@@ -144,7 +144,7 @@ def _clear(folder: Path) -> None:
 def is_waiting(waiter: Waiter) -> bool:
     """Whether he still is: one look at his ticket, and at nothing else."""
     try:
-        descriptor = open_there(waiter.path)
+        descriptor = open_untrusted(waiter.path)
     except UntrustedFileError:
         return False
     if descriptor is None:
@@ -156,20 +156,20 @@ def is_waiting(waiter: Waiter) -> bool:
 
 
 def _alive(path: Path, uid: int) -> Waiter | None:
-    """The waiter of a ticket, None where he is gone. Raises PlantedError."""
-    descriptor = open_there(path)
+    """The waiter of a ticket, None where he is gone. Raises UntrustedFileError."""
+    descriptor = open_untrusted(path)
     if descriptor is None:
         return None
     try:
         facts = os.fstat(descriptor)
         if facts.st_uid != uid or not is_held(descriptor):
             return None
-        data = os.read(descriptor, MOST + 1)
+        data = os.read(descriptor, MAX_RECORD_BYTES + 1)
     finally:
         os.close(descriptor)
     place, user = _place(facts, path), user_name(uid)
     try:
-        return _read(json.loads(data) if len(data) <= MOST else None, place, user, path)
+        return _read(json.loads(data) if len(data) <= MAX_RECORD_BYTES else None, place, user, path)
     except (ValueError, RecursionError):
         return Waiter(place, user, path=path)
 

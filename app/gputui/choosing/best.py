@@ -1,6 +1,6 @@
-"""The best devices for a job, and their order: ranked, each with its reason in words. Pure.
+"""The best sets of devices for a grouping, ranked, each in its best order and with its reason. Pure.
 
-How sets are compared is said in `sets.py`, how they are ordered in `order.py`.
+`sets.py` compares sets, `order.py` orders the devices of one.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from dataclasses import dataclass
 from itertools import islice
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
-from gputui.choosing.order import arranged, weakest_as_ordered
-from gputui.choosing.pairs import Pairs
-from gputui.choosing.reasons import behind, reason
-from gputui.choosing.sets import Found, ranked
+from gputui.choosing.order import arrange, weakest_in_order
+from gputui.choosing.pair_scores import PairScores
+from gputui.choosing.reasons import reason, why_behind
+from gputui.choosing.sets import RankedSet, ranked
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 
-MOST = 6
-"""Sets that are told: the best, and alternatives to walk through."""
+MAX_ALTERNATIVES = 6
+"""Sets that are returned: the best one, and others for a person to look through."""
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
-    """Devices in the order in which they serve the job best.
+class Alternative:
+    """One of several sets that would do: its devices in order, and the reason in words.
 
-    `weakest` is the weakest link that the job runs over, None where there is none or it is not known.
-    `exact`: there is no better set; else a good one, in a box too large to look at every set.
+    `weakest` is the weakest link that the grouping uses, None where it uses none or the link is not known.
+    `exact`: no set is better; otherwise it is a good one of a box too large to look at every set.
     """
 
     devices: tuple[Device, ...]
@@ -39,42 +39,50 @@ def best(
     snapshot: Snapshot,
     candidates: Sequence[Device],
     count: int,
-    job: Grouping = ALL_REDUCE,
+    grouping: Grouping = ALL_REDUCE,
     required: Collection[str] = (),
-    most: int = MOST,
-) -> tuple[Best, ...]:
-    """The best sets of `count` of the candidates, which are in the box's order; () where there are too few.
+    limit: int = MAX_ALTERNATIVES,
+) -> tuple[Alternative, ...]:
+    """At most `limit` sets of `count` candidates, the best first; () where there are too few candidates.
 
-    Sets that differ only by devices that are all the same to the comparison count as one. `required`
-    (`Device.key`s) are in every set. `count` must fit the job (`Grouping.fits`).
+    The candidates are in the box's order. Of sets that differ only by interchangeable devices one is
+    returned. Devices whose key is in `required` are in every set. `count` must fit the grouping
+    (`Grouping.fits`).
     """
-    pairs = Pairs.of(snapshot, candidates)
+    pairs = PairScores.of(snapshot, candidates)
     places = [place for place, device in enumerate(candidates) if device.key in required]
-    ranking = list(islice(ranked(pairs, count, job, places), most))
-    return tuple(_told(pairs, each, job, ranking[0]) for each in ranking)
+    ranking = list(islice(ranked(pairs, count, grouping, places), limit))
+    return tuple(_alternative(pairs, each, grouping, ranking[0]) for each in ranking)
 
 
-def as_ordered(
+def describe_order(
     snapshot: Snapshot,
     candidates: Sequence[Device],
     devices: Sequence[Device],
-    job: Grouping,
+    grouping: Grouping,
     named: bool = False,
-) -> Best:
-    """What there is to say of some of the candidates in an order that is not ours."""
-    pairs = Pairs.of(snapshot, candidates)
+) -> Alternative:
+    """Some of the candidates in an order that somebody else has given, with its weakest link and reason.
+
+    `named`: a person has named the devices one by one, so that the reason does not compare them with others.
+    """
+    pairs = PairScores.of(snapshot, candidates)
     keys = [device.key for device in candidates]
     order = [keys.index(device.key) for device in devices]
-    weakest = weakest_as_ordered(pairs, order, job)
-    found = Found(tuple(sorted(order)), weakest, exact=False)
-    return Best(tuple(devices), pairs.word_of(order, weakest), reason(pairs, found, job, named), exact=False)
+    weakest = weakest_in_order(pairs, order, grouping)
+    found = RankedSet(tuple(sorted(order)), weakest, exact=False)
+    return Alternative(
+        tuple(devices), pairs.link_of_rank(order, weakest), reason(pairs, found, grouping, named), exact=False
+    )
 
 
-def _told(pairs: Pairs, found: Found, job: Grouping, first: Found) -> Best:
-    why = reason(pairs, found, job)
-    return Best(
-        devices=tuple(pairs.devices[place] for place in arranged(pairs, found, job)),
-        weakest=pairs.word_of(found.members, found.weakest),
-        reason=why if found is first else f"{why}; {behind(pairs, job, first, found)}".removeprefix("; "),
+def _alternative(pairs: PairScores, found: RankedSet, grouping: Grouping, first: RankedSet) -> Alternative:
+    why = reason(pairs, found, grouping)
+    if found is not first:
+        why = f"{why}; {why_behind(pairs, grouping, first, found)}".removeprefix("; ")
+    return Alternative(
+        devices=tuple(pairs.devices[place] for place in arrange(pairs, found, grouping)),
+        weakest=pairs.link_of_rank(found.members, found.weakest),
+        reason=why,
         exact=found.exact,
     )

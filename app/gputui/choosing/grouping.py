@@ -1,4 +1,4 @@
-"""What the chosen devices will do together: that decides which links matter. Pure."""
+"""How the devices of a launch work together, which decides which links matter. Pure."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 
 class GroupingError(ValueError):
-    """A shape that no number of devices has. The message is one line."""
+    """A text that is no grouping, or a number of devices that it does not fit. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """How a job uses its devices.
+    """How devices work together.
 
-    tensor       devices in a tensor-parallel group; groups are consecutive ranks (Megatron, DeepSpeed)
-    pipeline     stages; the ranks of a stage are consecutive, its neighbours n / pipeline ranks away
-    independent  separate processes that do not talk to each other
+    tensor       devices in a tensor-parallel group; a group has consecutive ranks (Megatron, DeepSpeed)
+    pipeline     pipeline stages; a stage has consecutive ranks, and rank i of n sends to i + n / pipeline
+    independent  separate processes that do not communicate
 
-    With neither groups nor stages all devices reduce together, as in data-parallel training.
+    With neither groups nor stages, all devices take part in one all-reduce, as in data-parallel training.
     """
 
     tensor: int = 1
@@ -42,11 +42,12 @@ class Grouping:
 
 
 ALL_REDUCE = Grouping()
-_MOST = 4096
+_MAX_DEVICES = 4096
+"""A number beyond it is a mistake in typing."""
 
 
 def parse(text: str) -> Grouping:
-    """The job of "tp=2,pp=2", "tp=4", "pp=2", "none" (independent) or "all". Raises GroupingError."""
+    """The grouping of "tp=2,pp=2", "tp=4", "pp=2", "none" (independent) or "all". Raises GroupingError."""
     given, text = text, text.lower()
     if text == "all":
         return ALL_REDUCE
@@ -57,23 +58,23 @@ def parse(text: str) -> Grouping:
         name, equals, number = part.strip().partition("=")
         if name not in ("tp", "pp") or not equals or name in found:
             raise GroupingError(f"{given!r} is none of tp=N, pp=N, tp=N,pp=N, all, none")
-        digits = number.isascii() and number.isdigit() and len(number) <= len(str(_MOST))
-        if not digits or not 1 <= int(number) <= _MOST:
+        digits = number.isascii() and number.isdigit() and len(number) <= len(str(_MAX_DEVICES))
+        if not digits or not 1 <= int(number) <= _MAX_DEVICES:
             raise GroupingError(f"{given!r}: {name} is a number of devices, 1 or more")
         found[name] = int(number)
     return Grouping(found.get("tp", 1), found.get("pp", 1))
 
 
-def asked(text: str) -> tuple[int, Grouping]:
-    """The number of devices and the job of "4", "8 tp=2 pp=2" or "tp=2,pp=2". Raises GroupingError."""
+def parse_request(text: str) -> tuple[int, Grouping]:
+    """The number of devices and the grouping of "4", "8 tp=2 pp=2" or "tp=2,pp=2". Raises GroupingError."""
     words = text.replace(",", " ").split()
     number = words.pop(0) if words and words[0].isascii() and words[0].isdigit() else None
-    job = parse(",".join(words)) if words else ALL_REDUCE
-    if number is None and job.unit == 1:
+    grouping = parse(",".join(words)) if words else ALL_REDUCE
+    if number is None and grouping.unit == 1:
         raise GroupingError("a number of devices is wanted: 4, or 8 tp=2 pp=2")
-    count = job.unit if number is None else int(number) if len(number) <= len(str(_MOST)) else 0
-    if not 1 <= count <= _MOST:
-        raise GroupingError(f"a number of devices is wanted, 1 to {_MOST}")
-    if not job.fits(count):
-        raise GroupingError(f"{count} devices do not make whole groups of {job}")
-    return count, job
+    count = grouping.unit if number is None else int(number) if len(number) <= len(str(_MAX_DEVICES)) else 0
+    if not 1 <= count <= _MAX_DEVICES:
+        raise GroupingError(f"a number of devices is wanted, 1 to {_MAX_DEVICES}")
+    if not grouping.fits(count):
+        raise GroupingError(f"{count} devices do not make whole groups of {grouping}")
+    return count, grouping

@@ -1,34 +1,34 @@
-"""Pairing two groups so that the weakest pair is as strong as can be (a bottleneck matching). Pure."""
+"""Bottleneck matching: pairs two groups so that the weakest pair is as strong as possible. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 Table = Sequence[Sequence[int]]
-"""Row i, column j: how strong the i-th of one group and the j-th of the other are joined. Square."""
+"""Square: row i, column j has the rank of the link from the i-th of one group to the j-th of the other."""
 
 
 def bottleneck(table: Table) -> int:
-    """The strength of the weakest pair of the best pairing."""
+    """The rank of the weakest pair of the best matching."""
     levels = sorted({value for row in table for value in row}, reverse=True)
-    return next(level for level in levels if _pairing(table, level) is not None)
+    return next(level for level in levels if _perfect_matching(table, level) is not None)
 
 
-def matched(table: Table, least: int) -> tuple[int, ...]:
-    """For each row its column in a pairing without a pair weaker than `least`; straight on where that does.
+def matching(table: Table, least: int) -> tuple[int, ...]:
+    """The column of each row in a matching whose pairs have rank `least` or better; i to i if that is one.
 
-    Raises ValueError where there is none.
+    Raises ValueError if there is no such matching.
     """
     if all(row[place] >= least for place, row in enumerate(table)):
         return tuple(range(len(table)))
-    found = _pairing(table, least)
+    found = _perfect_matching(table, least)
     if found is None:
-        raise ValueError(f"no pairing of {least} or stronger")
+        raise ValueError(f"no matching of {least} or stronger")
     return found
 
 
-def _pairing(table: Table, least: int) -> tuple[int, ...] | None:
-    """Augmenting paths (Kuhn): each row takes a column, and moves another row on where it must."""
+def _perfect_matching(table: Table, least: int) -> tuple[int, ...] | None:
+    """A matching by augmenting paths (Kuhn), None if there is none: a row may move another one on."""
     owner: dict[int, int] = {}
 
     def place(row: int, tried: set[int]) -> bool:

@@ -1,4 +1,4 @@
-"""Which devices to take, and in which order: those that can be had, and of them the best. Pure."""
+"""Picks devices by constraints: those that are free and meet them, and of these the best. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gputui.choosing.best import MOST, Best, as_ordered, best
+from gputui.choosing.best import MAX_ALTERNATIVES, Alternative, best, describe_order
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
-from gputui.choosing.order import MEASURES, Order, measured
+from gputui.choosing.order import SORT_KEYS, Order, sorted_by
 from gputui.choosing.verdict import Verdict
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
@@ -16,22 +16,27 @@ from gputui.inventory.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What is asked for: `count` devices, each with at least `min_free` bytes free and at most `max_util` %.
+    """What is asked for.
 
-    `within` limits the choice to these keys, None to nothing; devices outside are not "short", just not ours.
-    `job` is what they will do; `order` how they are to stand: by the fastest or the emptiest first it also
-    decides which are taken. `required` are taken in any case; `most` sets are told. `never` are not taken;
-    `prefer` are taken before others, the first of them first, and links decide among equals only.
+    count      how many devices
+    min_free   bytes that must be free on each;  max_util: percent that each may be utilized at most
+    within     the keys of the devices that may be picked, None for all; others are not even refused
+    grouping   how the devices will work together, which decides which links matter
+    order      the order of the devices; "fastest" and "emptiest" also decide which ones are picked
+    required   keys of devices that are picked in any case
+    limit      how many alternatives are returned
+    never      keys of devices that are not picked
+    prefer     keys of devices that are picked before others, the first one first; links decide among equals
     """
 
     count: int = 1
     min_free: int | None = None
     max_util: int | None = None
     within: Collection[str] | None = None
-    job: Grouping = ALL_REDUCE
+    grouping: Grouping = ALL_REDUCE
     order: Order = "best"
     required: Collection[str] = ()
-    most: int = MOST
+    limit: int = MAX_ALTERNATIVES
     never: Collection[str] = ()
     prefer: Sequence[str] = ()
 
@@ -52,10 +57,10 @@ class TooLittleMemory(NamedTuple):
 
 
 class TooMuchLoad(NamedTuple):
-    """Utilized to so many percent, None where that is not known, and at most `most` are asked for."""
+    """Utilized to so many percent, None where that is not known, and at most `limit` are asked for."""
 
     percent: int | None
-    most: int
+    limit: int
 
 
 Refusal = Verdict | NeverTaken | SingleInstance | TooLittleMemory | TooMuchLoad
@@ -63,22 +68,22 @@ Refusal = Verdict | NeverTaken | SingleInstance | TooLittleMemory | TooMuchLoad
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
-    """The answer: enough devices, in order; or too few, and then why each of the others is not one.
+class PickResult:
+    """Enough devices, in order, or all that meet the constraints; and why each of the others does not.
 
-    `alternatives` are the best sets, the taken one first; () where there are too few.
+    `alternatives` are the best sets, the picked one first; () where there are too few devices.
     """
 
     devices: tuple[Device, ...]
     refused: tuple[tuple[Device, Refusal], ...]
-    alternatives: tuple[Best, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
 
     def enough(self, constraints: Constraints) -> bool:
         return len(self.devices) >= constraints.count
 
 
-def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Constraints) -> Picked:
-    """Every device that can be had, in the box's order, and why the others cannot."""
+def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Constraints) -> PickResult:
+    """All devices that are free and meet the constraints, in the box's order, and why the others do not."""
     good: list[Device] = []
     refused: list[tuple[Device, Refusal]] = []
     for device in snapshot.devices:
@@ -90,42 +95,44 @@ def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: 
                 refused.append((device, why))
                 continue
         good.append(device)
-    return Picked(tuple(good), tuple(refused))
+    return PickResult(tuple(good), tuple(refused))
 
 
-def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Constraints) -> Picked:
-    """The best `wish.count` devices, or all that would do when there are not as many."""
-    there = available(snapshot, verdicts, constraints)
-    if not there.enough(constraints):
-        return there
-    candidates = there.devices
+def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Constraints) -> PickResult:
+    """The best `constraints.count` devices, or all that are available where there are fewer."""
+    found = available(snapshot, verdicts, constraints)
+    if not found.enough(constraints):
+        return found
+    candidates = found.devices
     required = set(constraints.required)
-    measure = MEASURES.get(constraints.order) or (
+    sort_key = SORT_KEYS.get(constraints.order) or (
         _preference(constraints.prefer) if constraints.prefer else None
     )
-    if measure is not None:
-        # All that are faster (emptier) than the last one taken, and of those like it the best joined.
-        last = sorted(map(measure, candidates))[constraints.count - 1]
-        required |= {device.key for device in candidates if measure(device) < last}
-        candidates = tuple(d for d in candidates if measure(d) <= last or d.key in constraints.required)
+    if sort_key is not None:
+        # All that are faster (emptier) than the last one picked; links decide among those equal to it.
+        last = sorted(map(sort_key, candidates))[constraints.count - 1]
+        required |= {device.key for device in candidates if sort_key(device) < last}
+        candidates = tuple(d for d in candidates if sort_key(d) <= last or d.key in constraints.required)
         required = set(constraints.required) if len(required) > constraints.count else required
-    alternatives = best(snapshot, candidates, constraints.count, constraints.job, required, constraints.most)
+    alternatives = best(
+        snapshot, candidates, constraints.count, constraints.grouping, required, constraints.limit
+    )
     if not alternatives:
-        return Picked((), there.refused)
+        return PickResult((), found.refused)
     if constraints.order == "best":
-        return Picked(alternatives[0].devices, there.refused, alternatives)
-    chosen = tuple(sorted(alternatives[0].devices, key=candidates.index))
-    if constraints.order in MEASURES:
-        chosen = measured(constraints.order, chosen)
-    return Picked(
-        chosen,
-        there.refused,
-        (as_ordered(snapshot, there.devices, chosen, constraints.job), *alternatives[1:]),
+        return PickResult(alternatives[0].devices, found.refused, alternatives)
+    picked = tuple(sorted(alternatives[0].devices, key=candidates.index))
+    if constraints.order in SORT_KEYS:
+        picked = sorted_by(constraints.order, picked)
+    return PickResult(
+        picked,
+        found.refused,
+        (describe_order(snapshot, found.devices, picked, constraints.grouping), *alternatives[1:]),
     )
 
 
 def _preference(prefer: Sequence[str]) -> Callable[[Device], tuple[int, ...]]:
-    """A device's place in the list of those that are to be taken first."""
+    """The sort key by which preferred devices come first, in their own order."""
     places = {key: place for place, key in enumerate(prefer)}
     return lambda device: (places.get(device.key, len(places)),)
 

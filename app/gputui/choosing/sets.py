@@ -1,9 +1,11 @@
-"""Which sets of devices to take, ranked: the search behind `best.py`. Pure.
+"""Ranks the sets of devices that a grouping could use, the best first. Pure.
 
-A set is compared by: the weakest link over the rings or chains that the job runs (usable at all, then the
-kind of link, then how many); the sum of its links; on how few NUMA nodes it is; what it leaves to others;
-free memory; the lowest numbers. Exact for up to 16 devices, and for more as long as many of them are alike;
-else the best of many sets that were grown device by device and then improved.
+Sets are compared by, in this order: the weakest link of the rings or chains that the grouping runs over (with
+peer access, then the kind of link, then the number of NVLinks); whole GPUs before MIG instances; the sum of
+the scores of their links; few NUMA nodes; the links that are left to others; free memory; low numbers.
+
+The ranking is exact for up to 16 devices, and for more where so many are interchangeable that few different
+sets remain. Otherwise it has the best of many sets that were grown greedily and then improved.
 """
 
 from __future__ import annotations
@@ -13,33 +15,33 @@ from dataclasses import dataclass
 from itertools import islice
 
 from gputui.choosing.grouping import Grouping
-from gputui.choosing.pairs import Pairs
+from gputui.choosing.pair_scores import PairScores, SubsetSums
 from gputui.choosing.rings import (
-    MOST_EXACT,
-    backwards,
+    MAX_EXACT,
+    bit_positions,
     chains,
-    members,
     packed,
+    reversed_bits,
     rings,
     strongest_chain,
     strongest_ring,
 )
-from gputui.choosing.sums import Sums
 
-_MOST_NEAR = 3
-"""Sets that are taken from each neighbourhood of a large box."""
+_MAX_PER_NEIGHBOURHOOD = 3
+"""The best so many sets of each neighbourhood of a large box are compared."""
 
-MOST_WORK = 15_000
-"""Sets of a large box, times the square of their size, that are all looked at; from there on they are
-grown. It is some 50 ms."""
+MAX_EXACT_WORK = 15_000
+"""Different sets of a large box, times the square of their size, up to which all of them are compared: some
+50 ms of work."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A set by places in `Pairs`, ascending. `weakest`: its rank, None where no links are used.
+class RankedSet:
+    """A set of devices by their places in `PairScores`, ascending.
 
-    `parts` are the groups or chains that it was made of where the search knows them; `exact`: no better set
-    exists.
+    weakest  the rank of the weakest link that the grouping uses, None where it uses none
+    exact    whether no set is better
+    parts    the groups or chains that the set was made of, where the search knows them
     """
 
     members: tuple[int, ...]
@@ -50,119 +52,125 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the weakest link is looked for in: disjoint rings or chains of `size` devices each."""
+    """The links that a grouping uses: those of disjoint rings or chains of `size` devices each."""
 
     size: int
     chain: bool
 
     @classmethod
-    def of(cls, job: Grouping, count: int) -> Shape | None:
-        """None where the job uses no links."""
-        if job.independent or count < 2:
+    def of(cls, grouping: Grouping, count: int) -> Shape | None:
+        """The shape for `count` devices, None where the grouping uses no links."""
+        if grouping.independent or count < 2:
             return None
-        if job.tensor > 1:
-            return cls(job.tensor, chain=False)
-        return cls(job.pipeline, chain=True) if job.pipeline > 1 else cls(count, chain=False)
+        if grouping.tensor > 1:
+            return cls(grouping.tensor, chain=False)
+        return cls(grouping.pipeline, chain=True) if grouping.pipeline > 1 else cls(count, chain=False)
 
 
 Key = tuple[int, ...]
 
 
-def ranked(pairs: Pairs, count: int, job: Grouping, required: Iterable[int] = ()) -> Iterator[Found]:
-    """Sets of `count` devices, the best first; of sets that differ only by devices that are alike, one.
+def ranked(
+    pairs: PairScores, count: int, grouping: Grouping, required: Iterable[int] = ()
+) -> Iterator[RankedSet]:
+    """Sets of `count` devices, the best first; of sets that differ only by interchangeable devices, one.
 
-    Every set has the `required` devices in it.
+    Every set has the devices at the `required` places in it.
     """
-    shape, needed = Shape.of(job, count), _number(set(required))
+    shape, required_bits = Shape.of(grouping, count), _bits(set(required))
     if count > len(pairs):
         return
-    different = _Different(pairs, count, needed)
-    if len(pairs) <= MOST_EXACT:
-        yield from _by_level(pairs, count, job, shape, different.all())
-    elif (shape is None or shape.size == count) and different.how_many() * count**2 <= MOST_WORK:
-        sets = map(tuple, map(members, different.all()))
-        yield from _best_first(pairs, job, _judged(pairs, shape, sets, exact=count <= MOST_EXACT))
+    different = _DistinctSets(pairs, count, required_bits)
+    if len(pairs) <= MAX_EXACT:
+        yield from _by_level(pairs, count, grouping, shape, different.all())
+    elif (shape is None or shape.size == count) and different.count() * count**2 <= MAX_EXACT_WORK:
+        sets = map(tuple, map(bit_positions, different.all()))
+        yield from _best_first(pairs, grouping, _evaluated(pairs, shape, sets, exact=count <= MAX_EXACT))
     else:
-        yield from approximate(pairs, count, job, members(needed))
+        yield from approximate(pairs, count, grouping, bit_positions(required_bits))
 
 
-def approximate(pairs: Pairs, count: int, job: Grouping, needed: Sequence[int] = ()) -> Iterator[Found]:
-    """As `ranked`, quick in any box, and not always the best: the best of sets that were grown device by
-    device, and of those within neighbourhoods of 16 devices, in which every set is looked at.
+def approximate(
+    pairs: PairScores, count: int, grouping: Grouping, required: Sequence[int] = ()
+) -> Iterator[RankedSet]:
+    """As `ranked`, fast in any box, but the first set need not be the best one.
 
-    tests/bench prints how far from the best they are.
+    Compared are sets that were grown greedily, and all sets within some neighbourhoods of 16 devices.
+    tests/bench prints how far from the best set the first one is.
     """
-    from gputui.choosing.large_sets import grown_sets, neighbourhoods
+    from gputui.choosing.large_sets import greedy_sets, neighbourhoods
 
-    shape = Shape.of(job, count)
+    shape = Shape.of(grouping, count)
     size, chain = (shape.size, shape.chain) if shape else (count, False)
-    grown = grown_sets(pairs, count, size, chain, needed)
-    found = _judged(pairs, shape, grown, exact=False)
-    if count <= MOST_EXACT < len(pairs):
-        for near in neighbourhoods(pairs, MOST_EXACT, needed):
-            places = [near.index(i) for i in needed]
-            for each in islice(ranked(pairs.among(near), count, job, places), _MOST_NEAR):
-                found.append(Found(tuple(near[i] for i in each.members), each.weakest, False))
-    yield from _best_first(pairs, job, found)
+    grown = greedy_sets(pairs, count, size, chain, required)
+    found = _evaluated(pairs, shape, grown, exact=False)
+    if count <= MAX_EXACT < len(pairs):
+        for near in neighbourhoods(pairs, MAX_EXACT, required):
+            places = [near.index(i) for i in required]
+            for each in islice(ranked(pairs.subset(near), count, grouping, places), _MAX_PER_NEIGHBOURHOOD):
+                found.append(RankedSet(tuple(near[i] for i in each.members), each.weakest, False))
+    yield from _best_first(pairs, grouping, found)
 
 
-def _best_first(pairs: Pairs, job: Grouping, found: list[Found]) -> Iterator[Found]:
+def _best_first(pairs: PairScores, grouping: Grouping, found: list[RankedSet]) -> Iterator[RankedSet]:
     """The sets in the order of the comparison, each once."""
-    told: set[tuple[int, ...]] = set()
-    for each in sorted(found, key=lambda each: _whole_key(pairs, job, each), reverse=True):
-        if each.members not in told:
-            told.add(each.members)
+    seen: set[tuple[int, ...]] = set()
+    for each in sorted(found, key=lambda each: _full_key(pairs, grouping, each), reverse=True):
+        if each.members not in seen:
+            seen.add(each.members)
             yield each
 
 
-def _whole_key(pairs: Pairs, job: Grouping, found: Found) -> Key:
+def _full_key(pairs: PairScores, grouping: Grouping, found: RankedSet) -> Key:
     level = 0 if found.weakest is None else found.weakest
-    return (level, *key_of(pairs, job, found.members), *(-i for i in found.members))
+    return (level, *comparison_key(pairs, grouping, found.members), *(-i for i in found.members))
 
 
-def key_of(pairs: Pairs, job: Grouping, chosen: Sequence[int]) -> Key:
-    """What sets of one weakest link are compared by, larger is better; without the numbers themselves."""
-    apart = job.independent
+def comparison_key(pairs: PairScores, grouping: Grouping, chosen: Sequence[int]) -> Key:
+    """The comparison of sets with equally weak links, as a tuple: larger is better. Without the numbers."""
+    independent = grouping.independent
     return (
         sum(pairs.devices[i].parent is None for i in chosen),
-        0 if apart else pairs.sum(chosen),
-        0 if apart else -pairs.nodes(chosen),
-        pairs.left(chosen),
-        sum(pairs.memory[i] for i in chosen),
+        0 if independent else pairs.score_within(chosen),
+        0 if independent else -pairs.numa_count(chosen),
+        pairs.score_left(chosen),
+        sum(pairs.free_gib[i] for i in chosen),
     )
 
 
-class _Different:
-    """Every set of `count` devices that is not another one with twins exchanged, with the needed in it."""
+class _DistinctSets:
+    """All sets of `count` devices with the required ones, one for each choice of interchangeable devices."""
 
-    def __init__(self, pairs: Pairs, count: int, needed: int) -> None:
+    def __init__(self, pairs: PairScores, count: int, required_bits: int) -> None:
         self._count = count
-        # Those of a class that must be in it are not like those that need not; of these the first are taken.
+        # For each class of interchangeable devices: how many of them are in the set, and which ones. Required
+        # ones are a class of their own; of the others the first ones are taken.
         self._choices: list[list[tuple[int, int]]] = []
-        for twins in pairs.twins:
-            wanted = [i for i in twins if needed >> i & 1]
+        for alike in pairs.interchangeable:
+            wanted = [i for i in alike if required_bits >> i & 1]
             if wanted:
-                self._choices.append([(len(wanted), _number(wanted))])
-            rest = [i for i in twins if not needed >> i & 1]
+                self._choices.append([(len(wanted), _bits(wanted))])
+            rest = [i for i in alike if not required_bits >> i & 1]
             if rest:
-                self._choices.append([(many, _number(rest[:many])) for many in range(len(rest) + 1)])
-        most = [choices[-1][0] for choices in self._choices]
-        self._room = [sum(most[place + 1 :]) for place in range(len(most))]
+                self._choices.append([(many, _bits(rest[:many])) for many in range(len(rest) + 1)])
+        largest = [choices[-1][0] for choices in self._choices]
+        # How many devices the classes after each one can add at most.
+        self._room = [sum(largest[place + 1 :]) for place in range(len(largest))]
 
-    def how_many(self) -> int:
-        """How many there are, without making them."""
-        alternatives = {0: 1}
+    def count(self) -> int:
+        """The number of sets, without making them."""
+        counts = {0: 1}
         for choices, room in zip(self._choices, self._room, strict=True):
             longer: dict[int, int] = {}
-            for size, number in alternatives.items():
+            for size, number in counts.items():
                 for many, _ in choices:
                     if self._count - room <= size + many <= self._count:
                         longer[size + many] = longer.get(size + many, 0) + number
-            alternatives = longer
-        return alternatives.get(self._count, 0)
+            counts = longer
+        return counts.get(self._count, 0)
 
     def all(self) -> list[int]:
-        """The sets, as numbers."""
+        """The sets, as ints with bit i for device i."""
         made: dict[int, list[int]] = {0: [0]}
         for choices, room in zip(self._choices, self._room, strict=True):
             longer: dict[int, list[int]] = {}
@@ -174,21 +182,21 @@ class _Different:
         return made.get(self._count, [])
 
 
-def _number(devices: Iterable[int]) -> int:
+def _bits(devices: Iterable[int]) -> int:
     return sum(1 << i for i in devices)
 
 
 def _by_level(
-    pairs: Pairs, count: int, job: Grouping, shape: Shape | None, sets: Sequence[int]
-) -> Iterator[Found]:
-    """All sets, from the strongest weakest link down; within a level by the rest of the comparison."""
-    keys = _Keys(pairs, job)
+    pairs: PairScores, count: int, grouping: Grouping, shape: Shape | None, sets: Sequence[int]
+) -> Iterator[RankedSet]:
+    """All sets by their weakest link, the strongest first; of equal ones by the rest of the comparison."""
+    keys = _FastKeys(pairs, grouping)
     if shape is None:
         for each in sorted(sets, key=keys.of, reverse=True):
-            yield Found(tuple(members(each)), None)
+            yield RankedSet(tuple(bit_positions(each)), None)
         return
     rest = list(sets)
-    for level in pairs.levels:
+    for level in pairs.ranks:
         search = chains if shape.chain else rings
         parts = search(pairs.rank, level, shape.size)
         good = parts if shape.size == count else packed(parts, len(pairs), count // shape.size)
@@ -199,40 +207,41 @@ def _by_level(
         taken = set(here)
         rest = [each for each in rest if each not in taken]
         for each in sorted(here, key=keys.of, reverse=True):
-            yield Found(tuple(members(each)), level)
+            yield RankedSet(tuple(bit_positions(each)), level)
 
 
-class _Keys:
-    """`key_of` for thousands of sets."""
+class _FastKeys:
+    """`comparison_key` for thousands of sets, given as ints; with the numbers, low ones first."""
 
-    def __init__(self, pairs: Pairs, job: Grouping) -> None:
-        self._pairs, self._apart, self._sums = pairs, job.independent, Sums(pairs)
+    def __init__(self, pairs: PairScores, grouping: Grouping) -> None:
+        self._pairs, self._independent, self._sums = pairs, grouping.independent, SubsetSums(pairs)
 
     def of(self, chosen: int) -> Key:
-        worth = self._sums.of(chosen)
+        score = self._sums.score(chosen)
         degrees, nodes, whole, memory = self._sums.facts(chosen)
-        left = self._pairs.total - degrees + worth
-        first = backwards(chosen, len(self._pairs))
-        if self._apart:
+        left = self._pairs.total - degrees + score
+        first = reversed_bits(chosen, len(self._pairs))
+        if self._independent:
             return (whole, 0, 0, left, memory, first)
-        return (whole, worth, -nodes, left, memory, first)
+        return (whole, score, -nodes, left, memory, first)
 
 
-def _judged(pairs: Pairs, shape: Shape | None, sets: Iterable[tuple[int, ...]], exact: bool) -> list[Found]:
-    """Sets that were listed; each one's weakest link is looked for by itself."""
+def _evaluated(
+    pairs: PairScores, shape: Shape | None, sets: Iterable[tuple[int, ...]], exact: bool
+) -> list[RankedSet]:
+    """The given sets with their weakest links. A set of several parts is given part by part."""
     found = []
     for chosen in dict.fromkeys(sets):
-        # Grown sets of several parts come part by part.
         size = shape.size if shape else 1
         parts = tuple(chosen[at : at + size] for at in range(0, len(chosen), size))
-        level = None if shape is None else min(_within(pairs, part, shape) for part in parts)
+        level = None if shape is None else min(_weakest_in_part(pairs, part, shape) for part in parts)
         several = parts if shape and size < len(chosen) else ()
-        found.append(Found(tuple(sorted(chosen)), level, exact, several))
+        found.append(RankedSet(tuple(sorted(chosen)), level, exact, several))
     return found
 
 
-def _within(pairs: Pairs, part: Sequence[int], shape: Shape) -> int:
-    """The rank of the weakest link of a part: of its ring, or along it."""
+def _weakest_in_part(pairs: PairScores, part: Sequence[int], shape: Shape) -> int:
+    """The rank of the weakest link of a part's best ring or chain."""
     if shape.chain:
         return strongest_chain(pairs.rank, part)
     found = strongest_ring(pairs.rank, part)

@@ -1,4 +1,6 @@
-"""The numbers of files that a command inherits: out of the way of its own, and of a shell's (`exec 9>lock`).
+"""High numbers for the files that a command inherits, where they meet neither its own nor a shell's.
+
+(A script may say `exec 9>lock`.)
 
 A process that was started with its stderr closed gets 2 for the next file that it opens. Were that a claim's
 record, the command's messages would be written into it.
@@ -12,7 +14,7 @@ import os
 LEAST = 100
 
 
-def out_of_the_way(descriptor: int) -> int:
+def move_to_high_number(descriptor: int) -> int:
     """The same open file, with its locks, under a number of 100 or above; the old number is closed.
 
     Where the limit of open files leaves no such number (`ulimit -n 64`), one that is no standard stream.

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from gputui.choosing.best import Best, best
+from gputui.choosing.best import Alternative, best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.links import permuted_behind_switches
 from gputui.choosing.naming import listed
-from gputui.choosing.order import ORDERS, Order, measured
+from gputui.choosing.order import ORDERS, Order, sorted_by
 from gputui.choosing.pick import Constraints, pick
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
@@ -29,7 +29,7 @@ from gputui.vendors.nvidia.visibility import Inherited, inherited
 class Suggestion:
     """The best sets for what was asked, which of them is taken, and what was chosen by hand before."""
 
-    alternatives: tuple[Best, ...]
+    alternatives: tuple[Alternative, ...]
     place: int
     kept: tuple[str, ...]
     job: Grouping
@@ -256,7 +256,9 @@ class AppState:
             return self, "nothing has been read yet"
         within = set(self.limits.keys) if self.limits else None
         never, prefer = (listed(words, self.snapshot) for words in (self.rules.never, self.rules.prefer))
-        constraints = Constraints(count, within=within, job=job, required=kept, never=never, prefer=prefer)
+        constraints = Constraints(
+            count, within=within, grouping=job, required=kept, never=never, prefer=prefer
+        )
         if count > 1 and any(self.snapshot.by_key[key].parent for key in kept):
             return self, "a MIG instance is chosen: a process uses one only, and no GPU beside it"
         picked = pick(self.snapshot, self.verdicts, constraints)
@@ -304,11 +306,11 @@ class AppState:
         assert self.snapshot is not None
         in_box = tuple(d for d in self.snapshot.devices if d.key in self.selection)
         if order == "best":
-            devices = best(self.snapshot, in_box, len(in_box), self.job, most=1)[0].devices
+            devices = best(self.snapshot, in_box, len(in_box), self.job, limit=1)[0].devices
         elif order == "given":
             devices = in_box
         else:
-            devices = measured(order, in_box)
+            devices = sorted_by(order, in_box)
         return tuple(device.key for device in devices)
 
     @property

@@ -1,6 +1,7 @@
-"""Opening files of a folder in which everybody may plant things: links, pipes, files without rights.
+"""Opens and creates files in a folder that every user can write: links and pipes are not followed.
 
-A file is judged by what every user sees alike; what is not a plain readable file of one name is as none.
+A file is trusted by what every user sees alike (lstat), so that all come to the same one. What is not a
+regular file with one name that all can read is treated as absent.
 """
 
 from __future__ import annotations
@@ -16,29 +17,31 @@ if TYPE_CHECKING:
     # (`pick`, which must be quick, reads claims: pathlib alone takes some milliseconds.)
     from pathlib import Path
 
-MOST = 16 * 1024
-"""Bytes of a record that are read; a longer one is somebody's joke."""
+MAX_RECORD_BYTES = 16 * 1024
+"""Bytes of a record that are read; a longer one is none of ours."""
 
-MOST_FILES = 65_536
-"""Names of a folder that are looked at, in whatever order the system has them."""
+MAX_FILES = 65_536
+"""Directory entries that are read, in whatever order the system has them."""
 
 _YOUNG = 1.0
-"""Seconds."""
+"""Seconds for which a new file may not have its mode yet."""
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class UntrustedFileError(Exception):
-    """There is something at this name that is no file of ours; the message says what."""
+    """At this name is something that gputui does not make; the message says what."""
 
 
-def named_there(folder: str, pattern: re.Pattern[str]) -> tuple[list[re.Match[str]], bool]:
-    """The names of a folder that match, sorted; and whether there are so many files that some were not looked
-    at. Raises OSError."""
+def list_matching(folder: str, pattern: re.Pattern[str]) -> tuple[list[re.Match[str]], bool]:
+    """The matches of the names in a folder, sorted, and whether some entries were not read.
+
+    No more than `MAX_FILES` entries are read. Raises OSError.
+    """
     found: list[re.Match[str]] = []
     with os.scandir(folder) as entries:
         for number, entry in enumerate(entries):
-            if number >= MOST_FILES:
+            if number >= MAX_FILES:
                 return sorted(found, key=lambda match: match.string), True
             match = pattern.fullmatch(entry.name)
             if match is not None:
@@ -46,8 +49,8 @@ def named_there(folder: str, pattern: re.Pattern[str]) -> tuple[list[re.Match[st
     return sorted(found, key=lambda match: match.string), False
 
 
-def open_there(path: str | Path) -> int | None:
-    """A descriptor for reading and locking; None where there is no such file. Raises PlantedError."""
+def open_untrusted(path: str | Path) -> int | None:
+    """Open a file for reading and locking; None if there is none. Raises UntrustedFileError."""
     name = str(path).rpartition("/")[2]
     try:
         found = os.lstat(path)
@@ -55,9 +58,9 @@ def open_there(path: str | Path) -> int | None:
         return None
     except OSError as error:
         raise UntrustedFileError(f"{name}: {error.strerror}") from None
-    wrong = _wrong(found)
-    if wrong:
-        raise UntrustedFileError(f"{name} is {wrong}")
+    distrust = _distrust(found)
+    if distrust:
+        raise UntrustedFileError(f"{name} is {distrust}")
     try:
         descriptor = os.open(path, _OPEN)
     except FileNotFoundError:
@@ -66,14 +69,14 @@ def open_there(path: str | Path) -> int | None:
         what = "a link" if error.errno in (errno.ELOOP, errno.EMLINK) else error.strerror
         raise UntrustedFileError(f"{name} is {what}") from None
     opened = os.fstat(descriptor)
-    if (opened.st_dev, opened.st_ino) != (found.st_dev, found.st_ino) or _wrong(opened):
+    if (opened.st_dev, opened.st_ino) != (found.st_dev, found.st_ino) or _distrust(opened):
         os.close(descriptor)
         raise UntrustedFileError(f"{name} was changed while it was opened")
     return descriptor
 
 
-def _wrong(found: os.stat_result) -> str | None:
-    """What is wrong with a file, None for nothing."""
+def _distrust(found: os.stat_result) -> str | None:
+    """Why a file is not trusted, None if it is."""
     if stat.S_ISLNK(found.st_mode):
         return "a link"
     if not stat.S_ISREG(found.st_mode):
@@ -85,8 +88,8 @@ def _wrong(found: os.stat_result) -> str | None:
     return None
 
 
-def make_there(path: Path) -> int | None:
-    """A new file that all may read, opened; None where there is something already. Raises OSError."""
+def create_public(path: Path) -> int | None:
+    """Create a file that all users can read and open it; None if the name exists. Raises OSError."""
     try:
         descriptor = os.open(path, _OPEN & ~os.O_NONBLOCK | os.O_CREAT | os.O_EXCL, 0o444)
     except FileExistsError:
@@ -95,8 +98,8 @@ def make_there(path: Path) -> int | None:
     return descriptor
 
 
-def is_being_made(path: Path) -> bool:
-    """Whether a file came to be a moment ago and has not its mode yet, as `make_there` does it."""
+def is_being_created(path: Path) -> bool:
+    """Whether a file is about to get its mode: `create_public` sets it a moment after the creation."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -105,8 +108,8 @@ def is_being_made(path: Path) -> bool:
     return young and stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not found.st_mode & stat.S_IROTH
 
 
-def is_still(path: Path, descriptor: int) -> bool:
-    """Whether the open file is the one that has this name: it may have been removed or replaced."""
+def is_same_file(path: Path, descriptor: int) -> bool:
+    """Whether the open file still has this name; somebody may have removed or replaced it."""
     try:
         now, opened = os.lstat(path), os.fstat(descriptor)
     except OSError:

@@ -1,8 +1,8 @@
-"""The shared folder of claims: one for all users of the box, and the same one for each of them.
+"""Finds or makes the folder of claims, which all users of the box share.
 
-Candidates are judged by what every user sees alike (kind and mode, by lstat), so that all come to the same
-one. In a sticky folder with fs.protected_regular, opening another user's file with O_CREAT fails, even for
-root: files there are opened without it first (kernel documentation, sysctl/fs.rst).
+Candidates are judged by what every user sees alike (kind and mode, by lstat), so that all users choose the
+same one. In a sticky folder with fs.protected_regular, opening another user's file with O_CREAT fails, even
+for root: files there are opened without it first (kernel documentation, sysctl/fs.rst).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ FALLBACKS = tuple(f"{place}/gputui-claims" for place in ("/tmp", "/var/tmp", "/d
 
 
 def candidates(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Where the folder may be, in order."""
+    """The paths at which the folder may be, in the order in which they are tried."""
     named = environ.get(VARIABLE)
     return (named,) if named else (ADMINISTRATED, *FALLBACKS)
 
 
 def is_shared(folder: str) -> bool:
-    """Whether this is a folder, and no link to one, in which every user can make files and remove only his
-    own."""
+    """Whether this is a directory, not a link to one, in which all users can create files and remove only
+    their own (mode 1777)."""
     try:
         found = os.lstat(folder)
     except OSError:
@@ -43,18 +43,18 @@ def is_shared(folder: str) -> bool:
 
 
 def shared_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders that claims may be in. The first is in use; in the others may be those of before an
-    administrator set one up, or somebody removed what was in the way of a better place."""
+    """The folders that may have claims. New claims go to the first; the others may have older ones, made
+    before an administrator set a folder up, or before the name of a better one became free."""
     return tuple(folder for folder in candidates(environ) if is_shared(folder))
 
 
 def shared_folder(environ: Mapping[str, str]) -> str | None:
-    """The folder that is in use, None while nobody on the box has claimed anything."""
+    """The folder for new claims; None while nobody on the box has claimed anything."""
     return next(iter(shared_folders(environ)), None)
 
 
 def make_folder(environ: Mapping[str, str]) -> Path | None:
-    """The folder, made now if there is none; None where none can be made."""
+    """The folder for new claims, made now if there is none; None where none can be made."""
     from pathlib import Path
 
     found = shared_folder(environ)

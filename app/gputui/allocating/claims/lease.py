@@ -1,12 +1,13 @@
-"""Taking devices: a lock (flock) a device in the shared folder, for the job to inherit.
+"""Takes leases on devices: one lock (flock) a device in the shared folder, which the job inherits.
 
-The kernel gives it back when the last process that has it is gone.
+The kernel releases a lock when the last process that has it open has ended.
 
-Two files a device. `<device>.<n>.lock` belongs to whoever came first, has no content, and its lock means
-that the device is taken. `<device>@<uid>.<n>.claim` is the holder's own record for others to read, locked
-too, so that a reader need not touch the first. A name at which somebody planted something else is passed over
-by everyone alike, and the next number is tried. Should two come to different numbers all the same, because
-somebody meddles with the files, the records tell: each looks at them once his own is there.
+Each device has two files. `<device>.<n>.lock` belongs to the user who created it first, is empty, and its
+lock means that the device is taken. `<device>@<uid>.<n>.claim` is the holder's record for others to read; it
+is locked, too, so that readers never touch the first file. A name at which there is an untrusted file is
+passed over by everyone alike, and the next number is tried. If two jobs lock different numbers all the same,
+because somebody has changed the files meanwhile, the records settle it: each job looks for other records
+after it has written its own.
 """
 
 from __future__ import annotations
@@ -20,27 +21,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gputui.allocating.claims.files import UntrustedFileError, is_being_made, is_still, make_there, open_there
+from gputui.allocating.claims.files import (
+    UntrustedFileError,
+    create_public,
+    is_being_created,
+    is_same_file,
+    open_untrusted,
+)
 from gputui.allocating.claims.folder import VARIABLE, make_folder
 from gputui.allocating.claims.read import claims, empty_ended, pid_namespace
 from gputui.choosing.verdict_text import claimed
 from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
-from gputui.system.descriptors import out_of_the_way
+from gputui.system.descriptors import move_to_high_number
 
-_MOST_NAMES = 8
-"""Planted names that are passed over for one device."""
+_MAX_NAMES = 8
+"""Names of files that are tried for one device."""
 _TRIES = 100
 _PAUSE = 0.005
-"""Seconds between two tries where somebody else is about to finish: half a second in all."""
-_LONGEST_COMMAND = 1000
+"""Seconds between two tries while another process is about to finish: half a second in all."""
+_MAX_COMMAND = 1000
 """Characters; JSON writes one as twelve bytes at worst, and a record has 16 KiB."""
 
 
 class TakenError(Exception):
-    """A device is not to be had: another job holds it, or others are in line for it.
+    """A device cannot be claimed: another job holds it, or others are in line for it.
 
-    `key` is the device's, `claim` who holds it where that is known, `line` who is in line.
+    `key` is the device's; `claim` is the holder's, where that is with_uuid; `line` says who is in line.
     """
 
     def __init__(self, key: str, claim: Claim | None = None, line: str | None = None) -> None:
@@ -48,7 +55,7 @@ class TakenError(Exception):
         self.key, self.claim, self.line = key, claim, line
 
     def text(self, snapshot: Snapshot) -> str:
-        """The device by its number, and who has it."""
+        """A sentence with the number of the device and who has it."""
         device = snapshot.by_key.get(self.key)
         name = f"GPU {snapshot.label(device)}" if device else self.key
         if self.line:
@@ -58,10 +65,10 @@ class TakenError(Exception):
 
 @dataclass
 class Lease:
-    """Open descriptors that hold devices. They are passed to the job; closing all of them gives it up.
+    """Open descriptors whose locks hold devices. The job inherits them; closing all of them ends the lease.
 
     keys      the devices that are held
-    warnings  why some are not: the launch goes on, as claims are advisory
+    warnings  why others are not: the launch goes on without, as claims are advisory
     """
 
     keys: tuple[str, ...] = ()
@@ -71,11 +78,11 @@ class Lease:
 
     @property
     def records(self) -> tuple[str, ...]:
-        """The files that say who holds the devices."""
+        """The paths of the records that tell others who holds the devices."""
         return tuple(str(path) for _, _, path in self._records)
 
     def belongs_to(self, pid: int, job: str) -> None:
-        """Say in the records that a job has the devices now, whose command is that process."""
+        """Write into the records that the devices belong to this job, whose command has this pid."""
         for descriptor, about, _ in self._records:
             data = json.dumps({**about, "pid": pid, "job": job}).encode()
             # (The job runs already, and what the record says is only for people.)
@@ -84,12 +91,12 @@ class Lease:
                 os.ftruncate(descriptor, len(data))
 
     def inherit(self) -> None:
-        """Let the program that this process becomes have the descriptors."""
+        """Keep the descriptors open when this process executes the job's command."""
         for descriptor in self.descriptors:
             os.set_inheritable(descriptor, True)
 
     def release(self) -> None:
-        """Give the devices back, as far as no other process has the descriptors."""
+        """Close the descriptors: the devices are free unless another process has inherited them."""
         for descriptor in self.descriptors:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
@@ -100,33 +107,33 @@ class Lease:
 
 
 def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str | None = None) -> Lease:
-    """Hold the devices with these UUIDs, all or none. Raises TakenError.
+    """Claim all devices with these UUIDs, or none. Raises TakenError.
 
-    `command` is what every user may read of it (`secrets.program_and_script`).
-    Where there is no folder for it, or a device has no UUID, the lease is the less, with a warning.
+    `command` is what every user may read of it (`secrets.program_and_script`). A device without a UUID is
+    left out with a warning, and so are all where there is no shared folder.
     """
     lease = Lease()
     wanted = sorted(set(keys))
-    known = [key for key in wanted if key.startswith(("GPU-", "MIG-"))]
-    if len(known) < len(wanted):
+    with_uuid = [key for key in wanted if key.startswith(("GPU-", "MIG-"))]
+    if len(with_uuid) < len(wanted):
         lease.warnings.append("a device without a UUID cannot be claimed")
-    if not known:
+    if not with_uuid:
         return lease
     folder = make_folder(environ)
     if folder is None:
-        lease.warnings.append(_no_folder(environ))
+        lease.warnings.append(_why_no_folder(environ))
         return lease
     try:
-        _keep_folder(folder, lease)
-        # In one order for everybody: nobody waits for somebody who waits for him.
-        for key in known:
-            if _lock(folder, key, lease, environ):
+        _lock_folder(folder, lease)
+        # All processes lock in the same order, so that two never wait for each other.
+        for key in with_uuid:
+            if _lock_device(folder, key, lease, environ):
                 lease.keys = (*lease.keys, key)
-        _nobody_else(known, environ)
+        _check_no_other_holder(with_uuid, environ)
         for key in lease.keys:
-            _record(folder, key, lease, command, job)
-        # And who has come to another name at the same time sees ours, or we see his.
-        _nobody_else(known, environ)
+            _write_record(folder, key, lease, command, job)
+        # A job that has locked another name at the same time sees our record now, or we see its record.
+        _check_no_other_holder(with_uuid, environ)
     except TakenError:
         lease.release()
         raise
@@ -139,7 +146,7 @@ def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str
 def take_unclaimed(
     keys: Iterable[str], environ: Mapping[str, str], command: str, job: str | None = None
 ) -> tuple[Lease, tuple[TakenError, ...]]:
-    """Hold those of the devices that no other job has claimed, and tell who has claimed the others."""
+    """Claim those of the devices that nobody else has claimed; also returns who has claimed the others."""
     left, taken = list(keys), list[TakenError]()
     while True:
         try:
@@ -149,28 +156,28 @@ def take_unclaimed(
             left.remove(error.key)
 
 
-def _no_folder(environ: Mapping[str, str]) -> str:
+def _why_no_folder(environ: Mapping[str, str]) -> str:
     named = environ.get(VARIABLE)
     if named:
         return f"nothing is claimed: {VARIABLE}={named} is no folder with mode 1777, and cannot be made one"
     return "nothing is claimed: there is no folder that all users can write"
 
 
-def _keep_folder(folder: Path, lease: Lease) -> None:
-    """A shared lock on the folder: systemd-tmpfiles passes locked ones over when it clears /tmp of old files
+def _lock_folder(folder: Path, lease: Lease) -> None:
+    """Lock the folder, shared: systemd-tmpfiles leaves locked folders alone when it cleans /tmp
     (tmpfiles.d(5))."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        lease.descriptors.append(out_of_the_way(descriptor))
+        lease.descriptors.append(move_to_high_number(descriptor))
         fcntl.flock(lease.descriptors[-1], fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
-def _lock(folder: Path, key: str, lease: Lease, environ: Mapping[str, str]) -> bool:
-    """Take the device's lock; False where no name for it is any good. Raises TakenError, OSError."""
-    for number in range(_MOST_NAMES):
+def _lock_device(folder: Path, key: str, lease: Lease, environ: Mapping[str, str]) -> bool:
+    """Take the device's lock; False where every name for it is untrusted. Raises TakenError, OSError."""
+    for number in range(_MAX_NAMES):
         path = folder / f"{_file_name(key)}.{number}.lock"
         try:
-            descriptor = _locked(path, key, environ)
+            descriptor = _open_locked(path, key, environ)
         except UntrustedFileError as error:
             lease.warnings.append(f"passed over: {error}")
         else:
@@ -180,16 +187,16 @@ def _lock(folder: Path, key: str, lease: Lease, environ: Mapping[str, str]) -> b
     return False
 
 
-def _locked(path: Path, key: str, environ: Mapping[str, str]) -> int:
-    """The file of that name, locked. Raises PlantedError, TakenError, OSError."""
+def _open_locked(path: Path, key: str, environ: Mapping[str, str]) -> int:
+    """Open and lock the file of that name. Raises UntrustedFileError, TakenError, OSError."""
     for _ in range(_TRIES):
-        descriptor = _opened(path)
+        descriptor = _open_or_create(path)
         try:
             _wait_for_lock(descriptor, key, environ)
         except TakenError:
             os.close(descriptor)
             raise
-        if is_still(path, descriptor):
+        if is_same_file(path, descriptor):
             return descriptor
         # It was removed between opening and locking: whoever comes now would lock another file.
         os.close(descriptor)
@@ -199,8 +206,8 @@ def _locked(path: Path, key: str, environ: Mapping[str, str]) -> int:
 def _wait_for_lock(descriptor: int, key: str, environ: Mapping[str, str]) -> None:
     """Lock the file. Raises TakenError.
 
-    A lock without a record is one that is just being taken, perhaps along with another that cannot be had:
-    that is waited for, a moment.
+    A lock without a record is just being taken, and will be released if another device of the same job cannot
+    be had: this waits for that for half a second.
     """
     holder = None
     for _ in range(_TRIES):
@@ -214,9 +221,12 @@ def _wait_for_lock(descriptor: int, key: str, environ: Mapping[str, str]) -> Non
     raise TakenError(key, holder)
 
 
-def _nobody_else(keys: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Raises TakenError where another record of one of these devices is alive: its lock has another name, or
-    is in another folder. One that is about to end may have given back the lock only: for a moment."""
+def _check_no_other_holder(keys: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Check that no other record of these devices is alive. Raises TakenError.
+
+    There can be one although we have the lock: it was taken under another name, or in another folder. A job
+    that is ending may have released its lock before its record: this waits for that for half a second.
+    """
     for number in range(_TRIES):
         others = {claim.key: claim for claim in claims(environ)[0]}
         taken = [key for key in keys if key in others]
@@ -227,51 +237,53 @@ def _nobody_else(keys: Sequence[str], environ: Mapping[str, str]) -> None:
         time.sleep(_PAUSE)
 
 
-def _opened(path: Path) -> int:
-    """The file of that name, made where there is none. Raises PlantedError, OSError."""
-    trouble = UntrustedFileError(f"{path.name} comes and goes")
+def _open_or_create(path: Path) -> int:
+    """Open the file of that name, or create it. Raises UntrustedFileError, OSError."""
+    problem = UntrustedFileError(f"{path.name} comes and goes")
     for _ in range(_TRIES):
         try:
-            descriptor = open_there(path)
+            descriptor = open_untrusted(path)
         except UntrustedFileError as error:
-            trouble = error
-            if not is_being_made(path):
+            problem = error
+            if not is_being_created(path):
                 break
             # It has its mode in a moment.
             time.sleep(_PAUSE)
             continue
         if descriptor is None:
-            descriptor = make_there(path)
+            descriptor = create_public(path)
         if descriptor is not None:
-            return out_of_the_way(descriptor)
-    raise trouble
+            return move_to_high_number(descriptor)
+    raise problem
 
 
-def _record(folder: Path, key: str, lease: Lease, command: str, job: str | None) -> None:
-    """Write who holds the device, under a name that others cannot take from us; a warning where that cannot
-    be, as the device is held all the same."""
+def _write_record(folder: Path, key: str, lease: Lease, command: str, job: str | None) -> None:
+    """Write the record of the holder, locked before it gets its name.
+
+    Where that fails there is a warning only: the lock holds the device all the same.
+    """
     about: dict[str, object] = {
         "schema": 1,
         "pid": os.getpid(),
         "pids": pid_namespace(),
         "since": time.time(),
-        "command": command[:_LONGEST_COMMAND],
+        "command": command[:_MAX_COMMAND],
         "job": job,
     }
     new = folder / f".{os.getpid()}.{os.urandom(6).hex()}"
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = out_of_the_way(os.open(new, flags, 0o644))
+        descriptor = move_to_high_number(os.open(new, flags, 0o644))
         lease.descriptors.append(descriptor)
         os.fchmod(descriptor, 0o644)
         os.write(descriptor, json.dumps(about).encode())
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for number in range(_MOST_NAMES):
+        for number in range(_MAX_NAMES):
             with contextlib.suppress(PermissionError, IsADirectoryError):
-                # Over our own of before; another user's file cannot be replaced in a sticky folder.
+                # This may replace an old record of ours; the sticky bit protects those of other users.
                 path = folder / f"{_file_name(key)}@{os.geteuid()}.{number}.claim"
                 new.rename(path)
-                # (Absolute: it is looked for again after this process, or another, has gone elsewhere.)
+                # (Absolute, because the working directory may change before the record is emptied.)
                 lease._records.append((descriptor, about, path.absolute()))
                 return
         lease.warnings.append(f"others cannot see who holds {key}: every name for it is planted")
@@ -283,5 +295,5 @@ def _record(folder: Path, key: str, lease: Lease, command: str, job: str | None)
 
 
 def _file_name(key: str) -> str:
-    """A UUID has no slash but in the old form of MIG (`MIG-GPU-…/1/0`)."""
+    """The UUID as a part of a file name: only the old form of MIG UUIDs has slashes (`MIG-GPU-…/1/0`)."""
     return key.replace("/", "+")

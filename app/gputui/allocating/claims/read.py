@@ -1,8 +1,8 @@
-"""Which claims are alive, and who holds them.
+"""Reads the claims that are alive, and who holds them.
 
-A record is a file of the holder's own, `<device>@<uid>.<n>.claim`, on which the kernel holds a lock (flock)
-for as long as a process of the job lives. To look whether it does, the record's own lock is tried, never the
-one by which devices are taken, so that looking disturbs nobody.
+A record, `<device>@<uid>.<n>.claim`, is the holder's own file, which the kernel keeps locked (flock) for as
+long as a process of the job lives. A reader tries the lock of the record, never the lock by which devices are
+taken, so that reading disturbs nobody.
 """
 
 from __future__ import annotations
@@ -15,60 +15,67 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gputui.allocating.claims.files import MOST, MOST_FILES, UntrustedFileError, named_there, open_there
+from gputui.allocating.claims.files import (
+    MAX_FILES,
+    MAX_RECORD_BYTES,
+    UntrustedFileError,
+    list_matching,
+    open_untrusted,
+)
 from gputui.allocating.claims.folder import shared_folders
 
 if TYPE_CHECKING:
     from gputui.inventory.claim import Claim
 
 NAME = re.compile(r"(?P<key>(?:GPU|MIG)-[0-9A-Za-z+-]{1,80})@(?P<uid>[0-9]{1,10})\.(?P<n>[0-9]{1,4})\.claim")
-_MOST_TOLD = 3
-"""Things that are no claims, told one by one; of the others only how many."""
+_MAX_PROBLEMS = 3
+"""Problems that are returned one by one; the others are only counted."""
 
-_LONGEST = 4000
+_MAX_TEXT = 4000
+"""Characters of a command or job id that are read of a record."""
 
 Files = frozenset[tuple[int, int]]
 """Open files, by device and inode."""
 
 
 def claims(environ: Mapping[str, str]) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
-    """The claims that are alive, by device and then by time; and what was found that is no claim.
+    """The claims that are alive, sorted by device and time, and the problems, a line each.
 
-    What this very process has taken and not passed on yet is left out.
+    Claims that this very process has taken, and no command has inherited yet, are left out.
     """
     found: list[Claim] = []
-    odd: list[str] = []
+    problems: list[str] = []
     for folder in shared_folders(environ):
         try:
-            matches, cut = named_there(folder, NAME)
+            matches, cut = list_matching(folder, NAME)
         except OSError as error:
-            odd.append(f"claims cannot be read: {folder}: {error.strerror}")
+            problems.append(f"claims cannot be read: {folder}: {error.strerror}")
             continue
         if cut:
-            odd.append(f"claims may be missing: {folder} has more than {MOST_FILES} files")
+            problems.append(f"claims may be missing: {folder} has more than {MAX_FILES} files")
         ours = _our_files() if matches else frozenset()
         for match in matches:
             key = match["key"].replace("+", "/")
             try:
                 claim = _alive(f"{folder}/{match.string}", key, int(match["uid"]), ours)
             except UntrustedFileError as error:
-                odd.append(f"a claim is passed over: {error}")
+                problems.append(f"a claim is passed over: {error}")
             else:
                 found += [claim] if claim else []
-    return tuple(sorted(found, key=lambda each: (each.key, each.since or 0.0))), _told(odd)
+    return tuple(sorted(found, key=lambda each: (each.key, each.since or 0.0))), _at_most_three(problems)
 
 
-def _told(odd: Sequence[str]) -> tuple[str, ...]:
-    if len(odd) <= _MOST_TOLD:
-        return tuple(odd)
-    return (*odd[:_MOST_TOLD], f"{len(odd) - _MOST_TOLD} more claims are passed over")
+def _at_most_three(problems: Sequence[str]) -> tuple[str, ...]:
+    if len(problems) <= _MAX_PROBLEMS:
+        return tuple(problems)
+    return (*problems[:_MAX_PROBLEMS], f"{len(problems) - _MAX_PROBLEMS} more claims are passed over")
 
 
 def _our_files() -> Files:
-    """The files that this process has opened for itself: what it was given, or gives on, is a job's."""
+    """The open files that this process does not pass on. Inheritable ones belong to a job."""
     found: set[tuple[int, int]] = set()
     for descriptor in _descriptors():
-        # One is closed by now: that through which the list was read.
+        # The descriptor through which the list was read is closed by now.
         with contextlib.suppress(OSError):
             if not os.get_inheritable(descriptor):
                 facts = os.fstat(descriptor)
@@ -85,8 +92,8 @@ def _descriptors() -> Iterable[int]:
 
 
 def _alive(path: str, key: str, uid: int, ours: Files) -> Claim | None:
-    """The claim of a record, None where its holder is gone or this process. Raises PlantedError."""
-    name, descriptor = path.rpartition("/")[2], open_there(path)
+    """The claim of a record; None if its holder has ended or is this process. Raises UntrustedFileError."""
+    name, descriptor = path.rpartition("/")[2], open_untrusted(path)
     if descriptor is None:
         return None
     try:
@@ -97,30 +104,30 @@ def _alive(path: str, key: str, uid: int, ours: Files) -> Claim | None:
             return None
         if not is_held(descriptor):
             if facts.st_size and uid == os.geteuid():
-                # Its holder became a command, or was killed, and could not empty it.
+                # Its holder executed a command, or was killed, and could not empty it.
                 empty_ended(path)
             return None
-        data = os.read(descriptor, MOST + 1)
+        data = os.read(descriptor, MAX_RECORD_BYTES + 1)
     finally:
         os.close(descriptor)
     import json
 
     from gputui.inventory.claim import Claim
 
-    if len(data) > MOST:
-        raise UntrustedFileError(f"{name} is longer than {MOST} bytes")
+    if len(data) > MAX_RECORD_BYTES:
+        raise UntrustedFileError(f"{name} is longer than {MAX_RECORD_BYTES} bytes")
     try:
         return _read(json.loads(data), key, user_name(uid))
     except (ValueError, RecursionError):
-        # Held all the same: what it says is only for people.
+        # The device is held all the same: the record's content is for people only.
         return Claim(key, user_name(uid))
 
 
 def empty_ended(path: str) -> None:
     """Empty a record of ours that nobody holds any more, so that others cannot go on reading what ran.
 
-    A record is locked before it gets its name, and is not locked again: one that is not held stays so. A
-    file of several names is left alone: another user may have linked a file of ours from elsewhere.
+    A record is locked before it gets its name and never again, so that one that is not locked has ended. A
+    file with several names is left alone: another user may have linked another file of ours to this name.
     """
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -134,7 +141,7 @@ def empty_ended(path: str) -> None:
 
 
 def is_held(descriptor: int) -> bool:
-    """Whether another process holds the lock of an open file; ours is given back at once."""
+    """Whether another process holds the lock of an open file. Our own try is released at once."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -150,7 +157,7 @@ def _read(document: Any, key: str, user: str) -> Claim:
         return Claim(key, user)
     since, pid = document.get("since"), document.get("pid")
     if document.get("pids") != pid_namespace():
-        # In another container the number means another process.
+        # A pid of another namespace (a container) is another process here.
         pid = None
     return Claim(
         key,
@@ -163,7 +170,7 @@ def _read(document: Any, key: str, user: str) -> Claim:
 
 
 def _text(value: object) -> str | None:
-    return value[:_LONGEST] if isinstance(value, str) else None
+    return value[:_MAX_TEXT] if isinstance(value, str) else None
 
 
 def pid_namespace() -> str | None:

@@ -1,4 +1,4 @@
-"""A source with the claims of its box in every snapshot."""
+"""A source that adds the claims to every snapshot of another source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputui.sources.source import Source, Want
 
 
 class WithClaims:
-    """Another source, and who has claimed what. What this very process holds is not among it."""
+    """Another source with the claims of its box, without those of this very process."""
 
     def __init__(self, source: Source, environ: Mapping[str, str]) -> None:
         self.label = source.label
@@ -26,14 +26,14 @@ class WithClaims:
         # Imported here: nobody on this box may have claimed anything ever.
         from gputui.allocating.claims.read import claims
 
-        found, odd = claims(self._environ)
+        found, problems = claims(self._environ)
         if found:
             # Claims are by UUID, which are not read of devices that are wanted by index only.
             want &= ~Want.WHOLE
         snapshot = self._source.read(want, among)
-        if not found and not odd:
+        if not found and not problems:
             return snapshot
-        return replace(snapshot, claims=found, errors=(*snapshot.errors, *odd))
+        return replace(snapshot, claims=found, errors=(*snapshot.errors, *problems))
 
     def close(self) -> None:
         self._source.close()

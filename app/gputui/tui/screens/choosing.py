@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from textual.screen import Screen
 
-from gputui.choosing.grouping import GroupingError, asked
+from gputui.choosing.grouping import GroupingError, parse_request
 from gputui.inventory.device import Device
 from gputui.tui.app_state import AppState
 
@@ -17,7 +17,7 @@ BEST_PROMPT = "how many of the best?  4, or 8 tp=2 pp=2   (⏎ takes, esc leaves
 def wrong_number(line: str) -> str | None:
     """What is wrong with a number of devices and a shape, None for nothing."""
     try:
-        asked(line)
+        parse_request(line)
     except GroupingError as error:
         return str(error)
     return None
@@ -84,7 +84,7 @@ class Choosing(Screen[None]):
 
         def answered(line: str | None) -> None:
             if line and line.strip():
-                self._take(*self.app_state.best_of(*asked(line)))
+                self._take(*self.app_state.best_of(*parse_request(line)))
             self._follow()
 
         self.app.push_screen(LineScreen(BEST_PROMPT, placeholder="how many", check=wrong_number), answered)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from gputui.choosing.grouping import asked as number_asked
+from gputui.choosing.grouping import parse_request
 from gputui.choosing.not_free import not_free
 from gputui.choosing.selection import Selection
 from gputui.choosing.verdict_text import not_free_lines
@@ -249,7 +249,7 @@ class Launching(Choosing):
 
         def answered(line: str | None) -> None:
             if line and line.strip():
-                text, good = starting.in_line(self.app_state, self._environ, *number_asked(line))
+                text, good = starting.in_line(self.app_state, self._environ, *parse_request(line))
                 self.say(text, "" if good else "lost")
 
         count = max(1, len(app_state.selection))

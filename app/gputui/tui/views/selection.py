@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.choosing.best import as_ordered
+from gputui.choosing.best import describe_order
 from gputui.choosing.links import numa_nodes, weakest, weakest_ring
-from gputui.choosing.rings import MOST_EXACT
+from gputui.choosing.rings import MAX_EXACT
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import short_bus_id
 from gputui.tui.app_state import AppState
@@ -52,7 +52,7 @@ def _ranks(app_state: AppState, devices: tuple[Device, ...]) -> Line:
 
 def at_least(app_state: AppState) -> str:
     """What stands before the ring's weakest link: of many devices there may be a better ring."""
-    return "at least " if len(app_state.chosen) > MOST_EXACT else ""
+    return "at least " if len(app_state.chosen) > MAX_EXACT else ""
 
 
 def runs(app_state: AppState, devices: Sequence[Device]) -> str:
@@ -76,7 +76,7 @@ def _facts(app_state: AppState) -> Line:
     if len(app_state.chosen) > 1:
         facts.append(f"weakest link {_weakest(app_state)}")
         if app_state.job.tensor > 1 or app_state.job.pipeline > 1:
-            way = as_ordered(app_state.snapshot, app_state.chosen, app_state.chosen, app_state.job)
+            way = describe_order(app_state.snapshot, app_state.chosen, app_state.chosen, app_state.job)
             facts[-1] = f"{app_state.job}: weakest link {way.weakest or 'unknown'}"
     nodes = numa_nodes(app_state.chosen)
     if nodes:

@@ -1,0 +1,241 @@
+"""Scores of the links between candidates, pair by pair, and their sums over sets of devices. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from gputui.inventory.device import Device
+from gputui.inventory.formatting import GIB
+from gputui.inventory.link import LinkMatrix, PeerMatrix, connected_components, direct_links, strength
+from gputui.inventory.snapshot import Snapshot
+
+T = TypeVar("T")
+
+_NO_PEER_ACCESS = 1000
+_UNKNOWN = -10_000
+_PCIE_SCORES: dict[str, int] = {"SYS": 10, "NODE": 20, "PHB": 30, "PXB": 40, "PIX": 50}
+_NVLINK_SCORE = 100
+"""The score of a pair: its PCIe class, and 100 for each NVLink (NVIDIA's go-gpuallocator)."""
+
+
+@dataclass(frozen=True)
+class PairScores:
+    """Numbers of `devices`, which are in the box's order; all tables go by a device's place in it.
+
+    links     the link of each pair, by nvidia-smi's word;  peers: its peer access, by NVML's word
+    rank      how good a pair's link is, for comparing only: with peer access before without, then the kind of
+              the link, then the number of NVLinks; an unknown link ranks last
+    score     what a pair adds to the sum over a set
+    numa      a number of the device's NUMA node;  free_gib: its free memory in GiB, rounded
+    """
+
+    devices: tuple[Device, ...]
+    links: LinkMatrix
+    peers: PeerMatrix
+    rank: tuple[tuple[int, ...], ...]
+    score: tuple[tuple[int, ...], ...]
+    numa: tuple[int, ...]
+    free_gib: tuple[int, ...]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, devices: Sequence[Device]) -> PairScores:
+        """The scores of these devices of the snapshot."""
+        return cls(
+            devices=tuple(devices),
+            links=tuple(tuple(snapshot.link(one, other) for other in devices) for one in devices),
+            peers=tuple(tuple(snapshot.peer(one, other) for other in devices) for one in devices),
+            rank=tuple(tuple(_rank(snapshot, one, other) for other in devices) for one in devices),
+            score=tuple(tuple(_score(snapshot, one, other) for other in devices) for one in devices),
+            numa=_numa_numbers(snapshot, devices),
+            # (Rounded, as a few MiB that a driver keeps on one of two equal GPUs should not decide.)
+            free_gib=tuple(round((device.memory_free or 0) / GIB) for device in devices),
+        )
+
+    def subset(self, places: Sequence[int]) -> PairScores:
+        """The scores of the devices at these places only."""
+
+        def square(table: Sequence[Sequence[T]]) -> tuple[tuple[T, ...], ...]:
+            return tuple(tuple(table[i][j] for j in places) for i in places)
+
+        return PairScores(
+            devices=tuple(self.devices[i] for i in places),
+            links=square(self.links),
+            peers=square(self.peers),
+            rank=square(self.rank),
+            score=square(self.score),
+            numa=tuple(self.numa[i] for i in places),
+            free_gib=tuple(self.free_gib[i] for i in places),
+        )
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """The distinct ranks of all pairs, the best first."""
+        count = len(self)
+        return tuple(sorted({self.rank[i][j] for i in range(count) for j in range(i)}, reverse=True))
+
+    @cached_property
+    def degree(self) -> tuple[int, ...]:
+        """The sum of the scores of each device's pairs: what the other devices lose when it is taken."""
+        return tuple(sum(row) for row in self.score)
+
+    @cached_property
+    def total(self) -> int:
+        """The sum of the scores of all pairs."""
+        return sum(self.degree) // 2
+
+    @cached_property
+    def interchangeable(self) -> tuple[tuple[int, ...], ...]:
+        """The places in classes of devices that are equal for a choice, which takes the first of a class."""
+        classes: list[list[int]] = []
+        for i in range(len(self)):
+            for group in classes:
+                if self._are_interchangeable(group[0], i):
+                    group.append(i)
+                    break
+            else:
+                classes.append([i])
+        return tuple(map(tuple, classes))
+
+    def _are_interchangeable(self, i: int, j: int) -> bool:
+        if (self.numa[i], self.free_gib[i]) != (self.numa[j], self.free_gib[j]):
+            return False
+        if (self.devices[i].parent is None) != (self.devices[j].parent is None):
+            return False
+        return all(
+            self.rank[i][k] == self.rank[j][k] and self.score[i][k] == self.score[j][k]
+            for k in range(len(self))
+            if k not in (i, j)
+        )
+
+    def score_within(self, members: Sequence[int]) -> int:
+        """The sum of the scores of the pairs among `members`."""
+        return sum(self.score[i][j] for place, i in enumerate(members) for j in members[:place])
+
+    def numa_count(self, members: Sequence[int]) -> int:
+        """The number of NUMA nodes that `members` are on."""
+        return len({self.numa[i] for i in members})
+
+    def weakest(self, members: Sequence[int]) -> int | None:
+        """The rank of the weakest pair among `members`, None for fewer than two."""
+        ranks = (self.rank[i][j] for place, i in enumerate(members) for j in members[:place])
+        return min(ranks, default=None)
+
+    def link_of_rank(self, members: Sequence[int], rank: int | None) -> str | None:
+        """A link of that rank among `members`, None if there is none."""
+        words = (
+            self.links[i][j]
+            for place, i in enumerate(members)
+            for j in members[:place]
+            if self.rank[i][j] == rank
+        )
+        return next(words, None)
+
+    def lacks_peer_access(self, members: Sequence[int], rank: int) -> bool:
+        """Whether the driver reports that a pair of that rank among `members` has no peer access."""
+        return any(
+            self.rank[i][j] == rank and self.peers[i][j] not in (None, "OK", "U")
+            for place, i in enumerate(members)
+            for j in members[:place]
+        )
+
+    def score_left(self, members: Sequence[int]) -> int:
+        """The sum of the scores of the pairs among all other devices."""
+        return self.total - sum(self.degree[i] for i in members) + self.score_within(members)
+
+
+def _rank(snapshot: Snapshot, one: Device, other: Device) -> int:
+    if one is other:
+        return _UNKNOWN
+    word = snapshot.link(one, other)
+    if word is None:
+        return _UNKNOWN
+    return strength(word) - (0 if snapshot.peer(one, other) == "OK" else _NO_PEER_ACCESS)
+
+
+def _score(snapshot: Snapshot, one: Device, other: Device) -> int:
+    if one is other:
+        return 0
+    word = snapshot.link(one, other)
+    pcie = snapshot.pcie_class(one, other) or word
+    return _PCIE_SCORES.get(pcie or "", 0) + _NVLINK_SCORE * direct_links(word)
+
+
+def _numa_numbers(snapshot: Snapshot, devices: Sequence[Device]) -> tuple[int, ...]:
+    """A number for each device's NUMA node: devices that are closer than SYS are on the same node.
+
+    By the links, which every reading has; without links by what the devices report, where an unknown node is
+    a node of its own.
+    """
+    if not snapshot.pcie:
+        return tuple(-1 - i if d.numa_node is None else d.numa_node for i, d in enumerate(devices))
+    return connected_components(
+        len(devices), lambda i, j: snapshot.pcie_class(devices[i], devices[j]) not in (None, "SYS")
+    )
+
+
+class SubsetSums:
+    """Sums over thousands of subsets of up to 16 devices. A subset is an int with bit i for device i.
+
+    Each half of the devices has a table of all its subsets (2^8 entries at most), so that a sum takes two
+    lookups and, for the pairs across the halves, one for each device of the upper half.
+    """
+
+    def __init__(self, pairs: PairScores) -> None:
+        self._pairs = pairs
+        self._half = (len(pairs) + 1) // 2
+        self._low = (1 << self._half) - 1
+        bits = {node: 1 << n for n, node in enumerate(sorted(set(pairs.numa)))}
+        ends = range(self._half), range(self._half, len(pairs))
+        self._score = [_pairs_inside(pairs, end) for end in ends]
+        self._facts = [_facts(pairs, end, bits) for end in ends]
+        # For each device of the upper half: the score of its pairs with each subset of the lower one.
+        self._across = [_subset_sums(pairs.score[i][: self._half]) for i in ends[1]]
+
+    def score(self, subset: int) -> int:
+        """The sum of the scores of the pairs within a subset."""
+        low, high = subset & self._low, subset >> self._half
+        between = 0
+        for place, row in enumerate(self._across):
+            if high >> place & 1:
+                between += row[low]
+        return self._score[0][low] + self._score[1][high] + between
+
+    def facts(self, subset: int) -> tuple[int, int, int, int]:
+        """Of a subset: the sum of degrees, and the number of NUMA nodes, of whole GPUs and of free GiB."""
+        one = self._facts[0][subset & self._low]
+        other = self._facts[1][subset >> self._half]
+        nodes = bin(one[1] | other[1]).count("1")
+        return one[0] + other[0], nodes, one[2] + other[2], one[3] + other[3]
+
+
+def _pairs_inside(pairs: PairScores, end: range) -> list[int]:
+    """For each subset of one half: the sum of the scores of its pairs."""
+    table = [0]
+    for place, device in enumerate(end):
+        row = _subset_sums([pairs.score[device][other] for other in end[:place]])
+        table += [before + more for before, more in zip(table, row, strict=True)]
+    return table
+
+
+def _subset_sums(score: tuple[int, ...] | list[int]) -> list[int]:
+    """For each subset of some devices: the sum of one device's scores with them."""
+    table = [0]
+    for value in score:
+        table += [before + value for before in table]
+    return table
+
+
+def _facts(pairs: PairScores, end: range, bits: dict[int, int]) -> list[tuple[int, int, int, int]]:
+    """For each subset of one half: the sum of degrees, NUMA nodes as bits, whole GPUs, free GiB."""
+    table = [(0, 0, 0, 0)]
+    for device in end:
+        node, whole = bits[pairs.numa[device]], pairs.devices[device].parent is None
+        degree, memory = pairs.degree[device], pairs.free_gib[device]
+        table += [(d + degree, n | node, w + whole, m + memory) for d, n, w, m in table]
+    return table
