@@ -19,11 +19,11 @@ import psutil
 
 from gputui.inventory.matrix_text import Printed, read
 from gputui.inventory.topology import Place
-from gputui.launching.jobs import processes
-from gputui.launching.jobs.job import Job, JobDevice
-from gputui.launching.jobs.processes import identity
-from gputui.launching.jobs.record import write_finished, write_given
-from gputui.launching.plan import Plan
+from gputui.jobs import processes
+from gputui.jobs.job import Job, JobDevice
+from gputui.jobs.process_tree import identity
+from gputui.jobs.record import write_finished, write_given
+from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.sampler import Sampler
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.printed import box_of
@@ -151,12 +151,14 @@ async def take(picture: Picture) -> None:
     environ["GPUTUI_CLAIMS"] = str(state / "claims")
     if picture.name.startswith("jobs"):
         _jobs(state, {device.index: device.uuid for device in source.read().devices})
-    app = GputuiApp(sampler, mailbox, Plan(picture.command), environ, theme=picture.theme, clock=clock)
+    app = GputuiApp(
+        sampler, mailbox, LaunchOptions(picture.command), environ, theme=picture.theme, clock=clock
+    )
     async with app.run_test(size=picture.size) as pilot:
         main = app.screen_stack[0]
         assert isinstance(main, MainScreen)
         for _ in range(picture.watched + 1):
-            main.set_board(main.board.seen(source.read()))
+            main.set_app_state(main.app_state.seen(source.read()))
             clock.now += 1
         clock.now = NOON
         await pilot.press(*picture.keys)

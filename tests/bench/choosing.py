@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.report import row
 from gputui.choosing import sets
 from gputui.choosing.best import best
-from gputui.choosing.job import ALL_REDUCE, Job
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.pairs import Pairs
 from gputui.choosing.sets import Found, approximate, ranked
 from gputui.inventory.link import LinkMatrix
@@ -24,7 +24,13 @@ from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import sockets
 
 TOPOLOGIES = sorted((Path(__file__).parents[1] / "data" / "topologies").glob("*.txt"))
-JOBS = (ALL_REDUCE, Job(tensor=2), Job(tensor=4), Job(tensor=2, pipeline=2), Job(pipeline=4))
+JOBS = (
+    ALL_REDUCE,
+    Grouping(tensor=2),
+    Grouping(tensor=4),
+    Grouping(tensor=2, pipeline=2),
+    Grouping(pipeline=4),
+)
 WORDS = ("SYS", "NODE", "PHB", "PXB", "PIX", "NV1", "NV2", "NV4", "NV12")
 
 
@@ -84,7 +90,7 @@ def _distances(boxes: list[Snapshot]) -> tuple[int, list[float], int]:
     return same, worth, tried
 
 
-def _exactly(pairs: Pairs, count: int, job: Job) -> Iterator[Found]:
+def _exactly(pairs: Pairs, count: int, job: Grouping) -> Iterator[Found]:
     """The best set of a box that is too large for the program to look at every set."""
     before, sets.MOST_EXACT = sets.MOST_EXACT, 20
     try:

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 
 from bench.report import row
-from gputui.launching.claims.lease import take
-from gputui.sources.claims.read import claims
+from gputui.allocating.claims.lease import take
+from gputui.allocating.claims.read import claims
 from simnvml import SimulatedNvml
 
 GPUTUI = (sys.executable, "-m", "gputui")

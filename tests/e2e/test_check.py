@@ -29,7 +29,7 @@ NO_TORCH = (sys.executable, "-S", "train.py")
 """The interpreter of a training that uses no torch: the CUDA driver itself is asked."""
 
 
-class Machine:
+class ThisHost:
     """A machine with the simulated NVML and the simulated CUDA of one box."""
 
     def __init__(self, base: Mapping[str, str], nvml: SimulatedNvml, library: Path) -> None:
@@ -59,8 +59,8 @@ class Machine:
 
 
 @pytest.fixture
-def machine(base_environment: dict[str, str], simulated_nvml: SimulatedNvml) -> Machine:
-    return Machine({**base_environment, "OMP_NUM_THREADS": "1"}, simulated_nvml, simcuda.build())
+def machine(base_environment: dict[str, str], simulated_nvml: SimulatedNvml) -> ThisHost:
+    return ThisHost({**base_environment, "OMP_NUM_THREADS": "1"}, simulated_nvml, simcuda.build())
 
 
 def uuids(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -70,7 +70,7 @@ def uuids(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [row[3] for row in rows]
 
 
-def test_the_devices_that_the_driver_gives_are_the_chosen_ones_in_their_order(machine: Machine) -> None:
+def test_the_devices_that_the_driver_gives_are_the_chosen_ones_in_their_order(machine: ThisHost) -> None:
     box = machine.show("dgx-h100")
     done = machine.check("--gpus", "5,2,4", "--", *NO_TORCH)
     assert done.returncode == 0, done.stderr
@@ -78,7 +78,7 @@ def test_the_devices_that_the_driver_gives_are_the_chosen_ones_in_their_order(ma
     assert "equal: the CUDA driver sees the 3 chosen devices, in the chosen order" in done.stdout
 
 
-def test_by_uuid_and_as_a_mig_instance_it_is_the_same(machine: Machine) -> None:
+def test_by_uuid_and_as_a_mig_instance_it_is_the_same(machine: ThisHost) -> None:
     box = machine.show("dgx-h100")
     done = machine.check("--gpus", "3,1", "--ids", "uuid", "--", *NO_TORCH)
     assert (done.returncode, uuids(done)) == (0, [box.devices[3].uuid, box.devices[1].uuid])
@@ -87,7 +87,7 @@ def test_by_uuid_and_as_a_mig_instance_it_is_the_same(machine: Machine) -> None:
     assert (done.returncode, uuids(done)) == (0, instances[1:2])
 
 
-def test_indices_count_as_they_were_chosen_where_the_fastest_is_not_the_first(machine: Machine) -> None:
+def test_indices_count_as_they_were_chosen_where_the_fastest_is_not_the_first(machine: ThisHost) -> None:
     # CUDA would count the fastest first; the launch line says PCI_BUS_ID.
     box = machine.show("mixed")
     everything = ",".join(str(device.index) for device in box.devices)
@@ -99,7 +99,7 @@ def test_indices_count_as_they_were_chosen_where_the_fastest_is_not_the_first(ma
     assert done.returncode == 5 and "CUDA_DEVICE_ORDER" in done.stdout
 
 
-def test_a_wrapper_that_changes_the_variable_is_caught(machine: Machine) -> None:
+def test_a_wrapper_that_changes_the_variable_is_caught(machine: ThisHost) -> None:
     machine.show("dgx-h100")
     changes = machine.script(
         "python3", f'#!/bin/sh\nexport CUDA_VISIBLE_DEVICES=0\nexec {sys.executable} -S "$@"\n'
@@ -110,28 +110,28 @@ def test_a_wrapper_that_changes_the_variable_is_caught(machine: Machine) -> None
     assert "not equal: the launch says CUDA_VISIBLE_DEVICES '5,2', the interpreter has it '0'" in done.stdout
 
 
-def test_env_within_the_command_is_caught(machine: Machine) -> None:
+def test_env_within_the_command_is_caught(machine: ThisHost) -> None:
     machine.show("dgx-h100")
     done = machine.check("--gpus", "5", "--", "env", "CUDA_VISIBLE_DEVICES=5,4", *NO_TORCH)
     assert done.returncode == 5
     assert "extra: is GPU 4" in done.stdout
 
 
-def test_cpu_only_is_proved_on_a_box_full_of_gpus(machine: Machine) -> None:
+def test_cpu_only_is_proved_on_a_box_full_of_gpus(machine: ThisHost) -> None:
     machine.show("dgx-h100")
     done = machine.check("--gpus", "none", "--", *NO_TORCH)
     assert (done.returncode, done.stderr) == (0, "")
     assert "sees no device, as chosen (CPU only)" in done.stdout
 
 
-def test_a_driver_that_does_not_start_is_named_with_the_remedy(machine: Machine) -> None:
+def test_a_driver_that_does_not_start_is_named_with_the_remedy(machine: ThisHost) -> None:
     machine.show("dgx-h100")
     done = machine.check("--gpus", "0", "--", *NO_TORCH, init=803)
     assert done.returncode == 5
     assert "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)" in done.stdout and "reboot" in done.stdout
 
 
-def test_what_the_interpreter_prints_does_not_count(machine: Machine) -> None:
+def test_what_the_interpreter_prints_does_not_count(machine: ThisHost) -> None:
     box = machine.show("dgx-h100")
     noisy = machine.script(
         "python",
@@ -153,7 +153,7 @@ def test_what_the_interpreter_prints_does_not_count(machine: Machine) -> None:
     ],
 )
 def test_an_interpreter_that_does_not_answer_is_status_5_with_the_reason(
-    machine: Machine, body: str, reason: str
+    machine: ThisHost, body: str, reason: str
 ) -> None:
     machine.show("dgx-h100")
     python = machine.script("python", f"#!/bin/sh\n{body}\n")
@@ -161,7 +161,7 @@ def test_an_interpreter_that_does_not_answer_is_status_5_with_the_reason(
     assert (done.returncode, done.stdout) == (5, f"not proved: {reason}\n")
 
 
-def test_the_command_starts_in_its_directory_and_its_interpreter_is_found_there(machine: Machine) -> None:
+def test_the_command_starts_in_its_directory_and_its_interpreter_is_found_there(machine: ThisHost) -> None:
     machine.show("dgx-h100")
     work = machine.folder / "work"
     work.mkdir()
@@ -170,7 +170,7 @@ def test_the_command_starts_in_its_directory_and_its_interpreter_is_found_there(
     assert done.returncode == 0, done.stdout
 
 
-def test_the_python_of_a_real_launcher_is_found_and_its_torch_asked(machine: Machine) -> None:
+def test_the_python_of_a_real_launcher_is_found_and_its_torch_asked(machine: ThisHost) -> None:
     if shutil.which("torchrun", path=machine.base["PATH"]) is None:
         pytest.skip("torchrun is not installed")
     machine.show("dgx-h100")
@@ -184,7 +184,7 @@ def test_the_python_of_a_real_launcher_is_found_and_its_torch_asked(machine: Mac
 @needs_torch
 @needs_accelerate
 def test_accelerate_is_asked_through_its_launcher_under_a_configuration_that_says_otherwise(
-    machine: Machine,
+    machine: ThisHost,
 ) -> None:
     machine.show("dgx-h100")
     config = machine.folder / ".cache" / "huggingface" / "accelerate" / "default_config.yaml"
@@ -201,7 +201,7 @@ def test_accelerate_is_asked_through_its_launcher_under_a_configuration_that_say
 
 
 @needs_torch
-def test_an_all_reduce_over_the_cpu_runs_for_real_where_torch_has_no_cuda(machine: Machine) -> None:
+def test_an_all_reduce_over_the_cpu_runs_for_real_where_torch_has_no_cuda(machine: ThisHost) -> None:
     machine.show("dgx-h100")
     words = ("--gpus", "none", "--bandwidth", "--processes", "2", "--json", "--", sys.executable, "t.py")
     done = machine.check(*words)

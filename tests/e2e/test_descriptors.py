@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import GPUTUI
-from gputui.launching.jobs.store import all_jobs
+from gputui.jobs.store import all_jobs
 from simnvml import SimulatedNvml
 from unit.claims_support import Box, box_at
 from unit.jobs_support import ended, until
@@ -95,7 +95,7 @@ def test_a_job_starts_with_streams_closed_and_its_lease_is_no_standard_stream(
 STREAMS = """
 import os, sys
 from gputui.cli.main import _keep_standard_numbers
-from gputui.launching.descriptors import LEAST, out_of_the_way
+from gputui.system.descriptors import LEAST, out_of_the_way
 report = os.dup2(int(sys.argv[1]), 90)
 os.closerange(0, 90)
 _keep_standard_numbers()
@@ -118,7 +118,7 @@ def test_no_file_of_ours_gets_the_number_of_a_closed_stream() -> None:
 def test_with_few_numbers_left_a_lease_is_still_no_standard_stream() -> None:
     script = """if True:
         import os, resource
-        from gputui.launching.descriptors import out_of_the_way
+        from gputui.system.descriptors import out_of_the_way
         resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50))
         os.close(0)
         raise SystemExit(out_of_the_way(os.open("/", os.O_RDONLY)))"""

@@ -14,7 +14,7 @@ import pytest
 from gputui.launching.compose import compose
 from gputui.launching.exports import Options
 from gputui.launching.exports.accelerate import to_accelerate
-from gputui.launching.plan import Plan
+from gputui.launching.launch_options import LaunchOptions
 from unit.builders import gpu
 
 pytestmark = [
@@ -41,7 +41,7 @@ def test_the_processes_start_on_the_chosen_devices_whatever_the_users_own_file_s
     command = ("accelerate", "launch", "--multi_gpu", "--mixed_precision=bf16", "train.py", "--lr", "3 e-4")
     devices = (gpu(2), gpu(0))[:count]
     words = command if count > 1 else (*command[:2], *command[3:])
-    launch = compose(devices, Plan(words), {"HF_HOME": str(tmp_path / "home")})
+    launch = compose(devices, LaunchOptions(words), {"HF_HOME": str(tmp_path / "home")})
     text = to_accelerate(launch, Options(file="config.yaml"))
     (tmp_path / "config.yaml").write_text(text + "\n")
     done = subprocess.run(

@@ -14,7 +14,7 @@ from e2e.debug_adapter import debug
 from gputui.launching.compose import compose
 from gputui.launching.exports.vscode import to_vscode
 from gputui.launching.launch import Launch
-from gputui.launching.plan import Plan
+from gputui.launching.launch_options import LaunchOptions
 from unit.builders import gpu
 from unit.test_quoting_in_shells import HOSTILE
 
@@ -68,7 +68,7 @@ def test_a_program_is_debugged_with_its_words_variables_and_directory(
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 def test_the_ranks_of_torchrun_start_from_the_debugger(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    launch = compose(TWO, Plan(("torchrun", "train.py", "--lr", "3 e-4"), python=sys.executable), {})
+    launch = compose(TWO, LaunchOptions(("torchrun", "train.py", "--lr", "3 e-4"), python=sys.executable), {})
     # (Not with the ranks debugged too: for each the editor opens another session, and they wait for it.)
     configuration = {**_configuration(launch), "subProcess": False}
     assert debug(configuration, _environ(tmp_path), tmp_path) == 0

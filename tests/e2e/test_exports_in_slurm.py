@@ -20,7 +20,7 @@ import pytest
 from gputui.launching.compose import compose
 from gputui.launching.exports import Options
 from gputui.launching.exports.sbatch import to_sbatch
-from gputui.launching.plan import Plan
+from gputui.launching.launch_options import LaunchOptions
 from unit.builders import gpu
 from unit.test_quoting_in_shells import DUMP, HOSTILE
 
@@ -170,10 +170,10 @@ def _variable(told: dict[str, Any], name: str) -> str | None:
 def test_the_command_starts_with_its_words_on_devices_of_slurms_choice(slurm: Slurm, tmp_path: Path) -> None:
     place = tmp_path / "two words"
     place.mkdir()
-    plan = Plan(
+    options = LaunchOptions(
         _dump(*HOSTILE), directory=str(place), additions=(("VALUE", "a'b\n$c"), ("OMP_NUM_THREADS", "3"))
     )
-    told = json.loads(slurm.run(to_sbatch(compose(TWO, plan, {})), tmp_path))
+    told = json.loads(slurm.run(to_sbatch(compose(TWO, options, {})), tmp_path))
     assert _argv(told) == [os.fsencode(word) for word in HOSTILE]
     assert _variable(told, "CUDA_VISIBLE_DEVICES") == "0,1", "neither ours nor the submitter's"
     assert _variable(told, "VALUE") == "a'b\n$c"
@@ -182,7 +182,9 @@ def test_the_command_starts_with_its_words_on_devices_of_slurms_choice(slurm: Sl
 
 
 def test_a_colon_is_a_word_and_not_another_job(slurm: Slurm, tmp_path: Path) -> None:
-    told = json.loads(slurm.run(to_sbatch(compose((), Plan(_dump("a", ":", "b c", ":")), {})), tmp_path))
+    told = json.loads(
+        slurm.run(to_sbatch(compose((), LaunchOptions(_dump("a", ":", "b c", ":")), {})), tmp_path)
+    )
     assert _argv(told) == [b"a", b":", b"b c", b":"]
     assert _variable(told, "CUDA_VISIBLE_DEVICES") == "", "CPU only"
 
@@ -192,8 +194,8 @@ def test_torchrun_is_started_once_a_machine_and_meets_on_the_first(slurm: Slurm,
     dump = shlex.join(_dump())
     (slurm.folder / "torchrun").write_text(f'#!/bin/sh\nexec {dump} "$@" > "machine$SLURM_NODEID.json"\n')
     (slurm.folder / "torchrun").chmod(0o755)
-    plan = Plan(("torchrun", "train.py", "--lr", "3e-4"), nodes=2, directory=str(tmp_path))
-    assert slurm.run(to_sbatch(compose(TWO, plan, {}), Options(nodes=2)), tmp_path) == ""
+    options = LaunchOptions(("torchrun", "train.py", "--lr", "3e-4"), nodes=2, directory=str(tmp_path))
+    assert slurm.run(to_sbatch(compose(TWO, options, {}), Options(nodes=2)), tmp_path) == ""
     told = [json.loads(file.read_text()) for file in sorted(tmp_path.glob("machine*.json"))]
     assert [_variable(each, "SLURM_NODEID") for each in told] == ["0", "1"]
     job = _variable(told[0], "SLURM_JOB_ID")

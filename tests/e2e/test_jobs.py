@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import GPUTUI, Start
-from gputui.launching.jobs.job import Identity
-from gputui.launching.jobs.processes import alive, identity
-from gputui.launching.jobs.store import all_jobs
+from gputui.jobs.job import Identity
+from gputui.jobs.process_tree import alive, identity
+from gputui.jobs.store import all_jobs
 from unit.jobs_support import Desk, command, desk_at, ended, says, until
 
 pytestmark = pytest.mark.e2e

@@ -14,9 +14,9 @@ import pytest
 
 from e2e.ranks import TIMEOUT, Ended, Workplace, free_port, need, port_taken, workplace
 from gputui.launching.compose import compose
-from gputui.launching.plan import Plan
+from gputui.launching.launch_options import LaunchOptions
 from unit.builders import gpu
-from unit.surroundings import Told
+from unit.host_environments import Told
 
 pytestmark = pytest.mark.e2e
 
@@ -279,7 +279,7 @@ def deepspeeds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     place = workplace(tmp_path_factory.mktemp("deepspeed"))
     hosts = place.folder / "hosts"
     hosts.write_text("worker-0 slots=8\n")
-    ours = compose([gpu(0), gpu(2)], Plan(("deepspeed", "train.py")), {}, Told()).argv[1:]
+    ours = compose([gpu(0), gpu(2)], LaunchOptions(("deepspeed", "train.py")), {}, Told()).argv[1:]
     uuid = gpu(0).uuid
     cases: dict[str, tuple[str | None, tuple[str, ...]]] = {
         "ours": (None, ours),

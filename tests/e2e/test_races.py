@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import GPUTUI
-from gputui.launching.claims.queue import waiters
-from gputui.launching.jobs.job import Job
-from gputui.launching.jobs.stop import stop
-from gputui.launching.jobs.store import all_jobs
-from gputui.launching.jobs.wait import refreshed
+from gputui.allocating.queue import waiters
+from gputui.jobs.job import Job
+from gputui.jobs.stop import stop
+from gputui.jobs.store import all_jobs
+from gputui.jobs.wait import refreshed
 from simnvml import SimulatedNvml
 from unit.claims_support import Box, Forked, box_at, opened_by, until
 

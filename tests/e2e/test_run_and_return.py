@@ -14,7 +14,7 @@ import pytest
 
 from e2e.conftest import GPUTUI, Start
 from e2e.terminal import Terminal
-from gputui.launching.remembered_file import load
+from gputui.launching.history_file import load
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
 
@@ -75,7 +75,7 @@ def test_the_output_stands_below_the_line_and_the_screen_comes_back_with_the_sta
     back(terminal)
     leave(terminal)
     (each,) = load(base_environment)
-    assert (each.plan.command[0], each.count) == ("sh", 1)
+    assert (each.options.command[0], each.count) == ("sh", 1)
 
 
 def test_how_it_ended_is_said_on_the_screen_too(begin: Begin) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from e2e.conftest import GPUTUI, Start
 from gputui.choosing.best import best
-from gputui.choosing.job import parse
+from gputui.choosing.grouping import parse
 from gputui.inventory.matrix_text import read
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of

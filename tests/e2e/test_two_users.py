@@ -22,9 +22,9 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import GPUTUI
-from gputui.launching.claims import waiting
-from gputui.launching.claims.queue import Ticket, waiters
-from gputui.sources.claims.read import claims
+from gputui.allocating import waiting
+from gputui.allocating.claims.read import claims
+from gputui.allocating.queue import Ticket, waiters
 from simnvml import SimulatedNvml
 from unit.claims_support import Box, Forked, box_at, for_all_users, lines, until
 

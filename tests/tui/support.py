@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.jobs.store import all_jobs
-from gputui.launching.plan import Plan
+from gputui.jobs.store import all_jobs
+from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.sampler import Sampler
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
@@ -72,9 +72,9 @@ class Session:
     @property
     def chosen(self) -> list[str]:
         """The labels of the chosen devices, in order."""
-        snapshot = self.main.board.snapshot
+        snapshot = self.main.app_state.snapshot
         assert snapshot is not None
-        return [snapshot.label(device) for device in self.main.board.chosen]
+        return [snapshot.label(device) for device in self.main.app_state.chosen]
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
@@ -140,12 +140,12 @@ async def session(
         "GPUTUI_CLAIMS": os.environ["GPUTUI_CLAIMS"],
         **(environ or {}),
     }
-    app = GputuiApp(sampler, mailbox, Plan(command), given, rules=rules)
+    app = GputuiApp(sampler, mailbox, LaunchOptions(command), given, rules=rules)
     _APPS.append(app)
     async with app.run_test(size=size) as pilot:
         sampler.start()
         running = Session(app, pilot, source)
-        await running.until(lambda: running.main.board.snapshot or running.main.board.problem)
+        await running.until(lambda: running.main.app_state.snapshot or running.main.app_state.problem)
         await pilot.pause()
         yield running
     sampler.stop(patience=5.0)

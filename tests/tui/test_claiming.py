@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from gputui.allocating.claims.read import claims
 from gputui.inventory.claim import Claim
-from gputui.launching.jobs.store import all_jobs
-from gputui.sources.claims.read import claims
+from gputui.jobs.store import all_jobs
 from gputui.tui.messages import Read
 from gputui.tui.screens.confirm import ConfirmScreen
-from gputui.tui.screens.line import LineScreen
+from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.topology import TopologyScreen
 from gputui.tui.session import Reading
 from tui.support import Session, box_at
@@ -35,7 +35,7 @@ UUID = {device.index: device.uuid for device in box_at("shared").devices}
 
 _HOLDS = """
 import os, sys, signal
-from gputui.launching.claims.lease import take
+from gputui.allocating.claims.lease import take
 print(take(sys.argv[1:], os.environ, "python theirs.py").keys, flush=True)
 signal.pause()
 """
@@ -56,7 +56,7 @@ def held_by_another(*keys: str) -> Iterator[None]:
 def claimed_for_others() -> list[Claim]:
     """What another process sees claimed: of our own leases nothing is to be seen from here."""
     script = (
-        "import os; from gputui.sources.claims.read import claims\n"
+        "import os; from gputui.allocating.claims.read import claims\n"
         "for each in claims(os.environ)[0]: print(each.key, each.pid, each.job or '-', sep='\\t')"
     )
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
@@ -208,7 +208,7 @@ async def test_without_a_folder_for_claims_it_starts_and_says_so(
 async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, str]) -> None:
     async with session(command=("true",), environ=environ) as s:
         delay(s)
-        s.main.set_board(replace(s.main.board, label="demo: shared"))
+        s.main.set_app_state(replace(s.main.app_state, label="demo: shared"))
         await s.press("4", "d")
         assert s.main._launching is not None and s.main._launching.lease is None
         await s.press("w")

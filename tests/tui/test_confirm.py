@@ -14,10 +14,10 @@ import pytest
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.jobs.store import all_jobs
+from gputui.jobs.store import all_jobs
 from gputui.tui.screens import main
 from gputui.tui.screens.confirm import ConfirmScreen
-from gputui.tui.screens.line import LineScreen
+from gputui.tui.screens.line_input import LineScreen
 from tui.support import Session, box_at, session, started
 from unit.builders import GIB, busy, job
 from unit.jobs_support import Desk, ended
@@ -28,7 +28,7 @@ FOUR = IDLE.devices[0]
 
 _WAITS = """
 import os, signal, sys
-from gputui.launching.claims.queue import Ticket
+from gputui.allocating.queue import Ticket
 ticket = Ticket.draw(os.environ, int(sys.argv[1]), frozenset(sys.argv[2:]) or None, "python theirs.py")
 print("in line", flush=True)
 signal.pause()

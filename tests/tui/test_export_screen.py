@@ -10,7 +10,7 @@ from textual.widgets import Input
 
 from gputui.launching.exports import DEFAULT, FORMS, ExportError
 from gputui.tui.screens.export import ABOUT, ExportScreen, written
-from gputui.tui.screens.line import LineScreen
+from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session
 from tui.support import session as moving
@@ -40,7 +40,7 @@ def test_every_form_is_described() -> None:
 async def test_each_form_is_shown_as_the_command_line_would_write_it() -> None:
     async with session(size=(130, 60)) as s:
         await s.press("5", "4", "Y")
-        launch = s.main.board.launch
+        launch = s.main.app_state.launch
         for place, (name, form) in enumerate(FORMS.items()):
             screen(s).action_cursor(-100)
             screen(s).action_cursor(place)
@@ -70,7 +70,7 @@ async def test_a_form_is_copied(key: str, tmp_path: Path) -> None:
         await s.press("5", "Y", "j", key)
         assert "fish goes to the clipboard" in told(s)
         await s.until(lambda: s.main.message)
-        assert (tmp_path / "taken").read_text() == FORMS["fish"].write(s.main.board.launch, DEFAULT)
+        assert (tmp_path / "taken").read_text() == FORMS["fish"].write(s.main.app_state.launch, DEFAULT)
 
 
 async def test_a_form_is_written_to_a_file_and_never_over_another(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_a_form_is_written_to_a_file_and_never_over_another(tmp_path: Path
         await s.press("enter")
         assert f"wrote {file}" in told(s)
         before = file.read_text()
-        assert before == FORMS["fish"].write(s.main.board.launch, DEFAULT) + "\n"
+        assert before == FORMS["fish"].write(s.main.app_state.launch, DEFAULT) + "\n"
         await s.press("g", "k", "w")
         s.app.screen.query_one(Input).value = str(file)
         await s.press("enter")

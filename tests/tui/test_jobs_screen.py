@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gputui.launching.jobs.job import Job
-from gputui.launching.jobs.start import start_job
-from gputui.launching.jobs.store import all_jobs
-from gputui.launching.jobs.wait import refreshed
+from gputui.jobs.job import Job
+from gputui.jobs.start import start_job
+from gputui.jobs.store import all_jobs
+from gputui.jobs.wait import refreshed
 from gputui.launching.launch import Launch
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.widgets.lines import Lines

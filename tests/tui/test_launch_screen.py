@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input, Static
 
-from gputui.launching.plan import Plan
-from gputui.launching.remembered import Launches, named, with_launch
-from gputui.launching.remembered_file import change, load
-from gputui.launching.visibility import VISIBLE
+from gputui.launching.history import Launches, named, with_launch
+from gputui.launching.history_file import change, load
+from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS
-from gputui.tui.plan_rows import rows
+from gputui.tui.option_rows import rows
 from gputui.tui.screens.launch import LaunchScreen
-from gputui.tui.screens.line import LineScreen
+from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.widgets.lines import Lines
+from gputui.vendors.nvidia.visibility import VISIBLE
 from tui.support import Session, box_at
 from tui.support import session as moving
 
@@ -30,8 +30,8 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {"XDG_STATE_HOME": str(tmp_path / "state")}
 
 
-def keep(environ: dict[str, str], plan: Plan, count: int, name: str | None = None) -> Launches:
-    return change(environ, lambda known: named(with_launch(known, plan, count, 1.0), 0, name))
+def keep(environ: dict[str, str], options: LaunchOptions, count: int, name: str | None = None) -> Launches:
+    return change(environ, lambda known: named(with_launch(known, options, count, 1.0), 0, name))
 
 
 def texts(s: Session) -> list[str]:
@@ -51,7 +51,7 @@ async def go_to(s: Session, label: str) -> None:
     """Move the cursor to a row."""
     screen = s.app.screen
     assert isinstance(screen, LaunchScreen)
-    labels = [each.label for each in rows(s.main.board)]
+    labels = [each.label for each in rows(s.main.app_state)]
     screen.action_cursor(-1000)
     screen.action_cursor(labels.index(label))
     assert any(line.startswith("▸") and label in line for line in texts(s)), texts(s)
@@ -112,7 +112,7 @@ async def test_every_row_changes_the_plan_and_the_line(environ: dict[str, str]) 
         assert below(s) == plain
         await go_to(s, "launcher")
         await s.press("enter")
-        assert s.main.board.plan.launcher != "auto"
+        assert s.main.app_state.options.launcher != "auto"
         await s.press("x")
         assert below(s) == plain
         await go_to(s, "machines")
@@ -135,7 +135,7 @@ async def test_wrong_input_is_said_while_it_is_typed_and_not_taken(environ: dict
         assert "is not a number" not in str(s.app.screen.query_one("#what", Static).render())
         await s.press("escape")
         assert isinstance(s.app.screen, LaunchScreen)
-        assert s.main.board.plan.processes is None
+        assert s.main.app_state.options.processes is None
 
 
 async def test_a_variable_is_added_changed_switched_and_taken_out(environ: dict[str, str]) -> None:
@@ -168,9 +168,9 @@ async def test_a_click_goes_to_a_row_and_a_second_one_changes_it(environ: dict[s
         await s.press("5", "L")
         await s.pilot.click("#picture", offset=(20, 5))
         assert texts(s)[5].startswith("▸ devices by")
-        assert s.main.board.plan.ids == "index"
+        assert s.main.app_state.options.ids == "index"
         await s.pilot.click("#picture", offset=(20, 5))
-        assert s.main.board.plan.ids == "uuid"
+        assert s.main.app_state.options.ids == "uuid"
         # A rule is no row.
         await s.pilot.click("#picture", offset=(20, 9))
         assert texts(s)[5].startswith("▸ devices by")
@@ -184,7 +184,7 @@ async def test_y_copies_the_line_and_says_so(environ: dict[str, str], tmp_path: 
     async with session(environ={**environ, "PATH": str(tool.parent), "DISPLAY": ":9"}) as s:
         await s.press("5", "L", "y")
         await s.until(lambda: "copied" in below(s) or "xclip" in below(s))
-        assert (tmp_path / "taken").read_text() == s.main.board.launch.line
+        assert (tmp_path / "taken").read_text() == s.main.app_state.launch.line
 
 
 async def test_without_anything_every_key_is_harmless(environ: dict[str, str]) -> None:
@@ -200,7 +200,7 @@ async def test_a_box_that_vanishes_below_it_is_no_error(environ: dict[str, str])
     async with moving(environ=environ) as s:
         await s.press("5", "4", "L", "G")
         s.source.snapshot = box_at("laptop")
-        await s.until(lambda: not s.main.board.selection.decided)
+        await s.until(lambda: not s.main.app_state.selection.decided)
         await s.press("up", "space", "down", "tab", "tab")
         assert isinstance(s.app.screen, LaunchScreen)
 
@@ -222,7 +222,7 @@ async def test_every_size_is_painted_and_the_cursor_is_always_to_be_seen(environ
 async def test_keys_typed_before_it_is_drawn_are_not_lost(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
         await s.pilot.press("5", "L", "down", "down", "down", "down", "space")
-        await s.until(lambda: s.main.board.plan.ids == "uuid")
+        await s.until(lambda: s.main.app_state.options.ids == "uuid")
 
 
 # The last launches
@@ -231,8 +231,8 @@ async def test_keys_typed_before_it_is_drawn_are_not_lost(environ: dict[str, str
 async def test_tab_lists_the_last_launches_and_enter_takes_one_with_the_best_so_many(
     environ: dict[str, str],
 ) -> None:
-    keep(environ, Plan(("python", "old.py"), additions=(("A", "1"),)), 2, "nightly")
-    keep(environ, Plan(("python", "new.py")), 0)
+    keep(environ, LaunchOptions(("python", "old.py"), additions=(("A", "1"),)), 2, "nightly")
+    keep(environ, LaunchOptions(("python", "new.py")), 0)
     async with session(environ=environ) as s:
         await s.press("L", "tab")
         assert "new.py" in texts(s)[1]
@@ -245,7 +245,7 @@ async def test_tab_lists_the_last_launches_and_enter_takes_one_with_the_best_so_
 
 
 async def test_taking_one_keeps_the_devices_that_are_chosen(environ: dict[str, str]) -> None:
-    keep(environ, Plan(("python", "old.py")), 4)
+    keep(environ, LaunchOptions(("python", "old.py")), 4)
     async with session(environ=environ) as s:
         await s.press("7", "L", "tab", "enter")
         assert s.chosen == ["7"]
@@ -253,32 +253,34 @@ async def test_taking_one_keeps_the_devices_that_are_chosen(environ: dict[str, s
 
 
 async def test_one_that_ran_on_the_cpu_does_so_again(environ: dict[str, str]) -> None:
-    keep(environ, Plan(("python", "old.py")), 0)
+    keep(environ, LaunchOptions(("python", "old.py")), 0)
     async with session(environ=environ) as s:
         await s.press("L", "tab", "enter")
-        assert s.main.board.selection.cpu_only
+        assert s.main.app_state.selection.cpu_only
         assert "taken, with CPU only" in below(s)
 
 
 async def test_one_that_asks_for_more_than_is_free_is_taken_and_the_shortage_said(
     environ: dict[str, str],
 ) -> None:
-    keep(environ, Plan(("python", "old.py")), 7)
+    keep(environ, LaunchOptions(("python", "old.py")), 7)
     async with session(environ=environ) as s:
         await s.press("L", "tab", "enter")
-        assert s.main.board.plan.command == ("python", "old.py")
+        assert s.main.app_state.options.command == ("python", "old.py")
         assert "taken; 7 devices cannot be had: 3 are free" in below(s)
 
 
 async def test_one_from_another_folder_is_started_there(environ: dict[str, str], tmp_path: Path) -> None:
-    change(environ, lambda known: with_launch(known, Plan(("python", "a.py")), 1, 1.0, str(tmp_path)))
+    change(
+        environ, lambda known: with_launch(known, LaunchOptions(("python", "a.py")), 1, 1.0, str(tmp_path))
+    )
     async with session(environ=environ) as s:
         await s.press("L", "tab", "enter")
-        assert s.main.board.plan.directory == str(tmp_path)
+        assert s.main.app_state.options.directory == str(tmp_path)
 
 
 async def test_one_whose_secret_is_not_kept_says_so(environ: dict[str, str]) -> None:
-    keep(environ, Plan(("python", "a.py"), additions=(("HF_TOKEN", "x"),)), 1)
+    keep(environ, LaunchOptions(("python", "a.py"), additions=(("HF_TOKEN", "x"),)), 1)
     async with session(environ=environ) as s:
         await s.press("L", "tab", "enter")
         assert "taken without HF_TOKEN" in below(s)
@@ -291,7 +293,7 @@ async def test_s_names_what_stands_there_and_x_forgets_it(environ: dict[str, str
         await type_in(s, "my run")
         assert "kept: gputui run --saved 'my run'" in below(s)
         (each,) = load(environ)
-        assert (each.name, each.count, each.plan.command) == ("my run", 2, ("python", "train.py"))
+        assert (each.name, each.count, each.options.command) == ("my run", 2, ("python", "train.py"))
         await s.press("tab", "s")
         assert s.app.screen.query_one(Input).value == "my run"
         await type_in(s, "")
@@ -328,7 +330,7 @@ async def test_what_cannot_be_kept_or_read_is_said(environ: dict[str, str], tmp_
         await type_in(s, "nightly")
         assert "launches cannot be remembered in" in below(s)
     (tmp_path / "state").unlink()
-    keep(environ, Plan(("python", "a.py")), 1)
+    keep(environ, LaunchOptions(("python", "a.py")), 1)
     file = tmp_path / "state" / "gputui" / "launches.json"
     file.write_text("{")
     async with session(environ=environ) as s:
@@ -340,8 +342,8 @@ async def test_what_cannot_be_kept_or_read_is_said(environ: dict[str, str], tmp_
 
 async def test_foreign_text_in_a_launch_does_nothing_to_the_terminal(environ: dict[str, str]) -> None:
     evil = "\x1b]0;pwn\x07\u202e\nevil"
-    plan = Plan((evil, evil), additions=(("A", evil),), directory=evil, logs=evil)
-    keep(environ, plan, 1)
+    options = LaunchOptions((evil, evil), additions=(("A", evil),), directory=evil, logs=evil)
+    keep(environ, options, 1)
     async with session(environ=environ) as s:
         await s.press("L", "tab")
         for keys in ((), ("enter",), ("G", "up")):
@@ -355,7 +357,7 @@ async def test_foreign_text_in_a_launch_does_nothing_to_the_terminal(environ: di
 
 
 async def test_every_key_of_it_closes_it_and_the_palette_opens_it(environ: dict[str, str]) -> None:
-    assert {"plan", "return", "detach", "jobs", "check", "export"} <= {action.id for action in ACTIONS}
+    assert {"launch_page", "return", "detach", "jobs", "check", "export"} <= {action.id for action in ACTIONS}
     async with session(environ=environ) as s:
         for key in ("escape", "q", "L"):
             await s.press("L")

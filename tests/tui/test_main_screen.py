@@ -13,16 +13,16 @@ from textual.widgets import Input
 from gputui.inventory.device import Fault
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.visibility import ORDER, VISIBLE
 from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS
 from gputui.tui.messages import Read
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.help import TOGETHER, HelpScreen
-from gputui.tui.screens.line import LineScreen
+from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.tui.session import Reading
 from gputui.tui.widgets.lines import Lines
+from gputui.vendors.nvidia.visibility import ORDER, VISIBLE
 from tui.support import box_at, session
 
 
@@ -80,10 +80,10 @@ async def test_space_chooses_the_device_under_the_cursor_and_goes_on_to_the_next
 async def test_the_cursor_stays_on_its_device_when_rows_move() -> None:
     async with session() as s:
         await s.press("down", "down")
-        assert s.main.board.current is not None
-        assert s.main.board.current.index == 2
+        assert s.main.app_state.current is not None
+        assert s.main.app_state.current.index == 2
         await s.press("7", "5")
-        assert s.main.board.current.index == 2
+        assert s.main.app_state.current.index == 2
         assert s.texts("#table")[5].startswith("▸")
 
 
@@ -150,8 +150,8 @@ async def test_the_launcher_changes_and_the_line_with_it() -> None:
 async def test_devices_can_be_named_by_uuid() -> None:
     async with session() as s:
         await s.press("4", "u")
-        assert s.main.board.launch.environment({})[VISIBLE].startswith("GPU-")
-        assert ORDER not in s.main.board.launch.environment({})
+        assert s.main.app_state.launch.environment({})[VISIBLE].startswith("GPU-")
+        assert ORDER not in s.main.app_state.launch.environment({})
 
 
 async def test_the_command_is_edited_in_place() -> None:
@@ -161,15 +161,15 @@ async def test_the_command_is_edited_in_place() -> None:
         line = s.app.screen.query_one(Input)
         assert line.value == "python train.py"
         await s.press("space", *"-x", "enter")
-        assert s.main.board.plan.command == ("python", "train.py", "-x")
+        assert s.main.app_state.options.command == ("python", "train.py", "-x")
         assert s.chosen == ["4"]
 
 
 async def test_variables_before_the_command_become_part_of_its_environment() -> None:
     async with session() as s:
         await s.press("4", "e", "home", *"A=1", "space", "enter")
-        assert s.main.board.launch.environment({})["A"] == "1"
-        assert s.main.board.launch.argv == ("python", "train.py")
+        assert s.main.app_state.launch.environment({})["A"] == "1"
+        assert s.main.app_state.launch.argv == ("python", "train.py")
 
 
 async def test_an_open_quote_keeps_the_editor_open_and_escape_changes_nothing() -> None:
@@ -177,7 +177,7 @@ async def test_an_open_quote_keeps_the_editor_open_and_escape_changes_nothing() 
         await s.press("e", "apostrophe", "enter")
         assert isinstance(s.app.screen, LineScreen)
         await s.press("escape")
-        assert s.main.board.plan.command == ("python", "train.py")
+        assert s.main.app_state.options.command == ("python", "train.py")
 
 
 async def test_enter_without_a_command_asks_for_one() -> None:
@@ -196,7 +196,7 @@ async def test_enter_without_devices_says_how_to_choose_them() -> None:
 async def test_enter_reads_again_and_ends_with_the_launch_that_is_shown() -> None:
     async with session() as s:
         await s.press("5", "4")
-        shown = s.main.board.launch
+        shown = s.main.app_state.launch
         await s.press("enter")
         await s.until(lambda: not s.app.is_running)
         assert s.app.return_value is not None
@@ -288,10 +288,10 @@ async def test_the_help_names_every_action() -> None:
     async with session(size=(130, 50)) as s:
         await s.press("question_mark")
         shown = "\n".join(str(each.render()) for each in s.app.screen.query("Static"))
-        together = {id for first, (other, *_) in TOGETHER.items() for id in (first, other)}
-        assert all(action.title in shown for action in ACTIONS if action.id not in together)
+        connected_components = {id for first, (other, *_) in TOGETHER.items() for id in (first, other)}
+        assert all(action.title in shown for action in ACTIONS if action.id not in connected_components)
         assert all(keys in shown and what in shown for _, keys, what in TOGETHER.values())
-        assert together <= {action.id for action in ACTIONS}
+        assert connected_components <= {action.id for action in ACTIONS}
 
 
 async def test_the_palette_lists_the_actions_and_does_them() -> None:
@@ -300,8 +300,8 @@ async def test_the_palette_lists_the_actions_and_does_them() -> None:
         await s.press(*"cpu only")
         await s.until(lambda: s.app.screen.query("OptionList").first().option_count >= 1)  # type: ignore[attr-defined]
         await s.press("enter")
-        await s.until(lambda: s.main.board.selection.cpu_only)
-        assert s.main.board.selection.cpu_only
+        await s.until(lambda: s.main.app_state.selection.cpu_only)
+        assert s.main.app_state.selection.cpu_only
 
 
 async def test_the_themes_follow_each_other() -> None:
@@ -329,7 +329,7 @@ async def test_copying_says_what_was_done_and_the_line_is_printed_when_nobody_kn
         await s.press("4", "y")
         await s.until(lambda: s.main.message)
         assert "OSC 52" in s.main.message
-        line = s.main.board.launch.line
+        line = s.main.app_state.launch.line
         await s.press("q")
         await s.until(lambda: not s.app.is_running)
         assert s.app.return_value is not None
@@ -343,7 +343,7 @@ async def test_copying_with_a_tool_gives_it_the_line_that_is_shown(tmp_path: Pat
     async with session(environ={"PATH": str(tmp_path), "DISPLAY": ":9"}) as s:
         await s.press("4", "y")
         await s.until(lambda: s.main.message)
-        assert (tmp_path / "taken").read_text() == s.main.board.launch.line
+        assert (tmp_path / "taken").read_text() == s.main.app_state.launch.line
         await s.press("q")
         await s.until(lambda: not s.app.is_running)
         assert s.app.return_value is not None
@@ -415,7 +415,7 @@ async def test_yes_to_a_question_starts_nothing_else_than_was_asked_about() -> N
         s.source.snapshot = replace(
             whole, devices=whole.devices[:4], links=tuple(row[:4] for row in whole.links[:4])
         )
-        await s.until(lambda: not s.main.board.selection.decided)
+        await s.until(lambda: not s.main.app_state.selection.decided)
         await s.press("y")
         assert s.app.is_running
         assert "changed meanwhile" in s.main.message

@@ -38,7 +38,7 @@ def people(**memory: int) -> Snapshot:
 
 def show(s: Session, snapshot: Snapshot) -> None:
     """Another reading of the box."""
-    s.main.set_board(s.main.board.seen(snapshot))
+    s.main.set_app_state(s.main.app_state.seen(snapshot))
     s.app.screen.draw()  # type: ignore[attr-defined]
 
 
@@ -122,7 +122,7 @@ async def test_who_holds_memory_and_does_nothing_is_told_below() -> None:
     async with session(idle) as s:
         for minute in range(12):
             device = gpu(0, processes=idle.devices[0].processes, memory_used=40 * GIB, utilization=0)
-            s.main.set_board(s.main.board.seen(box(device, time=idle.time + 60 * minute)))
+            s.main.set_app_state(s.main.app_state.seen(box(device, time=idle.time + 60 * minute)))
         await s.press("P")
         assert texts(s, "#told")[0] == " 40.0G held on GPU 0 by bo, 0 % for 11m"
 

@@ -87,7 +87,7 @@ def told(s: Session) -> str:
 
 def show(s: Session, snapshot: Snapshot) -> None:
     """Another reading of the box."""
-    s.main.set_board(s.main.board.seen(snapshot))
+    s.main.set_app_state(s.main.app_state.seen(snapshot))
     screen = s.app.screen
     assert isinstance(screen, ProcessesScreen)
     screen.draw()
@@ -95,7 +95,7 @@ def show(s: Session, snapshot: Snapshot) -> None:
 
 def show_on_one(s: Session, *children: Child) -> None:
     """Another reading, of a box with one GPU on which all of them are."""
-    s.main.set_board(s.main.board.seen(box(busy(gpu(0), *map(process, children)))))
+    s.main.set_app_state(s.main.app_state.seen(box(busy(gpu(0), *map(process, children)))))
     if isinstance(s.app.screen, ProcessesScreen):
         s.app.screen.draw()
 
@@ -180,7 +180,7 @@ async def test_a_pid_that_was_given_anew_is_another_process(children: list[Child
 
 async def test_what_is_no_process_of_this_machine_gets_no_signal() -> None:
     async with session("shared") as s:
-        s.main.set_board(replace(s.main.board, label="demo: shared"))
+        s.main.set_app_state(replace(s.main.app_state, label="demo: shared"))
         await s.press("p", "X")
         assert "these processes are not this machine's (demo: shared)" in told(s)
 

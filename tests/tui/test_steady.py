@@ -13,13 +13,13 @@ import pytest
 from gputui.choosing.rules import Rules
 from gputui.inventory.process import Process
 from gputui.sources import sampler
-from gputui.sources.nvml import NvmlSource
-from gputui.sources.processes import ProcessTable
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.source import Want
+from gputui.system.processes import ProcessTable
 from gputui.tui.screens import main
 from gputui.tui.screens.processes import ProcessesScreen
+from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
 from tui.support import Session, session
 
@@ -52,8 +52,8 @@ async def frames(s: Session) -> AsyncIterator[int]:
     """Thirty painted readings at least, and as many as lie between three readings of the process lists."""
     began, number = time.monotonic(), 0
     while number < FRAMES or time.monotonic() - began < 2 * LISTS_EVERY:
-        before = s.main.board.snapshot
-        await s.until(lambda before=before: s.main.board.snapshot is not before)
+        before = s.main.app_state.snapshot
+        await s.until(lambda before=before: s.main.app_state.snapshot is not before)
         number += 1
         yield number
 
@@ -89,5 +89,5 @@ async def test_users_who_do_not_count_never_count_for_a_moment() -> None:
     source = NvmlSource(ProcessTable(host_pids=True))
     async with session(source=source, interval=0.02, rules=rules) as s:
         async for number in frames(s):
-            key = s.main.board.snapshot.devices[0].key  # type: ignore[union-attr]
-            assert s.main.board.verdicts[key].state == "free", f"frame {number}"
+            key = s.main.app_state.snapshot.devices[0].key  # type: ignore[union-attr]
+            assert s.main.app_state.verdicts[key].state == "free", f"frame {number}"

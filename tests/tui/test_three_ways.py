@@ -10,8 +10,8 @@ import pytest
 
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.jobs.store import all_jobs
-from gputui.launching.remembered_file import load
+from gputui.jobs.store import all_jobs
+from gputui.launching.history_file import load
 from gputui.tui.messages import Read
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.session import Reading
@@ -37,7 +37,7 @@ async def test_what_is_free_still_is_started_and_remembered(
         await s.press("4", "5", key)
         await s.until(lambda: started(s, key, desk))
     (each,) = load(environ)
-    assert (each.plan.command, each.count, each.where) == (("true",), 2, str(Path.cwd()))
+    assert (each.options.command, each.count, each.where) == (("true",), 2, str(Path.cwd()))
 
 
 @WAYS

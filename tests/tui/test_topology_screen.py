@@ -365,7 +365,7 @@ async def test_keys_of_the_main_screen_work_in_the_topology() -> None:
         await running.press("t", "1", "y")
         await running.until(lambda: running.main.message)
         await running.press("c")
-        assert running.main.board.selection.cpu_only
+        assert running.main.app_state.selection.cpu_only
         await running.press("question_mark", "escape", "escape")
         assert running.app.screen is running.main
 

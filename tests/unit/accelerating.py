@@ -8,9 +8,9 @@ from typing import Any
 
 from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
-from gputui.launching.plan import Plan
+from gputui.launching.launch_options import LaunchOptions
 from unit.builders import gpu
-from unit.surroundings import Told
+from unit.host_environments import Told
 
 HOME = {"HOME": "/home/u"}
 DEFAULT = "/home/u/.cache/huggingface/accelerate/default_config.yaml"
@@ -27,14 +27,14 @@ def made(
     *,
     environ: Mapping[str, str] = HOME,
     files: Mapping[str, str] | None = None,
-    **plan: Any,
+    **options: Any,
 ) -> Launch:
     """The launch of a command; `config` is the text of the user's own configuration."""
     indices = range(devices) if isinstance(devices, int) else devices
     told = {**({DEFAULT: config} if config is not None else {}), **(files or {})}
     return compose(
         [gpu(index) for index in indices],
-        Plan(tuple(shlex.split(command)), **{"launcher": "accelerate", **plan}),
+        LaunchOptions(tuple(shlex.split(command)), **{"launcher": "accelerate", **options}),
         environ,
         Told(told),
     )

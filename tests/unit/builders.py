@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict_text import for_document
 from gputui.inventory.device import Device
 from gputui.inventory.document import to_document
 from gputui.inventory.link import LinkMatrix
@@ -96,7 +97,7 @@ def box(
 def document(snapshot: Snapshot) -> dict[str, Any]:
     """What `ls --json` prints of a snapshot, before it becomes text."""
     judged = verdicts(snapshot)
-    return to_document(snapshot, {key: (v.state, v.reason) for key, v in judged.items()})
+    return to_document(snapshot, for_document(judged, snapshot.time))
 
 
 def recording(folder: Path, snapshot: Snapshot, name: str = "box.json") -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gputui.launching.claims import lease as leases
-from gputui.launching.claims.lease import Lease, take
+from gputui.allocating.claims import lease as leases
+from gputui.allocating.claims.lease import Lease, take
 from simnvml import SimulatedNvml
 from unit.calling import Call, caller
 from unit.claims_support import Box, Take, box_at

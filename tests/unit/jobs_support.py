@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gputui.launching.jobs.job import Identity, Job
-from gputui.launching.jobs.processes import alive
-from gputui.launching.jobs.start import start_job
-from gputui.launching.jobs.stop import stop
-from gputui.launching.jobs.store import all_jobs
-from gputui.launching.jobs.wait import refreshed, wait_for
+from gputui.jobs.job import Identity, Job
+from gputui.jobs.process_tree import alive
+from gputui.jobs.start import start_job
+from gputui.jobs.stop import stop
+from gputui.jobs.store import all_jobs
+from gputui.jobs.wait import refreshed, wait_for
 from gputui.launching.launch import Launch
 
 PATIENCE = 30.0

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.launching.compose import compose
-from gputui.launching.plan import Plan
+from gputui.launching.launch_options import LaunchOptions
 from unit.accelerating import DEFAULT, HOME, MODULE, ONE, SPREAD, TWO, line, made, warning
 from unit.builders import gpu, instance
-from unit.surroundings import Told
+from unit.host_environments import Told
 
 # What is added.
 
@@ -158,17 +158,20 @@ def test_every_word_of_the_user_stays_in_its_order_and_twice_is_once(
     words = [word for option in options for word in option.split()] + ["train.py", *arguments]
     files = {} if config is None else {DEFAULT: config, "/c.yaml": config}
     once = compose(
-        [gpu(index) for index in range(count)], Plan(("accelerate", "launch", *words)), HOME, Told(files)
+        [gpu(index) for index in range(count)],
+        LaunchOptions(("accelerate", "launch", *words)),
+        HOME,
+        Told(files),
     )
     assert once.argv[:2] == ("accelerate", "launch")
     assert list(once.argv[len(once.argv) - len(words) :]) == words
-    twice = compose([gpu(index) for index in range(count)], Plan(once.argv), HOME, Told(files))
+    twice = compose([gpu(index) for index in range(count)], LaunchOptions(once.argv), HOME, Told(files))
     assert twice.argv == once.argv
 
 
 def test_an_instance_is_visible_by_its_uuid() -> None:
     part = instance(gpu(0, mig=True))
-    launch = compose([part], Plan(("accelerate", "launch", "x.py")), HOME, Told())
+    launch = compose([part], LaunchOptions(("accelerate", "launch", "x.py")), HOME, Told())
     assert shlex.join(launch.argv) == f"accelerate launch {ONE} x.py"
     assert launch.environment({})["CUDA_VISIBLE_DEVICES"] == part.uuid
 

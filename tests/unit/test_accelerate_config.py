@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from gputui.launching.compose import compose
+from gputui.launching.host_environment import ThisHost
+from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers.accelerate_config import Config, configuration, default_path
-from gputui.launching.plan import Plan
-from gputui.launching.surroundings import Machine
 from unit.accelerating import DEFAULT, HOME, ONE, SPREAD, TWO, line, made, warning
 from unit.builders import gpu
+from unit.host_environments import Told
 from unit.real_parsers import need
-from unit.surroundings import Told
 
 # What it says.
 
@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_read_counts_all_the_same() -> None:
             return None
 
     launch = compose(
-        [gpu(0), gpu(1)], Plan(("accelerate", "launch", "x.py")), HOME, Locked({DEFAULT: "secret"})
+        [gpu(0), gpu(1)], LaunchOptions(("accelerate", "launch", "x.py")), HOME, Locked({DEFAULT: "secret"})
     )
     assert "cannot be read here" in warning(launch)
     assert "--multi_gpu" not in launch.argv
@@ -293,7 +293,7 @@ def test_the_default_file_is_where_accelerate_says(
 def test_a_file_is_read_as_accelerate_reads_it(accelerates_own: tuple[Path, list[str], list[Any]]) -> None:
     folder, _, kinds = accelerates_own
     for name, real in zip((*TEXTS, "missing.yaml"), kinds, strict=True):
-        ours = configuration(str(folder / name), {}, None, Machine())
+        ours = configuration(str(folder / name), {}, None, ThisHost())
         assert isinstance(ours, Config)
         assert (ours.problem is not None) == isinstance(real, str), (name, real, ours)
         if isinstance(real, list):

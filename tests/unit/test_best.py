@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.choosing.best import MOST, Best, best
-from gputui.choosing.job import ALL_REDUCE, Job
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.spec import sockets, uniform
 from unit.builders import box, gpu
@@ -38,14 +38,14 @@ from unit.wired import (
 
 
 def _best(
-    snapshot: Snapshot, count: int, job: Job = ALL_REDUCE, required: Collection[int] = ()
+    snapshot: Snapshot, count: int, job: Grouping = ALL_REDUCE, required: Collection[int] = ()
 ) -> list[Best]:
     keys = {snapshot.devices[i].key for i in required}
     return list(best(snapshot, snapshot.devices, count, job, keys))
 
 
-def _sets(ways: Sequence[Best]) -> list[tuple[int, ...]]:
-    return [tuple(sorted(indices(way.devices))) for way in ways]
+def _sets(alternatives: Sequence[Best]) -> list[tuple[int, ...]]:
+    return [tuple(sorted(indices(way.devices))) for way in alternatives]
 
 
 @given(boxes(), st.data())
@@ -59,19 +59,19 @@ def test_no_set_is_better_and_the_alternatives_are_the_next_best(
     job, count = data.draw(jobs_and_counts(JOBS, len(candidates)))
     required = data.draw(st.one_of(st.just(set()), st.sets(st.sampled_from(candidates), max_size=count)))
     keys = {snapshot.devices[i].key for i in required}
-    ways = best(snapshot, [snapshot.devices[i] for i in candidates], count, job, keys)
+    alternatives = best(snapshot, [snapshot.devices[i] for i in candidates], count, job, keys)
     every = every_set(snapshot, candidates, count, job, required)
     key_of = {chosen: key for key, chosen in every}
 
-    assert all(way.exact for way in ways)
-    found = _sets(ways)
+    assert all(way.exact for way in alternatives)
+    found = _sets(alternatives)
     assert found[0] == every[0][1]
     assert len(set(found)) == len(found) <= MOST
     assert [key_of[each] for each in found] == sorted((key_of[each] for each in found), reverse=True)
     for key, _ in every:
         # Left out is only what is worse than the last, or one of equals.
         assert key in map(key_of.get, found) or (len(found) == MOST and key <= key_of[found[-1]])
-    for way, each in zip(ways, found, strict=True):
+    for way, each in zip(alternatives, found, strict=True):
         assert _told_as(snapshot, each, way.weakest, key_of[each][0])
 
 
@@ -244,8 +244,8 @@ def test_more_required_than_asked_for_has_no_set() -> None:
 def test_what_is_required_is_in_every_set(snapshot: Snapshot, data: st.DataObject) -> None:
     job, count = data.draw(jobs_and_counts(JOBS, len(snapshot.devices)))
     required = data.draw(st.sets(st.sampled_from(range(len(snapshot.devices))), min_size=1, max_size=count))
-    ways = _sets(_best(snapshot, count, job, required))
-    assert ways and all(required <= set(way) for way in ways)
+    alternatives = _sets(_best(snapshot, count, job, required))
+    assert alternatives and all(required <= set(way) for way in alternatives)
 
 
 def test_of_devices_that_are_alike_one_set_is_told() -> None:

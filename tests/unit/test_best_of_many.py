@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gputui.choosing.best import Best, best
-from gputui.choosing.job import ALL_REDUCE, Job
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.spec import sockets, uniform
 from unit.wired import INDEPENDENT, JOBS, boxes, every_set, indices, jobs_and_counts, matrix, wired
@@ -23,14 +23,14 @@ RACK = replace(wired(uniform(72, "NV18")), pcie=sockets((4,) * 18, "NODE", "SYS"
 
 
 def _best(
-    snapshot: Snapshot, count: int, job: Job = ALL_REDUCE, required: Collection[int] = ()
+    snapshot: Snapshot, count: int, job: Grouping = ALL_REDUCE, required: Collection[int] = ()
 ) -> list[Best]:
     keys = {snapshot.devices[i].key for i in required}
     return list(best(snapshot, snapshot.devices, count, job, keys))
 
 
-def _sets(ways: Sequence[Best]) -> list[tuple[int, ...]]:
-    return [tuple(sorted(indices(way.devices))) for way in ways]
+def _sets(alternatives: Sequence[Best]) -> list[tuple[int, ...]]:
+    return [tuple(sorted(indices(way.devices))) for way in alternatives]
 
 
 def _trays(chosen: Sequence[int]) -> bool:
@@ -40,14 +40,15 @@ def _trays(chosen: Sequence[int]) -> bool:
 
 @pytest.mark.parametrize("snapshot", [wired(TRAYS), RACK], ids=["islands", "rack"])
 @pytest.mark.parametrize(
-    ("count", "job"), [(4, ALL_REDUCE), (8, ALL_REDUCE), (8, Job(4)), (16, Job(4, 4)), (16, Job(1, 4))]
+    ("count", "job"),
+    [(4, ALL_REDUCE), (8, ALL_REDUCE), (8, Grouping(4)), (16, Grouping(4, 4)), (16, Grouping(1, 4))],
 )
-def test_of_seventy_two_in_trays_whole_trays_are_taken(snapshot: Snapshot, count: int, job: Job) -> None:
-    ways = _best(snapshot, count, job)
-    assert _trays(_sets(ways)[0]) and len(_sets(ways)[0]) == count
-    assert ways[0].weakest == ("NV18" if snapshot is RACK or job.unit > 1 or count == 4 else "SYS")
-    assert not ways[0].exact, "it was grown"
-    assert ways == _best(snapshot, count, job)
+def test_of_seventy_two_in_trays_whole_trays_are_taken(snapshot: Snapshot, count: int, job: Grouping) -> None:
+    alternatives = _best(snapshot, count, job)
+    assert _trays(_sets(alternatives)[0]) and len(_sets(alternatives)[0]) == count
+    assert alternatives[0].weakest == ("NV18" if snapshot is RACK or job.unit > 1 or count == 4 else "SYS")
+    assert not alternatives[0].exact, "it was grown"
+    assert alternatives == _best(snapshot, count, job)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 16, 17, 71, 72])
@@ -59,9 +60,12 @@ def test_of_seventy_two_that_are_alike_the_first_are_taken(count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "job"), [(8, Job(4)), (72, Job(2, 36)), (72, Job(8)), (64, Job(1, 8)), (72, Job(1, 72))]
+    ("count", "job"),
+    [(8, Grouping(4)), (72, Grouping(2, 36)), (72, Grouping(8)), (64, Grouping(1, 8)), (72, Grouping(1, 72))],
 )
-def test_of_seventy_two_that_are_alike_groups_and_stages_are_as_good_as_any(count: int, job: Job) -> None:
+def test_of_seventy_two_that_are_alike_groups_and_stages_are_as_good_as_any(
+    count: int, job: Grouping
+) -> None:
     way = _best(wired(uniform(72, "NV18")), count, job)[0]
     assert sorted(indices(way.devices)) == list(range(count)) and way.weakest == "NV18"
 
@@ -76,10 +80,10 @@ def test_in_a_large_box_every_answer_is_a_set_of_the_right_size_with_what_is_req
     snapshot = wired(matrix(count, data.draw(words)))
     job, many = data.draw(jobs_and_counts(JOBS, count))
     required = data.draw(st.sets(st.sampled_from(range(count)), max_size=min(many, 3)))
-    ways = _best(snapshot, many, job, required)
-    assert ways and ways == _best(snapshot, many, job, required)
-    assert len(set(_sets(ways))) == len(ways)
-    for way, chosen in zip(ways, _sets(ways), strict=True):
+    alternatives = _best(snapshot, many, job, required)
+    assert alternatives and alternatives == _best(snapshot, many, job, required)
+    assert len(set(_sets(alternatives))) == len(alternatives)
+    for way, chosen in zip(alternatives, _sets(alternatives), strict=True):
         assert len(set(chosen)) == many and required <= set(chosen)
         if job is INDEPENDENT or many == 1:
             continue
@@ -87,15 +91,19 @@ def test_in_a_large_box_every_answer_is_a_set_of_the_right_size_with_what_is_req
         assert way.weakest in {snapshot.links[i][j] for i, j in combinations(chosen, 2)}
 
 
-@given(boxes(least=17, most=18), st.sampled_from([ALL_REDUCE, INDEPENDENT, Job(2), Job(1, 2)]), st.data())
+@given(
+    boxes(least=17, most=18),
+    st.sampled_from([ALL_REDUCE, INDEPENDENT, Grouping(2), Grouping(1, 2)]),
+    st.data(),
+)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_in_a_large_box_a_set_that_is_called_exact_is_the_best(
-    snapshot: Snapshot, job: Job, data: st.DataObject
+    snapshot: Snapshot, job: Grouping, data: st.DataObject
 ) -> None:
     count = data.draw(st.integers(1, 3)) if job.unit == 1 else 2
-    ways = _best(snapshot, count, job)
-    assert all(way.exact for way in ways), "there are few such sets"
-    assert _sets(ways)[0] == every_set(snapshot, range(len(snapshot.devices)), count, job)[0][1]
+    alternatives = _best(snapshot, count, job)
+    assert all(way.exact for way in alternatives), "there are few such sets"
+    assert _sets(alternatives)[0] == every_set(snapshot, range(len(snapshot.devices)), count, job)[0][1]
 
 
 def test_in_a_large_box_of_sets_that_are_joined_alike_the_one_on_fewer_numa_nodes_is_taken() -> None:
@@ -115,30 +123,30 @@ def test_in_a_large_box_a_ring_that_is_hard_to_find_is_not_denied() -> None:
     assert way.weakest == "NV4" or not way.exact
 
 
-@pytest.mark.parametrize("job", [Job(4), Job(2)], ids=str)
-def test_in_a_large_box_the_alternatives_differ(job: Job) -> None:
+@pytest.mark.parametrize("job", [Grouping(4), Grouping(2)], ids=str)
+def test_in_a_large_box_the_alternatives_differ(job: Grouping) -> None:
     found = _sets(_best(wired(sockets((1, 4, 4, 4, 4), "NV18", "SYS")), 8, job))
     assert found and len(set(found)) == len(found)
 
 
 def test_in_a_large_box_two_whole_trays_are_found_where_another_is_short() -> None:
-    way = _best(wired(sockets((2, 4, 4, 4, 4), "NV18", "SYS")), 8, Job(4))[0]
+    way = _best(wired(sockets((2, 4, 4, 4, 4), "NV18", "SYS")), 8, Grouping(4))[0]
     assert way.weakest == "NV18"
 
 
-@pytest.mark.parametrize("job", [Job(4), Job(1, 4)], ids=str)
-def test_in_a_large_box_three_whole_trays_are_found_where_two_others_are_short(job: Job) -> None:
+@pytest.mark.parametrize("job", [Grouping(4), Grouping(1, 4)], ids=str)
+def test_in_a_large_box_three_whole_trays_are_found_where_two_others_are_short(job: Grouping) -> None:
     way = _best(wired(sockets((2, 3, 4, 4, 4), "NV18", "SYS")), 12, job)[0]
     assert way.weakest == "NV18"
 
 
-@pytest.mark.parametrize("job", [Job(4), Job(1, 4)], ids=str)
-def test_in_a_large_box_what_is_required_in_two_trays_gets_both_trays(job: Job) -> None:
+@pytest.mark.parametrize("job", [Grouping(4), Grouping(1, 4)], ids=str)
+def test_in_a_large_box_what_is_required_in_two_trays_gets_both_trays(job: Grouping) -> None:
     way = _best(wired(sockets((4,) * 5, "NV18", "SYS")), 8, job, required=(0, 16))[0]
     assert way.weakest == "NV18"
 
 
 def test_in_a_large_box_a_chain_that_is_called_exact_is_the_best() -> None:
     """Two sides of nine: a chain of four goes from side to side."""
-    way = _best(wired(sockets((9, 9), "PHB", "NV4")), 4, Job(1, 4))[0]
+    way = _best(wired(sockets((9, 9), "PHB", "NV4")), 4, Grouping(1, 4))[0]
     assert way.weakest == "NV4" or not way.exact

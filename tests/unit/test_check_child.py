@@ -13,7 +13,7 @@ import pytest
 
 from gputui.checking import child
 from gputui.checking.child import run
-from gputui.inventory.node import DocumentError
+from gputui.inventory.untrusted_json import DocumentError
 
 PYTHON = (sys.executable, "-S", "-E")
 DEADLINE = 20.0

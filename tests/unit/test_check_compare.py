@@ -8,9 +8,9 @@ import pytest
 
 from gputui.checking.compare import compare
 from gputui.checking.remedies import of_code
+from gputui.checking.render import lines, to_document
 from gputui.checking.report import Report, Variable
 from gputui.checking.seen import Driver, Seen, SeenDevice, Torch, bare
-from gputui.checking.telling import lines, to_document
 from gputui.inventory.device import Device
 from unit.builders import GIB, box, gpu, instance
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
-from gputui.launching.claims import lease as leases
-from gputui.launching.claims.lease import TakenError, take
-from gputui.sources.claims import files
-from gputui.sources.claims.read import claims
+from gputui.allocating.claims import files
+from gputui.allocating.claims import lease as leases
+from gputui.allocating.claims.lease import TakenError, take
+from gputui.allocating.claims.read import claims
 from unit.claims_support import Box, Take, opened_by, until
 
 # how long a claim lives
@@ -62,6 +63,41 @@ def test_a_lease_is_of_all_devices_or_of_none(box: Box, lease: Take) -> None:
     assert lease(box, 3, 4, 6).warnings == []
 
 
+@pytest.mark.parametrize("places", [(0, 1, 2), (2, 0, 1), (2, 1, 0)])
+def test_devices_are_locked_in_one_order_whatever_the_order_they_are_asked_for(
+    box: Box, lease: Take, places: tuple[int, ...]
+) -> None:
+    """Otherwise of two who want the same devices each could lock one that the other waits for."""
+    mine = lease(box, *places)
+    opened = [Path(f"/proc/self/fd/{descriptor}").readlink().name for descriptor in mine.descriptors]
+    assert [name for name in opened if name.endswith(".lock")] == [
+        f"{uuid}.0.lock" for uuid in sorted(box.uuids[:3])
+    ]
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_holder_who_comes_between_our_first_look_and_our_record_is_seen(
+    box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """He has locked under another name, as somebody has made the first one unreadable meanwhile."""
+    record, real = box.make_folder() / f"{box.uuids[0]}@{os.geteuid()}.7.claim", leases._record
+    record.touch(0o644)
+    with record.open("rb") as other:
+        # (What is inherited is another job's.)
+        os.set_inheritable(other.fileno(), True)
+
+        def overtaken(*arguments: object) -> None:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            record.write_text('{"command": "python other.py"}')
+            real(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(leases, "_record", overtaken)
+        with pytest.raises(TakenError) as error:
+            lease(box, 0)
+        assert error.value.claim is not None and error.value.claim.command == "python other.py"
+        assert [claim.command for claim in box.claims()] == ["python other.py"], "ours is given back"
+
+
 def test_what_this_process_has_taken_itself_is_not_told_until_it_is_passed_on(box: Box, lease: Take) -> None:
     mine = lease(box, 2)
     assert box.claims() == ()
@@ -85,8 +121,9 @@ def test_a_lock_without_a_record_is_not_waited_for_for_ever(box: Box, lease: Tak
     lease(box, 0).release()
     other = os.open(box.claims_folder / f"{box.uuids[0]}.0.lock", os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_EX)
-    with pytest.raises(TakenError, match="by another job"):
+    with pytest.raises(TakenError) as error:
         lease(box, 0)
+    assert error.value.claim is None
     os.close(other)
 
 

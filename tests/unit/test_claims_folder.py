@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from gputui.launching.claims import lease as leases
-from gputui.launching.claims.lease import TakenError, take
-from gputui.sources.claims import folder
-from gputui.sources.claims.read import claims, pid_namespace
+from gputui.allocating.claims import folder
+from gputui.allocating.claims import lease as leases
+from gputui.allocating.claims.lease import TakenError, take
+from gputui.allocating.claims.read import claims, pid_namespace
 from unit.claims_support import (
     Box,
     Take,

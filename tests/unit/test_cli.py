@@ -20,12 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui import __version__
-from gputui.cli.choice_options import count, memory, percent
+from gputui.cli.request_options import count, memory, percent
 from gputui.inventory.device import Fault
-from gputui.inventory.reading import from_json
+from gputui.inventory.document_reader import from_json
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.nvml import REMEDIES
 from gputui.sources.simulated.boxes import BOXES
+from gputui.vendors.nvidia.source import REMEDIES
 from unit.builders import GIB, MIB, box, busy, document, gpu, instance, job, recording
 from unit.calling import Call
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
+from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.launchers import LAUNCHERS, recognised
 from gputui.launching.launchers.payload import module_of
-from gputui.launching.plan import AUTO, Plan
 from unit.builders import gpu
-from unit.surroundings import Told
+from unit.host_environments import Told
 
 KINDS = {"script": ("train.py",), "module": ("train",), "program": ("./train.sh",)}
 
@@ -51,8 +51,8 @@ def made(
     command: tuple[str, ...], launcher: str, told: Told | None = None, directory: str | None = None
 ) -> Launch:
     """The launch on GPU 0 and 1."""
-    plan = Plan(command, launcher, directory=directory)
-    return compose([gpu(0), gpu(1)], plan, {"HOME": "/h"}, told or Told())
+    launch_options = LaunchOptions(command, launcher, directory=directory)
+    return compose([gpu(0), gpu(1)], launch_options, {"HOME": "/h"}, told or Told())
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
@@ -83,9 +83,9 @@ def test_script_and_arguments_are_kept_and_options_left_out_are_named(
 def test_a_line_of_ours_is_complete(target: str, start: str, arguments: list[str], order: list[int]) -> None:
     """Given back to gputui, with or without the launcher's name, it is the same line."""
     devices = [gpu(index) for index in order]
-    first = compose(devices, Plan((*start.split(), "train.py", *arguments), target), {}, Told())
+    first = compose(devices, LaunchOptions((*start.split(), "train.py", *arguments), target), {}, Told())
     for launcher in (AUTO, target):
-        again = compose(devices, Plan(first.argv, launcher), {}, Told())
+        again = compose(devices, LaunchOptions(first.argv, launcher), {}, Told())
         assert again.argv == first.argv
 
 

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from gputui.inventory.device import Device
 from gputui.launching.compose import compose
+from gputui.launching.host_environment import ThisHost
 from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers.deepspeed import HOSTFILE, SORTS_SINCE
-from gputui.launching.plan import Plan
-from gputui.launching.surroundings import Machine
 from unit.builders import gpu, instance
+from unit.host_environments import Told
 from unit.real_parsers import need
-from unit.surroundings import Told
 
 INCLUDED = "--include=localhost:0,2 --master_port=29777"
 THROUGH = "--standalone --nproc-per-node=2"
@@ -34,14 +34,16 @@ PART = instance(gpu(0, mig=True))
 OLD = Told(programs={"deepspeed": "/old/bin/deepspeed"}, versions={"deepspeed": (0, 15, 1)})
 
 
-def made(command: str, indices: Sequence[int] = (0, 2), told: Told | None = None, **plan: Any) -> Launch:
+def made(
+    command: str, indices: Sequence[int] = (0, 2), told: Told | None = None, **launch_options: Any
+) -> Launch:
     """The launch of a command on devices by index."""
-    return on([gpu(index) for index in indices], command, told, **plan)
+    return on([gpu(index) for index in indices], command, told, **launch_options)
 
 
-def on(devices: Sequence[Device], command: str, told: Told | None = None, **plan: Any) -> Launch:
+def on(devices: Sequence[Device], command: str, told: Told | None = None, **launch_options: Any) -> Launch:
     """The launch of a command on devices."""
-    wanted = Plan(tuple(shlex.split(command)), **{"launcher": "deepspeed", **plan})
+    wanted = LaunchOptions(tuple(shlex.split(command)), **{"launcher": "deepspeed", **launch_options})
     return compose(devices, wanted, {"PATH": "/bin"}, told or Told())
 
 
@@ -230,12 +232,12 @@ def test_the_version_read_from_files_is_the_installed_one() -> None:
     beside = str(Path(sys.executable).parent)
     path = shutil.which("deepspeed", path=beside)
     assert path is not None
-    read = Machine().version("deepspeed", path)
+    read = ThisHost().version("deepspeed", path)
     assert read is not None
     assert ".".join(map(str, read)) == importlib.metadata.version("deepspeed")
-    assert Machine().version("deepspeed", sys.executable) == read
-    assert Machine().version("torch", path) is not None
-    assert Machine().version("no-such-package", path) is None
+    assert ThisHost().version("deepspeed", sys.executable) == read
+    assert ThisHost().version("torch", path) is not None
+    assert ThisHost().version("no-such-package", path) is None
 
 
 # The hostfile trap.
@@ -367,15 +369,17 @@ def test_every_word_of_the_user_stays_in_its_order_and_twice_is_once(
     words = [word for option in options for word in option.split()] + ["train.py", *arguments]
     told = Told({"/h": "", **({HOSTFILE: ""} if trap else {})})
     devices = [gpu(index) for index in sorted(indices)]
-    once = compose(devices, Plan(("deepspeed", *words)), {}, told)
+    once = compose(devices, LaunchOptions(("deepspeed", *words)), {}, told)
     assert once.argv[0] == "deepspeed"
     assert list(once.argv[len(once.argv) - len(words) :]) == words
-    twice = compose(devices, Plan(once.argv), {}, told)
+    twice = compose(devices, LaunchOptions(once.argv), {}, told)
     assert (twice.argv, twice.warnings) == (once.argv, once.warnings)
 
 
 @given(st.lists(_words, max_size=4), st.permutations(range(4)))
 @settings(max_examples=100, deadline=None)
 def test_the_scripts_own_arguments_go_to_torchrun_untouched(arguments: list[str], order: list[int]) -> None:
-    launch = compose([gpu(i) for i in order], Plan(("deepspeed", "train.py", *arguments)), {}, Told())
+    launch = compose(
+        [gpu(i) for i in order], LaunchOptions(("deepspeed", "train.py", *arguments)), {}, Told()
+    )
     assert list(launch.argv[len(launch.argv) - len(arguments) - 1 :]) == ["train.py", *arguments]

@@ -11,11 +11,11 @@ from urllib.parse import unquote
 
 import pytest
 
+from gputui.allocating.settings import settings
 from gputui.choosing.verdict import GLYPHS, STATES
 from gputui.cli.completion import whole_parser
 from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.launching.exports import FORMS
-from gputui.launching.settings import settings
 from gputui.sources.simulated.boxes import BOXES
 from gputui.tui.actions import ACTIONS
 from unit.calling import Call

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from gputui.inventory import matrix_text
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
+from gputui.inventory.document_reader import MOST_BYTES, DocumentError, from_document, from_json
 from gputui.inventory.process import ANOTHER_NAMESPACE
-from gputui.inventory.reading import MOST_BYTES, DocumentError, from_document, from_json
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.topology import Nic, Place, Topology
 from gputui.sources.simulated.boxes import BOXES

@@ -17,8 +17,8 @@ from gputui.launching.compose import compose
 from gputui.launching.exports import DEFAULT, ExportError, Options
 from gputui.launching.exports.accelerate import to_accelerate
 from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers import LAUNCHERS
-from gputui.launching.plan import Plan
 from unit.builders import gpu
 
 TWO, ONE = (gpu(2), gpu(0)), (gpu(3),)
@@ -36,7 +36,7 @@ SPREAD = {**BASE, "main_process_port": 0, "num_processes": 2}
 def _launch(
     *argv: str, devices: tuple[Device, ...] = TWO, environ: dict[str, str] | None = None, **facts: Any
 ) -> Launch:
-    return compose(devices, Plan(argv, **facts), {"HF_HOME": "/nonexistent", **(environ or {})})
+    return compose(devices, LaunchOptions(argv, **facts), {"HF_HOME": "/nonexistent", **(environ or {})})
 
 
 def _read(launch: Launch, options: Options = DEFAULT) -> tuple[str, dict[str, Any]]:

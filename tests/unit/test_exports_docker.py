@@ -19,7 +19,7 @@ from gputui.inventory.device import Device
 from gputui.launching.exports import ExportError, Options
 from gputui.launching.exports.docker import docker_notes, to_docker
 from gputui.launching.launch import Launch
-from gputui.launching.visibility import variables
+from gputui.vendors.nvidia.visibility import variables
 from unit.builders import gpu, instance
 from unit.docker_daemon import Daemon, daemon
 from unit.test_quoting_in_shells import HOSTILE, words

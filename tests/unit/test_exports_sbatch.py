@@ -19,8 +19,8 @@ from gputui.launching.compose import compose
 from gputui.launching.exports import ExportError, Options
 from gputui.launching.exports.sbatch import sbatch_notes, to_sbatch
 from gputui.launching.launch import Launch
-from gputui.launching.plan import Plan
-from gputui.launching.visibility import variables
+from gputui.launching.launch_options import LaunchOptions
+from gputui.vendors.nvidia.visibility import variables
 from unit.builders import gpu, instance
 from unit.test_quoting_in_shells import HOSTILE, words
 
@@ -76,7 +76,7 @@ def _bytes(words: Iterable[str]) -> list[bytes]:
 
 
 def _launch(*argv: str, devices: tuple[Device, ...] = TWO, **facts: Any) -> Launch:
-    return compose(devices, Plan(argv, **facts), {})
+    return compose(devices, LaunchOptions(argv, **facts), {})
 
 
 def _asked(script: str) -> dict[str, str]:

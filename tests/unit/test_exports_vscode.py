@@ -11,7 +11,7 @@ from gputui.inventory.device import Device
 from gputui.launching.exports import DEFAULT, ExportError, Options
 from gputui.launching.exports.vscode import to_vscode
 from gputui.launching.launch import Launch
-from gputui.launching.visibility import variables
+from gputui.vendors.nvidia.visibility import variables
 from unit.builders import gpu
 from unit.test_quoting_in_shells import HOSTILE
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.sources.host_cpu import between_cpus
+from gputui.system.cpu import between_cpus
 
 AMD = """\
 processor\t: 0

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from gputui.cli.jobs_text import table
-from gputui.launching.jobs.processes import alive
-from gputui.launching.jobs.store import all_jobs
+from gputui.jobs.process_tree import alive
+from gputui.jobs.store import all_jobs
 from unit.calling import Call
 from unit.jobs_support import Desk, command, desk_at, ended, kill_supervisor, says, until
 

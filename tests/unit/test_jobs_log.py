@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.launching.jobs.follow import last_lines
-from gputui.launching.jobs.harmless import Harmless
-from gputui.launching.jobs.log import Tail, read_lines
+from gputui.jobs.ansi_sanitizer import Harmless
+from gputui.jobs.follow import last_lines
+from gputui.jobs.log import Tail, read_lines
 
 
 def harmless(data: bytes, colours: bool = True) -> str:

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.launching.jobs.job import Job, JobError
-from gputui.launching.jobs.processes import here
-from gputui.launching.jobs.record import RecordError, read_job
-from gputui.launching.jobs.store import Stored, Unreadable, all_jobs, forget, found, stored
+from gputui.jobs.job import Job, JobError
+from gputui.jobs.process_tree import here
+from gputui.jobs.record import RecordError, read_job
+from gputui.jobs.store import Stored, Unreadable, all_jobs, forget, found, stored
 from unit.jobs_support import Desk, desk_at, ended
 
 

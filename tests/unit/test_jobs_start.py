@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from gputui.launching.jobs.folder import jobs_folder
-from gputui.launching.jobs.job import JobError
-from gputui.launching.jobs.start import detached, start_job
-from gputui.launching.jobs.store import all_jobs
+from gputui.jobs.folder import jobs_folder
+from gputui.jobs.job import JobError
+from gputui.jobs.start import detached, start_job
+from gputui.jobs.store import all_jobs
 from gputui.launching.launch import Launch
 from gputui.launching.start import StartError
 from unit.builders import gpu
@@ -260,7 +260,7 @@ def test_a_command_that_cannot_be_recorded_never_begins(desk: Desk, tmp_path: Pa
 
 _STARTER = (
     "import os, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-    " from gputui.launching.jobs.start import start_job; from gputui.launching.launch import Launch;"
+    " from gputui.jobs.start import start_job; from gputui.launching.launch import Launch;"
     " start_job(Launch(tuple(sys.argv[1:])), os.environ)"
 )
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from gputui.launching.jobs.job import Identity, Job, JobError
-from gputui.launching.jobs.processes import alive, identity
-from gputui.launching.jobs.stop import stop
-from gputui.launching.jobs.wait import refreshed
+from gputui.jobs.job import Identity, Job, JobError
+from gputui.jobs.process_tree import alive, identity
+from gputui.jobs.stop import stop
+from gputui.jobs.wait import refreshed
 from unit.jobs_support import Desk, command, desk_at, ended, gone, kill_supervisor, says, until
 
 WITH_SUPERVISOR = pytest.mark.parametrize("supervised", [True, False], ids=["supervised", "alone"])

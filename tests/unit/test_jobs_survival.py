@@ -15,16 +15,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gputui.launching.jobs.job import Identity, Job
-from gputui.launching.jobs.processes import alive, here, identity
-from gputui.launching.jobs.record import read_job
-from gputui.launching.jobs.store import all_jobs
-from gputui.launching.jobs.wait import refreshed
+from gputui.jobs.job import Identity, Job
+from gputui.jobs.process_tree import alive, here, identity
+from gputui.jobs.record import read_job
+from gputui.jobs.store import all_jobs
+from gputui.jobs.wait import refreshed
 from unit.jobs_support import Desk, command, desk_at, ended, gone, kill_supervisor, says, until
 
 STARTER = """
 import os, sys
-from gputui.launching.jobs.start import start_job
+from gputui.jobs.start import start_job
 from gputui.launching.launch import Launch
 print(start_job(Launch(tuple(sys.argv[1:])), os.environ).id, flush=True)
 sys.stdin.read()
@@ -94,7 +94,7 @@ def test_a_supervisor_shrugs_off_what_a_terminal_sends(desk: Desk) -> None:
 
 
 def test_a_supervisor_that_was_told_half_a_command_starts_nothing(desk: Desk) -> None:
-    from gputui.launching.jobs import start
+    from gputui.jobs import start
 
     started = desk.folder / "started"
     folder = desk.folder / "job"

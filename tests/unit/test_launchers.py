@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from gputui.launching.compose import compose, launcher_of
 from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers import LAUNCHERS
 from gputui.launching.launchers.payload import is_python
-from gputui.launching.plan import Plan
 from unit.builders import gpu, instance
-from unit.surroundings import Told
+from unit.host_environments import Told
 
 TWO = 2
 
@@ -30,7 +30,7 @@ def _made(
     launcher: str, words: Sequence[str], count: int = TWO, environ: Mapping[str, str] | None = None
 ) -> Launch:
     devices = [gpu(index) for index in range(count)]
-    return compose(devices, Plan(tuple(words), launcher), environ or {}, Told())
+    return compose(devices, LaunchOptions(tuple(words), launcher), environ or {}, Told())
 
 
 def _line(launcher: str, command: str, count: int = TWO) -> str:
@@ -81,12 +81,12 @@ def _warnings(command: str, count: int = TWO, environ: Mapping[str, str] | None 
     ],
 )
 def test_auto_recognises_what_the_command_starts_with(command: str, name: str) -> None:
-    assert launcher_of(Plan(tuple(shlex.split(command)))).name == name
+    assert launcher_of(LaunchOptions(tuple(shlex.split(command)))).name == name
 
 
 def test_a_launcher_that_is_named_is_taken_whatever_the_command() -> None:
-    assert launcher_of(Plan(("python", "train.py"), "torchrun")).name == "torchrun"
-    assert launcher_of(Plan(("torchrun", "train.py"), "python")).name == "python"
+    assert launcher_of(LaunchOptions(("python", "train.py"), "torchrun")).name == "torchrun"
+    assert launcher_of(LaunchOptions(("torchrun", "train.py"), "python")).name == "python"
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)
@@ -337,7 +337,7 @@ def test_every_word_of_the_user_stays_in_its_order(words: list[str], count: int)
 
 
 def test_a_launch_has_the_devices_and_the_completed_command() -> None:
-    launch = compose((gpu(5), gpu(4)), Plan(("python", "train.py"), "torchrun"), {})
+    launch = compose((gpu(5), gpu(4)), LaunchOptions(("python", "train.py"), "torchrun"), {})
     assert launch.line == (
         "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=5,4"
         " torchrun --standalone --nproc-per-node=2 train.py"
@@ -345,36 +345,38 @@ def test_a_launch_has_the_devices_and_the_completed_command() -> None:
 
 
 def test_variables_before_the_command_stay_behind_ours() -> None:
-    launch = compose((gpu(1),), Plan(("python", "x.py"), additions=(("OMP_NUM_THREADS", "4"),)), {})
+    launch = compose((gpu(1),), LaunchOptions(("python", "x.py"), additions=(("OMP_NUM_THREADS", "4"),)), {})
     assert launch.changes[-1] == ("OMP_NUM_THREADS", "4")
     assert launch.line.endswith("CUDA_VISIBLE_DEVICES=1 OMP_NUM_THREADS=4 python x.py")
 
 
 def test_devices_written_before_the_command_give_way_and_that_is_said() -> None:
-    launch = compose((gpu(1),), Plan(("python", "x.py"), additions=(("CUDA_VISIBLE_DEVICES", "7"),)), {})
+    launch = compose(
+        (gpu(1),), LaunchOptions(("python", "x.py"), additions=(("CUDA_VISIBLE_DEVICES", "7"),)), {}
+    )
     assert launch.environment({})["CUDA_VISIBLE_DEVICES"] == "1"
     assert any("CUDA_VISIBLE_DEVICES=7" in warning for warning in launch.warnings)
 
 
 def test_a_pet_variable_before_the_command_is_warned_of_too() -> None:
-    launch = compose((gpu(1),), Plan(("torchrun", "x.py"), additions=(("PET_NNODES", "2"),)), {})
+    launch = compose((gpu(1),), LaunchOptions(("torchrun", "x.py"), additions=(("PET_NNODES", "2"),)), {})
     assert any("PET_NNODES=2" in warning for warning in launch.warnings)
 
 
 def test_several_instances_are_a_warning() -> None:
     parent = gpu(0, mig=True)
-    launch = compose((instance(parent, 0), instance(parent, 1)), Plan(("python", "x.py")), {})
+    launch = compose((instance(parent, 0), instance(parent, 1)), LaunchOptions(("python", "x.py")), {})
     assert any("one MIG instance only" in warning for warning in launch.warnings)
-    assert compose((instance(parent, 0),), Plan(("python", "x.py")), {}).warnings == ()
+    assert compose((instance(parent, 0),), LaunchOptions(("python", "x.py")), {}).warnings == ()
 
 
 def test_no_devices_is_the_cpu() -> None:
-    launch = compose((), Plan(("python", "x.py")), {"CUDA_VISIBLE_DEVICES": "0,1"})
+    launch = compose((), LaunchOptions(("python", "x.py")), {"CUDA_VISIBLE_DEVICES": "0,1"})
     assert launch.environment({"CUDA_VISIBLE_DEVICES": "0,1"})["CUDA_VISIBLE_DEVICES"] == ""
 
 
 def test_the_environment_is_looked_at_and_never_changed() -> None:
     environ = {"PET_NNODES": "2", "CUDA_VISIBLE_DEVICES": "3"}
-    launch = compose((gpu(1),), Plan(("torchrun", "x.py"), additions=(("A", "1"),)), environ)
+    launch = compose((gpu(1),), LaunchOptions(("torchrun", "x.py"), additions=(("A", "1"),)), environ)
     launch.environment(environ)
     assert environ == {"PET_NNODES": "2", "CUDA_VISIBLE_DEVICES": "3"}

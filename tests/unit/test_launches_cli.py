@@ -12,9 +12,9 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from gputui.launching.plan import Plan
-from gputui.launching.remembered import named, with_launch
-from gputui.launching.remembered_file import change, load
+from gputui.launching.history import named, with_launch
+from gputui.launching.history_file import change, load
+from gputui.launching.launch_options import LaunchOptions
 from unit.calling import Call
 
 Keep = Callable[..., None]
@@ -37,8 +37,10 @@ def file(environ: dict[str, str]) -> Path:
 def keep(environ: dict[str, str]) -> Keep:
     """Remembers a launch."""
 
-    def kept(plan: Plan, count: int = 1, name: str | None = None, where: str | None = None) -> None:
-        change(environ, lambda known: named(with_launch(known, plan, count, 1.0, where), 0, name))
+    def kept(
+        options: LaunchOptions, count: int = 1, name: str | None = None, where: str | None = None
+    ) -> None:
+        change(environ, lambda known: named(with_launch(known, options, count, 1.0, where), 0, name))
 
     return kept
 
@@ -54,8 +56,8 @@ def test_without_any_it_says_so_and_prints_nothing(call: Call) -> None:
 
 
 def test_the_list_has_a_number_a_name_the_devices_and_the_command(call: Call, keep: Keep) -> None:
-    keep(Plan(("python", "a.py")), 0)
-    keep(Plan(("torchrun", "b c.py"), additions=(("A", "x y"),)), 4, "nightly")
+    keep(LaunchOptions(("python", "a.py")), 0)
+    keep(LaunchOptions(("torchrun", "b c.py"), additions=(("A", "x y"),)), 4, "nightly")
     first, second = call("launches").text.splitlines()
     assert first.split()[:4] == ["1", "nightly", "4", "GPUs"]
     assert first.endswith("ago  A='x y' torchrun 'b c.py'")
@@ -63,7 +65,7 @@ def test_the_list_has_a_number_a_name_the_devices_and_the_command(call: Call, ke
 
 
 def test_the_list_as_json_has_everything_that_is_kept(call: Call, keep: Keep) -> None:
-    keep(Plan(("python", "a.py"), launcher="torchrun", numa=True), 2, "größe", "/proj")
+    keep(LaunchOptions(("python", "a.py"), launcher="torchrun", numa=True), 2, "größe", "/proj")
     (row,) = call("launches", "--json").json["launches"]
     assert row == {
         "name": "größe", "count": 2, "when": 1.0, "where": "/proj", "command": ["python", "a.py"],
@@ -72,7 +74,7 @@ def test_the_list_as_json_has_everything_that_is_kept(call: Call, keep: Keep) ->
 
 
 def test_foreign_text_in_it_does_nothing_to_the_terminal(call: Call, keep: Keep) -> None:
-    keep(Plan(("python", "\x1b]0;pwn\x07\n\u202e.py", os.fsdecode(b"\xff"))))
+    keep(LaunchOptions(("python", "\x1b]0;pwn\x07\n\u202e.py", os.fsdecode(b"\xff"))))
     assert call("launches").line.isprintable()
 
 
@@ -80,7 +82,7 @@ def test_foreign_text_in_it_does_nothing_to_the_terminal(call: Call, keep: Keep)
 
 
 def test_a_launch_gets_a_name_and_loses_it(call: Call, keep: Keep, environ: dict[str, str]) -> None:
-    keep(Plan(("python", "a.py")))
+    keep(LaunchOptions(("python", "a.py")))
     assert call("launches", "name", "1", "nightly").text == ""
     assert load(environ)[0].name == "nightly"
     assert call("launches", "name", "nightly").text == ""
@@ -91,7 +93,7 @@ def test_a_launch_is_forgotten_by_its_name_or_its_number(
     call: Call, keep: Keep, environ: dict[str, str]
 ) -> None:
     for name in ("a", "b", "c"):
-        keep(Plan(("python", f"{name}.py")), name=name)
+        keep(LaunchOptions(("python", f"{name}.py")), name=name)
     assert call("launches", "forget", "a").text == ""
     assert call("launches", "forget", "1").text == ""
     assert [each.name for each in load(environ)] == ["b"]
@@ -116,7 +118,7 @@ def test_a_launch_is_forgotten_by_its_name_or_its_number(
 def test_what_cannot_be_meant_is_a_wrong_call_and_changes_nothing(
     call: Call, keep: Keep, environ: dict[str, str], words: tuple[str, ...], said: str
 ) -> None:
-    keep(Plan(("python", "a.py")))
+    keep(LaunchOptions(("python", "a.py")))
     before = load(environ)
     assert said in call("launches", *words).refused(2)
     assert load(environ) == before
@@ -138,14 +140,14 @@ def dry(call: Call, *words: str) -> str:
 
 
 def test_saved_takes_as_many_of_the_best_as_it_ran_on(call: Call, keep: Keep) -> None:
-    keep(Plan(("train.py",), launcher="torchrun", additions=(("A", "1"),)), 2, "nightly")
+    keep(LaunchOptions(("train.py",), launcher="torchrun", additions=(("A", "1"),)), 2, "nightly")
     wanted = dry(call, "-n", "2", "--launcher", "torchrun", "--env", "A=1", "--", "train.py")
     assert dry(call, "--saved", "nightly") == wanted
     assert dry(call, "--saved", "1") == wanted
 
 
 def test_what_the_call_says_counts_instead(call: Call, keep: Keep) -> None:
-    keep(Plan(("train.py",), launcher="torchrun", additions=(("A", "1"), ("B", "2"))), 2, "nightly")
+    keep(LaunchOptions(("train.py",), launcher="torchrun", additions=(("A", "1"), ("B", "2"))), 2, "nightly")
     assert "--nproc-per-node=3" in dry(call, "--saved", "nightly", "-n", "3")
     assert "CUDA_VISIBLE_DEVICES=7 " in dry(call, "--saved", "nightly", "--gpus", "7")
     assert "CUDA_VISIBLE_DEVICES= " in dry(call, "--saved", "nightly", "--gpus", "none")
@@ -154,21 +156,21 @@ def test_what_the_call_says_counts_instead(call: Call, keep: Keep) -> None:
 
 
 def test_a_launch_on_the_cpu_is_one_again_unless_devices_are_asked_for(call: Call, keep: Keep) -> None:
-    keep(Plan(("python", "a.py")), 0, "plain")
+    keep(LaunchOptions(("python", "a.py")), 0, "plain")
     assert dry(call, "--saved", "plain") == "CUDA_VISIBLE_DEVICES= python a.py"
     assert "CUDA_VISIBLE_DEVICES=4,5 " in dry(call, "--saved", "plain", "-n", "2")
 
 
 def test_it_is_started_in_the_folder_in_which_it_was(call: Call, keep: Keep, tmp_path: Path) -> None:
-    keep(Plan(("python", "a.py")), 0, "there", "/")
-    keep(Plan(("python", "b.py")), 0, "here", str(tmp_path))
+    keep(LaunchOptions(("python", "a.py")), 0, "there", "/")
+    keep(LaunchOptions(("python", "b.py")), 0, "here", str(tmp_path))
     assert dry(call, "--saved", "there") == "cd -- / && CUDA_VISIBLE_DEVICES= python a.py"
     assert dry(call, "--saved", "here") == "CUDA_VISIBLE_DEVICES= python b.py"
     assert dry(call, "--saved", "there", "--directory", "/tmp").startswith("cd -- /tmp && ")
 
 
 def test_export_takes_a_saved_launch_too(call: Call, keep: Keep) -> None:
-    keep(Plan(("python", "a.py")), 2, "nightly")
+    keep(LaunchOptions(("python", "a.py")), 2, "nightly")
     assert call("export", "--demo", "shared", "--saved", "nightly", "--as", "sh").text.endswith(
         "python a.py\n"
     )
@@ -186,7 +188,7 @@ def test_export_takes_a_saved_launch_too(call: Call, keep: Keep) -> None:
 def test_a_saved_launch_that_cannot_be_meant_is_a_wrong_call(
     call: Call, keep: Keep, words: tuple[str, ...], said: str
 ) -> None:
-    keep(Plan(("python", "a.py")), 1, "nightly")
+    keep(LaunchOptions(("python", "a.py")), 1, "nightly")
     assert said in call("run", "--demo", "shared", "--dry-run", *words).refused(2)
 
 
@@ -194,7 +196,7 @@ def test_a_secret_that_is_not_kept_is_missed_aloud(
     call: Call, keep: Keep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    keep(Plan(("python", "a.py"), additions=(("HF_TOKEN", "hf_x"),)), 0, "nightly")
+    keep(LaunchOptions(("python", "a.py"), additions=(("HF_TOKEN", "hf_x"),)), 0, "nightly")
     done = call("run", "--demo", "shared", "--dry-run", "--saved", "nightly")
     assert done.out == "CUDA_VISIBLE_DEVICES= python a.py\n"
     assert done.err == "gputui: warning: without HF_TOKEN: it looks like a secret and is not kept\n"
@@ -227,7 +229,7 @@ def test_run_in_a_terminal_is_remembered_and_in_a_script_it_is_not(
     status, text = in_a_terminal(environ, "-q", "--", "A=1", "sh", "-c", "echo ran; exit 3")
     assert (status, "ran" in text) == (3, True)
     (each,) = load(environ)
-    assert each.plan == Plan(("sh", "-c", "echo ran; exit 3"), additions=(("A", "1"),))
+    assert each.options == LaunchOptions(("sh", "-c", "echo ran; exit 3"), additions=(("A", "1"),))
     assert (each.count, each.where) == (0, str(tmp_path))
     argv = [sys.executable, "-m", "gputui", "run", "--demo", "--gpus", "none", "-q", "--", "true"]
     subprocess.run(argv, stdin=subprocess.DEVNULL, env={**os.environ, **environ}, check=True)
@@ -246,14 +248,14 @@ def test_what_cannot_be_remembered_is_said_and_started_all_the_same(
 def test_a_saved_launch_that_runs_again_is_there_once_with_its_name(
     environ: dict[str, str], keep: Keep, tmp_path: Path
 ) -> None:
-    keep(Plan(("true",)), 0, "nightly", str(tmp_path))
-    keep(Plan(("false",)), 0)
+    keep(LaunchOptions(("true",)), 0, "nightly", str(tmp_path))
+    keep(LaunchOptions(("false",)), 0)
     assert in_a_terminal(environ, "-q", "--saved", "nightly")[0] == 0
-    assert [(each.name, each.plan.command) for each in load(environ)] == [
+    assert [(each.name, each.options.command) for each in load(environ)] == [
         ("nightly", ("true",)), (None, ("false",)),
     ]  # fmt: skip
 
 
 def test_json_is_one_line(call: Call, keep: Keep) -> None:
-    keep(Plan(("python", "a\nb")))
+    keep(LaunchOptions(("python", "a\nb")))
     assert json.loads(call("launches", "--json").line)["schema"] == 1

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 
 from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers import mpirun
-from gputui.launching.plan import Plan
 from unit.builders import gpu
-from unit.surroundings import Told
+from unit.host_environments import Told
 
 ELSEWHERE = "processes on other machines get other devices, by their own indices"
 OVERRIDES = "of the command overrides the chosen devices"
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
-def made(command: str, count: int = 2, **plan: Any) -> Launch:
+def made(command: str, count: int = 2, **launch_options: Any) -> Launch:
     """The launch of a command."""
-    wanted = Plan(tuple(shlex.split(command)), **{"launcher": "mpirun", **plan})
+    wanted = LaunchOptions(tuple(shlex.split(command)), **{"launcher": "mpirun", **launch_options})
     return compose([gpu(index) for index in range(count)], wanted, {}, Told())
 
 
@@ -169,8 +169,8 @@ def test_every_word_of_the_user_stays_in_its_order_and_twice_is_once(
 ) -> None:
     words = [word for option in options for word in option.split()] + ["./t", *arguments]
     devices = [gpu(index) for index in range(count)]
-    once = compose(devices, Plan(("mpirun", *words)), {}, Told())
+    once = compose(devices, LaunchOptions(("mpirun", *words)), {}, Told())
     assert once.argv[0] == "mpirun"
     assert list(once.argv[len(once.argv) - len(words) :]) == words
     assert len(once.argv) <= len(words) + 3
-    assert compose(devices, Plan(once.argv), {}, Told()).argv == once.argv
+    assert compose(devices, LaunchOptions(once.argv), {}, Told()).argv == once.argv

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from gputui.choosing.verdict import verdicts
+from gputui.inventory.formatting import MIB
 from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, Process
-from gputui.inventory.wording import MIB
-from gputui.sources.nvml import NvmlSource
-from gputui.sources.processes import ProcessTable
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.source import NoSourceError, Want
+from gputui.system.processes import ProcessTable
+from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SHUTDOWN_WHILE_INSIDE, SimulatedNvml
 
 GPU_IS_LOST, RESET_REQUIRED, UNKNOWN, NO_PERMISSION = 15, 16, 999, 4

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from gputui.choosing.pick import Wish, pick
+from gputui.choosing.pick import Constraints, pick
 from gputui.choosing.verdict import verdicts
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.nvml import NvmlSource
-from gputui.sources.processes import ProcessTable
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.source import Want
+from gputui.system.processes import ProcessTable
+from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
 
 GPU_IS_LOST, NOT_FOUND, UNKNOWN = 15, 6, 999
@@ -67,6 +67,6 @@ def test_a_job_on_one_instance_leaves_the_others_to_be_picked(nvml_here: Simulat
     nvml_here.show(replace(truth, devices=(parent, *truth.devices[1:])), BOX)
     assert everybody
     short = _read(Want.VERDICT)
-    free = [short.label(d) for d in pick(short, verdicts(short), Wish(1)).devices]
+    free = [short.label(d) for d in pick(short, verdicts(short), Constraints(1)).devices]
     assert [short.label(d) for d in short.devices] == ["0", "0:0", "0:1", "0:2", "0:3", "1"]
     assert free == ["1"]

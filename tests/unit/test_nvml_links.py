@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.inventory.link import PCIE_CLASSES, SELF, is_link, strength
-from gputui.sources.nvml_links import PCIE_BY_LEVEL, NvLinks, matrix, nvlinks_between
+from gputui.vendors.nvidia.links import PCIE_BY_LEVEL, NvLinks, matrix, nvlinks_between
 
 A, B, C = (f"00000000:{bus}:00.0" for bus in ("1B", "43", "52"))
 

@@ -15,11 +15,11 @@ import pytest
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Place
-from gputui.sources.nvml import NvmlSource
-from gputui.sources.processes import ProcessTable
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.spec import Box, bridged, sockets, uniform
 from gputui.sources.source import Want
+from gputui.system.processes import ProcessTable
+from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
 from simnvml.rendering import Facts
 

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.choosing.best import best
-from gputui.choosing.job import ALL_REDUCE, Job
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.links import permuted_behind_switches
 from gputui.choosing.order import ORDERS, Order, measured
-from gputui.choosing.pick import Picked, Wish, pick
+from gputui.choosing.pick import Constraints, Picked, pick
 from gputui.choosing.verdict import verdicts
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.spec import bridged, sockets, uniform
@@ -42,7 +42,7 @@ from unit.wired import (
 fastest, emptiest = partial(measured, "fastest"), partial(measured, "emptiest")
 
 
-def _order(snapshot: Snapshot, count: int, job: Job = ALL_REDUCE) -> list[int]:
+def _order(snapshot: Snapshot, count: int, job: Grouping = ALL_REDUCE) -> list[int]:
     return indices(best(snapshot, snapshot.devices, count, job, most=1)[0].devices)
 
 
@@ -99,14 +99,18 @@ def test_a_ring_that_is_there_is_found_among_sixteen(seed: int) -> None:
 # Groups
 
 
-@given(boxes(), st.sampled_from([Job(2), Job(3), Job(4), Job(2, 2), Job(3, 2), Job(2, 3)]), st.data())
+@given(
+    boxes(),
+    st.sampled_from([Grouping(2), Grouping(3), Grouping(4), Grouping(2, 2), Grouping(3, 2), Grouping(2, 3)]),
+    st.data(),
+)
 @settings(max_examples=150, deadline=None)
 def test_consecutive_devices_are_groups_as_good_as_the_best_way_to_part_them(
-    snapshot: Snapshot, job: Job, data: st.DataObject
+    snapshot: Snapshot, job: Grouping, data: st.DataObject
 ) -> None:
     everyone = len(snapshot.devices)
     if everyone < job.unit:
-        job = Job(2)
+        job = Grouping(2)
     order = _order(snapshot, job.unit * data.draw(st.integers(1, everyone // job.unit)), job)
     rank = _rank(snapshot)
     weakest = min(best_ring(rank, group) for group in _grouped(order, job.tensor))
@@ -119,7 +123,7 @@ def test_groups_without_a_pipeline_and_their_devices_stand_as_in_the_box(
     snapshot: Snapshot, tensor: int
 ) -> None:
     tensor = min(tensor, len(snapshot.devices))
-    order = _order(snapshot, len(snapshot.devices) // tensor * tensor, Job(tensor))
+    order = _order(snapshot, len(snapshot.devices) // tensor * tensor, Grouping(tensor))
     groups = _grouped(order, tensor)
     assert all(group == tuple(sorted(group)) for group in groups) and groups == sorted(groups)
 
@@ -127,10 +131,10 @@ def test_groups_without_a_pipeline_and_their_devices_stand_as_in_the_box(
 # Pipelines
 
 
-@given(st.data(), st.sampled_from([Job(2, 2), Job(2, 3), Job(3, 2)]))
+@given(st.data(), st.sampled_from([Grouping(2, 2), Grouping(2, 3), Grouping(3, 2)]))
 @settings(max_examples=50, deadline=None)
 def test_neighbours_in_a_pipeline_of_groups_are_joined_as_in_the_best_of_all_orders(
-    data: st.DataObject, job: Job
+    data: st.DataObject, job: Grouping
 ) -> None:
     snapshot = wired(data.draw(links(job.unit, WORDS)))
     order, rank = _order(snapshot, job.unit, job), _rank(snapshot)
@@ -146,10 +150,10 @@ def test_neighbours_in_a_pipeline_of_groups_are_joined_as_in_the_best_of_all_ord
     assert worth(order) == max(map(worth, permutations(range(job.unit))))
 
 
-@given(st.data(), st.sampled_from([Job(2, 2), Job(2, 4), Job(4, 2)]))
+@given(st.data(), st.sampled_from([Grouping(2, 2), Grouping(2, 4), Grouping(4, 2)]))
 @settings(max_examples=30, deadline=None)
 def test_neighbours_among_eight_are_joined_as_in_the_best_way_to_part_them(
-    data: st.DataObject, job: Job
+    data: st.DataObject, job: Grouping
 ) -> None:
     """Two groups are joined by the best way to pair their devices, whatever the groups beside them."""
     snapshot = wired(data.draw(links(8, WORDS)))
@@ -172,14 +176,14 @@ def test_neighbours_among_eight_are_joined_as_in_the_best_way_to_part_them(
     assert _piped(rank, order, job.pipeline) == best_of_all
 
 
-@given(boxes(), st.sampled_from([Job(1, 2), Job(1, 3), Job(1, 4)]), st.data())
+@given(boxes(), st.sampled_from([Grouping(1, 2), Grouping(1, 3), Grouping(1, 4)]), st.data())
 @settings(max_examples=120, deadline=None)
 def test_neighbours_in_a_pipeline_of_single_devices_are_joined_as_well_as_can_be(
-    snapshot: Snapshot, job: Job, data: st.DataObject
+    snapshot: Snapshot, job: Grouping, data: st.DataObject
 ) -> None:
     everyone = len(snapshot.devices)
     if everyone < job.unit:
-        job = Job(1, 2)
+        job = Grouping(1, 2)
     order = _order(snapshot, job.unit * data.draw(st.integers(1, everyone // job.unit)), job)
     rank = _rank(snapshot)
     assert _piped(rank, order, job.pipeline) == weakest_of(rank, order, job)
@@ -189,15 +193,15 @@ def test_neighbours_in_a_pipeline_of_single_devices_are_joined_as_well_as_can_be
 @settings(max_examples=80, deadline=None)
 def test_a_chain_of_all_is_turned_around_only_where_that_gains(snapshot: Snapshot) -> None:
     count, rank = len(snapshot.devices), _rank(snapshot)
-    order = _order(snapshot, count, Job(1, count))
+    order = _order(snapshot, count, Grouping(1, count))
     assert _piped(rank, order, count) == best_chain(rank, range(count))
     assert order == sorted(order) or _piped(rank, range(count), count) < _piped(rank, order, count)
 
 
 def test_stages_stand_side_by_side_on_bridged_pairs() -> None:
     snapshot = wired(bridged(uniform(4, "PHB"), "NV4", (0, 1), (2, 3)))
-    assert _order(snapshot, 4, Job(1, 2)) == [0, 2, 1, 3]
-    assert _order(snapshot, 4, Job(2, 2)) == [0, 1, 2, 3]
+    assert _order(snapshot, 4, Grouping(1, 2)) == [0, 2, 1, 3]
+    assert _order(snapshot, 4, Grouping(2, 2)) == [0, 1, 2, 3]
 
 
 # Nothing to gain
@@ -205,34 +209,47 @@ def test_stages_stand_side_by_side_on_bridged_pairs() -> None:
 
 @pytest.mark.parametrize(
     "job",
-    [ALL_REDUCE, Job(2), Job(4), Job(8), Job(1, 8), Job(2, 4), Job(4, 2), Job(independent=True)],
+    [
+        ALL_REDUCE,
+        Grouping(2),
+        Grouping(4),
+        Grouping(8),
+        Grouping(1, 8),
+        Grouping(2, 4),
+        Grouping(4, 2),
+        Grouping(independent=True),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("word", ["NV18", "PHB", None])
-def test_where_all_are_joined_alike_the_order_is_ascending(word: str | None, job: Job) -> None:
+def test_where_all_are_joined_alike_the_order_is_ascending(word: str | None, job: Grouping) -> None:
     assert _order(wired(uniform(8, "NV18")), 8, job) == list(range(8))
     cells: list[str | None] = [word] * 28
     assert _order(wired(matrix(8, cells)), 8, job) == list(range(8))
 
 
-@pytest.mark.parametrize(("count", "job"), [(4, Job(1, 2)), (8, Job(1, 2)), (8, Job(1, 4)), (8, Job(2, 2))])
-def test_where_all_are_joined_alike_pipelines_side_by_side_are_ascending_too(count: int, job: Job) -> None:
+@pytest.mark.parametrize(
+    ("count", "job"), [(4, Grouping(1, 2)), (8, Grouping(1, 2)), (8, Grouping(1, 4)), (8, Grouping(2, 2))]
+)
+def test_where_all_are_joined_alike_pipelines_side_by_side_are_ascending_too(
+    count: int, job: Grouping
+) -> None:
     """Behind NVSwitches another order can even be wrong (links.permuted_behind_switches)."""
     assert _order(wired(uniform(8, "NV18")), count, job) == list(range(count))
 
 
 _ONE_CHAIN = (
     "0-5 0-7 0-8 0-9 1-2 1-3 1-4 1-7 1-8 2-8 3-10 3-11 4-5 4-7 5-6 6-8 7-10",
-    Job(1, 12),
+    Grouping(1, 12),
 )
 _THREE_CHAINS = (
     "0-4 0-5 0-6 0-7 0-8 0-10 1-3 1-4 1-5 1-7 2-3 2-7 3-6 4-9 5-9 7-9 10-11",
-    Job(1, 4),
+    Grouping(1, 4),
 )
 
 
 @pytest.mark.parametrize(("joined", "job"), [_ONE_CHAIN, _THREE_CHAINS], ids=["one", "three"])
-def test_among_twelve_the_link_that_is_told_is_that_of_the_order(joined: str, job: Job) -> None:
+def test_among_twelve_the_link_that_is_told_is_that_of_the_order(joined: str, job: Grouping) -> None:
     near = {tuple(map(int, pair.split("-"))) for pair in joined.split()}
     cells = ["NV4" if (j, i) in near else "SYS" for i in range(12) for j in range(i)]
     snapshot = wired(matrix(12, cells))
@@ -242,8 +259,8 @@ def test_among_twelve_the_link_that_is_told_is_that_of_the_order(joined: str, jo
     assert way.weakest == ("SYS" if "SYS" in words else "NV4")
 
 
-@pytest.mark.parametrize("job", [Job(4), Job(4, 2)], ids=str)
-def test_in_a_large_box_groups_stand_as_in_the_box_where_another_order_gains_nothing(job: Job) -> None:
+@pytest.mark.parametrize("job", [Grouping(4), Grouping(4, 2)], ids=str)
+def test_in_a_large_box_groups_stand_as_in_the_box_where_another_order_gains_nothing(job: Grouping) -> None:
     """One NVLink domain of 18 trays, seven of them short of a device."""
     rack = replace(wired(uniform(72, "NV18")), pcie=sockets((4,) * 18, "NODE", "SYS"))
     free = [d for d in rack.devices if d.index not in (0, 5, 9, 13, 17, 21, 25)]
@@ -258,8 +275,8 @@ def _indices(picked: Picked) -> list[int]:
     return indices(picked.devices)
 
 
-def _pick(snapshot: Snapshot, wish: Wish) -> Picked:
-    return pick(snapshot, verdicts(snapshot), wish)
+def _pick(snapshot: Snapshot, constraints: Constraints) -> Picked:
+    return pick(snapshot, verdicts(snapshot), constraints)
 
 
 def test_the_orders_are_four() -> None:
@@ -321,51 +338,51 @@ def _mixed() -> Snapshot:
     [("best", [0, 1]), ("given", [0, 1]), ("fastest", [2, 0]), ("emptiest", [3, 0])],
 )
 def test_fastest_and_emptiest_also_decide_which(order: Order, expected: list[int]) -> None:
-    picked = _pick(_mixed(), Wish(2, order=order))
+    picked = _pick(_mixed(), Constraints(2, order=order))
     assert _indices(picked) == expected
-    assert picked.ways[0].devices == picked.devices
+    assert picked.alternatives[0].devices == picked.devices
 
 
 def test_the_fastest_that_is_busy_is_not_taken() -> None:
     snapshot = _mixed()
     devices = tuple(busy(d) if d.index == 2 else d for d in snapshot.devices)
-    assert _indices(_pick(replace(snapshot, devices=devices), Wish(2, order="fastest"))) == [0, 1]
+    assert _indices(_pick(replace(snapshot, devices=devices), Constraints(2, order="fastest"))) == [0, 1]
 
 
 def test_given_takes_the_best_and_leaves_them_in_the_order_of_the_box() -> None:
     snapshot = recorded("v100_dgx1_hybrid_cube_mesh_mlx5")
-    as_best, as_given = (_pick(snapshot, Wish(8, order=order)) for order in ("best", "given"))
+    as_best, as_given = (_pick(snapshot, Constraints(8, order=order)) for order in ("best", "given"))
     assert _indices(as_best) != list(range(8)) == _indices(as_given)
-    assert (as_best.ways[0].weakest, as_given.ways[0].weakest) == ("NV2", "NV2")
-    assert as_best.ways[1:] == as_given.ways[1:]
+    assert (as_best.alternatives[0].weakest, as_given.alternatives[0].weakest) == ("NV2", "NV2")
+    assert as_best.alternatives[1:] == as_given.alternatives[1:]
 
 
 def test_the_job_decides_which_are_picked() -> None:
     """Two bridged pairs on two sockets, and two more devices beside the first pair."""
     cells = bridged(sockets((4, 2), "PHB", "SYS"), "NV4", (0, 1), (4, 5))
     snapshot = wired(cells)
-    assert _indices(_pick(snapshot, Wish(4))) == [0, 1, 2, 3]
-    assert _indices(_pick(snapshot, Wish(4, job=Job(2)))) == [0, 1, 4, 5]
-    assert _indices(_pick(snapshot, Wish(2, job=Job(independent=True)))) == [2, 3]
+    assert _indices(_pick(snapshot, Constraints(4))) == [0, 1, 2, 3]
+    assert _indices(_pick(snapshot, Constraints(4, job=Grouping(2)))) == [0, 1, 4, 5]
+    assert _indices(_pick(snapshot, Constraints(2, job=Grouping(independent=True)))) == [2, 3]
 
 
 def test_a_picked_way_is_the_first_of_the_ways() -> None:
     snapshot = recorded("pcie_8gpu_pix_phb_sys_spaces")
-    picked = _pick(snapshot, Wish(2))
-    assert picked.devices == picked.ways[0].devices and len(picked.ways) > 1
+    picked = _pick(snapshot, Constraints(2))
+    assert picked.devices == picked.alternatives[0].devices and len(picked.alternatives) > 1
 
 
 @pytest.mark.parametrize("order", ["best", "given"])
 def test_what_is_required_is_taken_even_where_it_is_busy_or_not_ours(order: Order) -> None:
     snapshot = box(gpu(0), busy(gpu(1)), gpu(2), gpu(3))
-    wish = Wish(2, order=order, required={gpu(1).key, gpu(3).key}, within={gpu(0).key})
-    assert _indices(_pick(snapshot, wish)) == [1, 3]
+    constraints = Constraints(2, order=order, required={gpu(1).key, gpu(3).key}, within={gpu(0).key})
+    assert _indices(_pick(snapshot, constraints)) == [1, 3]
 
 
 @pytest.mark.parametrize("order", ["fastest", "emptiest"])
 def test_what_is_required_is_taken_whatever_the_order(order: Order) -> None:
     last = gpu(2, compute_capability="7.0", memory_free=GIB)
-    picked = _pick(box(gpu(0), gpu(1), last), Wish(2, order=order, required={last.key}))
+    picked = _pick(box(gpu(0), gpu(1), last), Constraints(2, order=order, required={last.key}))
     assert last in picked.devices
 
 
@@ -376,10 +393,10 @@ def test_whatever_the_order_so_many_different_devices_are_picked(
 ) -> None:
     judged = verdicts(snapshot)
     free = [d.key for d in snapshot.devices if judged[d.key].free]
-    wish = Wish(data.draw(st.integers(1, len(snapshot.devices))), order=order)
-    picked = pick(snapshot, judged, wish)
+    constraints = Constraints(data.draw(st.integers(1, len(snapshot.devices))), order=order)
+    picked = pick(snapshot, judged, constraints)
     keys = [d.key for d in picked.devices]
-    assert set(keys) <= set(free) and len(set(keys)) == len(keys) == min(wish.count, len(free))
-    assert not picked.ways or picked.enough(wish)
+    assert set(keys) <= set(free) and len(set(keys)) == len(keys) == min(constraints.count, len(free))
+    assert not picked.alternatives or picked.enough(constraints)
     if order == "given":
         assert _indices(picked) == sorted(_indices(picked))

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from gputui.inventory.device import Device
+from gputui.jobs.store import all_jobs
 from gputui.launching.compose import compose, own_devices
-from gputui.launching.jobs.store import all_jobs
+from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers.deepspeed import HOSTFILE
-from gputui.launching.plan import Plan
-from gputui.launching.words import assignments
+from gputui.launching.shell_words import assignments
 from unit.builders import gpu
 from unit.claims_support import Box
-from unit.surroundings import Told
+from unit.host_environments import Told
 
 ASKING = {
     # The command line, and the option of gputui that asks for the same.
@@ -86,17 +86,17 @@ NOT_ASKING = [
 ]
 
 
-def plan(line: str) -> Plan:
+def launch_options(line: str) -> LaunchOptions:
     additions, command = assignments(shlex.split(line))
-    return Plan(command, additions=additions)
+    return LaunchOptions(command, additions=additions)
 
 
 @pytest.mark.parametrize("line", ASKING)
 def test_a_command_that_asks_for_devices_is_known_whichever_it_is_to_run_on(line: str) -> None:
-    own = own_devices(plan(line), 1, {})
+    own = own_devices(launch_options(line), 1, {})
     assert own is not None and own.instead == ASKING[line]
     assert own.words in line.replace("--gpu_ids ", "--gpu_ids=").replace("--gpu-ids", "--gpu_ids")
-    launch = compose([gpu(4)], plan(line), {})
+    launch = compose([gpu(4)], launch_options(line), {})
     assert launch.own is not None and launch.own.warning in launch.warnings
     # What is said instead asks for nothing that the line would not have had.
     assert (own.instead or "leave it out") in own.refusal and "--force" in own.refusal
@@ -105,8 +105,8 @@ def test_a_command_that_asks_for_devices_is_known_whichever_it_is_to_run_on(line
 @pytest.mark.parametrize("line", NOT_ASKING)
 def test_one_that_leaves_it_to_us_is_not_refused(line: str) -> None:
     if "=4" not in line:
-        assert own_devices(plan(line), 1, {}) is None
-    assert compose([gpu(4)], plan(line), {}).own is None
+        assert own_devices(launch_options(line), 1, {}) is None
+    assert compose([gpu(4)], launch_options(line), {}).own is None
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_one_that_leaves_it_to_us_is_not_refused(line: str) -> None:
 )
 def test_one_that_asks_for_the_very_same_devices_agrees(line: str, devices: tuple[int, ...]) -> None:
     selected: list[Device] = [gpu(index) for index in devices]
-    assert compose(selected, plan(line), {}).own is None
+    assert compose(selected, launch_options(line), {}).own is None
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_one_that_asks_for_the_very_same_devices_agrees(line: str, devices: tupl
     ],
 )
 def test_one_that_uses_some_of_its_devices_only_is_not_refused(line: str) -> None:
-    assert compose([gpu(4), gpu(5)], plan(line), {}).own is None
+    assert compose([gpu(4), gpu(5)], launch_options(line), {}).own is None
 
 
 @pytest.mark.parametrize(
@@ -159,13 +159,13 @@ def test_one_that_uses_some_of_its_devices_only_is_not_refused(line: str) -> Non
 )
 def test_numbers_beside_devices_by_uuid_may_be_any_device(line: str) -> None:
     """Without CUDA_DEVICE_ORDER=PCI_BUS_ID, CUDA counts the fastest first."""
-    by_uuid = replace(plan(line), ids="uuid")
+    by_uuid = replace(launch_options(line), ids="uuid")
     assert compose([gpu(4)], by_uuid, {}).own is not None
 
 
 def test_an_order_of_counting_beside_uuids_changes_nothing() -> None:
     line = f"env CUDA_DEVICE_ORDER=FASTEST_FIRST CUDA_VISIBLE_DEVICES={gpu(4).uuid} python t.py"
-    assert compose([gpu(4)], plan(line), {}).own is None
+    assert compose([gpu(4)], launch_options(line), {}).own is None
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_an_order_of_counting_beside_uuids_changes_nothing() -> None:
     ],
 )
 def test_the_same_devices_in_other_words_need_no_warning(line: str, warnings: int) -> None:
-    assert len(compose([gpu(4), gpu(5)], plan(line), {}).warnings) == warnings
+    assert len(compose([gpu(4), gpu(5)], launch_options(line), {}).warnings) == warnings
 
 
 @pytest.mark.parametrize(
@@ -189,18 +189,20 @@ def test_the_same_devices_in_other_words_need_no_warning(line: str, warnings: in
     ],
 )
 def test_the_refusal_tells_what_force_would_do(line: str, forced: str) -> None:
-    own = own_devices(plan(line), 1, {})
+    own = own_devices(launch_options(line), 1, {})
     assert own is not None and f"--force {forced}" in own.refusal
-    launch = compose([gpu(4)], plan(line), {})
+    launch = compose([gpu(4)], launch_options(line), {})
     assert (
         launch.environment({}).get("CUDA_VISIBLE_DEVICES") == "4" and launch.argv[0] == "torchrun"
     ) == own.ignored
 
 
 def test_the_hostfile_that_is_read_of_itself_is_not_in_the_command() -> None:
-    own = own_devices(plan("deepspeed --num_gpus 3 t.py"), 1, {}, Told({HOSTFILE: "worker slots=8"}))
+    own = own_devices(
+        launch_options("deepspeed --num_gpus 3 t.py"), 1, {}, Told({HOSTFILE: "worker slots=8"})
+    )
     assert own is not None and own.words == "--num_gpus 3"
-    own = own_devices(plan("deepspeed --hostfile /h t.py"), 1, {}, Told({"/h": "worker slots=8"}))
+    own = own_devices(launch_options("deepspeed --hostfile /h t.py"), 1, {}, Told({"/h": "worker slots=8"}))
     assert own is not None and own.words == "--hostfile /h"
 
 

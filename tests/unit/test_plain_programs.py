@@ -10,16 +10,16 @@ import pytest
 
 from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
-from gputui.launching.plan import Plan
+from gputui.launching.launch_options import LaunchOptions
 from unit.builders import gpu
-from unit.surroundings import Told
+from unit.host_environments import Told
 
 
-def made(command: str, count: int = 2, environ: Mapping[str, str] | None = None, **plan: Any) -> Launch:
+def made(command: str, count: int = 2, environ: Mapping[str, str] | None = None, **options: Any) -> Launch:
     """The launch of a command, which stays."""
     launch = compose(
         [gpu(index) for index in range(count)],
-        Plan(tuple(shlex.split(command)), **plan),
+        LaunchOptions(tuple(shlex.split(command)), **options),
         environ or {},
         Told(),
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gputui.inventory.claim import Claim
 from gputui.inventory.process import Ancestor, Process
 from gputui.inventory.snapshot import Snapshot
-from gputui.tui.board import Board
+from gputui.tui.app_state import AppState
 from gputui.tui.process_rows import SORTS, Row, rows
 from gputui.tui.views.processes import listed
 from unit.builders import GIB, NOW, box, busy, gpu, instance, job
@@ -21,9 +21,9 @@ SHELL, TMUX = Ancestor(50, "bash"), Ancestor(40, "tmux")
 TORCHRUN = Ancestor(60, "torchrun train.py")
 
 
-def board(*processes: Process) -> Board:
+def app_state(*processes: Process) -> AppState:
     """A GPU a process."""
-    return Board({}).seen(box(*(busy(gpu(n), each) for n, each in enumerate(processes))))
+    return AppState({}).seen(box(*(busy(gpu(n), each) for n, each in enumerate(processes))))
 
 
 def pids(found: tuple[Row, ...]) -> list[str]:
@@ -35,8 +35,8 @@ def drawn(found: tuple[Row, ...]) -> list[tuple[int, str]]:
 
 
 @pytest.fixture
-def three() -> Board:
-    return board(
+def three() -> AppState:
+    return app_state(
         job(3, user="ines", memory=2 * GIB, started=NOW - 10),
         job(1, user="bo", memory=9 * GIB, started=NOW - 99),
         job(2, user="bo", memory=4 * GIB, started=NOW - 50),
@@ -52,23 +52,23 @@ def three() -> Board:
         ("user", ["1", "2", "3"]),
     ],
 )
-def test_each_order(sort: str, order: list[str], three: Board) -> None:
+def test_each_order(sort: str, order: list[str], three: AppState) -> None:
     assert pids(rows(three, sort)) == order
 
 
 def test_what_is_not_known_of_a_process_comes_last() -> None:
-    found = board(job(1, memory=None, started=None), job(2))
+    found = app_state(job(1, memory=None, started=None), job(2))
     assert pids(rows(found, "memory")) == pids(rows(found, "age")) == ["2", "1"]
 
 
 def test_memory_that_nobody_is_seen_to_hold_is_in_the_order_of_memory() -> None:
     held = gpu(1, memory_used=22 * GIB, memory_free=58 * GIB)
     snapshot = box(busy(gpu(0), job(1, memory=GIB)), held, busy(gpu(2), job(2, memory=30 * GIB)))
-    assert [row.label for row in rows(Board({}).seen(snapshot), "memory")] == ["2", "1", "0"]
+    assert [row.label for row in rows(AppState({}).seen(snapshot), "memory")] == ["2", "1", "0"]
 
 
 def test_of_equals_the_order_of_the_devices_counts() -> None:
-    many = board(*(job(n + 1, memory=GIB) for n in range(12)))
+    many = app_state(*(job(n + 1, memory=GIB) for n in range(12)))
     for sort in SORTS:
         assert [row.label for row in rows(many, sort)] == [str(n) for n in range(12)]
 
@@ -76,7 +76,7 @@ def test_of_equals_the_order_of_the_devices_counts() -> None:
 def test_a_device_that_is_held_or_claimed_or_lost_has_a_row_and_a_free_one_has_none() -> None:
     held = gpu(0, memory_used=22 * GIB, memory_free=58 * GIB)
     snapshot = replace(box(held, gpu(1), gpu(2)), claims=(Claim(gpu(1).key, "ana", NOW - 60, "x"),))
-    found = rows(Board({}).seen(snapshot))
+    found = rows(AppState({}).seen(snapshot))
     assert [(row.label, row.user, row.pid, row.process) for row in found] == [
         ("0", "–", "", None),
         ("1", "ana", "", None),
@@ -103,7 +103,7 @@ def test_a_device_that_is_held_or_claimed_or_lost_has_a_row_and_a_free_one_has_n
     ],
 )
 def test_what_is_typed_is_looked_for_everywhere(wanted: str, found: list[str]) -> None:
-    those = board(
+    those = app_state(
         job(1, user="mira", command="python train.py"),
         job(2, user="olek", command="python -m sweep"),
         job(3, user="bo", command="serve", container="docker 3f2a9c01d4e5"),
@@ -112,14 +112,14 @@ def test_what_is_typed_is_looked_for_everywhere(wanted: str, found: list[str]) -
 
 
 def test_a_device_is_that_device_and_not_all_that_begin_like_it() -> None:
-    sixteen = board(*(job(100 + n) for n in range(12)))
+    sixteen = app_state(*(job(100 + n) for n in range(12)))
     assert [row.label for row in rows(sixteen, wanted="gpu 1")] == ["1"]
 
 
 def test_a_gpu_has_its_instances_with_it() -> None:
     parent = gpu(0, mig=True)
     parts = (replace(instance(parent, n), processes=(job(n + 7),)) for n in (0, 1))
-    there = Board({}).seen(box(parent, *parts))
+    there = AppState({}).seen(box(parent, *parts))
     assert pids(rows(there, wanted="gpu 0")) == ["7", "8"]
     assert pids(rows(there, wanted="gpu 0:1")) == ["8"]
 
@@ -129,7 +129,7 @@ def test_a_gpu_has_its_instances_with_it() -> None:
 
 def test_those_of_one_launcher_stand_under_it_and_it_is_drawn_once() -> None:
     ancestors = (TORCHRUN, SHELL)
-    found = rows(board(job(1, ancestors=ancestors), job(2), job(3, ancestors=ancestors)), tree=True)
+    found = rows(app_state(job(1, ancestors=ancestors), job(2), job(3, ancestors=ancestors)), tree=True)
     assert drawn(found) == [(0, "50"), (1, "60"), (2, "1"), (2, "3"), (0, "2")]
     assert [row.what for row in found[:2]] == ["bash", "torchrun train.py"]
     assert found[0].process is None and found[2].process is not None
@@ -138,7 +138,7 @@ def test_those_of_one_launcher_stand_under_it_and_it_is_drawn_once() -> None:
 def test_a_shared_ancestor_is_drawn_once_whatever_stands_between() -> None:
     other = Ancestor(61, "torchrun eval.py")
     found = rows(
-        board(
+        app_state(
             job(1, ancestors=(TORCHRUN, SHELL)),
             job(2, ancestors=(other, SHELL)),
             job(3, ancestors=(TORCHRUN, SHELL)),
@@ -153,7 +153,7 @@ def test_an_ancestor_that_is_on_a_device_itself_is_drawn_there() -> None:
     loader = job(70, ancestors=(Ancestor(60, "python train.py"), SHELL, TMUX))
     trainer = job(60, ancestors=(SHELL, TMUX))
     for those in ((trainer, loader), (loader, trainer)):
-        found = rows(board(*those), tree=True)
+        found = rows(app_state(*those), tree=True)
         assert drawn(found) == [(0, "40"), (1, "50"), (2, "60"), (3, "70")]
         assert found[2].process == trainer
 
@@ -162,24 +162,24 @@ def test_relatives_at_different_depths_have_one_tree() -> None:
     far = Ancestor(30, "systemd --user")
     shallow = job(1, ancestors=(TORCHRUN, SHELL, TMUX, far))
     deep = job(2, ancestors=(Ancestor(1, "x"), TORCHRUN, SHELL, TMUX, far))
-    found = rows(board(shallow, deep), tree=True)
+    found = rows(app_state(shallow, deep), tree=True)
     assert drawn(found) == [(0, "40"), (1, "50"), (2, "60"), (3, "1"), (4, "2")]
 
 
 def test_only_the_nearest_that_started_it_are_drawn() -> None:
     ancestors = tuple(Ancestor(90 - n, f"a{n}") for n in range(8))
-    assert pids(rows(board(job(1, ancestors=ancestors)), tree=True)) == ["88", "89", "90", "1"]
+    assert pids(rows(app_state(job(1, ancestors=ancestors)), tree=True)) == ["88", "89", "90", "1"]
 
 
 def test_a_process_on_two_devices_is_told_on_each() -> None:
     both = job(1, ancestors=(SHELL,))
-    found = rows(board(both, both), tree=True)
+    found = rows(app_state(both, both), tree=True)
     assert [(row.label, row.depth) for row in found] == [("", 0), ("0", 1), ("1", 1)]
 
 
 def test_the_filter_leaves_of_a_tree_what_leads_to_what_was_found() -> None:
     found = rows(
-        board(
+        app_state(
             job(1, user="bo", ancestors=(TORCHRUN, SHELL)), job(2, user="ana", ancestors=(TORCHRUN, SHELL))
         ),
         wanted="ana",
@@ -190,7 +190,7 @@ def test_the_filter_leaves_of_a_tree_what_leads_to_what_was_found() -> None:
 
 def test_trees_stand_in_the_order_of_their_first() -> None:
     found = rows(
-        board(
+        app_state(
             job(1, memory=GIB, ancestors=(SHELL,)),
             job(2, memory=2 * GIB),
             job(3, memory=3 * GIB, ancestors=(SHELL,)),
@@ -203,7 +203,7 @@ def test_trees_stand_in_the_order_of_their_first() -> None:
 
 def test_a_recording_in_which_a_process_started_itself_ends() -> None:
     loop = job(1, ancestors=(Ancestor(1, "x"), Ancestor(2, "y"), Ancestor(1, "x")))
-    assert rows(board(loop, loop), tree=True)
+    assert rows(app_state(loop, loop), tree=True)
 
 
 @st.composite
@@ -230,7 +230,7 @@ def families(draw: st.DrawFn) -> Snapshot:
 def test_a_tree_has_every_process_of_the_list_and_no_ancestor_twice(
     snapshot: Snapshot, sort: str, wanted: str
 ) -> None:
-    there = Board({}).seen(snapshot)
+    there = AppState({}).seen(snapshot)
     flat, tree = rows(there, sort, wanted), rows(there, sort, wanted, tree=True)
     on_devices = [row for row in tree if row.process]
     assert sorted((r.label, r.pid) for r in on_devices) == sorted((r.label, r.pid) for r in flat)
@@ -253,6 +253,6 @@ def test_hostile_text_is_harmless_in_every_column() -> None:
     claimed = replace(
         box(busy(gpu(0), process), busy(gpu(1), noted), gpu(2)), claims=(Claim(gpu(2).key, evil),)
     )
-    found = rows(Board({}).seen(claimed), tree=True)
+    found = rows(AppState({}).seen(claimed), tree=True)
     for line in listed(found, 200, found):
         assert all(piece.isprintable() for piece, _ in line)

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN
-from gputui.sources import processes
-from gputui.sources.containers import container
-from gputui.sources.processes import Owner, ProcessTable, in_initial_namespace
+from gputui.system import processes
+from gputui.system.containers import container
+from gputui.system.processes import Owner, ProcessTable, in_initial_namespace
 
 NOBODY = 2**22 + 1
 """A pid that Linux never gives away."""

@@ -1,4 +1,4 @@
-"""Jobs that wait in line: the words of the call that waits say all that the plan said."""
+"""Jobs that wait in line: the words of the call that waits say all that the options said."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.choosing.job import ALL_REDUCE, Job
-from gputui.cli.launching import plan_of
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
+from gputui.cli.launch_call import options_of
 from gputui.cli.run import parser
-from gputui.launching.jobs.queued import words_of
+from gputui.jobs.queued import words_of
+from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.launchers import LAUNCHERS
-from gputui.launching.plan import AUTO, Plan
 
 WORD = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=8)
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)
@@ -25,11 +25,12 @@ VALUE = (WORD | ODD).filter(lambda text: text != "--")
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> Plan:
-    """Any plan that the screen can come to: a command that starts with a program, not with a variable."""
+def all_options(draw: st.DrawFn) -> LaunchOptions:
+    """Any options that the screen can come to: a command that starts with a program, not with a variable."""
     nodes = draw(st.sampled_from([1, 1, 2, 64]))
-    rendezvous = draw(VALUE) if nodes > 1 else draw(st.none() | VALUE)
-    return Plan(
+    host = st.sampled_from(["node0", "10.0.0.1:29400", "[fe80::1]:1", "-odd"])
+    rendezvous = draw(host if nodes > 1 else st.none() | host)
+    return LaunchOptions(
         command=("python", *draw(st.lists(WORD_OF_COMMAND, max_size=4))),
         launcher="torchrun" if nodes > 1 else draw(st.sampled_from([AUTO, *LAUNCHERS])),
         ids=draw(st.sampled_from(["index", "uuid"])),
@@ -40,33 +41,33 @@ def plans(draw: st.DrawFn) -> Plan:
         logs=draw(st.none() | VALUE),
         numa=draw(st.booleans()),
         nodes=nodes,
-        rendezvous=rendezvous or "host" if nodes > 1 else rendezvous,
+        rendezvous=rendezvous,
     )
 
 
-SHAPES = st.builds(Job, st.integers(1, 4), st.integers(1, 4)) | st.just(Job(independent=True))
+SHAPES = st.builds(Grouping, st.integers(1, 4), st.integers(1, 4)) | st.just(Grouping(independent=True))
 
 
-@given(plans(), st.integers(1, 64), SHAPES)
+@given(all_options(), st.integers(1, 64), SHAPES)
 @settings(max_examples=50, deadline=None)
-def test_every_word_of_a_plan_comes_through(plan: Plan, count: int, shape: Job) -> None:
-    words = words_of(plan, count, shape)
+def test_every_word_of_a_plan_comes_through(options: LaunchOptions, count: int, shape: Grouping) -> None:
+    words = words_of(options, count, shape)
     place = words.index("--")
     args = parser().parse_args(words[:place])
-    again = plan_of(args, words[place + 1 :])
-    for field in fields(Plan):
-        before, after = getattr(plan, field.name), getattr(again, field.name)
-        if field.name == "python" and plan.directory is not None and "/" in (plan.python or ""):
+    again = options_of(args, words[place + 1 :])
+    for field in fields(LaunchOptions):
+        before, after = getattr(options, field.name), getattr(again, field.name)
+        if field.name == "python" and options.directory is not None and "/" in (options.python or ""):
             # On the screen it is from where the command starts; the call is told where that is.
-            assert os.path.abspath(os.path.join(plan.directory, before)) == after  # noqa: PTH100, PTH118
+            assert os.path.abspath(os.path.join(options.directory, before)) == after  # noqa: PTH100, PTH118
         else:
             assert before == after, field.name
     assert (args.n, args.group or ALL_REDUCE) == (count, shape)
     assert args.wait == float("inf") and not args.detach and not args.force and args.gpus is None
 
 
-@pytest.mark.parametrize("shape", [ALL_REDUCE, Job(tensor=2, pipeline=2), Job(independent=True)])
-def test_the_shape_is_said_only_where_it_matters(shape: Job) -> None:
-    words = words_of(Plan(("true",)), 4, shape)
+@pytest.mark.parametrize("shape", [ALL_REDUCE, Grouping(tensor=2, pipeline=2), Grouping(independent=True)])
+def test_the_shape_is_said_only_where_it_matters(shape: Grouping) -> None:
+    words = words_of(LaunchOptions(("true",)), 4, shape)
     assert words[:3] == ("--wait", "-n", "4") and words[-2:] == ("--", "true")
     assert ("--group" in words) == (shape != ALL_REDUCE)

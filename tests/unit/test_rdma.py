@@ -11,7 +11,7 @@ import pytest
 import sysfs
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.topology import Nic
-from gputui.sources.rdma import Rdma
+from gputui.system.rdma import Rdma
 
 HOST, PORT, UP = "pci0000:15", "0000:15:01.0", "0000:16:00.0"
 SWITCH = (HOST, PORT, UP)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gputui.choosing.best import best
-from gputui.choosing.job import parse
+from gputui.choosing.grouping import parse
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.spec import bridged, sockets, uniform
 from unit.builders import box, gpu

@@ -17,11 +17,11 @@ from gputui.inventory.link import LinkMatrix
 from gputui.inventory.matrix_text import Printed, read, write
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Place
-from gputui.sources.nvml import NvmlSource
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import bridged, sockets, uniform
 from gputui.sources.source import Want
+from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
 
 FILES = sorted((Path(__file__).parents[1] / "data" / "topologies").glob("*.txt"))

@@ -103,8 +103,8 @@ def test_the_ways_to_part_all_are_told_each_once_and_no_other(count: int, data: 
     size = data.draw(st.sampled_from([size for size in range(1, count + 1) if count % size == 0]))
     parts = data.draw(st.sets(st.sampled_from(list(combinations(range(count), size)))))
     number = sum(1 << sum(1 << i for i in part) for part in parts)
-    ways = partings(number, count, count // size, lambda part: 0)
-    told = [tuple(tuple(members(part)) for part in way) for way in ways]
+    alternatives = partings(number, count, count // size, lambda part: 0)
+    told = [tuple(tuple(members(part)) for part in way) for way in alternatives]
     assert told == [way for way in partitions(range(count), size) if set(way) <= parts]
 
 

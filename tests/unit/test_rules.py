@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputui.allocating.settings import own_name
 from gputui.choosing.naming import listed
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import judge, verdicts
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.process import KINDS, OWNER_UNKNOWN, Process
-from gputui.launching.settings import own_name
 from gputui.sources.simulated.spec import Task
 from simnvml import SimulatedNvml
 from unit.builders import GIB, MIB, NOW, box, busy, gpu, instance, job
@@ -72,7 +72,7 @@ _devices = st.builds(
 @given(_devices, _rules)
 @settings(max_examples=400, deadline=None)
 def test_no_rules_make_the_unknown_free(device: Device, rules: Rules) -> None:
-    if not judge(device, NOW, rules).free:
+    if not judge(device, rules).free:
         return
     assert device.processes is not None and device.memory_used is not None
     for process in device.processes:
@@ -94,7 +94,7 @@ def test_stricter_rules_never_make_a_device_free(
         ignore=frozenset(),
         mine=None,
     )
-    assert judge(device, NOW, rules).free or not judge(device, NOW, strict).free
+    assert judge(device, rules).free or not judge(device, strict).free
 
 
 TABLE: list[tuple[str, Device, Rules, str]] = [
@@ -148,7 +148,7 @@ TABLE: list[tuple[str, Device, Rules, str]] = [
 
 @pytest.mark.parametrize(("device", "rules", "state"), [pytest.param(*row[1:], id=row[0]) for row in TABLE])
 def test_the_table_of_rules(device: Device, rules: Rules, state: str) -> None:
-    verdict = judge(device, NOW, rules)
+    verdict = judge(device, rules)
     assert verdict.state == state, verdict
 
 
@@ -285,6 +285,14 @@ def test_settings_are_the_rules_of_every_call_and_flags_come_before_them(
     assert "GPU 0 free, but never taken" in call("pick", "-n", "8").refused(4)
     assert call("pick", "-n", "7", "--never", "1", "--busy-memory", "4G").line == "0,2,3,4,5,6,7"
     assert call("pick", "-n", "7", "--busy-memory", "0").status == 4
+
+
+def test_a_recording_has_the_verdicts_of_the_settings(call: Call, show: Show, config: Path) -> None:
+    show(_task("1"))
+    states = [call("record", "-").json["devices"][1]["verdict"]["state"]]
+    config.write_text("[rules]\nmine_is_free = true\n")
+    states.append(call("record", "-").json["devices"][1]["verdict"]["state"])
+    assert states == ["busy", "free"]
 
 
 @pytest.mark.usefixtures("nvml")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.launching.claims.queue import waiters
-from gputui.launching.jobs.job import WORDS
-from gputui.launching.jobs.store import all_jobs
+from gputui.allocating.queue import waiters
+from gputui.jobs.job import WORDS
+from gputui.jobs.store import all_jobs
 from gputui.launching.secrets import program_and_script
 from unit.claims_support import Box, Take, until
 from unit.jobs_support import ended

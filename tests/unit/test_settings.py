@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gputui.allocating import settings as module
+from gputui.allocating.settings import Settings, SettingsError, own_name, settings
 from gputui.choosing.rules import DEFAULT_RULES, Rules
-from gputui.inventory.wording import GIB
-from gputui.launching import settings as module
-from gputui.launching.settings import Settings, SettingsError, own_name, settings
+from gputui.inventory.formatting import GIB
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN, Process
-from gputui.launching.signals import SignalError, send
+from gputui.system.signals import SignalError, send
 
 _WAITS = "import signal, sys; print('on', flush=True); signal.pause()"
 

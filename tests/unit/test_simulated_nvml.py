@@ -564,10 +564,10 @@ def test_counts_of_several_processes_add_up_and_outlive_a_kill_and_an_exec(
     killed = run(simulated_nvml, count + "os.kill(os.getpid(), signal.SIGKILL)")
     replaced = run(simulated_nvml, count + "os.execv(sys.executable, ['python', '-c', ''])")
     program = f"import pynvml as n\n{count}"
-    together = [
+    connected_components = [
         subprocess.Popen([sys.executable, "-c", program], env=simulated_nvml.environment()) for _ in range(2)
     ]
-    assert [process.wait(PATIENCE) for process in together] == [0, 0]
+    assert [process.wait(PATIENCE) for process in connected_components] == [0, 0]
     assert (killed.returncode, replaced.returncode) == (-signal.SIGKILL, 0)
     assert simulated_nvml.counts() == {"nvmlInitWithFlags": 4, "nvmlDeviceGetCount_v2": 8000}
 

@@ -20,9 +20,9 @@ from gputui.inventory.link import direct_links
 from gputui.inventory.matrix_text import LEGEND, PEER_LEGEND, read, write
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Nic, Place, Topology
-from gputui.sources.nvml import REMEDIES
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from gputui.vendors.nvidia.source import REMEDIES
 from simnvml import SimulatedNvml
 from unit.builders import NOW, box, document, gpu, instance, recording
 from unit.calling import Call, caller

@@ -11,9 +11,9 @@ import pytest
 from gputui.cli.run import parser as run_parser
 from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
-from gputui.launching.plan import Plan
+from gputui.launching.launch_options import LaunchOptions
 from unit.builders import gpu
-from unit.surroundings import Told
+from unit.host_environments import Told
 
 TWO = "--standalone --nproc-per-node=2"
 
@@ -23,10 +23,10 @@ def made(
     count: int = 2,
     told: Told | None = None,
     environ: Mapping[str, str] | None = None,
-    **plan: Any,
+    **options: Any,
 ) -> Launch:
     """The launch of a command."""
-    wanted = Plan(tuple(shlex.split(command)), **{"launcher": "torchrun", **plan})
+    wanted = LaunchOptions(tuple(shlex.split(command)), **{"launcher": "torchrun", **options})
     return compose([gpu(index) for index in range(count)], wanted, environ or {}, told or Told())
 
 
@@ -123,7 +123,7 @@ def test_the_other_machines_are_started_as_this_one() -> None:
     call = shlex.split(told.partition(": ")[2])
     assert call[:2] == ["gputui", "run"] and call[-3:] == ["--", "torchrun", "x.py"]
     args = run_parser().parse_args(call[2:-3])
-    assert (args.n, args.nodes, args.rendezvous, args.processes, args.numa_binding) == (2, 2, "h", 4, True)
+    assert (args.n, args.nodes, args.rendezvous, args.processes, args.numa) == (2, 2, "h", 4, True)
     assert (args.python, args.directory, args.logs) == ("/v/bin/python", "/data", "l")
     assert args.env == [("NCCL_IB_DISABLE", "1"), ("A", "b c")]
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gputui.choosing.pick import Wish, pick
+from gputui.choosing.pick import Constraints, pick
 from gputui.choosing.verdict import verdicts
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.nvml import NvmlSource
-from gputui.sources.processes import Owner, ProcessTable
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.source import Want
+from gputui.system.processes import Owner, ProcessTable
+from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
 
 OPENED = 1_750_000_000.0
@@ -72,12 +72,13 @@ def test_the_short_reading_of_pick_comes_to_the_same_choice(
     truth = nvml_here.show_box(BOXES[name], elapsed, OPENED)
     source = NvmlSource(Directory(truth))
     for count in range(1, len(truth.devices) + 1):
-        wish = Wish(count)
+        constraints = Constraints(count)
         judged = verdicts(source.read(Want.VERDICT))
         free = {key for key, verdict in judged.items() if verdict.free}
         short, whole = source.read(Want.LINKS, among=free), source.read(Want.ALL)
         chosen = [
-            [d.uuid for d in pick(snapshot, verdicts(snapshot), wish).devices] for snapshot in (short, whole)
+            [d.uuid for d in pick(snapshot, verdicts(snapshot), constraints).devices]
+            for snapshot in (short, whole)
         ]
         assert chosen[0] == chosen[1]
     source.close()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.inventory.device import Device
-from gputui.launching.visibility import Inherited, identifiers, inherited, variables
+from gputui.vendors.nvidia.visibility import Inherited, identifiers, inherited, variables
 from unit.builders import box, gpu, instance
 
 FOUR = box(*(gpu(index) for index in range(4)))

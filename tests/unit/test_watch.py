@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict import Cooling, Verdict, verdicts
 from gputui.choosing.watch import LONGEST, Watch, settled
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
@@ -105,7 +105,7 @@ def test_free_is_believed_only_if_it_was_so_in_every_reading_of_the_window(
         if taken:
             assert found == judged[KEY]
         elif not believed:
-            assert found.state == "busy" and f"free for {second - (since or 0)}s only" in found.reason
+            assert found == Verdict("busy", Cooling(NOW + (since or 0)))
 
 
 def test_the_first_reading_is_believed_whatever_the_window() -> None:
@@ -129,5 +129,5 @@ def test_no_time_is_ever_less_than_none_when_the_clock_is_set_back() -> None:
     watch = _watched((0, busy(gpu(0))), (100, gpu(0)), (50, gpu(0)))
     assert watch.lasting(KEY, NOW + 50) == 0
     found = settled(verdicts(box(gpu(0))), watch, NOW + 50, 10)[KEY]
-    assert not found.free and "free for 0s only" in found.reason
+    assert found == Verdict("busy", Cooling(NOW + 50))
     assert settled(verdicts(box(gpu(0))), watch, NOW + 60, 10)[KEY].free

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.launching.compose import compose
-from gputui.launching.plan import Plan
+from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.wrappers import _UV, assigned, losing, unwrap
 from unit.builders import gpu
-from unit.surroundings import Told
+from unit.host_environments import Told
 
 
 def apart(text: str) -> tuple[str, str]:
@@ -28,9 +28,9 @@ def apart(text: str) -> tuple[str, str]:
     return shlex.join(before), shlex.join(command)
 
 
-def warnings(text: str, **plan: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+def warnings(text: str, **options: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """What is said of a command on GPU 1."""
-    return compose([gpu(1)], Plan(tuple(shlex.split(text)), **plan), {}, Told()).warnings
+    return compose([gpu(1)], LaunchOptions(tuple(shlex.split(text)), **options), {}, Told()).warnings
 
 
 BEFORE = [
@@ -82,7 +82,9 @@ def test_a_wrapper_is_seen_through(before: str) -> None:
 
 @pytest.mark.parametrize("before", BEFORE)
 def test_what_is_behind_a_wrapper_is_completed_there(before: str) -> None:
-    argv = compose([gpu(0), gpu(1)], Plan((*shlex.split(before), "torchrun", "x.py")), {}, Told()).argv
+    argv = compose(
+        [gpu(0), gpu(1)], LaunchOptions((*shlex.split(before), "torchrun", "x.py")), {}, Told()
+    ).argv
     assert shlex.join(argv) == f"{before} torchrun --standalone --nproc-per-node=2 x.py"
 
 
@@ -230,7 +232,7 @@ def test_a_command_that_would_see_all_devices_is_warned_of(before: str) -> None:
 
 def test_a_real_env_takes_the_devices_away() -> None:
     launch = compose(
-        [gpu(1)], Plan(("env", "-i", "/bin/sh", "-c", "echo [$CUDA_VISIBLE_DEVICES]")), {}, Told()
+        [gpu(1)], LaunchOptions(("env", "-i", "/bin/sh", "-c", "echo [$CUDA_VISIBLE_DEVICES]")), {}, Told()
     )
     done = subprocess.run(
         launch.argv, env=launch.environment({}), capture_output=True, text=True, timeout=30, check=True
@@ -249,10 +251,10 @@ def test_devices_within_the_command_override_and_that_is_said() -> None:
 def test_a_line_of_ours_is_taken_back_without_a_word() -> None:
     """The line that was copied is a command too."""
     for command in ("python x.py", "torchrun x.py", "deepspeed x.py"):
-        first = compose([gpu(1)], Plan(tuple(command.split())), {}, Told())
+        first = compose([gpu(1)], LaunchOptions(tuple(command.split())), {}, Told())
         words = shlex.split(first.line)
         place = next((i for i, word in enumerate(words) if "=" not in word), 0)
-        pasted = Plan(
+        pasted = LaunchOptions(
             tuple(words[place:]),
             additions=tuple((name, value) for name, _, value in (w.partition("=") for w in words[:place])),
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gputui.choosing.job import ALL_REDUCE, Job
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.device import Device
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.matrix_text import read
@@ -24,8 +24,18 @@ from unit.builders import GIB, MIB, NOW, box, gpu
 
 PCIE = ("SYS", "NODE", "PHB", "PXB", "PIX")
 WORDS = (*PCIE, "NV1", "NV2", "NV4", "NV12", "NV18")
-INDEPENDENT = Job(independent=True)
-JOBS = (ALL_REDUCE, Job(2), Job(4), Job(1, 2), Job(1, 4), INDEPENDENT, Job(3), Job(1, 3), Job(2, 2))
+INDEPENDENT = Grouping(independent=True)
+JOBS = (
+    ALL_REDUCE,
+    Grouping(2),
+    Grouping(4),
+    Grouping(1, 2),
+    Grouping(1, 4),
+    INDEPENDENT,
+    Grouping(3),
+    Grouping(1, 3),
+    Grouping(2, 2),
+)
 TOPOLOGIES = Path(__file__).parents[1] / "data" / "topologies"
 
 Rank = Callable[[int, int], Any]
@@ -147,7 +157,7 @@ def partitions(members: Sequence[int], size: int) -> Iterator[tuple[tuple[int, .
             yield (part, *rest)
 
 
-def weakest_of(rank: Rank, members: Sequence[int], job: Job) -> Any:
+def weakest_of(rank: Rank, members: Sequence[int], job: Grouping) -> Any:
     """The weakest link that the job runs over when the members are used as well as can be, None for none."""
     if job.independent or len(members) < 2:
         return None
@@ -177,15 +187,15 @@ def nodes_of(snapshot: Snapshot, candidates: Sequence[int]) -> dict[int, Any]:
         return {i: ("alone", i) if node is None else node for i, node in told.items()}
     node: dict[int, Any] = {}
     for start in candidates:
-        ways = [] if start in node else [start]
-        while ways:
-            here = ways.pop()
+        alternatives = [] if start in node else [start]
+        while alternatives:
+            here = alternatives.pop()
             node[here] = start
-            ways += [i for i in candidates if i not in node and snapshot.pcie[here][i] in PCIE[1:]]
+            alternatives += [i for i in candidates if i not in node and snapshot.pcie[here][i] in PCIE[1:]]
     return node
 
 
-def keys_of(snapshot: Snapshot, candidates: Sequence[int], job: Job) -> Callable[[Sequence[int]], Key]:
+def keys_of(snapshot: Snapshot, candidates: Sequence[int], job: Grouping) -> Callable[[Sequence[int]], Key]:
     """What sets are compared by, larger is better; all but the lowest numbers."""
     nodes = nodes_of(snapshot, candidates)
     worth = {pair: worth_of(snapshot, *pair) for pair in combinations(candidates, 2)}
@@ -205,7 +215,7 @@ def keys_of(snapshot: Snapshot, candidates: Sequence[int], job: Job) -> Callable
 
 
 def every_set(
-    snapshot: Snapshot, candidates: Sequence[int], count: int, job: Job, required: Collection[int] = ()
+    snapshot: Snapshot, candidates: Sequence[int], count: int, job: Grouping, required: Collection[int] = ()
 ) -> list[tuple[Key, tuple[int, ...]]]:
     """Every set with its key, the best first; of equal ones the one with the lowest numbers."""
     key = keys_of(snapshot, candidates, job)
@@ -218,7 +228,7 @@ def every_set(
 
 
 @st.composite
-def jobs_and_counts(draw: st.DrawFn, jobs: Sequence[Job], most: int) -> tuple[Job, int]:
+def jobs_and_counts(draw: st.DrawFn, jobs: Sequence[Grouping], most: int) -> tuple[Grouping, int]:
     """A job and a number of devices that it fits."""
     job = draw(st.sampled_from([job for job in jobs if job.unit <= most]))
     return job, job.unit * draw(st.integers(1, most // job.unit))

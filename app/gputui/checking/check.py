@@ -9,8 +9,8 @@ from dataclasses import replace
 from gputui.checking import child, seen
 from gputui.checking.report import Report, Variable
 from gputui.checking.route import Route, RouteError, route
-from gputui.inventory.node import DocumentError
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.untrusted_json import DocumentError
 from gputui.launching.launch import Launch
 
 SECONDS = 120.0

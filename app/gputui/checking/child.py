@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputui.inventory.node import DocumentError, Node
+from gputui.inventory.untrusted_json import DocumentError, Node
 
 MOST_ANSWER = 4 * 1024 * 1024
 """Bytes of an answer that are read; 72 devices measured in pairs take 1 MiB."""

@@ -12,13 +12,15 @@ from gputui.checking import child
 from gputui.checking.check import SECONDS
 from gputui.checking.measured import Measured, read_all_reduce, read_copies
 from gputui.checking.report import CUDA_BUILD, Report
-from gputui.choosing.verdict import verdicts
-from gputui.inventory.node import DocumentError
+from gputui.choosing.rules import Rules
+from gputui.choosing.verdict import Verdict, verdicts
+from gputui.choosing.verdict_text import state_and_reason
+from gputui.inventory.formatting import GIB
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import GIB
+from gputui.inventory.untrusted_json import DocumentError
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
-from gputui.launching.visibility import VISIBLE, variables
+from gputui.vendors.nvidia.visibility import VISIBLE, variables
 
 _ALONE = 2
 """Processes of an all-reduce where no device says how many."""
@@ -28,6 +30,7 @@ def measure(
     launch: Launch,
     report: Report,
     snapshot: Snapshot,
+    rules: Rules,
     environ: Mapping[str, str],
     *,
     python: str | None = None,
@@ -39,13 +42,14 @@ def measure(
 ) -> Measured:
     """Measure the devices of `launch`, of which `report` has proved that the interpreter sees them.
 
-    `snapshot` is read just before, with loads and links: a busy device is left alone unless `force`. At most
-    `max_memory` bytes of tensors on a device; CUDA's own memory comes on top. On a CPU build of torch, and
-    without devices, `processes` of them all-reduce on the CPU. May be called on any thread.
+    `snapshot` is read just before, with loads and links: a device that is not free by `rules` is left alone
+    unless `force`. At most `max_memory` bytes of tensors on a device; CUDA's own memory comes on top. On a
+    CPU build of torch, and without devices, `processes` of them all-reduce on the CPU. May be called on any
+    thread.
     """
-    plan = _planned(report, snapshot, processes, force)
-    if plan.empty.problems or plan.ranks < 2:
-        return plan.empty
+    schedule = _scheduled(report, snapshot, verdicts(snapshot, rules), processes, force)
+    if schedule.empty.problems or schedule.ranks < 2:
+        return schedule.empty
     environment = launch.environment(environ)
     if launch.devices and VISIBLE not in environment:
         # A launcher would have set it.
@@ -53,22 +57,22 @@ def measure(
     try:
         found = interpreter(launch.argv, environment, launch.directory, python)
     except InterpreterError as error:
-        return replace(plan.empty, problems=(str(error),))
+        return replace(schedule.empty, problems=(str(error),))
     spec = {
-        "backend": plan.backend,
-        "devices": list(plan.keys),
-        "ranks": plan.ranks,
+        "backend": schedule.backend,
+        "devices": list(schedule.keys),
+        "ranks": schedule.ranks,
         "max_memory": max_memory,
         "seconds": seconds,
     }
     with child.answers() as folder:
         argv = (*found.argv, str(child.SCRIPTS / "bandwidth.py"), str(folder), json.dumps(spec))
         ended = child.run(argv, environment, launch.directory, seconds + 10, cancelled)
-        return _read(folder, ended, plan)
+        return _read(folder, ended, schedule)
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _Schedule:
     """What is to be measured: devices by their n of `cuda:n`, and what the answer is without numbers."""
 
     backend: str
@@ -77,20 +81,25 @@ class _Plan:
     empty: Measured
 
 
-def _planned(report: Report, snapshot: Snapshot, processes: int | None, force: bool) -> _Plan:
+def _scheduled(
+    report: Report,
+    snapshot: Snapshot,
+    judged: Mapping[str, Verdict],
+    processes: int | None,
+    force: bool,
+) -> _Schedule:
     torch = report.seen.torch if report.seen else None
     if report.seen is None or torch is None or torch.version is None:
         why = "there is no torch in this interpreter" if report.seen else "the interpreter did not answer"
-        return _Plan("gloo", {}, 0, Measured(problems=(f"nothing can be measured: {why}",)))
+        return _Schedule("gloo", {}, 0, Measured(problems=(f"nothing can be measured: {why}",)))
     if torch.cpu_build or not report.devices:
         ranks = max(_ALONE, processes or len(report.devices))
         no_cuda = f"no device is measured: this torch is a CPU build; {CUDA_BUILD}"
-        return _Plan("gloo", {}, ranks, Measured(remarks=(no_cuda,) if report.devices else ()))
+        return _Schedule("gloo", {}, ranks, Measured(remarks=(no_cuda,) if report.devices else ()))
     if not report.equal:
         # What would be measured then is somebody else's.
         why = "nothing is measured: the interpreter does not see the chosen devices"
-        return _Plan("nccl", {}, 0, Measured(problems=(why,)))
-    judged = verdicts(snapshot)
+        return _Schedule("nccl", {}, 0, Measured(problems=(why,)))
     skipped: list[tuple[str, str]] = []
     keys: dict[int, str] = {}
     for number, device in enumerate(report.devices):
@@ -98,23 +107,24 @@ def _planned(report: Report, snapshot: Snapshot, processes: int | None, force: b
         if force or (verdict is not None and verdict.free):
             keys[number] = device.key
         else:
-            skipped.append((device.key, f"{verdict.state}: {verdict.reason}" if verdict else "not there"))
+            why = state_and_reason(verdict, snapshot.time) if verdict else "not there"
+            skipped.append((device.key, why))
     alone = ("copies and all-reduce are between two devices or more",) if len(keys) < 2 else ()
     empty = Measured(tuple(keys.values()), skipped=tuple(skipped), remarks=alone)
-    return _Plan("nccl", keys, len(keys), empty)
+    return _Schedule("nccl", keys, len(keys), empty)
 
 
-def _read(folder: Path, ended: child.Ended, plan: _Plan) -> Measured:
+def _read(folder: Path, ended: child.Ended, schedule: _Schedule) -> Measured:
     """Whatever was measured, also where something else failed."""
     problems = [ended.trouble] if ended.trouble else []
     for path in sorted(folder.glob("*.error")):
         text = path.read_text(encoding="utf-8", errors="replace")[:500].strip()
         role = path.stem.partition("-")[0].replace("_", "-")
         problems.append(f"{role}: {text.splitlines()[0] if text else 'failed'}")
-    measured = plan.empty
+    measured = schedule.empty
     try:
         if (folder / "copies.json").exists():
-            copies = read_copies(child.read_answer(folder / "copies.json"), plan.keys)
+            copies = read_copies(child.read_answer(folder / "copies.json"), schedule.keys)
             measured = replace(measured, copies=copies)
         if (folder / "all_reduce.json").exists():
             reduced = read_all_reduce(child.read_answer(folder / "all_reduce.json"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from gputui.inventory.node import Node
+from gputui.inventory.untrusted_json import Node
 
 _MOST = 1024 * 1024
 _LATENCY_SIZE = 64 * 1024

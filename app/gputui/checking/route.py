@@ -10,8 +10,8 @@ from gputui.launching.launch import Launch
 from gputui.launching.launchers import recognised
 from gputui.launching.launchers.payload import module_of
 from gputui.launching.start import missing_program
-from gputui.launching.visibility import VISIBLE
 from gputui.launching.wrappers import unwrap
+from gputui.vendors.nvidia.visibility import VISIBLE
 
 _CHOOSING = ("accelerate", "deepspeed")
 """Launchers that change the devices' variable themselves (accelerate by its configuration, deepspeed always):

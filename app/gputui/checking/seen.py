@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gputui.inventory.node import Node
+from gputui.inventory.untrusted_json import Node
 
 _MOST_DEVICES = 1024
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from gputui.choosing.job import ALL_REDUCE, Job
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.order import arranged, weakest_as_ordered
 from gputui.choosing.pairs import Pairs
 from gputui.choosing.reasons import behind, reason
@@ -39,14 +39,14 @@ def best(
     snapshot: Snapshot,
     candidates: Sequence[Device],
     count: int,
-    job: Job = ALL_REDUCE,
+    job: Grouping = ALL_REDUCE,
     required: Collection[str] = (),
     most: int = MOST,
 ) -> tuple[Best, ...]:
     """The best sets of `count` of the candidates, which are in the box's order; () where there are too few.
 
     Sets that differ only by devices that are all the same to the comparison count as one. `required`
-    (`Device.key`s) are in every set. `count` must fit the job (`Job.fits`).
+    (`Device.key`s) are in every set. `count` must fit the job (`Grouping.fits`).
     """
     pairs = Pairs.of(snapshot, candidates)
     places = [place for place, device in enumerate(candidates) if device.key in required]
@@ -55,7 +55,11 @@ def best(
 
 
 def as_ordered(
-    snapshot: Snapshot, candidates: Sequence[Device], devices: Sequence[Device], job: Job, named: bool = False
+    snapshot: Snapshot,
+    candidates: Sequence[Device],
+    devices: Sequence[Device],
+    job: Grouping,
+    named: bool = False,
 ) -> Best:
     """What there is to say of some of the candidates in an order that is not ours."""
     pairs = Pairs.of(snapshot, candidates)
@@ -66,7 +70,7 @@ def as_ordered(
     return Best(tuple(devices), pairs.word_of(order, weakest), reason(pairs, found, job, named), exact=False)
 
 
-def _told(pairs: Pairs, found: Found, job: Job, first: Found) -> Best:
+def _told(pairs: Pairs, found: Found, job: Grouping, first: Found) -> Best:
     why = reason(pairs, found, job)
     return Best(
         devices=tuple(pairs.devices[place] for place in arranged(pairs, found, job)),

@@ -1,30 +1,38 @@
-"""What there is to ask before a launch on devices that are not free. Pure."""
+"""The selected devices that are not free when a launch is asked for. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from gputui.choosing.selection import Selection
-from gputui.choosing.verdict import Verdict
+from gputui.choosing.verdict import State, Verdict
+from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 
 
-def not_free(
-    selection: Selection, chosen_as: Mapping[str, Verdict], now: Snapshot, verdicts: Mapping[str, Verdict]
-) -> dict[str, str]:
-    """A line for every selected device that is not free now, by its key: who has it, and what it was before.
+@dataclass(frozen=True, slots=True)
+class NotFree:
+    """A selected device that is not free, which would be `cuda:<rank>`.
 
-    `chosen_as` has the verdict at the moment each device was selected. A device that is not there any more
-    has a line, too.
+    `device` and `verdict` are None where it has vanished from the box; `before` is its state when it was
+    selected, None where that is not known.
     """
+
+    rank: int
+    device: Device | None
+    verdict: Verdict | None
+    before: State | None
+
+
+def not_free(
+    selection: Selection, selected_as: Mapping[str, Verdict], now: Snapshot, verdicts: Mapping[str, Verdict]
+) -> dict[str, NotFree]:
+    """Every selected device that is not free now, by its key; `selected_as` has the verdicts at selection."""
     found = {}
     for rank, key in enumerate(selection):
-        device, before = now.by_key.get(key), chosen_as.get(key)
-        if device is None:
-            found[key] = f"cuda:{rank} = {key} is not there any more"
-            continue
-        verdict = verdicts[key]
-        if not verdict.free:
-            was = f" (was {before.state})" if before and before.state != verdict.state else ""
-            found[key] = f"cuda:{rank} = GPU {now.label(device)} is {verdict.state}{was}: {verdict.reason}"
+        device, before = now.by_key.get(key), selected_as.get(key)
+        verdict = verdicts[key] if device else None
+        if verdict is None or not verdict.free:
+            found[key] = NotFree(rank, device, verdict, before.state if before else None)
     return found

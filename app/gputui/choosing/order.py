@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Literal, get_args
 
-from gputui.choosing.job import Job
+from gputui.choosing.grouping import Grouping
 from gputui.choosing.matching import bottleneck, matched
 from gputui.choosing.pairs import Pairs
 from gputui.choosing.rings import MOST_EXACT, chains, partings, rings, strongest_ring, way_through
@@ -18,7 +18,7 @@ from gputui.choosing.rings import members as places_of
 from gputui.choosing.sets import Found
 from gputui.choosing.sums import Sums
 from gputui.inventory.device import Device
-from gputui.inventory.wording import GIB
+from gputui.inventory.formatting import GIB
 
 Order = Literal["best", "given", "fastest", "emptiest"]
 ORDERS: tuple[Order, ...] = get_args(Order)
@@ -56,7 +56,7 @@ def measured(order: Order, devices: Sequence[Device]) -> tuple[Device, ...]:
     return tuple(sorted(devices, key=MEASURES[order]))
 
 
-def weakest_as_ordered(pairs: Pairs, order: Sequence[int], job: Job) -> int | None:
+def weakest_as_ordered(pairs: Pairs, order: Sequence[int], job: Grouping) -> int | None:
     """The rank of the weakest link that the job runs over on places in this very order; None for no links."""
     if job.independent or len(order) < 2 or not job.fits(len(order)):
         return None
@@ -68,7 +68,7 @@ def weakest_as_ordered(pairs: Pairs, order: Sequence[int], job: Job) -> int | No
     return strongest_ring(pairs.rank, order)
 
 
-def arranged(pairs: Pairs, found: Found, job: Job) -> tuple[int, ...]:
+def arranged(pairs: Pairs, found: Found, job: Grouping) -> tuple[int, ...]:
     """The places of the set in the order that suits the job best; ascending where that gains nothing."""
     if found.weakest is None or len(found.members) < 3:
         return found.members
@@ -90,7 +90,7 @@ def _way(pairs: Pairs, members: _Group, least: int, closed: bool) -> _Group:
     return members if way is None else tuple(members[place] for place in way)
 
 
-def _stages(pairs: Pairs, found: Found, job: Job) -> _Group:
+def _stages(pairs: Pairs, found: Found, job: Grouping) -> _Group:
     """Chains side by side: stage by stage, the same chain at the same place of each."""
     assert found.weakest is not None
     members, least = found.members, found.weakest
@@ -114,19 +114,19 @@ def _parted(
         yield tuple(tuple(members[place] for place in places_of(part)) for part in way)
 
 
-def _groups(pairs: Pairs, found: Found, job: Job) -> _Group:
+def _groups(pairs: Pairs, found: Found, job: Grouping) -> _Group:
     """Tensor-parallel groups one after another; the stages of a pipeline next to each other."""
     assert found.weakest is not None
     if found.parts:
         plain = tuple(_batched(found.members, job.tensor))
         good = all((strongest_ring(pairs.rank, part) or 0) >= found.weakest for part in plain)
         grown = tuple(sorted(tuple(sorted(part)) for part in found.parts))
-        ways = iter([plain, grown] if good else [grown])
+        alternatives = iter([plain, grown] if good else [grown])
     else:
-        ways = _parted(pairs, found.members, job.tensor, found.weakest, chain=False)
+        alternatives = _parted(pairs, found.members, job.tensor, found.weakest, chain=False)
     most, piping = _most(pairs, found.members, job), _Piping(pairs, job.pipeline)
     best: tuple[tuple[int, int], _Group] | None = None
-    for groups in islice(ways, _MOST_PARTINGS if len(found.members) <= 8 else _MOST_OF_MANY):
+    for groups in islice(alternatives, _MOST_PARTINGS if len(found.members) <= 8 else _MOST_OF_MANY):
         weakest, order = piping.lay(groups)
         key = (weakest, sum(pairs.sum(group) for group in groups))
         if best is None or key > best[0]:
@@ -142,7 +142,7 @@ def _batched(members: _Group, size: int) -> Iterator[_Group]:
         yield members[at : at + size]
 
 
-def _most(pairs: Pairs, members: _Group, job: Job) -> tuple[int, int]:
+def _most(pairs: Pairs, members: _Group, job: Grouping) -> tuple[int, int]:
     """What no order of the members can surpass: every link that is used the best of all."""
     ranks = [pairs.rank[i][j] for place, i in enumerate(members) for j in members[:place]]
     worths = [pairs.worth[i][j] for place, i in enumerate(members) for j in members[:place]]

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import TypeVar
 
 from gputui.inventory.device import Device
-from gputui.inventory.link import LinkMatrix, PeerMatrix, direct_links, strength, together
+from gputui.inventory.formatting import GIB
+from gputui.inventory.link import LinkMatrix, PeerMatrix, connected_components, direct_links, strength
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import GIB
 
 T = TypeVar("T")
 
@@ -171,6 +171,6 @@ def _nodes(snapshot: Snapshot, devices: Sequence[Device]) -> tuple[int, ...]:
     """
     if not snapshot.pcie:
         return tuple(-1 - i if d.numa_node is None else d.numa_node for i, d in enumerate(devices))
-    return together(
+    return connected_components(
         len(devices), lambda i, j: snapshot.pcie_class(devices[i], devices[j]) not in (None, "SYS")
     )

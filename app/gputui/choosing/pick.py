@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gputui.choosing.best import MOST, Best, as_ordered, best
-from gputui.choosing.job import ALL_REDUCE, Job
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.order import MEASURES, Order, measured
 from gputui.choosing.verdict import Verdict
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import size
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Constraints:
     """What is asked for: `count` devices, each with at least `min_free` bytes free and at most `max_util` %.
 
     `within` limits the choice to these keys, None to nothing; devices outside are not "short", just not ours.
@@ -28,7 +28,7 @@ class Wish:
     min_free: int | None = None
     max_util: int | None = None
     within: Collection[str] | None = None
-    job: Job = ALL_REDUCE
+    job: Grouping = ALL_REDUCE
     order: Order = "best"
     required: Collection[str] = ()
     most: int = MOST
@@ -36,60 +36,92 @@ class Wish:
     prefer: Sequence[str] = ()
 
 
+class NeverTaken(NamedTuple):
+    """The rules say that this device is never taken."""
+
+
+class SingleInstance(NamedTuple):
+    """A MIG instance, where several devices are asked for: a process can use one instance only."""
+
+
+class TooLittleMemory(NamedTuple):
+    """`free` bytes, None where that is not known, and `least` are asked for."""
+
+    free: int | None
+    least: int
+
+
+class TooMuchLoad(NamedTuple):
+    """Utilized to so many percent, None where that is not known, and at most `most` are asked for."""
+
+    percent: int | None
+    most: int
+
+
+Refusal = Verdict | NeverTaken | SingleInstance | TooLittleMemory | TooMuchLoad
+"""Why a device is not picked: its verdict, or a constraint. `verdict_text.refusal` makes its text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Picked:
     """The answer: enough devices, in order; or too few, and then why each of the others is not one.
 
-    `ways` are the best sets, the taken one first; () where there are too few.
+    `alternatives` are the best sets, the taken one first; () where there are too few.
     """
 
     devices: tuple[Device, ...]
-    refused: tuple[tuple[Device, str], ...]
-    ways: tuple[Best, ...] = ()
+    refused: tuple[tuple[Device, Refusal], ...]
+    alternatives: tuple[Best, ...] = ()
 
-    def enough(self, wish: Wish) -> bool:
-        return len(self.devices) >= wish.count
+    def enough(self, constraints: Constraints) -> bool:
+        return len(self.devices) >= constraints.count
 
 
-def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], wish: Wish) -> Picked:
+def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Constraints) -> Picked:
     """Every device that can be had, in the box's order, and why the others cannot."""
     good: list[Device] = []
-    refused: list[tuple[Device, str]] = []
+    refused: list[tuple[Device, Refusal]] = []
     for device in snapshot.devices:
-        if device.key not in wish.required:
-            if wish.within is not None and device.key not in wish.within:
+        if device.key not in constraints.required:
+            if constraints.within is not None and device.key not in constraints.within:
                 continue
-            why = _why_not(device, verdicts[device.key], wish)
-            if why:
+            why = _why_not(device, verdicts[device.key], constraints)
+            if why is not None:
                 refused.append((device, why))
                 continue
         good.append(device)
     return Picked(tuple(good), tuple(refused))
 
 
-def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], wish: Wish) -> Picked:
+def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Constraints) -> Picked:
     """The best `wish.count` devices, or all that would do when there are not as many."""
-    there = available(snapshot, verdicts, wish)
-    if not there.enough(wish):
+    there = available(snapshot, verdicts, constraints)
+    if not there.enough(constraints):
         return there
     candidates = there.devices
-    required = set(wish.required)
-    measure = MEASURES.get(wish.order) or (_preference(wish.prefer) if wish.prefer else None)
+    required = set(constraints.required)
+    measure = MEASURES.get(constraints.order) or (
+        _preference(constraints.prefer) if constraints.prefer else None
+    )
     if measure is not None:
         # All that are faster (emptier) than the last one taken, and of those like it the best joined.
-        last = sorted(map(measure, candidates))[wish.count - 1]
+        last = sorted(map(measure, candidates))[constraints.count - 1]
         required |= {device.key for device in candidates if measure(device) < last}
-        candidates = tuple(d for d in candidates if measure(d) <= last or d.key in wish.required)
-        required = set(wish.required) if len(required) > wish.count else required
-    ways = best(snapshot, candidates, wish.count, wish.job, required, wish.most)
-    if not ways:
+        candidates = tuple(d for d in candidates if measure(d) <= last or d.key in constraints.required)
+        required = set(constraints.required) if len(required) > constraints.count else required
+    alternatives = best(snapshot, candidates, constraints.count, constraints.job, required, constraints.most)
+    if not alternatives:
         return Picked((), there.refused)
-    if wish.order == "best":
-        return Picked(ways[0].devices, there.refused, ways)
-    chosen = tuple(sorted(ways[0].devices, key=candidates.index))
-    if wish.order in MEASURES:
-        chosen = measured(wish.order, chosen)
-    return Picked(chosen, there.refused, (as_ordered(snapshot, there.devices, chosen, wish.job), *ways[1:]))
+    if constraints.order == "best":
+        return Picked(alternatives[0].devices, there.refused, alternatives)
+    chosen = tuple(sorted(alternatives[0].devices, key=candidates.index))
+    if constraints.order in MEASURES:
+        chosen = measured(constraints.order, chosen)
+    return Picked(
+        chosen,
+        there.refused,
+        (as_ordered(snapshot, there.devices, chosen, constraints.job), *alternatives[1:]),
+    )
 
 
 def _preference(prefer: Sequence[str]) -> Callable[[Device], tuple[int, ...]]:
@@ -98,16 +130,20 @@ def _preference(prefer: Sequence[str]) -> Callable[[Device], tuple[int, ...]]:
     return lambda device: (places.get(device.key, len(places)),)
 
 
-def _why_not(device: Device, verdict: Verdict, wish: Wish) -> str | None:
+def _why_not(device: Device, verdict: Verdict, constraints: Constraints) -> Refusal | None:
+    """Why a device cannot be picked, None where it can."""
     if not verdict.free:
-        return f"{verdict.state}: {verdict.reason}"
-    if device.key in wish.never:
-        return "free, but never taken (your settings, --never)"
-    if device.parent is not None and wish.count > 1:
-        return "a MIG instance: a process can use one only"
-    if wish.min_free is not None and (device.memory_free is None or device.memory_free < wish.min_free):
-        free = "unknown" if device.memory_free is None else size(device.memory_free)
-        return f"{free} free, less than {size(wish.min_free)}"
-    if wish.max_util is not None and (device.utilization is None or device.utilization > wish.max_util):
-        return f"utilization {'unknown' if device.utilization is None else f'{device.utilization} %'}"
+        return verdict
+    if device.key in constraints.never:
+        return NeverTaken()
+    if device.parent is not None and constraints.count > 1:
+        return SingleInstance()
+    if constraints.min_free is not None and (
+        device.memory_free is None or device.memory_free < constraints.min_free
+    ):
+        return TooLittleMemory(device.memory_free, constraints.min_free)
+    if constraints.max_util is not None and (
+        device.utilization is None or device.utilization > constraints.max_util
+    ):
+        return TooMuchLoad(device.utilization, constraints.max_util)
     return None

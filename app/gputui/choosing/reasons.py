@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.choosing.job import Job
+from gputui.choosing.grouping import Grouping
 from gputui.choosing.pairs import Pairs
 from gputui.choosing.sets import Found, key_of
-from gputui.inventory.link import direct_links, strength, together
+from gputui.inventory.link import connected_components, direct_links, strength
 
 _PCIE_WORDS: dict[str, str] = {
     "PIX": "under one PCIe switch",
@@ -18,7 +18,7 @@ _PCIE_WORDS: dict[str, str] = {
 }
 
 
-def reason(pairs: Pairs, found: Found, job: Job, named: bool = False) -> str:
+def reason(pairs: Pairs, found: Found, job: Grouping, named: bool = False) -> str:
     """The set in words: what it is, its weakest link, and what it leaves to others.
 
     `named`: there was no choice, as the devices were asked for one by one.
@@ -34,7 +34,7 @@ def reason(pairs: Pairs, found: Found, job: Job, named: bool = False) -> str:
     return "; ".join(filter(None, parts))
 
 
-def behind(pairs: Pairs, job: Job, first: Found, found: Found) -> str:
+def behind(pairs: Pairs, job: Grouping, first: Found, found: Found) -> str:
     """Why a set stands behind the first one: what they are first told apart by."""
     told = ("a weaker link", "", "less in sum", "more NUMA nodes", "leaves less joined", "less free memory")
     keys = [(each.weakest or 0, *key_of(pairs, job, each.members)) for each in (first, found)]
@@ -44,7 +44,7 @@ def behind(pairs: Pairs, job: Job, first: Found, found: Found) -> str:
 
 def islands(pairs: Pairs) -> tuple[tuple[int, ...], ...]:
     """The devices by who is joined by NVLinks, over others too; a device without any is alone."""
-    home = together(len(pairs), lambda i, j: direct_links(pairs.words[i][j]) > 0)
+    home = connected_components(len(pairs), lambda i, j: direct_links(pairs.words[i][j]) > 0)
     return tuple(tuple(i for i, each in enumerate(home) if each == island) for island in sorted(set(home)))
 
 
@@ -98,7 +98,7 @@ def _where(pairs: Pairs, chosen: Sequence[int]) -> str:
     return ""
 
 
-def _weakest(pairs: Pairs, found: Found, job: Job) -> str:
+def _weakest(pairs: Pairs, found: Found, job: Grouping) -> str:
     word = pairs.word_of(found.members, found.weakest)
     where = ""
     if job.tensor > 1:

@@ -129,17 +129,17 @@ def partings(parts: int, count: int, times: int, worth: Callable[[int], int]) ->
     for each in by_first.values():
         each.sort(key=lambda part: (-worth(part), -backwards(part, count)))
 
-    def ways(rest: int, left: int) -> Iterator[tuple[int, ...]]:
+    def alternatives(rest: int, left: int) -> Iterator[tuple[int, ...]]:
         if not left:
             yield ()
             return
         for part in by_first.get(rest & -rest, ()):
             beside = rest & ~part
             if part & rest == part and (left > len(possible) or possible[left - 1] >> beside & 1):
-                for others in ways(beside, left - 1):
+                for others in alternatives(beside, left - 1):
                     yield (part, *others)
 
-    yield from ways((1 << count) - 1, times)
+    yield from alternatives((1 << count) - 1, times)
 
 
 def way_through(rank: Rank, least: int, closed: bool) -> tuple[int, ...] | None:
@@ -246,9 +246,9 @@ def _walked(near: Sequence[set[int]], start: int) -> bool:
     """Whether going from each to the one with the fewest ways on leads around."""
     at, rest = start, set(range(len(near))) - {start}
     while rest:
-        ways = near[at] & rest
-        if not ways:
+        alternatives = near[at] & rest
+        if not alternatives:
             return False
-        at = min(ways, key=lambda v: (len(near[v] & rest), v))
+        at = min(alternatives, key=lambda v: (len(near[v] & rest), v))
         rest.discard(at)
     return start in near[at]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gputui.inventory.wording import GIB, MIB
+from gputui.inventory.formatting import GIB, MIB
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from gputui.choosing.job import Job
+from gputui.choosing.grouping import Grouping
 from gputui.choosing.pairs import Pairs
 from gputui.choosing.rings import (
     MOST_EXACT,
@@ -56,7 +56,7 @@ class Shape:
     chain: bool
 
     @classmethod
-    def of(cls, job: Job, count: int) -> Shape | None:
+    def of(cls, job: Grouping, count: int) -> Shape | None:
         """None where the job uses no links."""
         if job.independent or count < 2:
             return None
@@ -68,7 +68,7 @@ class Shape:
 Key = tuple[int, ...]
 
 
-def ranked(pairs: Pairs, count: int, job: Job, required: Iterable[int] = ()) -> Iterator[Found]:
+def ranked(pairs: Pairs, count: int, job: Grouping, required: Iterable[int] = ()) -> Iterator[Found]:
     """Sets of `count` devices, the best first; of sets that differ only by devices that are alike, one.
 
     Every set has the `required` devices in it.
@@ -86,13 +86,13 @@ def ranked(pairs: Pairs, count: int, job: Job, required: Iterable[int] = ()) -> 
         yield from approximate(pairs, count, job, members(needed))
 
 
-def approximate(pairs: Pairs, count: int, job: Job, needed: Sequence[int] = ()) -> Iterator[Found]:
+def approximate(pairs: Pairs, count: int, job: Grouping, needed: Sequence[int] = ()) -> Iterator[Found]:
     """As `ranked`, quick in any box, and not always the best: the best of sets that were grown device by
     device, and of those within neighbourhoods of 16 devices, in which every set is looked at.
 
     tests/bench prints how far from the best they are.
     """
-    from gputui.choosing.growing import grown_sets, neighbourhoods
+    from gputui.choosing.large_sets import grown_sets, neighbourhoods
 
     shape = Shape.of(job, count)
     size, chain = (shape.size, shape.chain) if shape else (count, False)
@@ -106,7 +106,7 @@ def approximate(pairs: Pairs, count: int, job: Job, needed: Sequence[int] = ()) 
     yield from _best_first(pairs, job, found)
 
 
-def _best_first(pairs: Pairs, job: Job, found: list[Found]) -> Iterator[Found]:
+def _best_first(pairs: Pairs, job: Grouping, found: list[Found]) -> Iterator[Found]:
     """The sets in the order of the comparison, each once."""
     told: set[tuple[int, ...]] = set()
     for each in sorted(found, key=lambda each: _whole_key(pairs, job, each), reverse=True):
@@ -115,12 +115,12 @@ def _best_first(pairs: Pairs, job: Job, found: list[Found]) -> Iterator[Found]:
             yield each
 
 
-def _whole_key(pairs: Pairs, job: Job, found: Found) -> Key:
+def _whole_key(pairs: Pairs, job: Grouping, found: Found) -> Key:
     level = 0 if found.weakest is None else found.weakest
     return (level, *key_of(pairs, job, found.members), *(-i for i in found.members))
 
 
-def key_of(pairs: Pairs, job: Job, chosen: Sequence[int]) -> Key:
+def key_of(pairs: Pairs, job: Grouping, chosen: Sequence[int]) -> Key:
     """What sets of one weakest link are compared by, larger is better; without the numbers themselves."""
     apart = job.independent
     return (
@@ -151,15 +151,15 @@ class _Different:
 
     def how_many(self) -> int:
         """How many there are, without making them."""
-        ways = {0: 1}
+        alternatives = {0: 1}
         for choices, room in zip(self._choices, self._room, strict=True):
             longer: dict[int, int] = {}
-            for size, number in ways.items():
+            for size, number in alternatives.items():
                 for many, _ in choices:
                     if self._count - room <= size + many <= self._count:
                         longer[size + many] = longer.get(size + many, 0) + number
-            ways = longer
-        return ways.get(self._count, 0)
+            alternatives = longer
+        return alternatives.get(self._count, 0)
 
     def all(self) -> list[int]:
         """The sets, as numbers."""
@@ -179,7 +179,7 @@ def _number(devices: Iterable[int]) -> int:
 
 
 def _by_level(
-    pairs: Pairs, count: int, job: Job, shape: Shape | None, sets: Sequence[int]
+    pairs: Pairs, count: int, job: Grouping, shape: Shape | None, sets: Sequence[int]
 ) -> Iterator[Found]:
     """All sets, from the strongest weakest link down; within a level by the rest of the comparison."""
     keys = _Keys(pairs, job)
@@ -205,7 +205,7 @@ def _by_level(
 class _Keys:
     """`key_of` for thousands of sets."""
 
-    def __init__(self, pairs: Pairs, job: Job) -> None:
+    def __init__(self, pairs: Pairs, job: Grouping) -> None:
         self._pairs, self._apart, self._sums = pairs, job.independent, Sums(pairs)
 
     def of(self, chosen: int) -> Key:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from gputui.inventory.device import Device
-from gputui.inventory.link import PCIE_CLASSES, direct_links, strength, together
+from gputui.inventory.link import PCIE_CLASSES, connected_components, direct_links, strength
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Nic, Topology, ranges
 
@@ -79,7 +79,7 @@ def nvlinks(snapshot: Snapshot) -> tuple[str, ...]:
     words = {snapshot.link(a, b) for a, b in combinations(devices, 2)}
     for word in sorted(filter(direct_links, words), key=strength, reverse=True):
         joined = [[snapshot.link(a, b) == word for b in devices] for a in devices]
-        home = together(len(devices), lambda i, j, joined=joined: joined[i][j])  # type: ignore[misc]
+        home = connected_components(len(devices), lambda i, j, joined=joined: joined[i][j])  # type: ignore[misc]
         parts = []
         for first in sorted(set(home)):
             group = [i for i, at in enumerate(home) if at == first]
@@ -155,7 +155,7 @@ def _clusters(words: Sequence[Sequence[str | None]], group: Sequence[int], word:
         cell = words[members[a]][members[b]]
         return cell in PCIE_CLASSES and strength(cell) >= strength(word)
 
-    home = together(len(members), near)
+    home = connected_components(len(members), near)
     return [[i for i, at in zip(members, home, strict=True) if at == first] for first in sorted(set(home))]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gputui.choosing.verdict import State, Verdict
+from gputui.choosing.verdict import Cooling, State, Verdict
 from gputui.inventory.snapshot import Snapshot
 
 LONGEST = 240
@@ -71,7 +71,5 @@ def settled(verdicts: Mapping[str, Verdict], watch: Watch, now: float, window: f
     for key, verdict in verdicts.items():
         since = watch.seen.get(key, ("free", now))[1]
         if verdict.free and since != watch.began and now - since < window:
-            age = f"{now - since:.0f}s"
-            reason = f"free for {age} only: what was on it may come back"
-            found[key] = Verdict("busy", reason, f"ended {age} ago")
+            found[key] = Verdict("busy", Cooling(since))
     return found

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from gputui.checking.check import SECONDS, check
 from gputui.checking.measured import Measured
+from gputui.checking.render import lines, to_document
+from gputui.checking.render_measured import measured_lines, name_of, to_measured_document
 from gputui.checking.report import Report
-from gputui.checking.telling import lines, to_document
-from gputui.checking.telling_measured import measured_lines, name_of, to_measured_document
-from gputui.cli.choice_options import memory
 from gputui.cli.common import CHECK_FAILED, DONE, Parser, opened, print_line, say
-from gputui.cli.launching import add_launch_options, launch_of
+from gputui.cli.launch_call import add_launch_options, launch_of
+from gputui.cli.request_options import memory, rules_of
+from gputui.inventory.formatting import GIB
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import GIB
 from gputui.launching.launch import Launch
 from gputui.sources.source import Want
 
@@ -98,6 +98,7 @@ def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple
         launch,
         report,
         snapshot,
+        rules_of(args),
         os.environ,
         python=args.python,
         processes=args.processes,

@@ -7,13 +7,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from gputui.allocating.claims.folder import shared_folder
+from gputui.allocating.claims.read import claims
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, print_line, say
 from gputui.inventory.claim import Claim
 from gputui.inventory.document import as_text, iso
+from gputui.inventory.formatting import duration, printable
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import duration, printable
-from gputui.sources.claims.folder import shared_folder
-from gputui.sources.claims.read import claims
 from gputui.sources.source import NoSourceError, Want
 
 SCHEMA = 1

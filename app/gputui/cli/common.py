@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
+from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import printable
 from gputui.sources.source import NoSourceError, Source, Want
 
 T = TypeVar("T")
@@ -23,14 +23,6 @@ DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH, CHECK_FAILED, TOO_LONG = 0, 2, 3, 4, 5,
 
 class WrongCallError(Exception):
     """The call cannot be meant: one line to stderr, status 2."""
-
-
-class NotEnoughError(Exception):
-    """Fewer devices than asked for: the reason to stderr, nothing to stdout, status 4."""
-
-
-class WaitedTooLongError(Exception):
-    """The time of `--wait` is over: status 124."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -86,8 +78,8 @@ def make_source(demo: str | None, recording: str | None) -> Source:
         from gputui.sources.recorded import RecordedSource
 
         return RecordedSource(recording)
-    from gputui.sources.claims.source import WithClaims
-    from gputui.sources.nvml import NvmlSource
+    from gputui.allocating.claims.source import WithClaims
+    from gputui.vendors.nvidia.source import NvmlSource
 
     return WithClaims(NvmlSource(), os.environ)
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
-from gputui.cli.launching import add_launch_options, launch_of
+from gputui.cli.launch_call import add_launch_options, launch_of
 from gputui.launching.exports import DEFAULT, FORMS, ExportError, Options
 from gputui.launching.launch import Launch
 

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
-from gputui.launching.jobs.job import Job, JobError
-from gputui.launching.jobs.store import Stored, Unreadable, forget, found, stored
+from gputui.jobs.job import Job, JobError
+from gputui.jobs.store import Stored, Unreadable, forget, found, stored
 
 NOT_KNOWN = 1
 """The exit status of `wait` where a job's own is not known, and of `stop` where a job goes on."""
@@ -114,14 +114,14 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
     if args.plain:
         if args.follow:
             raise WrongCallError("--plain shows a log as it is now; it does not go with --follow")
-        from gputui.launching.jobs.log import Tail
+        from gputui.jobs.log import Tail
 
         tail = Tail(job.log, most=1024 * 1024)
         tail.feed()
         for line in tail.lines(args.lines):
             print(line)
         return DONE
-    from gputui.launching.jobs.follow import follow, last_lines
+    from gputui.jobs.follow import follow, last_lines
 
     on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
     lines = args.lines if args.lines is not None else _LINES if args.follow and on_a_terminal else None
@@ -139,7 +139,7 @@ def _as_it_is(pieces: Iterable[bytes]) -> None:
 
 
 def _to_a_terminal(pieces: Iterable[bytes]) -> None:
-    from gputui.launching.jobs.harmless import Harmless
+    from gputui.jobs.ansi_sanitizer import Harmless
 
     harmless = Harmless()
     try:
@@ -153,11 +153,11 @@ def _to_a_terminal(pieces: Iterable[bytes]) -> None:
 
 
 def _wait(args: argparse.Namespace, jobs: Stored) -> int:
-    from gputui.launching.jobs.wait import wait_for
+    from gputui.jobs.wait import wait_for
 
     job = wait_for(_readable(args.id, jobs, newest=True))
     if job.trouble is not None:
-        from gputui.launching.jobs.start import why_not
+        from gputui.jobs.start import why_not
 
         say(why_not(job.trouble, job))
     if job.exit_status is None:
@@ -169,7 +169,7 @@ def _wait(args: argparse.Namespace, jobs: Stored) -> int:
 def _stop(args: argparse.Namespace, jobs: Stored) -> int:
     import signal
 
-    from gputui.launching.jobs.stop import GRACE, stop
+    from gputui.jobs.stop import GRACE, stop
 
     status = DONE
     for job in [_readable(word, jobs) for word in args.ids]:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from gputui.inventory.wording import duration, printable
-from gputui.launching.jobs.job import Job, JobDevice
-from gputui.launching.jobs.record import SCHEMA
-from gputui.launching.jobs.start import why_not
-from gputui.launching.jobs.store import Stored
+from gputui.inventory.formatting import duration, printable
+from gputui.jobs.job import Job, JobDevice
+from gputui.jobs.record import SCHEMA
+from gputui.jobs.start import why_not
+from gputui.jobs.store import Stored
 from gputui.launching.quoting import quote
 
 _HEADINGS = ("ID", "NAME", "DEVICES", "STATE", "STATUS", "RAN", "ENDED", "COMMAND")

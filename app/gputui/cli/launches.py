@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
-from gputui.inventory.wording import duration, printable
-from gputui.launching.remembered import KeepError, Launches, Remembered, check_name, found, named
-from gputui.launching.remembered_file import SCHEMA, change, load, row
-from gputui.launching.words import command_line
+from gputui.inventory.formatting import duration, printable
+from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, found, named
+from gputui.launching.history_file import SCHEMA, change, load, row
+from gputui.launching.shell_words import command_line
 
 
 def parser() -> Parser:
@@ -78,13 +78,13 @@ def _list(as_json: bool) -> int:
     return DONE
 
 
-def _lines(known: Sequence[Remembered]) -> list[str]:
+def _lines(known: Sequence[PastLaunch]) -> list[str]:
     wide = max(len(printable(each.name or "")) for each in known)
     now = time.time()
     return [
         f"{number:>3}  {printable(each.name or ''):<{wide}}  {_devices(each.count):<8}"
         f"  {duration(max(0.0, now - each.when)):>6} ago  "
-        + printable(command_line(each.plan.additions, each.plan.command))
+        + printable(command_line(each.options.additions, each.options.command))
         for number, each in enumerate(known, 1)
     ]
 

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Sequence
 
 from gputui.choosing.verdict import GLYPHS, State, Verdict, verdicts
-from gputui.cli.choice_options import rules_of
+from gputui.choosing.verdict_text import for_document, reason
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened
+from gputui.cli.request_options import rules_of
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import GIB, printable, short_name
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import GIB, printable, short_name
 from gputui.sources.source import Want
 
 _COLOURS: dict[State, int] = {"free": 32, "busy": 31, "held": 33, "claimed": 35, "unknown": 90, "lost": 31}
@@ -46,7 +47,7 @@ def document_text(snapshot: Snapshot, judged: dict[str, Verdict]) -> str:
     from gputui.inventory.document import to_document
 
     # ASCII only: a lone surrogate of somebody's command line must not break the output.
-    return json.dumps(to_document(snapshot, {key: (v.state, v.reason) for key, v in judged.items()}))
+    return json.dumps(to_document(snapshot, for_document(judged, snapshot.time)))
 
 
 def _terminal() -> tuple[int | None, bool]:
@@ -65,7 +66,7 @@ def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, col
     for device in snapshot.devices:
         verdict = judged[device.key]
         row = f"  {snapshot.label(device):>3}  {names[device.key]:<{wide}}  {_cells(device)}  "
-        state = f"{GLYPHS[verdict.state]} {verdict.state:<7} {printable(verdict.reason)}"
+        state = f"{GLYPHS[verdict.state]} {verdict.state:<7} {reason(verdict, snapshot.time)}"
         line = row + state
         if width is not None:
             line = line[:width]

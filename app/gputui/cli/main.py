@@ -25,8 +25,8 @@ def queued_entry() -> NoReturn:
     """The entry of a job that waits for devices: it reads its words from a file in its private folder."""
     from pathlib import Path
 
-    from gputui.launching.jobs import FOLDER
-    from gputui.launching.jobs.record import RecordError, take_words
+    from gputui.jobs import FOLDER
+    from gputui.jobs.record import RecordError, take_words
 
     try:
         words = take_words(Path(os.environ[FOLDER]))

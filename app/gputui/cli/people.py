@@ -8,12 +8,13 @@ from typing import Any
 
 from gputui.choosing.people import Person, people
 from gputui.choosing.verdict import Verdict, verdicts
-from gputui.cli.choice_options import rules_of
+from gputui.choosing.verdict_text import reason
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, print_line, say
+from gputui.cli.request_options import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.document import iso
+from gputui.inventory.formatting import duration, printable, size
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import duration, printable, size
 from gputui.sources.source import Want
 
 SCHEMA = 1
@@ -72,7 +73,7 @@ def _lines(
         )
     for device in held:
         rows.append(
-            ("-", snapshot.label(device), size(device.memory_used or 0), "-", judged[device.key].reason)
+            ("-", snapshot.label(device), size(device.memory_used or 0), "-", reason(judged[device.key], now))
         )
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return [

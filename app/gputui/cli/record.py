@@ -9,6 +9,7 @@ from pathlib import Path
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, say
 from gputui.cli.ls import document_text
+from gputui.cli.request_options import rules_of
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Want
 
@@ -34,7 +35,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     )
     if args.anonymous:
         snapshot = _anonymous(snapshot)
-    text = document_text(snapshot, verdicts(snapshot)) + "\n"
+    text = document_text(snapshot, verdicts(snapshot, rules_of(None))) + "\n"
     if args.file == "-":
         print(text, end="")
         return DONE

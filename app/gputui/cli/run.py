@@ -6,19 +6,32 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from gputui.cli.choice import asked, by_name, picks
-from gputui.cli.choice_options import add_wait_option
-from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
-from gputui.cli.launching import add_launch_options, agreement, held_launch, plan_of, remember
+from gputui.allocating.allocator import Allocator, Approve
+from gputui.allocating.request import Request
+from gputui.cli.allocation_listener import AllocationListener
+from gputui.cli.common import DONE, Parser, WrongCallError, opened, print_line, say
+from gputui.cli.launch_call import (
+    NEAR,
+    add_launch_options,
+    agreement,
+    allocated,
+    launch_on,
+    noted,
+    options_of,
+    remember,
+    request_for,
+)
+from gputui.cli.request_options import add_wait_option
+from gputui.inventory.device import Device
 from gputui.launching.launch import Launch
-from gputui.launching.plan import Plan
+from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.start import StartError, replace_process
 
 if TYPE_CHECKING:
-    from gputui.launching.claims.lease import Lease
-    from gputui.launching.jobs.job import Job
+    from gputui.allocating.claims.lease import Lease
+    from gputui.jobs.job import Job
 
 CANNOT_START = 126
 """What a shell ends with when a command is there and cannot be started."""
@@ -55,19 +68,17 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError("no command: it goes after --, as in `gputui run -n 2 -- python train.py`")
     if args.name is not None:
         _check_name(args)
-    plan = plan_of(args, command or ())
-    if not plan.command:
+    options = options_of(args, command or ())
+    if not options.command:
         raise WrongCallError("no command after the variables")
+    request = request_for(args, options, _waiting_job())
+    approve = None if args.force else agreement(options)
     if args.detach and args.wait is not None and not args.dry_run:
-        return _queue(words, command or (), plan, args)
-    hold = None
-    if not args.dry_run:
-        from gputui.cli.claiming import holder
-
-        hold = holder(args, plan.command)
-    launch, lease = held_launch(args, plan, hold, None if args.force else agreement(plan))
+        return _queue(words, command or (), options, request, approve, args)
+    allocation = allocated(args, request, holds=not args.dry_run, approve=approve)
+    launch = noted(launch_on(allocation, options, near=args.threads == NEAR))
     if args.detach:
-        from gputui.launching.jobs.start import detached
+        from gputui.jobs.start import detached
 
         launch = detached(launch, os.environ)
     if args.dry_run:
@@ -79,23 +90,34 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         say(launch.line)
     if sys.stdin is not None and sys.stdin.isatty():
         # What a script starts over and over is not for a person's list.
-        remember(plan, len(launch.devices))
+        remember(options, len(launch.devices))
     if args.detach:
-        return _detach(launch, lease, args)
-    if lease is not None:
-        lease.inherit()
+        return allocation.start(lambda lease: _detach(launch, lease, args))
     try:
-        replace_process(launch, _environment(launch, lease))
+        return allocation.start(lambda lease: _become(launch, lease))
     except StartError as error:
-        if lease is not None:
-            lease.release()
         say(str(error))
         return error.status
 
 
+def _waiting_job() -> str | None:
+    """The id of the job that this process is, where it is one that waits for its devices."""
+    from gputui.jobs import FOLDER
+
+    folder = os.environ.get(FOLDER)
+    return os.path.basename(folder) if folder else None  # noqa: PTH119 - pathlib costs milliseconds
+
+
+def _become(launch: Launch, lease: Lease | None) -> NoReturn:
+    """Become the command, which inherits the lease. Raises StartError."""
+    if lease is not None:
+        lease.inherit()
+    replace_process(launch, _environment(launch, lease))
+
+
 def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:
     """Ours; a job that has waited for its devices says in its record which they are."""
-    from gputui.launching.jobs import FOLDER
+    from gputui.jobs import FOLDER
 
     environ = dict(os.environ)
     folder = environ.pop(FOLDER, None)
@@ -103,7 +125,7 @@ def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:
         import time
         from pathlib import Path
 
-        from gputui.launching.jobs.record import write_claims, write_taken
+        from gputui.jobs.record import write_claims, write_taken
 
         try:
             write_taken(Path(folder), launch, time.time())
@@ -113,43 +135,42 @@ def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:
     return environ
 
 
-def _queue(words: Sequence[str], command: Sequence[str], plan: Plan, args: argparse.Namespace) -> int:
+def _queue(
+    words: Sequence[str],
+    command: Sequence[str],
+    options: LaunchOptions,
+    request: Request,
+    approve: Approve | None,
+    args: argparse.Namespace,
+) -> int:
     """Start a job that waits in line: this very call without `--detach`, by itself."""
-    from gputui.launching.jobs.queued import queue_job
+    from gputui.jobs.queued import queue_job
 
     inner = [word for word in words if word != "--detach" and not word.startswith("--name=")]
     while "--name" in inner:
         place = inner.index("--name")
         del inner[place : place + 2]
     inner += ["--", *command] if command else []
-    count = asked(args) or 1
-    if not args.force:
-        _agree_before_waiting(args, plan)
+    count = request.size or 1
+    if approve is not None:
+        approve(count if request.picks else _named(args, request))
     return _as_job(
-        lambda: queue_job(inner, plan.command, count, os.environ, args.name),
+        lambda: queue_job(inner, options.command, count, os.environ, args.name),
         lambda job: f"in line for {count}: gputui jobs log -f {job.id} follows it",
         args.quiet,
     )
 
 
-def _agree_before_waiting(args: argparse.Namespace, plan: Plan) -> None:
-    """Raises WrongCallError now for what the job would be refused for when it begins to wait."""
-    approve = agreement(plan)
-    if picks(args):
-        approve(asked(args))
-        return
-    from gputui.cli.common import opened
-    from gputui.launching.visibility import inherited
-    from gputui.sources.source import Want
-
+def _named(args: argparse.Namespace, request: Request) -> tuple[Device, ...]:
+    """The devices that a call names. Raises RequestError for what the job would be refused for later."""
     with opened(args) as source:
-        snapshot = source.read(Want.VERDICT)
-    approve(by_name(args.gpus, snapshot, inherited(os.environ, snapshot)))
+        allocator = Allocator(request, source, os.environ, AllocationListener())
+        return allocator.named(allocator.read())
 
 
 def _check_name(args: argparse.Namespace) -> None:
-    from gputui.launching.jobs.job import JobError
-    from gputui.launching.jobs.start import check_name
+    from gputui.jobs.job import JobError
+    from gputui.jobs.start import check_name
 
     if not args.detach:
         raise WrongCallError("--name is for a job: it goes with --detach")
@@ -161,7 +182,7 @@ def _check_name(args: argparse.Namespace) -> None:
 
 def _detach(launch: Launch, lease: Lease | None, args: argparse.Namespace) -> int:
     """Start the launch as a job, which has the lease then."""
-    from gputui.launching.jobs.start import start_leased_job
+    from gputui.jobs.start import start_leased_job
 
     return _as_job(
         lambda: start_leased_job(launch, os.environ, lease, args.name),
@@ -172,7 +193,7 @@ def _detach(launch: Launch, lease: Lease | None, args: argparse.Namespace) -> in
 
 def _as_job(start: Callable[[], Job], told: Callable[[Job], str], quiet: bool) -> int:
     """Start a job and come back: its id on stdout, 126 or 127 when it could not be started."""
-    from gputui.launching.jobs.job import JobError
+    from gputui.jobs.job import JobError
 
     try:
         job = start()

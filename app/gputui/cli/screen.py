@@ -10,9 +10,9 @@ from typing import TextIO
 
 from gputui import __version__
 from gputui.choosing.verdict import verdicts
-from gputui.cli.choice_options import rules_of
 from gputui.cli.common import DONE, WRONG_CALL, Parser, add_source_options, make_source, say
 from gputui.cli.dispatch import SUBCOMMANDS
+from gputui.cli.request_options import rules_of
 from gputui.launching.start import StartError, replace_process
 from gputui.sources.source import Source, Want
 

@@ -11,10 +11,10 @@ from gputui.choosing.tree import lines, nvlinks
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, print_line, say
 from gputui.inventory.device import Device
 from gputui.inventory.document import SCHEMA, topology_document
+from gputui.inventory.formatting import printable, short_name
 from gputui.inventory.link import direct_links
 from gputui.inventory.matrix_text import write, write_peers
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import printable, short_name
 from gputui.sources.source import Want
 
 

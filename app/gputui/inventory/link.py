@@ -50,7 +50,7 @@ def strength(word: str | None) -> int:
     return 100 + count if count else PCIE_CLASSES.index(word)
 
 
-def together(count: int, near: Callable[[int, int], bool]) -> tuple[int, ...]:
+def connected_components(count: int, near: Callable[[int, int], bool]) -> tuple[int, ...]:
     """Who hangs together when near ones do, over others too: for each of `count` the first of its group."""
     first = list(range(count))
     for i in range(count):

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import printable
 from gputui.inventory.link import SELF, LinkMatrix, is_link
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Place, from_ranges, ranges
-from gputui.inventory.wording import printable
 
 NOT_KNOWN = "N/A"
 TAIL: tuple[str, ...] = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")

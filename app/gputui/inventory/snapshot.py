@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import short_name
 from gputui.inventory.link import LinkMatrix, PeerMatrix
-from gputui.inventory.wording import short_name
 
 if TYPE_CHECKING:
     # (`pick`, which must be quick, reads no topology, and mostly finds no claim.)

@@ -7,15 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gputui.inventory.device import Device
+from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch, OwnDevices
+from gputui.launching.launch_options import AUTO, LaunchOptions, words_of
 from gputui.launching.launchers import LAUNCHERS, recognised
 from gputui.launching.launchers.base import Completed, Launcher, Request, Saying
 from gputui.launching.launchers.mpirun import parts
 from gputui.launching.launchers.payload import settled
 from gputui.launching.listed import lists_within
-from gputui.launching.plan import AUTO, Plan
-from gputui.launching.surroundings import Machine, Surroundings
-from gputui.launching.visibility import (
+from gputui.launching.wrappers import assigned, losing, unwrap
+from gputui.vendors.nvidia.visibility import (
     BY_BUS,
     ORDER,
     VISIBLE,
@@ -25,40 +26,41 @@ from gputui.launching.visibility import (
     names_these,
     variables,
 )
-from gputui.launching.wrappers import assigned, losing, unwrap
 
 
-def launcher_of(plan: Plan) -> Launcher:
-    """The launcher that is in force for a plan."""
-    return recognised(unwrap(plan.command)[1]) if plan.launcher == AUTO else LAUNCHERS[plan.launcher]
+def launcher_of(options: LaunchOptions) -> Launcher:
+    """The launcher that is in force for launch options."""
+    return recognised(unwrap(options.command)[1]) if options.launcher == AUTO else LAUNCHERS[options.launcher]
 
 
 def compose(
     devices: Sequence[Device],
-    plan: Plan,
+    options: LaunchOptions,
     environ: Mapping[str, str],
-    surroundings: Surroundings | None = None,
+    host_environment: HostEnvironment | None = None,
 ) -> Launch:
-    """The launch of `plan` on exactly `devices` in this order; no devices means CPU only.
+    """The launch of `options` on exactly `devices` in this order; no devices means CPU only.
 
     `environ` is what the command will inherit; it is looked at for warnings, never changed.
     """
-    prefix, command = unwrap(plan.command)
-    launcher = launcher_of(plan)
+    prefix, command = unwrap(options.command)
+    launcher = launcher_of(options)
     completed = Completed(())
     if command:
-        completed = _completed(launcher, prefix, command, devices, plan, environ, surroundings or Machine())
-    ours: tuple[tuple[str, str | None], ...] = variables(devices, plan.ids)
+        completed = _completed(
+            launcher, prefix, command, devices, options, environ, host_environment or ThisHost()
+        )
+    ours: tuple[tuple[str, str | None], ...] = variables(devices, options.ids)
     if completed.visible == "command":
         ours = ((ORDER, BY_BUS), (VISIBLE, None))
     said = Saying([*completed.warnings], [*completed.remarks], completed.own)
-    _warn(said, devices, plan, prefix, ours, environ)
+    _warn(said, devices, options, prefix, ours, environ)
     return Launch(
         argv=(*prefix, *completed.argv),
-        changes=(*ours, *_additions(plan, ours)),
-        directory=plan.directory,
+        changes=(*ours, *_additions(options, ours)),
+        directory=options.directory,
         warnings=tuple(said.warnings),
-        remarks=(*said.remarks, *_elsewhere(devices, plan, launcher)),
+        remarks=(*said.remarks, *_elsewhere(devices, options, launcher)),
         devices=tuple(devices),
         launcher=launcher.name,
         own=said.own,
@@ -69,7 +71,10 @@ _NO_DEVICE_OF_ANY_BOX = 9_000_000
 
 
 def own_devices(
-    plan: Plan, count: int, environ: Mapping[str, str], surroundings: Surroundings | None = None
+    options: LaunchOptions,
+    count: int,
+    environ: Mapping[str, str],
+    host_environment: HostEnvironment | None = None,
 ) -> OwnDevices | None:
     """What in the command asks for devices of its own, whichever `count` devices it is to run on; None where
     nothing does.
@@ -78,7 +83,7 @@ def own_devices(
     devices with indices that no command names: what contradicts those contradicts any.
     """
     devices = [Device(index=_NO_DEVICE_OF_ANY_BOX + place, uuid="") for place in range(count)]
-    return compose(devices, plan, environ, surroundings).own
+    return compose(devices, options, environ, host_environment).own
 
 
 def _completed(
@@ -86,64 +91,54 @@ def _completed(
     prefix: tuple[str, ...],
     command: tuple[str, ...],
     devices: Sequence[Device],
-    plan: Plan,
+    options: LaunchOptions,
     environ: Mapping[str, str],
-    surroundings: Surroundings,
+    host_environment: HostEnvironment,
 ) -> Completed:
     """The launcher's own command, completed; a command of another launcher is taken apart first."""
     remarks: tuple[str, ...] = ()
     source = recognised(command)
     if source is not launcher:
-        payload = settled(source.payload(command), surroundings.is_file, plan.directory)
+        payload = settled(source.payload(command), host_environment.is_file, options.directory)
         command = launcher.start(payload)
         if payload.left_out:
             remarks = (f"left out, as they are {source.name}'s: {' '.join(payload.left_out)}",)
-    if plan.python is not None:
-        command = launcher.with_python(command, plan.python)
+    if options.python is not None:
+        command = launcher.with_python(command, options.python)
     done = launcher.complete(
         Request(
             command=command,
             devices=tuple(devices),
-            environ=_inherited(environ, plan, prefix),
-            surroundings=surroundings,
-            by_uuid=plan.ids == "uuid",
-            processes=plan.processes,
-            logs=plan.logs,
-            numa=plan.numa,
-            nodes=plan.nodes,
-            rendezvous=plan.rendezvous,
+            environ=_inherited(environ, options, prefix),
+            host_environment=host_environment,
+            by_uuid=options.ids == "uuid",
+            processes=options.processes,
+            logs=options.logs,
+            numa=options.numa,
+            nodes=options.nodes,
+            rendezvous=options.rendezvous,
             prefix=prefix,
-            directory=plan.directory,
+            directory=options.directory,
         )
     )
     return replace(done, remarks=(*remarks, *done.remarks))
 
 
-def _inherited(environ: Mapping[str, str], plan: Plan, prefix: Sequence[str]) -> dict[str, str]:
+def _inherited(environ: Mapping[str, str], options: LaunchOptions, prefix: Sequence[str]) -> dict[str, str]:
     """What the launcher's command will find in its environment."""
-    changed = {**environ, **dict(plan.additions), **dict(assigned(prefix))}
+    changed = {**environ, **dict(options.additions), **dict(assigned(prefix))}
     return {name: value for name, value in changed.items() if value is not None}
 
 
-def _elsewhere(devices: Sequence[Device], plan: Plan, launcher: Launcher) -> tuple[str, ...]:
+def _elsewhere(devices: Sequence[Device], options: LaunchOptions, launcher: Launcher) -> tuple[str, ...]:
     """What starts the other ones of several machines: each chooses its devices itself."""
-    if plan.nodes < 2 or launcher.name != "torchrun" or plan.rendezvous is None:
+    if options.nodes < 2 or launcher.name != "torchrun" or options.rendezvous is None:
         # (Without a place to meet: a batch script, whose scheduler starts the others.)
         return ()
-    words = ["gputui", "run", *(["-n", str(len(devices))] if devices else ["--gpus", "none"])]
-    words += ["--nodes", str(plan.nodes), "--rendezvous", plan.rendezvous]
-    asked = {
-        "--launcher": None if plan.launcher == AUTO else plan.launcher,
-        "--python": plan.python,
-        "--processes": str(plan.processes) if plan.processes else None,
-        "--directory": plan.directory,
-        "--logs": plan.logs,
-    }
-    words += [word for name, value in asked.items() if value is not None for word in (name, value)]
-    words += ["--numa-binding"] if plan.numa else []
-    # A rank without what the others have (NCCL_IB_DISABLE) hangs them all.
-    words += [f"--env={name}={value}" for name, value in plan.additions]
-    return (f"on each of the other machines: {shlex.join([*words, '--', *plan.command])}",)
+    devices_there = ("-n", str(len(devices))) if devices else ("--gpus", "none")
+    # With all variables: a rank without what the others have (NCCL_IB_DISABLE) hangs them all.
+    words = ["gputui", "run", *devices_there, *words_of(options)]
+    return (f"on each of the other machines: {shlex.join([*words, '--', *options.command])}",)
 
 
 def _mps(devices: Sequence[Device], environ: Mapping[str, str]) -> bool:
@@ -152,28 +147,30 @@ def _mps(devices: Sequence[Device], environ: Mapping[str, str]) -> bool:
     return there or bool(environ.get("CUDA_MPS_PIPE_DIRECTORY"))
 
 
-def _additions(plan: Plan, ours: Sequence[tuple[str, str | None]]) -> tuple[tuple[str, str | None], ...]:
+def _additions(
+    options: LaunchOptions, ours: Sequence[tuple[str, str | None]]
+) -> tuple[tuple[str, str | None], ...]:
     names = {name for name, _ in ours}
-    return tuple((name, value) for name, value in plan.additions if name not in names)
+    return tuple((name, value) for name, value in options.additions if name not in names)
 
 
 def _warn(
     said: Saying,
     devices: Sequence[Device],
-    plan: Plan,
+    options: LaunchOptions,
     prefix: Sequence[str],
     ours: Sequence[tuple[str, str | None]],
     environ: Mapping[str, str],
 ) -> None:
     """Say what there is to say whatever the launcher."""
     wanted = dict(ours)
-    _warn_of_lists(said, devices, plan, prefix, wanted)
+    _warn_of_lists(said, devices, options, prefix, wanted)
     lost = losing(prefix)
     if lost is not None and VISIBLE not in dict(assigned(prefix)):
         said.warnings.append(
             f"{lost} does not give the command the variables: the chosen devices do not count"
         )
-    if plan.nodes > 1 and launcher_of(plan).name in ("python", "mpirun"):
+    if options.nodes > 1 and launcher_of(options).name in ("python", "mpirun"):
         said.warnings.append("several machines are started by torchrun here: --launcher torchrun")
     if (wanted.get(VISIBLE) or "-")[0].isdigit() and _mps(devices, environ):
         said.warnings.append(
@@ -186,13 +183,13 @@ def _warn(
 def _warn_of_lists(
     said: Saying,
     devices: Sequence[Device],
-    plan: Plan,
+    options: LaunchOptions,
     prefix: Sequence[str],
     wanted: Mapping[str, str | None],
 ) -> None:
     """Say which lists of devices the command itself has, and which of them ask for others than `devices`."""
     by_index = ORDER in wanted
-    overridden = {name: value for name, value in plan.additions if wanted.get(name, value) != value}
+    overridden = {name: value for name, value in options.additions if wanted.get(name, value) != value}
     if overridden:
         words, listed = _shown(overridden), overridden.get(VISIBLE)
         text = f"{words} of the command gives way to the chosen devices"
@@ -213,7 +210,7 @@ def _warn_of_lists(
             said.asks_for_others(words, text, within.get(VISIBLE))
         else:
             said.warnings.append(text)
-    for words, listed in _lists_of_programs(plan.command):
+    for words, listed in _lists_of_programs(options.command):
         if names_others(listed, devices, by_index):
             text = f"{words} within the command overrides the chosen devices"
             said.asks_for_others(words, text, listed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gputui.inventory.device import Device
 from gputui.launching.quoting import Quoting, assignment, quote, quote_program
-from gputui.launching.visibility import named_again
+from gputui.vendors.nvidia.visibility import named_again
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ import re
 from collections.abc import Sequence
 
 from gputui.launching.launchers.payload import program
+from gputui.launching.shell_words import assignments
 from gputui.launching.shells import shell_of
-from gputui.launching.visibility import VISIBLE
-from gputui.launching.words import assignments
 from gputui.launching.wrappers import assigned, unwrap
+from gputui.vendors.nvidia.visibility import VISIBLE
 
 _IN_SHELL = re.compile(rf"(?:^|(?<=[\s;&|(`{{]))({VISIBLE}=((?:\"[^\"]*\"|'[^']*'|[^\s;&|()<>\"'])*))")
 """An assignment to the end of its word: nothing stands behind it that could make the match end earlier."""

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from gputui.launching.visibility import VISIBLE
-from gputui.launching.words import assignments
+from gputui.launching.shell_words import assignments
+from gputui.vendors.nvidia.visibility import VISIBLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from gputui.inventory.device import Device
+from gputui.inventory.document_reader import MOST_BYTES, from_json
+from gputui.inventory.formatting import printable
 from gputui.inventory.matrix_text import MatrixError, looks_like_one, read
-from gputui.inventory.node import DocumentError
-from gputui.inventory.reading import MOST_BYTES, from_json
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.inventory.wording import printable
+from gputui.inventory.untrusted_json import DocumentError
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.source import NoSourceError, Want

@@ -110,13 +110,13 @@ ACTIONS: tuple[Action, ...] = (
         "launcher",
     ),
     Action(
-        "plan",
+        "launch_page",
         "L",
         "L",
         "",
         "Everything about the launch",
         "launcher, processes, variables, directory, Python; the last launches and their names",
-        "plan",
+        "launch_page",
     ),
     Action(
         "return",

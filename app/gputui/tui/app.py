@@ -19,10 +19,10 @@ from textual.screen import Screen
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.plan import Plan
+from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.sampler import Sampler
 from gputui.tui.actions import ACTIONS
-from gputui.tui.board import Board
+from gputui.tui.app_state import AppState
 from gputui.tui.messages import Read
 from gputui.tui.screens.main import MainScreen
 from gputui.tui.session import EarlySignals, Mailbox, Outcome, Reading
@@ -44,7 +44,7 @@ class GputuiApp(App[Outcome]):
         self,
         sampler: Sampler,
         mailbox: Mailbox,
-        plan: Plan,
+        options: LaunchOptions,
         environ: Mapping[str, str],
         label: str = "",
         rules: Rules = DEFAULT_RULES,
@@ -59,7 +59,7 @@ class GputuiApp(App[Outcome]):
         self.sampler = sampler
         self._mailbox = mailbox
         self._environ = environ
-        self._first = Board(environ=environ, plan=plan, label=label, rules=rules)
+        self._first = AppState(environ=environ, options=options, label=label, rules=rules)
         for each in THEMES:
             self.register_theme(each)
         self.theme = theme or default_theme(environ)
@@ -67,8 +67,10 @@ class GputuiApp(App[Outcome]):
 
     def get_default_screen(self) -> MainScreen:
         first = self._mailbox.latest
-        board = self._first.seen(first.news) if first and isinstance(first.news, Snapshot) else self._first
-        return MainScreen(board, self._environ, self.clock)
+        app_state = (
+            self._first.seen(first.news) if first and isinstance(first.news, Snapshot) else self._first
+        )
+        return MainScreen(app_state, self._environ, self.clock)
 
     @property
     def main(self) -> MainScreen:
@@ -107,7 +109,7 @@ class GputuiApp(App[Outcome]):
             if self._early_keys is not None:
                 self._early_keys.append(event)
                 return
-            self.main.hush()
+            self.main.clear_message()
             # Whatever screen is on top: Textual's own bindings for these end at a modal one.
             everywhere = {"ctrl+c": self.action_help_quit, "ctrl+z": self.action_suspend_process}
             if event.key in everywhere:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from gputui.choosing.verdict_text import state_and_reason
+from gputui.inventory.formatting import duration, printable, size
 from gputui.inventory.process import Process
-from gputui.inventory.wording import duration, printable, size
-from gputui.tui.board import Board
+from gputui.tui.app_state import AppState
 
 SORTS = ("device", "memory", "age", "user")
 
@@ -42,21 +43,21 @@ class Row:
         return (self.key, self.pid, self.process.started if self.process else None)
 
 
-def rows(board: Board, sort: str = "device", wanted: str = "", tree: bool = False) -> tuple[Row, ...]:
+def rows(app_state: AppState, sort: str = "device", wanted: str = "", tree: bool = False) -> tuple[Row, ...]:
     """All of them; `wanted` is in the user, the command, the container, the pid, or names a device
     ("gpu 3") or a user ("user ana")."""
-    found = [row for row in _all(board) if _matches(row, wanted.lower())]
+    found = [row for row in _all(app_state) if _matches(row, wanted.lower())]
     # (Sorting is stable: of equals the order of the devices, and then the driver's, counts.)
     found.sort(key=_ORDER[sort])
     return tuple(_trees(found)) if tree else tuple(found)
 
 
-def _all(board: Board) -> Iterator[Row]:
-    snapshot = board.snapshot
+def _all(app_state: AppState) -> Iterator[Row]:
+    snapshot = app_state.snapshot
     if snapshot is None:
         return
     for device in snapshot.devices:
-        label, verdict = snapshot.label(device), board.verdicts[device.key]
+        label, verdict = snapshot.label(device), app_state.verdicts[device.key]
         for process in device.processes or ():
             yield Row(
                 label,
@@ -74,7 +75,7 @@ def _all(board: Board) -> Iterator[Row]:
             used = "–" if device.memory_used is None else size(device.memory_used)
             claim = snapshot.claimed.get(device.key)
             user = printable(claim.user) if claim else "–"
-            what = f"{verdict.state}: {printable(verdict.reason)}"
+            what = state_and_reason(verdict, snapshot.time)
             yield Row(label, "", user, used, "–", "", what, None, device.key, amount=device.memory_used or 0)
 
 

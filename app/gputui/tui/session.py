@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch import Launch
-from gputui.launching.plan import Plan
-from gputui.launching.words import assignments
+from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.shell_words import assignments
 from gputui.sources.sampler import Sampler
 from gputui.sources.source import Source
-from gputui.tui.board import Board
+from gputui.tui.app_state import AppState
 
 if TYPE_CHECKING:
-    from gputui.launching.claims.lease import Lease
-from gputui.tui.first_picture import FirstPicture
+    from gputui.allocating.claims.lease import Lease
+from gputui.tui.first_frame import FirstPicture
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ def run_screen(
 ) -> Outcome:
     """Show the screen until the user leaves it or launches. Raises NoSourceError before there is one."""
     additions, argv = assignments(command)
-    plan = Plan(command=argv, additions=additions)
+    options = LaunchOptions(command=argv, additions=additions)
     source.open()
-    first = Board(environ, plan, source.label, rules=rules)
+    first = AppState(environ, options, source.label, rules=rules)
     with FirstPicture(first) as picture, EarlySignals() as signals:
         mailbox = Mailbox()
         mailbox.forward = lambda reading: picture.paint(reading.news)
@@ -81,7 +81,7 @@ def run_screen(
             app = GputuiApp(
                 sampler,
                 mailbox,
-                plan,
+                options,
                 environ,
                 source.label,
                 rules,

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 from textual.app import App, SuspendNotSupported
 
-from gputui.choosing.job import Job
-from gputui.inventory.wording import duration, printable
+from gputui.choosing.grouping import Grouping
+from gputui.inventory.formatting import duration, printable
+from gputui.launching.history import KeepError, here, with_launch
+from gputui.launching.history_file import change
 from gputui.launching.launch import Launch
-from gputui.launching.remembered import KeepError, here, with_launch
-from gputui.launching.remembered_file import change
 from gputui.launching.secrets import program_and_script
 from gputui.launching.start import StartError, run_child
-from gputui.tui.board import Board
+from gputui.tui.app_state import AppState
 
 if TYPE_CHECKING:
-    from gputui.launching.claims.lease import Lease
+    from gputui.allocating.claims.lease import Lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,15 @@ class Returned:
     gone: bool = False
 
 
-def count_of(board: Board) -> int:
+def count_of(app_state: AppState) -> int:
     """The devices that a launch is remembered with: one, where nothing was decided, as `gputui run` takes."""
-    return len(board.selection) if board.selection.decided else 1
+    return len(app_state.selection) if app_state.selection.decided else 1
 
 
-def remember(board: Board, environ: Mapping[str, str], now: float) -> str | None:
+def remember(app_state: AppState, environ: Mapping[str, str], now: float) -> str | None:
     """Keep the launch among the last ones; why that could not be, None when it was."""
     try:
-        change(environ, lambda known: with_launch(known, board.plan, count_of(board), now, here()))
+        change(environ, lambda known: with_launch(known, app_state.options, count_of(app_state), now, here()))
     except KeepError as error:
         return str(error)
     return None
@@ -56,26 +56,26 @@ def warning(text: str) -> Text:
     return Text(printable(f"gputui: warning: {text}"), no_wrap=True, overflow="ignore")
 
 
-def hold(board: Board, environ: Mapping[str, str]) -> tuple[Lease | None, dict[str, str]]:
+def hold(app_state: AppState, environ: Mapping[str, str]) -> tuple[Lease | None, dict[str, str]]:
     """A lease on those of the selected devices that no other job has claimed; and who has claimed the others:
     a line each, by their keys."""
-    from gputui.launching.claims.lease import take_unclaimed
+    from gputui.allocating.claims.lease import take_unclaimed
 
-    snapshot = board.snapshot
-    if board.label or snapshot is None or not board.chosen:
+    snapshot = app_state.snapshot
+    if app_state.label or snapshot is None or not app_state.chosen:
         return None, {}
-    keys = [device.key for device in board.chosen]
-    lease, taken = take_unclaimed(keys, environ, program_and_script(board.plan.command))
+    keys = [device.key for device in app_state.chosen]
+    lease, taken = take_unclaimed(keys, environ, program_and_script(app_state.options.command))
     return lease, {error.key: error.text(snapshot) for error in taken}
 
 
-def others_in_line(board: Board, environ: Mapping[str, str]) -> str | None:
+def others_in_line(app_state: AppState, environ: Mapping[str, str]) -> str | None:
     """Who waits for devices like the selected ones, as a sentence; None where nobody does."""
-    from gputui.launching.claims.queue import in_line_for, in_words
+    from gputui.allocating.queue import in_line_for, in_words
 
-    if board.label or not board.chosen:
+    if app_state.label or not app_state.chosen:
         return None
-    line = in_line_for([device.key for device in board.chosen], environ)
+    line = in_line_for([device.key for device in app_state.chosen], environ)
     return in_words(line) if line else None
 
 
@@ -97,7 +97,7 @@ def run_and_return(
 
 
 def _in_our_place(launch: Launch, environ: Mapping[str, str], descriptors: Sequence[int]) -> Returned:
-    from gputui.tui.lending import LentTerminal
+    from gputui.tui.terminal_handoff import LentTerminal
 
     began = time.monotonic()
     terminal = LentTerminal()
@@ -131,8 +131,8 @@ def _ended(status: int) -> str:
 
 def as_job(launch: Launch, environ: Mapping[str, str], lease: Lease | None = None) -> tuple[str, bool]:
     """Start the launch as a job; what became of it, and whether it runs."""
-    from gputui.launching.jobs.job import JobError
-    from gputui.launching.jobs.start import start_leased_job
+    from gputui.jobs.job import JobError
+    from gputui.jobs.start import start_leased_job
 
     try:
         job = start_leased_job(launch, environ, lease)
@@ -141,17 +141,19 @@ def as_job(launch: Launch, environ: Mapping[str, str], lease: Lease | None = Non
     return f"job {job.id} is started: D shows it", True
 
 
-def in_line(board: Board, environ: Mapping[str, str], count: int, job: Job) -> tuple[str, bool]:
+def in_line(app_state: AppState, environ: Mapping[str, str], count: int, job: Grouping) -> tuple[str, bool]:
     """Start a job that waits for so many devices; what became of it, and whether it waits."""
+    from gputui.jobs.job import JobError
+    from gputui.jobs.queued import queue_job, words_of
     from gputui.launching.compose import own_devices
-    from gputui.launching.jobs.job import JobError
-    from gputui.launching.jobs.queued import queue_job, words_of
 
-    own = own_devices(board.plan, count, environ)
+    own = own_devices(app_state.options, count, environ)
     if own is not None:
         return f"{own.words} asks for other devices than the job would get: e edits the command", False
     try:
-        waiting = queue_job(words_of(board.plan, count, job), board.plan.command, count, environ)
+        waiting = queue_job(
+            words_of(app_state.options, count, job), app_state.options.command, count, environ
+        )
     except (JobError, StartError) as error:
         return str(error), False
     return f"job {waiting.id} is in line for {count}: D shows it", True

@@ -6,7 +6,7 @@ from typing import Any
 
 from textual.drivers.linux_driver import LinuxDriver
 
-from gputui.tui.first_picture import FirstPicture, terminal_stream
+from gputui.tui.first_frame import FirstPicture, terminal_stream
 
 
 def driver_after(picture: FirstPicture) -> type[LinuxDriver]:

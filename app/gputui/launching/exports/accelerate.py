@@ -15,8 +15,8 @@ from gputui.launching.launchers import LAUNCHERS, recognised
 from gputui.launching.launchers.accelerate import _FLAGS as FLAGS
 from gputui.launching.launchers.options import Given, read
 from gputui.launching.launchers.payload import Payload
-from gputui.launching.visibility import VISIBLE, variables
 from gputui.launching.wrappers import unwrap
+from gputui.vendors.nvidia.visibility import VISIBLE, variables
 
 _KINDS = {
     "use-fsdp": "FSDP",

@@ -15,8 +15,8 @@ from gputui.launching.exports.form import DEFAULT, ExportError, Options, need_te
 from gputui.launching.launch import Launch
 from gputui.launching.launchers.payload import program
 from gputui.launching.quoting import posix
-from gputui.launching.visibility import ORDER, VISIBLE
 from gputui.launching.wrappers import unwrap
+from gputui.vendors.nvidia.visibility import ORDER, VISIBLE
 
 _FLAGS = frozenset(
     (

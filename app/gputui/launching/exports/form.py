@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gputui.launching.launch import Launch
-from gputui.launching.visibility import ORDER, VISIBLE
+from gputui.vendors.nvidia.visibility import ORDER, VISIBLE
 
 
 class ExportError(ValueError):

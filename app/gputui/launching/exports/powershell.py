@@ -8,7 +8,7 @@ from __future__ import annotations
 from gputui.launching.exports.form import need_text, settled
 from gputui.launching.launch import Launch
 from gputui.launching.quoting import powershell as quoted
-from gputui.launching.visibility import VISIBLE
+from gputui.vendors.nvidia.visibility import VISIBLE
 
 _NONE = "-1"
 """An index that does not exist ends CUDA's list before its first device: none, as the empty list has."""

@@ -23,8 +23,8 @@ from gputui.launching.launch import Launch
 from gputui.launching.launchers import LAUNCHERS
 from gputui.launching.launchers.payload import module_of, program
 from gputui.launching.quoting import quote
-from gputui.launching.visibility import VISIBLE
 from gputui.launching.wrappers import unwrap
+from gputui.vendors.nvidia.visibility import VISIBLE
 
 _PORT = 29500
 _PLACES = frozenset(

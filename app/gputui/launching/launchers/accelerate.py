@@ -17,7 +17,7 @@ from gputui.launching.launchers.options import Given, read
 from gputui.launching.launchers.payload import module_of, program
 from gputui.launching.launchers.script_launcher import ScriptLauncher
 from gputui.launching.launchers.torchrun import overriding, several
-from gputui.launching.visibility import identifiers, names_others
+from gputui.vendors.nvidia.visibility import identifiers, names_others
 
 _MODULE = "accelerate.commands.launch"
 _FLAGS = frozenset(
@@ -72,7 +72,7 @@ class Accelerate(ScriptLauncher):
         config = None
         if "config-file" in given or "cpu" not in given:
             file = given.get("config-file") if "config-file" in given else None
-            config = configuration(file, request.environ, request.directory, request.surroundings)
+            config = configuration(file, request.environ, request.directory, request.host_environment)
         added = _kind(given, config, request, said)
         spreads = "--multi_gpu" in added or ("--cpu" not in added and _spreads(given, config))
         machines = given.number("num-machines") or 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from gputui.launching.surroundings import Surroundings
+from gputui.launching.host_environment import HostEnvironment
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,18 @@ class Config:
 
 
 def configuration(
-    given: str | None, environ: Mapping[str, str], directory: str | None, surroundings: Surroundings
+    given: str | None, environ: Mapping[str, str], directory: str | None, host_environment: HostEnvironment
 ) -> Config | None:
     """The file that `accelerate launch` will read, None where it will read none.
 
     `given` is the value of `--config_file`. Relative paths are from the directory of the launch.
     """
     path = os.path.join(directory or "", default_path(environ) if given is None else given)  # noqa: PTH118
-    if not surroundings.is_file(path):
+    if not host_environment.is_file(path):
         if given is None:
             return None
         return Config(path, problem="accelerate will stop, as there is no such file")
-    text = surroundings.text(path)
+    text = host_environment.text(path)
     if text is None:
         return Config(path, problem="it cannot be read here, and accelerate will do what it says")
     return _read(path, text)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from gputui.inventory.device import Device
+from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.launch import OwnDevices
 from gputui.launching.launchers.payload import Payload
-from gputui.launching.surroundings import Surroundings
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Request:
     command: tuple[str, ...]
     devices: tuple[Device, ...]
     environ: Mapping[str, str]
-    surroundings: Surroundings
+    host_environment: HostEnvironment
     by_uuid: bool = False
     processes: int | None = None
     logs: str | None = None
@@ -61,7 +61,7 @@ class Request:
             name = os.path.join(self.directory or "", name)  # noqa: PTH118 - "./x" stays "./x"
         elif not name or self.prefix:
             return None
-        return self.surroundings.program(name, self.environ)
+        return self.host_environment.program(name, self.environ)
 
     @property
     def by_index(self) -> bool:

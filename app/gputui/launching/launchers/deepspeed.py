@@ -111,7 +111,7 @@ class Deepspeed(ScriptLauncher):
 
     def _through_torchrun(self, request: Request, given: Given, reason: str, said: Saying) -> Completed:
         """torchrun with the same script: what the deepspeed library does in it is the same."""
-        payload = settled(self.payload(request.command), request.surroundings.is_file, request.directory)
+        payload = settled(self.payload(request.command), request.host_environment.is_file, request.directory)
         torchrun = Torchrun()
         done = torchrun.complete(request.of(torchrun.start(payload)))
         remarks = [*said.remarks, f"through torchrun: {reason}"]
@@ -143,9 +143,9 @@ def _machines(given: Given, own: Sequence[str], request: Request) -> str | None:
     if "hostfile" in given:
         path = os.path.join(request.directory or "", given.get("hostfile"))  # noqa: PTH118 - as deepspeed does
         # What is not a regular file does not count as one.
-        return given.get("hostfile") if request.surroundings.is_file(path) else None
+        return given.get("hostfile") if request.host_environment.is_file(path) else None
     here = not own or (list(own) == ["include"] and _included(given.get("include")) is not None)
-    return HOSTFILE if not here and request.surroundings.is_file(HOSTFILE) else None
+    return HOSTFILE if not here and request.host_environment.is_file(HOSTFILE) else None
 
 
 def _here(given: Given, request: Request, said: Saying) -> list[str]:
@@ -153,12 +153,12 @@ def _here(given: Given, request: Request, said: Saying) -> list[str]:
     added = []
     if "master-port" not in given:
         # 29500 otherwise, without another where it is taken.
-        port = request.surroundings.free_port()
+        port = request.host_environment.free_port()
         if port is None:
             said.warnings.append("no TCP port is free here: deepspeed will try 29500 (--master_port PORT)")
         else:
             added.append(f"--master_port={port}")
-    if "hostfile" not in given and request.surroundings.is_file(HOSTFILE):
+    if "hostfile" not in given and request.host_environment.is_file(HOSTFILE):
         added.append("--hostfile=/dev/null")
         said.remarks.append(f"{HOSTFILE} would override the devices: --hostfile=/dev/null")
     return added
@@ -212,7 +212,7 @@ def _against(request: Request) -> str | None:
 
 def _sorts(request: Request) -> bool:
     """Whether this deepspeed sorts the devices that it is given; where that cannot be told, it does."""
-    version = request.surroundings.version("deepspeed", request.path) if request.path else None
+    version = request.host_environment.version("deepspeed", request.path) if request.path else None
     return version is None or version >= SORTS_SINCE
 
 

@@ -13,7 +13,7 @@ from itertools import takewhile
 from gputui.launching.launchers.base import Completed, Request, Saying, contradiction
 from gputui.launching.launchers.options import number, words
 from gputui.launching.launchers.payload import Payload, is_python, of_python, program
-from gputui.launching.visibility import BY_BUS, ORDER, VISIBLE, names_others
+from gputui.vendors.nvidia.visibility import BY_BUS, ORDER, VISIBLE, names_others
 
 _PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "mpiexec.openmpi", "mpirun.openmpi", "orterun", "prterun")
 _COUNT = ("n", "np", "c")

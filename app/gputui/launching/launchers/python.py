@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gputui.launching.launchers.base import Completed, Request
 from gputui.launching.launchers.payload import Payload, is_python, of_python, program
-from gputui.launching.visibility import VISIBLE
+from gputui.vendors.nvidia.visibility import VISIBLE
 
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 """What a launcher gives its processes; left over in a shell, it makes a program wait for the other ranks."""

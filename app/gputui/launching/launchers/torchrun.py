@@ -125,10 +125,10 @@ def _endpoint(text: str) -> str:
 
 def _numa(request: Request, said: Saying) -> list[str]:
     """`--numa-binding`, where this torch has it (2.9) and numactl is there: else a remark."""
-    version = request.surroundings.version("torch", request.path) if request.path else None
+    version = request.host_environment.version("torch", request.path) if request.path else None
     if version is not None and version < (2, 9):
         said.remarks.append(f"torch {'.'.join(map(str, version))} has no --numa-binding (2.9 has)")
-    elif request.surroundings.program("numactl", request.environ) is None:
+    elif request.host_environment.program("numactl", request.environ) is None:
         said.remarks.append("--numa-binding needs the program numactl, which is not installed")
     elif not request.devices:
         said.remarks.append("without a device there is nothing to bind processes to")

@@ -3,7 +3,7 @@ are those of the text; its GPUs are idle, and of no particular model."""
 
 from __future__ import annotations
 
-from gputui.inventory.link import direct_links, together
+from gputui.inventory.link import connected_components, direct_links
 from gputui.inventory.matrix_text import Printed
 from gputui.sources.simulated.spec import Box, Gpu
 
@@ -46,4 +46,4 @@ def box_of(printed: Printed, name: str) -> Box:
 
 def _fabrics(printed: Printed) -> tuple[int, ...]:
     """Which GPUs are joined by NVLinks, over others too: a number for each."""
-    return together(len(printed.gpus), lambda i, j: direct_links(printed.links[i][j]) > 0)
+    return connected_components(len(printed.gpus), lambda i, j: direct_links(printed.links[i][j]) > 0)

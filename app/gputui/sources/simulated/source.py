@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from gputui.inventory.formatting import printable
 from gputui.inventory.matrix_text import MOST_BYTES, MatrixError, read
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import printable
 from gputui.sources.simulated.boxes import BOXES, DEFAULT
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from gputui.checking.check import check
 from gputui.checking.measure import measure
 from gputui.checking.measured import Measured
+from gputui.checking.render_measured import measured_lines, name_of
 from gputui.checking.report import Report
-from gputui.checking.telling_measured import measured_lines, name_of
-from gputui.inventory.wording import duration
-from gputui.tui.board import Board
+from gputui.inventory.formatting import duration
+from gputui.tui.app_state import AppState
 from gputui.tui.screens.parts import PartsScreen
 from gputui.tui.views import check as views
 from gputui.tui.views.text import Line, clip, title, wrap
@@ -27,8 +27,8 @@ _PATIENCE = 2.0
 class CheckScreen(PartsScreen):
     """Begins to check when it is shown; leaving it ends the check.
 
-    The launch is that of the board when it was opened; `board` is asked again for the loads of the devices,
-    and `found` is told what was measured.
+    The launch is that of the app state when it was opened; `app_state` is asked again for the loads of the
+    devices, and `found` is told what was measured.
     """
 
     BINDINGS = [
@@ -40,11 +40,11 @@ class CheckScreen(PartsScreen):
     ]
 
     def __init__(
-        self, board: Callable[[], Board], environ: Mapping[str, str], found: Callable[[Measured], None]
+        self, app_state: Callable[[], AppState], environ: Mapping[str, str], found: Callable[[Measured], None]
     ) -> None:
         super().__init__()
-        self._board, self._environ, self._found = board, environ, found
-        self._launch = board().launch
+        self._app_state, self._environ, self._found = app_state, environ, found
+        self._launch = app_state().launch
         self._report: Report | None = None
         self._measured: Measured | None = None
         self._busy = ""
@@ -74,15 +74,17 @@ class CheckScreen(PartsScreen):
         self.draw()
 
     def _check(self, cancelled: threading.Event) -> None:
-        snapshot = self._board().snapshot
+        snapshot = self._app_state().snapshot
         assert snapshot is not None  # something is chosen
         report = check(self._launch, snapshot, self._environ, cancelled=cancelled)
         self._done(cancelled, report, None)
 
     def _measure(self, cancelled: threading.Event) -> None:
-        snapshot, report = self._board().snapshot, self._report
+        snapshot, report = self._app_state().snapshot, self._report
         assert snapshot is not None and report is not None  # action_measure
-        measured = measure(self._launch, report, snapshot, self._environ, cancelled=cancelled)
+        measured = measure(
+            self._launch, report, snapshot, self._app_state().rules, self._environ, cancelled=cancelled
+        )
         self._done(cancelled, report, measured)
 
     def _done(self, cancelled: threading.Event, report: Report, measured: Measured | None) -> None:
@@ -116,7 +118,7 @@ class CheckScreen(PartsScreen):
         return lines[self._top : self._top + height]
 
     def _measurement(self, measured: Measured, width: int) -> list[Line]:
-        snapshot = self._board().snapshot
+        snapshot = self._app_state().snapshot
         if snapshot is None:
             return []
         skipped = [f"{name_of(key, snapshot)} is not measured: {why}" for key, why in measured.skipped]

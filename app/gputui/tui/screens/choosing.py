@@ -1,4 +1,4 @@
-"""The keys by which devices are chosen and ordered, on a screen that shows a board."""
+"""The keys by which devices are chosen and ordered, on a screen that shows an app state."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from textual.screen import Screen
 
-from gputui.choosing.job import JobError, asked
+from gputui.choosing.grouping import GroupingError, asked
 from gputui.inventory.device import Device
-from gputui.tui.board import Board
+from gputui.tui.app_state import AppState
 
 BEST_PROMPT = "how many of the best?  4, or 8 tp=2 pp=2   (⏎ takes, esc leaves)"
 
@@ -18,19 +18,19 @@ def wrong_number(line: str) -> str | None:
     """What is wrong with a number of devices and a shape, None for nothing."""
     try:
         asked(line)
-    except JobError as error:
+    except GroupingError as error:
         return str(error)
     return None
 
 
 class Choosing(Screen[None]):
-    """What `tui/actions.py` calls to choose. A screen of this kind shows a board and says things."""
+    """What `tui/actions.py` calls to choose. A screen of this kind shows an app state and says things."""
 
-    board: Board
+    app_state: AppState
 
     @abstractmethod
-    def set_board(self, board: Board) -> None:
-        """Show another board."""
+    def set_app_state(self, app_state: AppState) -> None:
+        """Show another app state."""
 
     @abstractmethod
     def say(self, text: str | None, tone: str = "") -> None:
@@ -42,48 +42,49 @@ class Choosing(Screen[None]):
         """What is being said, "" for nothing."""
 
     def toggle(self, device: Device, follow: bool = True) -> None:
-        cursor = self.board.cursor
-        board, news = self.board.toggle(device)
-        self.set_board(board if follow else replace(board, cursor=cursor))
+        cursor = self.app_state.cursor
+        app_state, news = self.app_state.toggle(device)
+        self.set_app_state(app_state if follow else replace(app_state, cursor=cursor))
         self.say(news, "warn")
 
-    def _take(self, board: Board, news: str | None) -> None:
-        """Show a board that a key has made, and say what there is to it: a warning where it made none."""
-        unchanged = board is self.board
-        self.set_board(board)
+    def _take(self, app_state: AppState, news: str | None) -> None:
+        """Show an app state that a key has made, and say what there is to it: a warning where it made
+        none."""
+        unchanged = app_state is self.app_state
+        self.set_app_state(app_state)
         self.say(news, "warn" if unchanged else "")
 
     def action_select(self) -> None:
-        if self.board.current is not None:
-            self.toggle(self.board.current)
+        if self.app_state.current is not None:
+            self.toggle(self.app_state.current)
 
     def action_number(self, index: int) -> None:
-        device = self.board.numbered(index)
+        device = self.app_state.numbered(index)
         if device is None:
             self.say(f"there is no GPU {index}", "warn")
         else:
             self.toggle(device, follow=False)
 
     def action_cursor(self, by: int) -> None:
-        self.set_board(self.board.move_cursor(by))
+        self.set_app_state(self.app_state.move_cursor(by))
 
     def action_reorder(self, by: int) -> None:
-        if not self.board.selection.keys:
+        if not self.app_state.selection.keys:
             self.say("nothing is chosen yet: space or 0-9 chooses", "warn")
-        self.set_board(self.board.reorder(by))
+        self.set_app_state(self.app_state.reorder(by))
 
     def action_best(self) -> None:
-        self._take(*self.board.add_best())
+        self._take(*self.app_state.add_best())
 
     def action_other_best(self) -> None:
-        self._take(*self.board.other_best())
+        self._take(*self.app_state.other_best())
 
     def action_ask_best(self) -> None:
-        from gputui.tui.screens.line import LineScreen
+        from gputui.tui.screens.line_input import LineScreen
 
         def answered(line: str | None) -> None:
             if line and line.strip():
-                self._take(*self.board.best_of(*asked(line)))
+                self._take(*self.app_state.best_of(*asked(line)))
             self._follow()
 
         self.app.push_screen(LineScreen(BEST_PROMPT, placeholder="how many", check=wrong_number), answered)
@@ -94,26 +95,26 @@ class Choosing(Screen[None]):
         if isinstance(self.app.screen, TopologyScreen):
             return
         self.app.push_screen(
-            TopologyScreen(lambda: self.board, self.set_board, self.run_action, lambda: self.message)
+            TopologyScreen(lambda: self.app_state, self.set_app_state, self.run_action, lambda: self.message)
         )
 
     def _follow(self) -> None:
-        """Let the screen that stands over this one show the board at once."""
+        """Let the screen that stands over this one show the app state at once."""
         follow = getattr(self.app.screen, "draw", None)
         if follow is not None and self.app.screen is not self:
             follow()
 
     def action_order(self) -> None:
-        self._take(*self.board.next_order())
+        self._take(*self.app_state.next_order())
 
     def action_clear(self) -> None:
-        self.set_board(self.board.clear())
+        self.set_app_state(self.app_state.clear())
 
     def action_cpu(self) -> None:
-        self.set_board(self.board.cpu_only())
+        self.set_app_state(self.app_state.cpu_only())
 
     def action_ids(self) -> None:
-        self.set_board(self.board.other_ids())
+        self.set_app_state(self.app_state.other_ids())
 
     def action_launcher(self) -> None:
-        self.set_board(self.board.next_launcher())
+        self.set_app_state(self.app_state.next_launcher())

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from textual import events
 
-from gputui.inventory.wording import printable
+from gputui.inventory.formatting import printable
 from gputui.launching.exports import DEFAULT, FORMS, ExportError
 from gputui.launching.exports.file import write_whole
 from gputui.launching.launch import Launch
-from gputui.tui.screens.line import LineScreen
+from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.parts import PartsScreen, window
 from gputui.tui.views.text import Line, clip, title, wrap
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from textual import events
 from textual.app import App
 
-from gputui.launching.jobs.job import Job, JobError
-from gputui.launching.jobs.log import Tail
-from gputui.launching.jobs.stop import GRACE, stop
-from gputui.launching.jobs.store import Stored, forget, stored
-from gputui.tui.board import Board
+from gputui.jobs.job import Job, JobError
+from gputui.jobs.log import Tail
+from gputui.jobs.stop import GRACE, stop
+from gputui.jobs.store import Stored, forget, stored
+from gputui.tui.app_state import AppState
 from gputui.tui.screens.parts import PartsScreen, window
 from gputui.tui.views.jobs import broken, devices_of, headline, listed, log
 from gputui.tui.views.text import Line, clip, title, wrap
@@ -29,7 +29,7 @@ _KEYS = " esc back  ↑↓ job  pgup/pgdn log  S stop  x forget  y copy its line
 
 
 class JobsScreen(PartsScreen):
-    """`board` is asked for the board of the screen below, `copy` puts a text on the clipboard."""
+    """`app_state` is asked for the app state of the screen below, `copy` puts a text on the clipboard."""
 
     BINDINGS = [
         ("escape,q,D", "dismiss", "Back"),
@@ -45,10 +45,10 @@ class JobsScreen(PartsScreen):
     ]
 
     def __init__(
-        self, board: Callable[[], Board], environ: Mapping[str, str], copy: Callable[[str], None]
+        self, app_state: Callable[[], AppState], environ: Mapping[str, str], copy: Callable[[str], None]
     ) -> None:
         super().__init__()
-        self._board, self._environ, self._copy = board, environ, copy
+        self._app_state, self._environ, self._copy = app_state, environ, copy
         self._stored = Stored()
         self._cursor: str | None = None
         self._top = self._back = 0
@@ -97,7 +97,7 @@ class JobsScreen(PartsScreen):
         self.picture.lit = place - self._top + 1 if jobs else None
         if job is None:
             return lines
-        devices = devices_of(job, self._board(), width, _MOST_DEVICES)
+        devices = devices_of(job, self._app_state(), width, _MOST_DEVICES)
         if devices and len(lines) + len(devices) + 4 <= height:
             lines += [title(f"devices of {job.id}", width), *devices]
         self._room = max(1, height - len(lines) - 1)

@@ -1,6 +1,7 @@
 """The launch on the whole screen: how it is started, what is set for it, and the launches of before.
 
-It shows the board of the main screen below and changes its plan; every row has its option of `gputui run`.
+It shows the app state of the main screen below and changes its options; every row has its option of
+`gputui run`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import replace
 
 from textual import events
 
-from gputui.launching.remembered import (
+from gputui.launching.history import (
     KeepError,
     Launches,
-    Remembered,
+    PastLaunch,
     again,
     check_name,
     here,
@@ -23,20 +24,21 @@ from gputui.launching.remembered import (
     named,
     with_launch,
 )
-from gputui.launching.remembered_file import change, load
-from gputui.tui.board import Board
-from gputui.tui.plan_rows import PlanError, Row, cleared, pressed, rows, typed
-from gputui.tui.screens.line import LineScreen
+from gputui.launching.history_file import change, load
+from gputui.launching.launch_options import OptionError
+from gputui.tui.app_state import AppState
+from gputui.tui.option_rows import Row, cleared, pressed, rows, typed
+from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.parts import PartsScreen, window
 from gputui.tui.starting import count_of
 from gputui.tui.views.launch import launch
-from gputui.tui.views.plan import heading, keys, no_launches, remembered, settings
+from gputui.tui.views.launch_page import heading, keys, no_launches, remembered, settings
 from gputui.tui.views.text import Line
 
 
 class LaunchScreen(PartsScreen):
-    """`board` is asked for the board of the screen below, `show` shows another one there, `act` does one of
-    its actions."""
+    """`app_state` is asked for the app state of the screen below, `show` shows another one there, `act` does
+    one of its actions."""
 
     BINDINGS = [
         ("escape,q,L", "dismiss", "Back"),
@@ -56,14 +58,14 @@ class LaunchScreen(PartsScreen):
 
     def __init__(
         self,
-        board: Callable[[], Board],
-        show: Callable[[Board], None],
+        app_state: Callable[[], AppState],
+        show: Callable[[AppState], None],
         act: Callable[[str], Awaitable[object]],
         told: Callable[[], str],
         environ: Mapping[str, str],
     ) -> None:
         super().__init__()
-        self._board, self._show, self._act, self._told = board, show, act, told
+        self._app_state, self._show, self._act, self._told = app_state, show, act, told
         self._environ = environ
         self._known: Launches = ()
         self._unread = ""
@@ -87,43 +89,43 @@ class LaunchScreen(PartsScreen):
     # What is painted
 
     def draw(self) -> None:
-        """Show the board as it is now."""
-        board, width, height = self._board(), self.size.width, self.size.height
+        """Show the app state as it is now."""
+        app_state, width, height = self._app_state(), self.size.width, self.size.height
         if not width:
             return
-        below = launch(board, width, most=max(3, height // 3))[: max(1, height // 2)]
+        below = launch(app_state, width, most=max(3, height // 3))[: max(1, height // 2)]
         message = self._message or self._told()
         told = [*below, keys(width, self._as_launches, message)]
-        self.paint(lambda w, h: self._list(board, w, h), told)
+        self.paint(lambda w, h: self._list(app_state, w, h), told)
 
-    def _list(self, board: Board, width: int, height: int) -> list[Line]:
+    def _list(self, app_state: AppState, width: int, height: int) -> list[Line]:
         self._find_cursor()
         if self._as_launches:
             lines, places = remembered(self._known, self._cursor, width, time.time())
             lines = lines or no_launches(width, self._unread)
         else:
-            lines, places = settings(rows(board), self._cursor, width)
+            lines, places = settings(rows(app_state), self._cursor, width)
         place = places.index(self._cursor) if self._cursor in places else 0
         room = max(1, height - 1)
         self._top = window(self._top, place, room, len(lines))
         self._places = places[self._top : self._top + room]
         self.picture.lit = place - self._top + 1 if places else None
         more = max(0, len(lines) - self._top - room)
-        return [heading(board, self._as_launches, more, width), *lines[self._top : self._top + room]]
+        return [heading(app_state, self._as_launches, more, width), *lines[self._top : self._top + room]]
 
     @property
     def _length(self) -> int:
-        return len(self._known) if self._as_launches else len(rows(self._board()))
+        return len(self._known) if self._as_launches else len(rows(self._app_state()))
 
     @property
     def _row(self) -> Row:
         self._find_cursor()
-        return rows(self._board())[self._cursor]
+        return rows(self._app_state())[self._cursor]
 
     def _find_cursor(self) -> None:
         """On its row, though others come and go above it: what is offered depends on the devices."""
         if not self._as_launches:
-            ids = [row.id for row in rows(self._board())]
+            ids = [row.id for row in rows(self._app_state())]
             if self._row_id in ids:
                 self._cursor = ids.index(self._row_id)
         self._go_to(self._cursor)
@@ -131,7 +133,7 @@ class LaunchScreen(PartsScreen):
     def _go_to(self, place: int) -> None:
         """The cursor at a place, or at the end that is nearer."""
         self._cursor = min(max(0, place), max(0, self._length - 1))
-        self._row_id = None if self._as_launches else rows(self._board())[self._cursor].id
+        self._row_id = None if self._as_launches else rows(self._app_state())[self._cursor].id
 
     # What keys do
 
@@ -152,11 +154,11 @@ class LaunchScreen(PartsScreen):
         elif self._row.kind == "text":
             self.action_type()
         else:
-            self._show(pressed(self._board(), self._row))
+            self._show(pressed(self._app_state(), self._row))
             self.draw()
 
     def action_take(self) -> None:
-        """Enter: the launch under the cursor becomes the plan; a setting is changed."""
+        """Enter: the launch under the cursor becomes the options; a setting is changed."""
         if not self._as_launches:
             self.action_change()
         elif self._known:
@@ -164,17 +166,17 @@ class LaunchScreen(PartsScreen):
             self._as_launches, self._cursor, self._row_id, self._top = False, 0, None, 0
             self.draw()
 
-    def _taken(self, each: Remembered) -> str:
-        board = replace(self._board(), plan=again(each))
+    def _taken(self, each: PastLaunch) -> str:
+        app_state = replace(self._app_state(), options=again(each))
         lacks = missing(each, self._environ)
         told = f"taken {lacks}" if lacks else "taken"
-        if board.selection.decided:
-            self._show(board)
+        if app_state.selection.decided:
+            self._show(app_state)
             return f"{told}; the chosen devices stay"
         if not each.count:
-            self._show(board.cpu_only())
+            self._show(app_state.cpu_only())
             return f"{told}, with CPU only"
-        found, news = board.best_of(each.count)
+        found, news = app_state.best_of(each.count)
         self._show(found)
         return f"{told}; {news}"
 
@@ -188,14 +190,14 @@ class LaunchScreen(PartsScreen):
 
         def wrong(line: str) -> str | None:
             try:
-                typed(self._board(), row, line)
-            except PlanError as error:
+                typed(self._app_state(), row, line)
+            except OptionError as error:
                 return str(error)
             return None
 
         def answered(line: str | None) -> None:
             if line is not None:
-                self._show(typed(self._board(), row, line))
+                self._show(typed(self._app_state(), row, line))
             self.draw()
 
         prompt = f"{row.label}: {row.about} (⏎ takes it, empty is the default, esc leaves it)"
@@ -203,7 +205,7 @@ class LaunchScreen(PartsScreen):
 
     def action_clear(self) -> None:
         if not self._as_launches:
-            self._show(cleared(self._board(), self._row))
+            self._show(cleared(self._app_state(), self._row))
         elif self._known:
             gone = self._known[self._cursor]
             self._keep(lambda known: tuple(each for each in known if each != gone))
@@ -211,17 +213,17 @@ class LaunchScreen(PartsScreen):
 
     def action_name(self) -> None:
         """Give the launch under the cursor a name; on the settings, the launch that stands there."""
-        board = self._board()
+        app_state = self._app_state()
         if self._as_launches:
             if not self._known:
                 return
             each = self._known[self._cursor]
-        elif not board.plan.command:
+        elif not app_state.options.command:
             self._message = "no command yet: e on the main screen types it"
             self.draw()
             return
         else:
-            each = Remembered(board.plan, count_of(board), time.time(), where=here())
+            each = PastLaunch(app_state.options, count_of(app_state), time.time(), where=here())
 
         def wrong(name: str) -> str | None:
             try:
@@ -238,13 +240,13 @@ class LaunchScreen(PartsScreen):
         prompt = "a name for it (⏎ takes it, empty is none, esc leaves it)"
         self.app.push_screen(LineScreen(prompt, each.name or "", "for example: nightly", wrong), answered)
 
-    def _call_it(self, each: Remembered, name: str | None) -> None:
+    def _call_it(self, each: PastLaunch, name: str | None) -> None:
         def how(known: Launches) -> Launches:
             if each not in known:
                 if name is None:
                     return known
                 # The settings as they stand, or one that another gputui has pushed out meanwhile.
-                known = with_launch(known, each.plan, each.count, each.when, each.where)
+                known = with_launch(known, each.options, each.count, each.when, each.where)
             return named(known, known.index(each) if each in known else 0, name)
 
         if self._keep(how):

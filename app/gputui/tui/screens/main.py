@@ -15,16 +15,16 @@ from textual.containers import Container
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS, BY_ID
-from gputui.tui.board import Board
+from gputui.tui.app_state import AppState
 from gputui.tui.messages import Read
 from gputui.tui.screens.pages import Pages
 from gputui.tui.session import Outcome
-from gputui.tui.views.chosen import chosen
 from gputui.tui.views.header import header
 from gputui.tui.views.history import history
 from gputui.tui.views.launch import launch
 from gputui.tui.views.matrix import beside, matrix_rows
 from gputui.tui.views.processes import processes
+from gputui.tui.views.selection import chosen
 from gputui.tui.views.text import Line
 from gputui.tui.widgets.device_table import DeviceTable
 from gputui.tui.widgets.key_line import KeyLine
@@ -50,7 +50,7 @@ _STALE = 2.5
 
 
 class MainScreen(Pages):
-    """Shows a `Board`; every key makes a new one."""
+    """Shows an `AppState`; every key makes a new one."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
     BINDINGS = [
@@ -62,10 +62,10 @@ class MainScreen(Pages):
     ]
 
     def __init__(
-        self, board: Board, environ: Mapping[str, str], clock: Callable[[], float] = time.time
+        self, app_state: AppState, environ: Mapping[str, str], clock: Callable[[], float] = time.time
     ) -> None:
         super().__init__()
-        self.board = board
+        self.app_state = app_state
         self._environ = environ
         self._clock = clock
         self._cpu: float | None = None
@@ -90,7 +90,7 @@ class MainScreen(Pages):
         yield self._keys
 
     def on_mount(self) -> None:
-        if not self.board.label:
+        if not self.app_state.label:
             threading.Thread(target=_load_psutil, daemon=True).start()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -108,35 +108,35 @@ class MainScreen(Pages):
         """A reading of the box, good or bad."""
         news = message.reading.news
         if isinstance(news, NoSourceError):
-            self.set_board(self.board.troubled(str(news)))
+            self.set_app_state(self.app_state.troubled(str(news)))
         elif isinstance(news, Snapshot):
-            chosen_before, launching = len(self.board.selection), self._launching
-            self.set_board(self.board.seen(news))
+            chosen_before, launching = len(self.app_state.selection), self._launching
+            self.set_app_state(self.app_state.seen(news))
             if launching is not None and message.reading.began >= launching.since:
                 self._launching = None
                 self._launch_or_ask(launching)
-            elif len(self.board.selection) < chosen_before:
+            elif len(self.app_state.selection) < chosen_before:
                 self.say("a chosen device is not there any more and is taken out", "lost")
         else:
             raise news
 
     def on_device_table_clicked(self, message: DeviceTable.Clicked) -> None:
-        device = self.board.snapshot.by_key.get(message.key) if self.board.snapshot else None
+        device = self.app_state.snapshot.by_key.get(message.key) if self.app_state.snapshot else None
         if device is not None:
             self.toggle(device, follow=False)
 
     async def on_key_line_pressed(self, message: KeyLine.Pressed) -> None:
         await self.run_action(BY_ID[message.action_id].call)
 
-    def set_board(self, board: Board) -> None:
-        """Show another board."""
-        before, self.board = self.board, board
-        if board is before:
+    def set_app_state(self, app_state: AppState) -> None:
+        """Show another app state."""
+        before, self.app_state = self.app_state, app_state
+        if app_state is before:
             return
-        if (board.selection, board.plan) != (before.selection, before.plan):
+        if (app_state.selection, app_state.options) != (before.selection, before.options):
             # What Enter was pressed on is not what stands there now.
             self._drop_launch()
-        if _same_sections(before, board):
+        if _same_sections(before, app_state):
             self._draw_box()
         else:
             self._draw()
@@ -148,17 +148,17 @@ class MainScreen(Pages):
         width, height = self.size
         if not self.is_mounted or not width:
             return
-        board = self.board
-        launch_lines = launch(board, width, most=max(2, height - min(len(board.rows), 16) - 5))
-        self._chosen.draw_all(chosen(board, width))
+        app_state = self.app_state
+        launch_lines = launch(app_state, width, most=max(2, height - min(len(app_state.rows), 16) - 5))
+        self._chosen.draw_all(chosen(app_state, width))
         self._launch.draw_all(launch_lines)
         room = height - 4 - len(launch_lines)
         wide = width >= WIDE
-        rows = len(board.rows) + 1
-        self._table.set_height(min(rows, room) if board.rows else room)
-        self._aside.display = bool(board.rows) and (wide or room - rows >= _WORTH_A_LIST)
-        gpus = len(matrix_rows(board))
-        linked = board.snapshot is not None and bool(board.snapshot.links)
+        rows = len(app_state.rows) + 1
+        self._table.set_height(min(rows, room) if app_state.rows else room)
+        self._aside.display = bool(app_state.rows) and (wide or room - rows >= _WORTH_A_LIST)
+        gpus = len(matrix_rows(app_state))
+        linked = app_state.snapshot is not None and bool(app_state.snapshot.links)
         self._beside = wide and linked and 1 < gpus <= _MOST_LINKED and room >= 2 * gpus + 8
         self._history.display = wide and room - rows >= _WORTH_A_LIST
         self._aside_drawn = 0.0
@@ -166,13 +166,13 @@ class MainScreen(Pages):
 
     def _draw_box(self) -> None:
         """What changes with every reading. The lists beside the table follow at half the pace."""
-        board, now = self.board, time.monotonic()
+        app_state, now = self.app_state, time.monotonic()
         aside = now - self._aside_drawn >= _ASIDE_EVERY
-        psutil = sys.modules.get("psutil") if aside and not board.label else None
+        psutil = sys.modules.get("psutil") if aside and not app_state.label else None
         if psutil is not None and hasattr(psutil, "cpu_percent"):
             self._cpu = psutil.cpu_percent(None)
         self._draw_header()
-        self._table.draw_board(board)
+        self._table.draw_board(app_state)
         if not aside:
             return
         # The charts scroll, which repaints all of them: every other time is often enough.
@@ -181,14 +181,14 @@ class MainScreen(Pages):
         if self._aside.display:
             self._aside.draw(self._lists)
         if self._history.display and self._charts_due:
-            self._history.draw(lambda width, height: [((" ", ""),), *history(board, width, height - 1)])
+            self._history.draw(lambda width, height: [((" ", ""),), *history(app_state, width, height - 1)])
 
     def _lists(self, width: int, height: int) -> list[Line]:
         """The processes, and on a wide terminal the links below them."""
         if not self._beside:
-            return processes(self.board, width, height)
-        links = beside(self.board, width)
-        above = processes(self.board, width, height - len(links))[: height - len(links)]
+            return processes(self.app_state, width, height)
+        links = beside(self.app_state, width)
+        above = processes(self.app_state, width, height - len(links))[: height - len(links)]
         blank: list[Line] = [(("", ""),)] * (height - len(links) - len(above))
         return [*above, *blank, *links]
 
@@ -196,7 +196,7 @@ class MainScreen(Pages):
         sampler = self._sampler
         age = sampler.age if sampler else None
         late = age if sampler and age is not None and age > _STALE * sampler.pace else None
-        line = header(self.board, self.size.width, late, self._cpu, self._clock())
+        line = header(self.app_state, self.size.width, late, self._cpu, self._clock())
         self._header.draw(lambda width, height: [line])
 
     def tick(self) -> None:
@@ -208,7 +208,7 @@ class MainScreen(Pages):
         if self._launching is not None and time.monotonic() - self._launching.since > patience:
             launching, self._launching = self._launching, None
             unread = "the selected devices could not be read again: the driver does not answer"
-            self.hush()
+            self.clear_message()
             self._ask(launching, {}, unread)
 
     @property
@@ -220,7 +220,7 @@ class MainScreen(Pages):
         if text:
             self._keys.say(text, tone)
 
-    def hush(self) -> None:
+    def clear_message(self) -> None:
         """A message stands until the next key."""
         self._keys.say("")
 
@@ -247,13 +247,20 @@ def _load_psutil() -> None:
     psutil.cpu_percent(None)
 
 
-def _same_sections(before: Board, board: Board) -> bool:
+def _same_sections(before: AppState, app_state: AppState) -> bool:
     """Whether only facts about the devices differ, so that all but the table stands as it is."""
     return (
-        (before.selection, before.plan, before.limits, before.cursor, before.problem, before.cautions)
-        == (board.selection, board.plan, board.limits, board.cursor, board.problem, board.cautions)
+        (before.selection, before.options, before.limits, before.cursor, before.problem, before.cautions)
+        == (
+            app_state.selection,
+            app_state.options,
+            app_state.limits,
+            app_state.cursor,
+            app_state.problem,
+            app_state.cautions,
+        )
         and before.snapshot is not None
-        and board.snapshot is not None
-        and len(before.rows) == len(board.rows)
-        and before.snapshot.links == board.snapshot.links
+        and app_state.snapshot is not None
+        and len(before.rows) == len(app_state.rows)
+        and before.snapshot.links == app_state.snapshot.links
     )

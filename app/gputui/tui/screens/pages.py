@@ -32,21 +32,25 @@ class Pages(Launching):
         self._drop_launch()
         from gputui.tui.screens.processes import ProcessesScreen
 
-        self.app.push_screen(ProcessesScreen(lambda: self.board, self.action_people, wanted))
+        self.app.push_screen(ProcessesScreen(lambda: self.app_state, self.action_people, wanted))
 
     def action_people(self) -> None:
         self._drop_launch()
         from gputui.tui.screens.people import PeopleScreen
 
-        self.app.push_screen(PeopleScreen(lambda: self.board, self.action_processes))
+        self.app.push_screen(PeopleScreen(lambda: self.app_state, self.action_processes))
 
-    def action_plan(self) -> None:
+    def action_launch_page(self) -> None:
         self._drop_launch()
         from gputui.tui.screens.launch import LaunchScreen
 
         self.app.push_screen(
             LaunchScreen(
-                lambda: self.board, self.set_board, self.run_action, lambda: self.message, self._environ
+                lambda: self.app_state,
+                self.set_app_state,
+                self.run_action,
+                lambda: self.message,
+                self._environ,
             )
         )
 
@@ -54,28 +58,28 @@ class Pages(Launching):
         self._drop_launch()
         from gputui.tui.screens.jobs import JobsScreen
 
-        self.app.push_screen(JobsScreen(lambda: self.board, self._environ, self.copy_text))
+        self.app.push_screen(JobsScreen(lambda: self.app_state, self._environ, self.copy_text))
 
     def action_export(self) -> None:
         self._drop_launch()
-        if not self.board.selection.decided:
+        if not self.app_state.selection.decided:
             self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
             return
         from gputui.tui.screens.export import ExportScreen
 
-        self.app.push_screen(ExportScreen(self.board.launch, self.copy_text, lambda: self.message))
+        self.app.push_screen(ExportScreen(self.app_state.launch, self.copy_text, lambda: self.message))
 
     def action_check(self) -> None:
         self._drop_launch()
-        if not self.board.selection.decided:
+        if not self.app_state.selection.decided:
             self.say("choose devices first (space, 0-9, b), or c for CPU only", "warn")
             return
-        if self.board.snapshot is None:
+        if self.app_state.snapshot is None:
             self.say("nothing has been read yet", "warn")
             return
         from gputui.tui.screens.check import CheckScreen
 
         def measured(found: Measured) -> None:
-            self.set_board(replace(self.board, measured={**self.board.measured, **found.pairs}))
+            self.set_app_state(replace(self.app_state, measured={**self.app_state.measured, **found.pairs}))
 
-        self.app.push_screen(CheckScreen(lambda: self.board, self._environ, measured))
+        self.app.push_screen(CheckScreen(lambda: self.app_state, self._environ, measured))

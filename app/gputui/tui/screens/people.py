@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gputui.choosing.people import Person, people, quiet_for
-from gputui.inventory.wording import printable
-from gputui.tui.board import Board
+from gputui.inventory.formatting import printable
+from gputui.tui.app_state import AppState
 from gputui.tui.screens.parts import PartsScreen, window
 from gputui.tui.views.people import headline, held_lines, idle_words, listed
 from gputui.tui.views.text import Line, clip
@@ -15,7 +15,7 @@ _KEYS = " esc back  ↑↓ person  ⏎ their processes"
 
 
 class PeopleScreen(PartsScreen):
-    """Follows the board of the screen below; `processes` opens the list of one user's."""
+    """Follows the app state of the screen below; `processes` opens the list of one user's."""
 
     BINDINGS = [
         ("escape,q,P", "dismiss", "Back"),
@@ -26,31 +26,31 @@ class PeopleScreen(PartsScreen):
         ("enter,p", "processes", "Processes"),
     ]
 
-    def __init__(self, board: Callable[[], Board], processes: Callable[[str], None]) -> None:
+    def __init__(self, app_state: Callable[[], AppState], processes: Callable[[str], None]) -> None:
         super().__init__()
-        self._board, self._processes = board, processes
+        self._app_state, self._processes = app_state, processes
         self._cursor = self._top = 0
         self._at: Person | None = None
 
     @property
     def _people(self) -> tuple[Person, ...]:
-        board = self._board()
-        if board.snapshot is None:
+        app_state = self._app_state()
+        if app_state.snapshot is None:
             return ()
-        return people(board.snapshot, quiet_for(board.watch, board.snapshot))
+        return people(app_state.snapshot, quiet_for(app_state.watch, app_state.snapshot))
 
     def draw(self) -> None:
         width = self.size.width
         if not width:
             return
-        words = idle_words(self._people, self._board())
+        words = idle_words(self._people, self._app_state())
         told: list[Line] = [clip(((f" {words}", "warn"),), width)] if words else []
         self.paint(self._drawn, [*told, clip(((_KEYS, "dim"),), width)])
 
     def _drawn(self, width: int, height: int) -> list[Line]:
         found = self._follow()
-        lines, places = listed(found, self._board(), width)
-        lines += held_lines(found, self._board(), width)
+        lines, places = listed(found, self._app_state(), width)
+        lines += held_lines(found, self._app_state(), width)
         place = places[self._cursor] if places else 0
         last = ([*places, len(lines)][self._cursor + 1] if places else len(lines)) - 1
         room = max(1, height - 1)

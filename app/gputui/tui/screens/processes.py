@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from textual import events
 
+from gputui.inventory.formatting import printable, program
 from gputui.inventory.process import Process
-from gputui.inventory.wording import printable, program
-from gputui.launching.signals import SignalError, send
-from gputui.tui.board import Board
+from gputui.system.signals import SignalError, send
+from gputui.tui.app_state import AppState
 from gputui.tui.process_rows import SORTS, Row, rows
-from gputui.tui.screens.line import LineScreen
+from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.parts import PartsScreen, window
 from gputui.tui.views.processes import listed
 from gputui.tui.views.text import Line, clip, title, wrap
@@ -21,7 +21,8 @@ _KEYS = " esc back  ↑↓ process  s sort  / filter  tab tree  P people  X sign
 
 
 class ProcessesScreen(PartsScreen):
-    """Follows the board of the screen below; the key that opened it closes it. `people` opens that screen."""
+    """Follows the app state of the screen below; the key that opened it closes it. `people` opens that
+    screen."""
 
     BINDINGS = [
         ("escape,q,p", "dismiss", "Close"),
@@ -36,9 +37,11 @@ class ProcessesScreen(PartsScreen):
         ("X", "signal", "Signal"),
     ]
 
-    def __init__(self, board: Callable[[], Board], people: Callable[[], None], wanted: str = "") -> None:
+    def __init__(
+        self, app_state: Callable[[], AppState], people: Callable[[], None], wanted: str = ""
+    ) -> None:
         super().__init__()
-        self._board, self._people = board, people
+        self._app_state, self._people = app_state, people
         self._sort, self._wanted, self._tree = SORTS[0], wanted, False
         self._cursor = self._top = 0
         self._at: Row | None = None
@@ -76,7 +79,7 @@ class ProcessesScreen(PartsScreen):
 
     @property
     def _rows(self) -> tuple[Row, ...]:
-        return rows(self._board(), self._sort, self._wanted, self._tree)
+        return rows(self._app_state(), self._sort, self._wanted, self._tree)
 
     def _follow(self) -> tuple[Row, ...]:
         """The rows; the cursor stays with its process when the list changes, or else in its place."""
@@ -126,12 +129,12 @@ class ProcessesScreen(PartsScreen):
 
         The second press is for the process that the first one named, wherever it is in the list by now.
         """
-        board = self._board()
+        app_state = self._app_state()
         if self._asked is not None:
             (process, number), self._asked = self._asked, None
             self._message = self._sent(process, number)
-        elif board.label:
-            self._message = f"these processes are not this machine's ({board.label})"
+        elif app_state.label:
+            self._message = f"these processes are not this machine's ({app_state.label})"
         elif self._at is None or self._at.process is None:
             self._message = "no process to signal here"
         else:

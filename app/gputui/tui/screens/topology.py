@@ -1,7 +1,7 @@
 """The topology on the whole screen: the matrix of links, or the tree of what hangs where, to choose from.
 
-It shows the board of the main screen below and changes it by the main screen's own actions, so that nothing
-can be done here that cannot be done there.
+It shows the app state of the main screen below and changes it by the main screen's own actions, so that
+nothing can be done here that cannot be done there.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from gputui.choosing.links import numa_nodes, weakest, weakest_ring
 from gputui.inventory.device import Device
 from gputui.inventory.link import direct_links
 from gputui.tui.actions import ACTIONS
-from gputui.tui.board import Board
+from gputui.tui.app_state import AppState
 from gputui.tui.screens.parts import PartsScreen, window
-from gputui.tui.views.chosen import at_least, runs
-from gputui.tui.views.hangs import hangs
 from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matrix_rows
+from gputui.tui.views.selection import at_least, runs
 from gputui.tui.views.text import Line, clip, title
+from gputui.tui.views.topology_tree import hangs
 from gputui.tui.widgets.lines import LinkLines
 
 _OWN = ("topology", "down", "up", "first", "last", "palette", "stop", "quit")
@@ -30,7 +30,7 @@ _OWN = ("topology", "down", "up", "first", "last", "palette", "stop", "quit")
 
 
 class TopologyScreen(PartsScreen):
-    """`board` is asked for the board of the screen below; `act` does one of its actions."""
+    """`app_state` is asked for the app state of the screen below; `act` does one of its actions."""
 
     SURFACE = LinkLines
     BINDINGS = [
@@ -52,13 +52,13 @@ class TopologyScreen(PartsScreen):
 
     def __init__(
         self,
-        board: Callable[[], Board],
-        show: Callable[[Board], None],
+        app_state: Callable[[], AppState],
+        show: Callable[[AppState], None],
         act: Callable[[str], Awaitable[object]],
         told: Callable[[], str],
     ) -> None:
         super().__init__()
-        self._board, self._show, self._act, self._told = board, show, act, told
+        self._app_state, self._show, self._act, self._told = app_state, show, act, told
         self._as_tree = False
         self._column = 0
         self._left = self._top = 0
@@ -69,27 +69,27 @@ class TopologyScreen(PartsScreen):
     # What is painted
 
     def draw(self) -> None:
-        """Show the board as it is now."""
-        board, width = self._board(), self.size.width
+        """Show the app state as it is now."""
+        app_state, width = self._app_state(), self.size.width
         if not width:
             return
-        if not self._as_tree and board.current is not None and board.current.parent:
+        if not self._as_tree and app_state.current is not None and app_state.current.parent:
             # Instances have no links: the matrix has their GPU.
-            self._show(replace(board, cursor=board.current.parent))
-            board = self._board()
-        told = self._account(board, width)
+            self._show(replace(app_state, cursor=app_state.current.parent))
+            app_state = self._app_state()
+        told = self._account(app_state, width)
         form = self._tree if self._as_tree else self._matrix
-        self.paint(lambda w, h: form(board, w, h), told)
+        self.paint(lambda w, h: form(app_state, w, h), told)
 
-    def _matrix(self, board: Board, width: int, height: int) -> list[Line]:
-        rows = matrix_rows(board)
-        if not rows or board.snapshot is None or not board.snapshot.links:
+    def _matrix(self, app_state: AppState, width: int, height: int) -> list[Line]:
+        rows = matrix_rows(app_state)
+        if not rows or app_state.snapshot is None or not app_state.snapshot.links:
             head = title("topology", width, "tab: tree")
             return [head, (("  the links have not been read yet" if rows else "  no devices", "dim"),)]
         self._column = min(self._column, len(rows) - 1)
-        layout = Layout.of(board, width, self._left, self._column)
+        layout = Layout.of(app_state, width, self._left, self._column)
         self._left = layout.left
-        place = next((i for i, device in enumerate(rows) if device.key == board.cursor), 0)
+        place = next((i for i, device in enumerate(rows) if device.key == app_state.cursor), 0)
         self._above = 1 + heading_height(layout)
         room = max(1, height - self._above)
         self._top = window(self._top, place, room, len(rows))
@@ -101,14 +101,14 @@ class TopologyScreen(PartsScreen):
             if many < len(rows)
         ]
         head = title("topology", width, "  ".join([*parts, "tab: tree"]))
-        return [head, *matrix(board, layout, self._top, room, self._column)]
+        return [head, *matrix(app_state, layout, self._top, room, self._column)]
 
-    def _tree(self, board: Board, width: int, height: int) -> list[Line]:
-        drawn, keys = hangs(board, width)
+    def _tree(self, app_state: AppState, width: int, height: int) -> list[Line]:
+        drawn, keys = hangs(app_state, width)
         head = title("topology", width, "tab: matrix")
         if not drawn:
             return [head, (("  the links have not been read yet", "dim"),)]
-        place = next((i for i, key in enumerate(keys) if key == board.cursor), 0)
+        place = next((i for i, key in enumerate(keys) if key == app_state.cursor), 0)
         self._above = 1
         room = max(1, height - 1)
         # The branch that the first device hangs under is worth seeing too.
@@ -123,41 +123,47 @@ class TopologyScreen(PartsScreen):
         self.picture.lit = place - top + 1 if place >= top else None
         return [head, *drawn[top : top + room]]
 
-    def _account(self, board: Board, width: int) -> list[Line]:
+    def _account(self, app_state: AppState, width: int) -> list[Line]:
         """What is looked at, what is chosen, what the signs mean, and the keys or a message."""
-        lines: list[Line] = [title("chosen", width), clip(self._chosen(board), width)]
+        lines: list[Line] = [title("chosen", width), clip(self._chosen(app_state), width)]
         if not self._as_tree:
-            lines = [clip(self._pair(board), width), *lines, clip(legend(width), width)]
+            lines = [clip(self._pair(app_state), width), *lines, clip(legend(width), width)]
         message = self._told()
         form = "tab matrix" if self._as_tree else "←→ pair  tab tree"
         keys = f" esc back  space select  J/K reorder  b B n best  o order  {form}"
-        if board.permuted:
-            lines.append(clip(((f" ! {board.permuted}", "warn"),), width))
+        if app_state.permuted:
+            lines.append(clip(((f" ! {app_state.permuted}", "warn"),), width))
         lines.append(clip(((" ▌ ", "key"), (message, "")) if message else ((keys, "dim"),), width))
         return lines
 
-    def _pair(self, board: Board) -> Line:
+    def _pair(self, app_state: AppState) -> Line:
         """The pair under the cursor, in words."""
-        rows, one = matrix_rows(board), board.current
-        if board.snapshot is None or one is None or one.parent or not rows or not board.snapshot.links:
+        rows, one = matrix_rows(app_state), app_state.current
+        if (
+            app_state.snapshot is None
+            or one is None
+            or one.parent
+            or not rows
+            or not app_state.snapshot.links
+        ):
             return (("", ""),)
         other = rows[min(self._column, len(rows) - 1)]
-        names = f" GPU {board.snapshot.label(one)} – GPU {board.snapshot.label(other)}  "
+        names = f" GPU {app_state.snapshot.label(one)} – GPU {app_state.snapshot.label(other)}  "
         if one.key == other.key:
             return ((names, "strong"), ("the device itself", "dim"))
-        return ((names, "strong"), (_words(board, one, other), ""))
+        return ((names, "strong"), (_words(app_state, one, other), ""))
 
-    def _chosen(self, board: Board) -> Line:
-        snapshot, chosen = board.snapshot, board.chosen
+    def _chosen(self, app_state: AppState) -> Line:
+        snapshot, chosen = app_state.snapshot, app_state.chosen
         if snapshot is None or not chosen:
             return ((" nothing yet: space or 0-9 chooses, b takes the best free one", "dim"),)
         text = f" cuda:0{f'…{len(chosen) - 1}' if len(chosen) > 1 else ''} = GPU "
-        text += runs(board, chosen)
+        text += runs(app_state, chosen)
         if len(chosen) > 1:
             ring, overall = weakest_ring(snapshot, chosen), weakest(snapshot, chosen)
             text += f"   weakest link {overall or 'unknown'}"
-            text += f" ({_weakest_pair(board, overall)})" if overall and len(chosen) > 2 else ""
-            text += f", {at_least(board)}{ring} around a ring" if ring != overall else ""
+            text += f" ({_weakest_pair(app_state, overall)})" if overall and len(chosen) > 2 else ""
+            text += f", {at_least(app_state)}{ring} around a ring" if ring != overall else ""
         nodes = numa_nodes(chosen)
         return ((text, "strong"), (f"   NUMA {','.join(map(str, nodes))}" if nodes else "", "dim"))
 
@@ -168,19 +174,19 @@ class TopologyScreen(PartsScreen):
         self.draw()
 
     def action_column(self, by: int) -> None:
-        self._column = min(max(0, self._column + by), max(0, len(matrix_rows(self._board())) - 1))
+        self._column = min(max(0, self._column + by), max(0, len(matrix_rows(self._app_state())) - 1))
         self.draw()
 
     def action_cursor(self, by: int) -> None:
-        board = self._board()
+        app_state = self._app_state()
         if self._as_tree:
-            order = [key for key in hangs(board, self.size.width)[1] if key is not None]
+            order = [key for key in hangs(app_state, self.size.width)[1] if key is not None]
         else:
-            order = [device.key for device in matrix_rows(board)]
+            order = [device.key for device in matrix_rows(app_state)]
         if order:
-            place = order.index(board.cursor) if board.cursor in order else 0
+            place = order.index(app_state.cursor) if app_state.cursor in order else 0
             self._past = self._past + by if place == len(order) - 1 and by > 0 else 0
-            self._show(replace(board, cursor=order[min(max(place + by, 0), len(order) - 1)]))
+            self._show(replace(app_state, cursor=order[min(max(place + by, 0), len(order) - 1)]))
         self.draw()
 
     async def action_main(self, call: str) -> None:
@@ -192,7 +198,7 @@ class TopologyScreen(PartsScreen):
         if event.widget is self.picture and 0 <= event.y - self._above < len(self._keys):
             key = self._keys[event.y - self._above]
             if key is not None:
-                self._show(replace(self._board(), cursor=key))
+                self._show(replace(self._app_state(), cursor=key))
                 await self._act("select")
                 self.draw()
 
@@ -202,15 +208,15 @@ def _last_device(keys: list[str | None]) -> int:
     return max((place for place, key in enumerate(keys) if key is not None), default=0)
 
 
-def _words(board: Board, one: Device, other: Device) -> str:
-    assert board.snapshot is not None
-    snapshot = board.snapshot
+def _words(app_state: AppState, one: Device, other: Device) -> str:
+    assert app_state.snapshot is not None
+    snapshot = app_state.snapshot
     link, pcie, access = (ask(one, other) for ask in (snapshot.link, snapshot.pcie_class, snapshot.peer))
     if link is None:
         return "not known"
     carries = bandwidth(snapshot, one, other)
     parts = [link]
-    found = board.measured.get((one.key, other.key))
+    found = app_state.measured.get((one.key, other.key))
     if found is not None:
         parts.append(f"{found:.1f} GB/s measured")
     if carries is not None:
@@ -222,9 +228,9 @@ def _words(board: Board, one: Device, other: Device) -> str:
     return "  ".join(parts)
 
 
-def _weakest_pair(board: Board, word: str) -> str:
+def _weakest_pair(app_state: AppState, word: str) -> str:
     """The first two of the chosen that are joined no better."""
-    assert board.snapshot is not None
-    snapshot, chosen = board.snapshot, board.chosen
+    assert app_state.snapshot is not None
+    snapshot, chosen = app_state.snapshot, app_state.chosen
     pair = next((a, b) for i, a in enumerate(chosen) for b in chosen[i + 1 :] if snapshot.link(a, b) == word)
     return "━".join(snapshot.label(device) for device in pair)

@@ -1,1 +1,1 @@
-"""What each surface shows: pure functions from a board and a width to lines of styled text."""
+"""What each surface shows: pure functions from an app state and a width to lines of styled text."""

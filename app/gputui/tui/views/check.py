@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputui.checking.compare import Place
+from gputui.checking.render import lines
 from gputui.checking.report import Report
-from gputui.checking.telling import lines
-from gputui.inventory.wording import GIB, printable, short_bus_id, short_name
+from gputui.inventory.formatting import GIB, printable, short_bus_id, short_name
 from gputui.tui.views.text import Line, fit, wrap
 
 

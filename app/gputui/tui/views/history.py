@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from gputui.inventory.wording import duration
-from gputui.tui.board import Board
+from gputui.inventory.formatting import duration
+from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, fit, title
 
 _STEPS = " ▁▂▃▄▅▆▇█"
@@ -13,24 +13,26 @@ _TALLEST = 4
 """Lines a device may have when there is room, the gap to the next among them."""
 
 
-def history(board: Board, width: int, height: int) -> list[Line]:
+def history(app_state: AppState, width: int, height: int) -> list[Line]:
     """A rule, and a chart for each device that has a load, all equally high, as many as fit.
 
     Always 0 to 100 %: three percent of jitter must not look like work.
     """
-    snapshot = board.snapshot
+    snapshot = app_state.snapshot
     if snapshot is None:
         return []
     devices = [
-        d for d in snapshot.devices if any(load is not None for load in board.watch.loads.get(d.key, ()))
+        d for d in snapshot.devices if any(load is not None for load in app_state.watch.loads.get(d.key, ()))
     ]
     label = max([1, *(len(snapshot.label(device)) for device in devices)])
     room = width - label - 9
-    seen = max([0, *(len(loads) for loads in board.watch.loads.values())])
+    seen = max([0, *(len(loads) for loads in app_state.watch.loads.values())])
     tall = max(1, min(_TALLEST, (height - 1) // max(1, len(devices))))
     lines = [title("utilization", width, f"last {duration(min(room, seen))}" if seen > 1 else "")]
     for device in devices:
-        loads = [None if load is None else min(100, load) for load in board.watch.loads[device.key][-room:]]
+        loads = [
+            None if load is None else min(100, load) for load in app_state.watch.loads[device.key][-room:]
+        ]
         now = "–" if device.utilization is None else f"{device.utilization}%"
         gap = 1 if tall > 1 else 0
         lines += [((" ", ""),)] * (gap if device is not devices[0] else 0)

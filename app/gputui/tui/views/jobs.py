@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from rich.cells import chop_cells
 
-from gputui.inventory.wording import duration, printable
-from gputui.launching.jobs.job import Job, State
-from gputui.tui.board import Board
+from gputui.inventory.formatting import duration, printable
+from gputui.jobs.job import Job, State
+from gputui.tui.app_state import AppState
 from gputui.tui.views.table import Columns, row
 from gputui.tui.views.text import Line, clip, fit, title
 
@@ -83,16 +83,16 @@ def _for_how_long(job: Job, now: float) -> str:
     return "–" if end is None else duration(max(0.0, end - begin))
 
 
-def devices_of(job: Job, board: Board, width: int, most: int) -> list[Line]:
+def devices_of(job: Job, app_state: AppState, width: int, most: int) -> list[Line]:
     """What the job's devices do now, as far as they are this box's."""
-    if board.snapshot is None or not job.devices or job.over:
+    if app_state.snapshot is None or not job.devices or job.over:
         return []
-    found = [board.snapshot.by_key.get(device.uuid) for device in job.devices]
+    found = [app_state.snapshot.by_key.get(device.uuid) for device in job.devices]
     there = [device for device in found if device is not None]
     if not there:
         return []
-    columns = Columns.of(board, width)
-    lines = [row(board, device, columns, width) for device in there[:most]]
+    columns = Columns.of(app_state, width)
+    lines = [row(app_state, device, columns, width) for device in there[:most]]
     if len(there) > most:
         lines.append(((f"   … and {len(there) - most} more", "dim"),))
     return lines

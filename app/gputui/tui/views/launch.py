@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.tui.board import Board
+from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, clip, title, wrap
 
 
-def launch(board: Board, width: int, most: int) -> list[Line]:
+def launch(app_state: AppState, width: int, most: int) -> list[Line]:
     """A rule, the line in as many lines as it needs but at most `most`, its warnings, and what there is room
     for of the remarks on what was done unasked."""
-    name = f"launch: {board.launcher}" if board.plan.command else "launch"
+    name = f"launch: {app_state.launcher}" if app_state.options.command else "launch"
     lines = [title(name, width)]
-    if not board.plan.command:
-        shown = board.launch.line if board.selection.decided else ""
+    if not app_state.options.command:
+        shown = app_state.launch.line if app_state.selection.decided else ""
         hint = "e types the command" if not shown else "…  e types the command"
         lines.append(clip(((" $ ", "prompt"), (f"{shown} " if shown else "", ""), (hint, "dim")), width))
         return lines
-    warnings = (*board.launch.warnings, *board.cautions)
-    style = "" if board.selection.decided else "dim"
-    wrapped = wrap(board.launch.line, width - 4)
+    warnings = (*app_state.launch.warnings, *app_state.cautions)
+    style = "" if app_state.selection.decided else "dim"
+    wrapped = wrap(app_state.launch.line, width - 4)
     told = _warnings(warnings, width, most)
     room = max(1, most - len(told))
     if len(wrapped) > room:
@@ -29,7 +29,7 @@ def launch(board: Board, width: int, most: int) -> list[Line]:
         lines.append(clip(((" $ " if place == 0 else "   ", "prompt"), (text, style)), width))
     lines += told
     left = max(0, most - len(told) - len(wrapped))
-    lines += [clip((("   · ", "dim"), (remark, "dim")), width) for remark in board.launch.remarks[:left]]
+    lines += [clip((("   · ", "dim"), (remark, "dim")), width) for remark in app_state.launch.remarks[:left]]
     return lines
 
 

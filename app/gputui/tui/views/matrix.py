@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.device import Device
 from gputui.inventory.link import SELF, direct_links
-from gputui.tui.board import Board
+from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, Span, fit, title
 
 SIGNS: dict[str, tuple[str, str]] = {
@@ -36,10 +36,10 @@ class Layout:
     columns: int
 
     @classmethod
-    def of(cls, board: Board, width: int, left: int, column: int) -> Layout:
+    def of(cls, app_state: AppState, width: int, left: int, column: int) -> Layout:
         """The widest form in which all columns fit; signs alone, scrolled to `column`, where none does."""
-        rows = matrix_rows(board)
-        label = max([2, *(len(board.snapshot.label(d)) for d in rows)]) if board.snapshot else 2
+        rows = matrix_rows(app_state)
+        label = max([2, *(len(app_state.snapshot.label(d)) for d in rows)]) if app_state.snapshot else 2
         # The cursor, the slot, the label; behind the cells the state's sign.
         room = width - (7 + label) - 3
         cell = next((c for c in (_WIDE, _NARROW, _TINY) if c * len(rows) <= room), _TINY)
@@ -48,18 +48,18 @@ class Layout:
         return cls(label, cell, max(0, left), columns)
 
 
-def matrix_rows(board: Board) -> tuple[Device, ...]:
+def matrix_rows(app_state: AppState) -> tuple[Device, ...]:
     """The devices of the matrix: those that links are known of, the chosen ones first."""
-    return tuple(device for device in board.rows if device.parent is None)
+    return tuple(device for device in app_state.rows if device.parent is None)
 
 
-def matrix(board: Board, layout: Layout, top: int, rows: int, column: int | None) -> list[Line]:
+def matrix(app_state: AppState, layout: Layout, top: int, rows: int, column: int | None) -> list[Line]:
     """The names of the columns, and `rows` rows from `top` on; `column` is the one that is looked at."""
-    devices = matrix_rows(board)
+    devices = matrix_rows(app_state)
     shown = range(top, min(top + rows, len(devices)))
     return [
-        *_heading(board, layout, devices, column),
-        *(_row(board, layout, devices, place, column) for place in shown),
+        *_heading(app_state, layout, devices, column),
+        *(_row(app_state, layout, devices, place, column) for place in shown),
     ]
 
 
@@ -68,30 +68,34 @@ def heading_height(layout: Layout) -> int:
     return 2 if layout.cell == _TINY else 1
 
 
-def beside(board: Board, width: int) -> list[Line]:
+def beside(app_state: AppState, width: int) -> list[Line]:
     """The whole matrix under a rule of its own, beside something else; the cursor is elsewhere."""
-    layout = Layout.of(board, width, 0, 0)
-    return [title("links", width, "t"), *matrix(board, layout, 0, len(matrix_rows(board)), None)]
+    layout = Layout.of(app_state, width, 0, 0)
+    return [title("links", width, "t"), *matrix(app_state, layout, 0, len(matrix_rows(app_state)), None)]
 
 
-def _heading(board: Board, layout: Layout, devices: tuple[Device, ...], column: int | None) -> Iterator[Line]:
-    assert board.snapshot is not None
+def _heading(
+    app_state: AppState, layout: Layout, devices: tuple[Device, ...], column: int | None
+) -> Iterator[Line]:
+    assert app_state.snapshot is not None
     height, room = heading_height(layout), layout.cell - 1
     for line in range(height):
         spans: list[Span] = [(" " * (7 + layout.label), "")]
         for place in range(layout.left, layout.left + layout.columns):
             device = devices[place]
-            name = board.snapshot.label(device)
+            name = app_state.snapshot.label(device)
             shown = name if height == 1 else f"{name:>2}"[-2:][line]
-            style = "here" if place == column else "slot" if device.key in board.selection else "dim"
+            style = "here" if place == column else "slot" if device.key in app_state.selection else "dim"
             spans += [(fit(shown, room), style), (" ", "")]
         yield tuple(spans)
 
 
-def _row(board: Board, layout: Layout, rows: tuple[Device, ...], place: int, column: int | None) -> Line:
-    snapshot, device = board.snapshot, rows[place]
+def _row(
+    app_state: AppState, layout: Layout, rows: tuple[Device, ...], place: int, column: int | None
+) -> Line:
+    snapshot, device = app_state.snapshot, rows[place]
     assert snapshot is not None
-    rank, lit = board.selection.rank(device.key), device.key == board.cursor
+    rank, lit = app_state.selection.rank(device.key), device.key == app_state.cursor
     slot = "" if rank is None else f"[{rank + 1}]"
     spans: list[Span] = [
         ("▸" if lit else " ", "cursor"),
@@ -100,12 +104,12 @@ def _row(board: Board, layout: Layout, rows: tuple[Device, ...], place: int, col
     ]
     for other in range(layout.left, layout.left + layout.columns):
         text, style = _cell(snapshot.link(device, rows[other]), layout.cell)
-        if rank is not None and rows[other].key in board.selection and style != "dim":
+        if rank is not None and rows[other].key in app_state.selection and style != "dim":
             style += "-on"
         # Of signs that fill their cell only the gaps can be lit.
         gap = style if style.endswith("-on") and layout.cell == _TINY else ""
         spans += [(text, "here" if lit and other == column else style), (" ", gap)]
-    state = board.verdicts[device.key].state
+    state = app_state.verdicts[device.key].state
     spans.append((f" {GLYPHS[state]}", state))
     return tuple(spans)
 

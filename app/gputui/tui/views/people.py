@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputui.choosing.people import Person
+from gputui.choosing.verdict_text import reason
+from gputui.inventory.formatting import duration, printable, size
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.wording import duration, printable, size
-from gputui.tui.board import Board
+from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, bar, clip, fit, title
 
 _BAR = 12
@@ -18,9 +19,9 @@ def headline(found: Sequence[Person], width: int) -> Line:
     return title("people", width, f"{len(found)} on this box" if found else "")
 
 
-def listed(found: Sequence[Person], board: Board, width: int) -> tuple[list[Line], list[int]]:
+def listed(found: Sequence[Person], app_state: AppState, width: int) -> tuple[list[Line], list[int]]:
     """The lines of each person, and the first line of each."""
-    snapshot = board.snapshot
+    snapshot = app_state.snapshot
     if snapshot is None or not found:
         return [clip(((" nobody is on this box", "dim"),), width)], []
     wide = _wide(found)
@@ -33,19 +34,19 @@ def listed(found: Sequence[Person], board: Board, width: int) -> tuple[list[Line
     return lines, places
 
 
-def held_lines(found: Sequence[Person], board: Board, width: int) -> list[Line]:
+def held_lines(found: Sequence[Person], app_state: AppState, width: int) -> list[Line]:
     """What is held by no process that can be seen: by nobody, as far as one can tell."""
-    snapshot = board.snapshot
+    snapshot = app_state.snapshot
     if snapshot is None:
         return []
     wide = _wide(found)
     lines: list[Line] = []
     for device in snapshot.devices:
-        verdict = board.verdicts[device.key]
+        verdict = app_state.verdicts[device.key]
         if verdict.state == "held":
             used = size(device.memory_used or 0)
             head = _columns(f"GPU {snapshot.label(device)}", used, "–", wide)
-            lines.append(clip((*head, (f"  held: {verdict.reason}", "dim")), width))
+            lines.append(clip((*head, (f"  held: {reason(verdict, snapshot.time)}", "dim")), width))
     return [title("nobody to be seen", width), *lines] if lines else []
 
 
@@ -90,9 +91,9 @@ def _person(person: Person, snapshot: Snapshot, wide: int, total: int) -> list[L
     return lines
 
 
-def idle_words(found: Sequence[Person], board: Board) -> str:
+def idle_words(found: Sequence[Person], app_state: AppState) -> str:
     """Whom to ask: the largest holding of somebody who does nothing with it."""
-    snapshot = board.snapshot
+    snapshot = app_state.snapshot
     idle = [(person, holding) for person in found for holding in person.idle]
     if snapshot is None or not idle:
         return ""

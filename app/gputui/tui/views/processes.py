@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.tui.board import Board
+from gputui.tui.app_state import AppState
 from gputui.tui.process_rows import Row, rows
 from gputui.tui.views.text import Line, clip, fit, title, wrap
 
@@ -12,12 +12,12 @@ _WIDE = 64
 _MOST_USER = 12
 
 
-def processes(board: Board, width: int, height: int) -> list[Line]:
+def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     """A rule, and each process; its command line wrapped where all of them then fit in `height`, else cut."""
     lines = [title("processes", width)]
-    found = rows(board)
+    found = rows(app_state)
     if not found:
-        return [*lines, clip(((" none", "dim"),), width)] if board.snapshot else lines
+        return [*lines, clip(((" none", "dim"),), width)] if app_state.snapshot else lines
     label, pid, user = _widths(found)
     # Beside the table there is room for the command or for its number: the command says more.
     pid = pid + 2 if width >= _WIDE else 0
@@ -26,7 +26,7 @@ def processes(board: Board, width: int, height: int) -> list[Line]:
     pieces = [wrap(row.what, room) for row in found]
     whole = sum(map(len, pieces)) + 1 <= height
     for row, words in zip(found, pieces, strict=True):
-        style = "strong" if row.key == board.cursor else ""
+        style = "strong" if row.key == app_state.cursor else ""
         shown = words if whole else [row.what]
         lines.append(clip((*_head(row, label, pid, user, style), (shown[0], style or "dim")), width))
         lines += [((" " * head_width, ""), (piece, style or "dim")) for piece in shown[1:]]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gputui.choosing.verdict import GLYPHS
+from gputui.choosing.verdict_text import brief
 from gputui.inventory.device import Device
-from gputui.inventory.wording import GIB, duration, printable, short_name
-from gputui.tui.board import Board
+from gputui.inventory.formatting import GIB, duration, short_name
+from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, Span, bar, clip, fit, shorten, width_of, wrap
 
 UNKNOWN = "–"
@@ -29,10 +30,10 @@ class Columns:
     sensors: bool
 
     @classmethod
-    def of(cls, board: Board, width: int) -> Columns:
+    def of(cls, app_state: AppState, width: int) -> Columns:
         """The columns that fit into `width`: bars and gaps grow before names, names before the state."""
-        devices = board.snapshot.devices if board.snapshot else ()
-        label = max([2, *(len(board.snapshot.label(d)) for d in devices)]) if board.snapshot else 2
+        devices = app_state.snapshot.devices if app_state.snapshot else ()
+        label = max([2, *(len(app_state.snapshot.label(d)) for d in devices)]) if app_state.snapshot else 2
         longest = max([4, *(len(short_name(d.name or "?")) for d in devices)])
         amount = max([6, *(len(_amount(d)) for d in devices)])
         roomy, tight = width >= 100, width < 72
@@ -57,39 +58,39 @@ def heading(columns: Columns, width: int) -> Line:
     return ((fit(text, width), "dim"),)
 
 
-def nothing(board: Board, width: int) -> list[Line]:
+def nothing(app_state: AppState, width: int) -> list[Line]:
     """What stands in the place of the devices when there are none."""
-    if board.problem:
-        words = board.problem
-    elif board.snapshot is None:
+    if app_state.problem:
+        words = app_state.problem
+    elif app_state.snapshot is None:
         words = "reading the box …"
     else:
         words = "no devices in this box"
     return [((" ", ""),), *(((f"  {piece}", "dim"),) for piece in wrap(words, width - 4))]
 
 
-def facts_shown(board: Board, device: Device) -> object:
+def facts_shown(app_state: AppState, device: Device) -> object:
     """All that a row depends on beside its columns: equal facts give equal rows."""
     return (
         device,
-        _state_words(board, device),
-        board.selection.rank(device.key),
-        device.key == board.cursor,
-        board.limits is None or device.key in board.limits.keys,
+        _state_words(app_state, device),
+        app_state.selection.rank(device.key),
+        device.key == app_state.cursor,
+        app_state.limits is None or device.key in app_state.limits.keys,
     )
 
 
-def row(board: Board, device: Device, columns: Columns, width: int) -> Line:
+def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Line:
     """One device in exactly `width` cells. Equal boards give equal lines, so that unchanged rows stay."""
     c, gap = columns, " " * columns.gap
-    verdict = board.verdicts[device.key]
-    mark = "on" if device.key == board.cursor else ""
-    rank = board.selection.rank(device.key)
-    given = not board.limits or device.key in board.limits.keys
+    verdict = app_state.verdicts[device.key]
+    mark = "on" if device.key == app_state.cursor else ""
+    rank = app_state.selection.rank(device.key)
+    given = not app_state.limits or device.key in app_state.limits.keys
     tone = "" if given and verdict.state not in ("lost",) and not device.mig else "dim"
     slot = "" if rank is None else f"[{rank + 1}]"
-    assert board.snapshot is not None
-    label = board.snapshot.label(device)
+    assert app_state.snapshot is not None
+    label = app_state.snapshot.label(device)
     spans: list[Span] = [
         ("▸" if mark else " ", "cursor"),
         (fit(slot, 4, right=True) + " ", "slot"),
@@ -102,7 +103,7 @@ def row(board: Board, device: Device, columns: Columns, width: int) -> Line:
         (gap, ""),
     ]
     state = f" {GLYPHS[verdict.state]} "
-    words = _state_words(board, device) if given else f"not yours, {verdict.state}"
+    words = _state_words(app_state, device) if given else f"not yours, {verdict.state}"
     spans += [(state, verdict.state), (words, verdict.state if verdict.state != "busy" else tone)]
     return _padded(clip(tuple(spans), width), width)
 
@@ -139,13 +140,13 @@ def _amount(device: Device) -> str:
     return f"{device.memory_used / GIB:.1f}/{device.memory_total / GIB:.1f}G"
 
 
-def _state_words(board: Board, device: Device) -> str:
-    verdict = board.verdicts[device.key]
-    if verdict.state == "free" and board.snapshot is not None:
-        lasting = board.watch.lasting(device.key, board.snapshot.time) or 0
-        if lasting >= _LONG_ENOUGH:
-            return f"{verdict.brief} {duration(lasting)}"
-    return printable(verdict.brief)
+def _state_words(app_state: AppState, device: Device) -> str:
+    """The brief text of the verdict; of a free device also for how long it has been free."""
+    assert app_state.snapshot is not None
+    verdict, now = app_state.verdicts[device.key], app_state.snapshot.time
+    words = brief(verdict, now)
+    lasting = app_state.watch.lasting(device.key, now) or 0
+    return f"{words} {duration(lasting)}" if verdict.free and lasting >= _LONG_ENOUGH else words
 
 
 def _or_dash(value: float | None) -> str:

@@ -15,7 +15,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gputui.inventory.wording import printable
+from gputui.inventory.formatting import printable
 from gputui.tui.views.text import Line
 
 STYLES = (

@@ -1,0 +1,194 @@
+"""Waiting in line: tickets in the shared folder, served in the order in which they were drawn.
+
+A ticket is a file of the waiter's own that the kernel keeps locked while the waiter lives: whoever dies is
+out of the line. Its place is the time of its last change as the kernel has it (ctime), which nobody can set
+back. Everyone looks at the nearest ticket before his own that could want the same devices, and at no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gputui.allocating.claims.files import MOST, UntrustedFileError, named_there, open_there
+from gputui.allocating.claims.folder import make_folder, shared_folders
+from gputui.allocating.claims.read import is_held, user_name
+from gputui.inventory.formatting import printable
+
+_NAME = re.compile(r"wait\.(?P<uid>[0-9]{1,10})\.[0-9a-f]{1,40}\.ticket")
+_LONGEST_COMMAND = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """Somebody in line. What is not from the system is his own word, untrusted.
+
+    place    the order: the kernel's time of the ticket, and of those of one tick of it their own
+    user     the ticket's owner
+    count    devices that are waited for
+    devices  the UUIDs that will do, None for any
+    """
+
+    place: tuple[int, str]
+    user: str
+    count: int = 1
+    devices: frozenset[str] | None = None
+    since: float | None = None
+    command: str | None = None
+    path: Path = field(default=Path(), compare=False)
+
+    def wants_of(self, keys: Collection[str] | None) -> bool:
+        """Whether he could take one of these devices (None: of any)."""
+        return self.devices is None or keys is None or not self.devices.isdisjoint(keys)
+
+
+def waiters(environ: Mapping[str, str]) -> tuple[Waiter, ...]:
+    """Everybody in line, the first one first."""
+    found = []
+    for folder in shared_folders(environ):
+        try:
+            matches, _ = named_there(folder, _NAME)
+        except OSError:
+            continue
+        for match in matches:
+            with contextlib.suppress(UntrustedFileError):
+                waiter = _alive(Path(folder, match.string), int(match["uid"]))
+                found += [waiter] if waiter else []
+    return tuple(sorted(found, key=lambda waiter: waiter.place))
+
+
+def in_line_for(keys: Collection[str], environ: Mapping[str, str]) -> tuple[Waiter, ...]:
+    """Those in line who could take one of these devices, the first one first."""
+    return tuple(each for each in waiters(environ) if each.wants_of(keys))
+
+
+def in_words(line: Sequence[Waiter]) -> str:
+    """How many are in line, and who is the first: "2 in line before you, first ana for 4"."""
+    return f"{len(line)} in line before you, first {printable(line[0].user)} for {line[0].count}"
+
+
+class Ticket:
+    """Our own place in line, from `draw` to `leave`, or to the end of this process."""
+
+    def __init__(self, path: Path, descriptor: int, devices: frozenset[str] | None) -> None:
+        self._path, self._descriptor, self._devices = path, descriptor, devices
+        self._place = _place(os.fstat(descriptor), path)
+
+    @classmethod
+    def draw(
+        cls, environ: Mapping[str, str], count: int, devices: frozenset[str] | None, command: str
+    ) -> Ticket | None:
+        """Get in line; None where there is no folder for it, and no line. Raises OSError.
+
+        `command` is what every user may read of it (`secrets.program_and_script`).
+        """
+        folder = make_folder(environ)
+        if folder is None:
+            return None
+        _clear(folder)
+        about = {
+            "schema": 1,
+            "count": count,
+            "devices": None if devices is None else sorted(devices),
+            "since": time.time(),
+            "command": command[:_LONGEST_COMMAND],
+        }
+        # (The kernel's clock for files ticks every few milliseconds.)
+        token = f"{time.time_ns():016x}{os.urandom(4).hex()}"
+        new, path = folder / f".{token}", folder / f"wait.{os.geteuid()}.{token}.ticket"
+        descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            os.fchmod(descriptor, 0o644)
+            os.write(descriptor, json.dumps(about).encode())
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The last change of the file, and so its place in line.
+            new.rename(path)
+        except OSError:
+            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                new.unlink()
+            raise
+        return cls(path, descriptor, devices)
+
+    def ahead(self, environ: Mapping[str, str]) -> tuple[Waiter, ...]:
+        """Those before us who could take what we wait for."""
+        mine = self._devices
+        return tuple(w for w in waiters(environ) if w.place < self._place and w.wants_of(mine))
+
+    def leave(self) -> None:
+        """Get out of line. Harmless the second time."""
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _clear(folder: Path) -> None:
+    """Remove what our own killed waiters have left: a ticket in use is locked before it has a name."""
+    with contextlib.suppress(OSError):
+        for path in folder.glob(f"wait.{os.geteuid()}.*.ticket"):
+            with contextlib.suppress(UntrustedFileError):
+                if _alive(path, os.geteuid()) is None:
+                    path.unlink(missing_ok=True)
+
+
+def is_waiting(waiter: Waiter) -> bool:
+    """Whether he still is: one look at his ticket, and at nothing else."""
+    try:
+        descriptor = open_there(waiter.path)
+    except UntrustedFileError:
+        return False
+    if descriptor is None:
+        return False
+    try:
+        return is_held(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _alive(path: Path, uid: int) -> Waiter | None:
+    """The waiter of a ticket, None where he is gone. Raises PlantedError."""
+    descriptor = open_there(path)
+    if descriptor is None:
+        return None
+    try:
+        facts = os.fstat(descriptor)
+        if facts.st_uid != uid or not is_held(descriptor):
+            return None
+        data = os.read(descriptor, MOST + 1)
+    finally:
+        os.close(descriptor)
+    place, user = _place(facts, path), user_name(uid)
+    try:
+        return _read(json.loads(data) if len(data) <= MOST else None, place, user, path)
+    except (ValueError, RecursionError):
+        return Waiter(place, user, path=path)
+
+
+def _place(facts: os.stat_result, path: Path) -> tuple[int, str]:
+    return facts.st_ctime_ns, path.name.split(".")[2]
+
+
+def _read(document: Any, place: tuple[int, str], user: str, path: Path) -> Waiter:
+    if not isinstance(document, dict):
+        return Waiter(place, user, path=path)
+    count, devices, since, command = (document.get(key) for key in ("count", "devices", "since", "command"))
+    named = isinstance(devices, list) and all(isinstance(key, str) for key in devices)
+    return Waiter(
+        place,
+        user,
+        count if isinstance(count, int) and 0 < count < 10_000 else 1,
+        frozenset(devices) if named and isinstance(devices, list) else None,
+        float(since) if isinstance(since, (int, float)) and 0 < since < 1e11 else None,
+        command if isinstance(command, str) else None,
+        path,
+    )

@@ -1,0 +1,186 @@
+"""What the user, or the box's administrator, has set for good: a TOML file, strictly read.
+
+[rules]
+memory = "512M"            # a device without a process may have so much in use and be free
+utilization = 10           # and be so busy, in percent
+window = 10                # seconds that it must have been free, where somebody watches
+ignore_users = ["dcgm"]    # whose processes do not count
+mine_is_free = false       # whether one's own do not either
+
+[devices]
+never = ["0"]              # not taken, by index or UUID
+prefer = ["7", "6"]        # taken first, in this order
+
+[wait]
+notify = ["notify-send", "gputui", "{message}"]
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from gputui.choosing.naming import could_name
+from gputui.choosing.rules import DEFAULT_RULES, Rules
+from gputui.inventory.formatting import read_size
+
+SYSTEM = "/etc/gputui.toml"
+_MOST = 256 * 1024
+
+
+class SettingsError(Exception):
+    """A file that cannot be what is meant; the message names it and the place."""
+
+
+class Settings(NamedTuple):
+    """rules    what counts as free
+    notify   a command that is told when waiting is over; "{message}" in it is what happened
+    """
+
+    rules: Rules = DEFAULT_RULES
+    notify: tuple[str, ...] = ()
+
+
+def settings(environ: Mapping[str, str]) -> Settings:
+    """The administrator's settings with the user's over them. Raises SettingsError."""
+    found = Settings()
+    for file in (SYSTEM, _own(environ)):
+        if file is None:
+            continue
+        try:
+            with open(file, "rb") as stream:  # noqa: PTH123 - pathlib takes some milliseconds
+                data = stream.read(_MOST + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise SettingsError(f"{file}: {error.strerror}") from None
+        if len(data) > _MOST:
+            raise SettingsError(f"{file}: longer than {_MOST} bytes")
+        found = _with(found, _parsed(file, data), file)
+    return found
+
+
+def _own(environ: Mapping[str, str]) -> str | None:
+    """`$XDG_CONFIG_HOME/gputui/config.toml` (XDG Base Directory Specification)."""
+    config, home = environ.get("XDG_CONFIG_HOME", ""), environ.get("HOME", "")
+    if not config.startswith("/"):
+        if not home.startswith("/"):
+            return None
+        config = f"{home}/.config"
+    return f"{config}/gputui/config.toml"
+
+
+def _parsed(file: str, data: bytes) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        found: dict[str, Any] = tomllib.loads(data.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise SettingsError(f"{file}: {error}") from None
+    return found
+
+
+def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
+    reader = _Reader(file, document)
+    rules = before.rules
+    mine = reader.get("rules", "mine_is_free", _yes)
+    given = {
+        "memory": reader.get("rules", "memory", _memory),
+        "utilization": reader.get("rules", "utilization", _percent),
+        "window": reader.get("rules", "window", _seconds),
+        "ignore": reader.get("rules", "ignore_users", lambda value: frozenset(_words(value))),
+        "never": reader.get("devices", "never", _devices),
+        "prefer": reader.get("devices", "prefer", _devices),
+    }
+    rules = replace(rules, **{name: value for name, value in given.items() if value is not None})
+    if mine is not None:
+        rules = replace(rules, mine=own_name() if mine else None)
+    notify = reader.get("wait", "notify", _words)
+    reader.check()
+    return Settings(rules, before.notify if notify is None else notify)
+
+
+def own_name() -> str:
+    """The user's own name, as processes' owners are named."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+class _Reader:
+    """Values by table and key; `check` refuses what nobody asked for."""
+
+    def __init__(self, file: str, document: Mapping[str, Any]) -> None:
+        self._file, self._document = file, document
+        self._known: dict[str, set[str]] = {}
+
+    def get(self, table: str, key: str, read: Any) -> Any:
+        """The value, None where there is none. Raises SettingsError."""
+        self._known.setdefault(table, set()).add(key)
+        inner = self._document.get(table, {})
+        if not isinstance(inner, dict):
+            raise SettingsError(f"{self._file}: [{table}] is no table")
+        if key not in inner:
+            return None
+        try:
+            return read(inner[key])
+        except ValueError as error:
+            raise SettingsError(f"{self._file}: {table}.{key}: {error}") from None
+
+    def check(self) -> None:
+        """Raises SettingsError for a table or key that means nothing."""
+        for table, inner in self._document.items():
+            known = self._known.get(table)
+            if known is None:
+                raise SettingsError(f"{self._file}: there is no [{table}]")
+            for key in inner:
+                if key not in known:
+                    raise SettingsError(f"{self._file}: there is no {table}.{key}")
+
+
+def _memory(value: object) -> int:
+    if isinstance(value, str):
+        return read_size(value)
+    raise ValueError(f'{value!r} is not a size ("20G", "512M")')
+
+
+def _percent(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 100:
+        return value
+    raise ValueError(f"{value!r} is not a percentage (0 to 100)")
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 86_400:
+        return float(value)
+    raise ValueError(f"{value!r} is not a number of seconds")
+
+
+def _yes(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"{value!r} is neither true nor false")
+
+
+def _devices(value: object) -> tuple[str, ...]:
+    words = _words(value)
+    for word in words:
+        if not could_name(word):
+            raise ValueError(f"{word!r} is neither an index nor a UUID (GPU-…, MIG-…)")
+    return words
+
+
+def _words(value: object) -> tuple[str, ...]:
+    if isinstance(value, list) and all(
+        isinstance(word, (str, int)) and not isinstance(word, bool) for word in value
+    ):
+        return tuple(str(word) for word in value)
+    raise ValueError(f"{value!r} is not a list of words")

@@ -1,0 +1,157 @@
+"""Waiting for devices: first in line, then until enough of them have been free for the whole window.
+
+The cost is bounded: between two looks at the box passes more than a thousand times the CPU time that a look
+takes, so that waiting costs at most 0.1 %.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gputui.allocating.queue import Ticket, Waiter, is_waiting
+from gputui.choosing.pick import Constraints, available
+from gputui.choosing.rules import Rules
+from gputui.choosing.verdict import Verdict, verdicts
+from gputui.choosing.verdict_text import brief
+from gputui.inventory.device import Device
+from gputui.inventory.formatting import printable
+from gputui.inventory.snapshot import Snapshot
+
+_LOOK_AHEAD = 1.0
+"""Seconds between two looks at the ticket before ours: one system call or three."""
+_WATCHING = 4
+"""Waiters behind the first who look at the box too, so that each knows at his turn how long it was free. The
+others sleep."""
+_SHORTEST, _LONGEST = 1.0, 30.0
+_SHARE = 0.0006
+"""Of one CPU, at most, for looking at the box; waking up to look at the ticket before ours has the rest."""
+
+
+class TooLongError(Exception):
+    """The time is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How waiting stands.
+
+    ahead     those before us, the first one first
+    snapshot  the box, where it is our turn to look at it
+    ready     devices that have been free for the whole window; settling: that are free, not yet so long;
+              others: that would do, were they free
+    """
+
+    ahead: tuple[Waiter, ...] = ()
+    snapshot: Snapshot | None = None
+    verdicts: Mapping[str, Verdict] | None = None
+    ready: tuple[Device, ...] = ()
+    settling: tuple[Device, ...] = ()
+    wanted: int = 1
+    others: tuple[Device, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """For a line of progress."""
+        if self.ahead:
+            first = self.ahead[0]
+            who = f"{printable(first.user)} for {first.count}"
+            return f"{_nth(len(self.ahead) + 1)} in line for {_devices(self.wanted)}; first is {who}"
+        parts = [f"first in line for {_devices(self.wanted)}: {len(self.ready)} free"]
+        if self.settling and self.snapshot:
+            labels = ",".join(map(self.snapshot.label, self.settling))
+            parts.append(f"GPU {labels} for a moment only")
+        following = self._likely
+        return ", ".join(parts) + (f"; next perhaps {following}" if following else "")
+
+    @property
+    def _likely(self) -> str:
+        """The busy device whose job has run the longest: the best guess that there is."""
+        if self.snapshot is None or self.verdicts is None:
+            return ""
+        running = [
+            (process.started, device)
+            for device in self.others
+            if self.verdicts[device.key].state == "busy"
+            for process in device.processes or ()
+            if process.started is not None
+        ]
+        if not running:
+            return ""
+        _, device = min(running, key=lambda pair: pair[0])
+        return f"GPU {self.snapshot.label(device)} ({brief(self.verdicts[device.key], self.snapshot.time)})"
+
+
+def _nth(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 not in (11, 12, 13) else 0, "th")
+    return f"{number}{ending}"
+
+
+def _devices(count: int) -> str:
+    return "1 device" if count == 1 else f"{count} devices"
+
+
+@dataclass
+class Wait:
+    """One wait for `wanted` devices. `clock` and `sleep` are the machine's; `until` a moment of `clock`."""
+
+    environ: Mapping[str, str]
+    ticket: Ticket | None
+    constraints: Callable[[Snapshot], Constraints]
+    wanted: int
+    rules: Rules
+    tell: Callable[[Progress], None]
+    until: float | None = None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _since: dict[str, float] = field(default_factory=dict)
+    _again: float | None = None
+
+    def devices(self, read: Callable[[], Snapshot]) -> tuple[Snapshot, tuple[Device, ...]]:
+        """Come back when nobody is before us and enough devices have been free for the whole window: the box
+        then, and all that have been. Raises TooLongError, and what `read` raises.
+
+        Called again because they could not be had after all, it begins with a rest, as after any look.
+        """
+        if self._again is not None:
+            self._rest(self._again - self.clock(), None)
+        while True:
+            cost, began = time.process_time(), self.clock()
+            ahead = self.ticket.ahead(self.environ) if self.ticket is not None else ()
+            if len(ahead) > _WATCHING:
+                self._since = {}
+                self.tell(Progress(ahead, wanted=self.wanted))
+                # He is the last to go before it is time to look at the box.
+                self._rest(max(_LONGEST, self._pause(cost)), ahead[-_WATCHING - 1])
+                continue
+            snapshot = read()
+            judged = verdicts(snapshot, self.rules)
+            there = available(snapshot, judged, self.constraints(snapshot))
+            free, others = there.devices, tuple(device for device, _ in there.refused)
+            # By our own clock: the system's may be set, and goes on while a machine sleeps.
+            self._since = {device.key: self._since.get(device.key, began) for device in free}
+            ready = tuple(d for d in free if began - self._since[d.key] >= self.rules.window)
+            if not ahead and len(ready) >= self.wanted:
+                self._again = began + self._pause(cost)
+                return snapshot, ready
+            settling = tuple(device for device in free if device not in ready)
+            self.tell(Progress(ahead, snapshot, judged, ready, settling, self.wanted, others))
+            self._rest(began + self._pause(cost) - self.clock(), ahead[-1] if ahead else None)
+
+    def _pause(self, since: float) -> float:
+        """Seconds between two looks, of which one has cost CPU time since then."""
+        cost = time.process_time() - since
+        return min(_LONGEST, max(_SHORTEST, self.rules.window / 4, cost / _SHARE))
+
+    def _rest(self, seconds: float, before: Waiter | None) -> None:
+        """Rest so long, or until the waiter before us is gone: only he is looked at. Raises TooLongError."""
+        end = self.clock() + max(0.0, seconds)
+        while before is None or is_waiting(before):
+            now = self.clock()
+            if self.until is not None and now >= self.until:
+                raise TooLongError
+            if now >= end:
+                return
+            ends = [end - now, *([] if self.until is None else [self.until - now])]
+            self.sleep(min([*ends, *([] if before is None else [_LOOK_AHEAD])]))

@@ -1,0 +1,79 @@
+"""What the chosen devices will do together: that decides which links matter. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class GroupingError(ValueError):
+    """A shape that no number of devices has. The message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """How a job uses its devices.
+
+    tensor       devices in a tensor-parallel group; groups are consecutive ranks (Megatron, DeepSpeed)
+    pipeline     stages; the ranks of a stage are consecutive, its neighbours n / pipeline ranks away
+    independent  separate processes that do not talk to each other
+
+    With neither groups nor stages all devices reduce together, as in data-parallel training.
+    """
+
+    tensor: int = 1
+    pipeline: int = 1
+    independent: bool = False
+
+    @property
+    def unit(self) -> int:
+        """The number of devices must be a multiple of this."""
+        return self.tensor * self.pipeline
+
+    def fits(self, count: int) -> bool:
+        """Whether so many devices make whole groups and stages."""
+        return count % self.unit == 0
+
+    def __str__(self) -> str:
+        if self.independent:
+            return "independent"
+        parts = [f"tp={self.tensor}"] if self.tensor > 1 else []
+        parts += [f"pp={self.pipeline}"] if self.pipeline > 1 else []
+        return ",".join(parts) or "all-reduce"
+
+
+ALL_REDUCE = Grouping()
+_MOST = 4096
+
+
+def parse(text: str) -> Grouping:
+    """The job of "tp=2,pp=2", "tp=4", "pp=2", "none" (independent) or "all". Raises GroupingError."""
+    given, text = text, text.lower()
+    if text == "all":
+        return ALL_REDUCE
+    if text == "none":
+        return Grouping(independent=True)
+    found: dict[str, int] = {}
+    for part in text.split(",") if "," in text else text.split() or [text]:
+        name, equals, number = part.strip().partition("=")
+        if name not in ("tp", "pp") or not equals or name in found:
+            raise GroupingError(f"{given!r} is none of tp=N, pp=N, tp=N,pp=N, all, none")
+        digits = number.isascii() and number.isdigit() and len(number) <= len(str(_MOST))
+        if not digits or not 1 <= int(number) <= _MOST:
+            raise GroupingError(f"{given!r}: {name} is a number of devices, 1 or more")
+        found[name] = int(number)
+    return Grouping(found.get("tp", 1), found.get("pp", 1))
+
+
+def asked(text: str) -> tuple[int, Grouping]:
+    """The number of devices and the job of "4", "8 tp=2 pp=2" or "tp=2,pp=2". Raises GroupingError."""
+    words = text.replace(",", " ").split()
+    number = words.pop(0) if words and words[0].isascii() and words[0].isdigit() else None
+    job = parse(",".join(words)) if words else ALL_REDUCE
+    if number is None and job.unit == 1:
+        raise GroupingError("a number of devices is wanted: 4, or 8 tp=2 pp=2")
+    count = job.unit if number is None else int(number) if len(number) <= len(str(_MOST)) else 0
+    if not 1 <= count <= _MOST:
+        raise GroupingError(f"a number of devices is wanted, 1 to {_MOST}")
+    if not job.fits(count):
+        raise GroupingError(f"{count} devices do not make whole groups of {job}")
+    return count, job

@@ -1,0 +1,193 @@
+"""The text of verdicts and refusals, for the screen, the command line and JSON alike. Pure.
+
+Nothing is decided by this text. Foreign text (users, commands, messages of drivers) is made printable here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gputui.choosing.verdict import (
+    Cause,
+    ClaimedBy,
+    Cooling,
+    DesktopOnly,
+    Divided,
+    Idle,
+    MemoryHeld,
+    NotCounted,
+    Prohibited,
+    Unreadable,
+    UsedBy,
+    Utilized,
+    Verdict,
+)
+from gputui.inventory.device import Fault
+from gputui.inventory.formatting import duration, printable, program, size
+
+if TYPE_CHECKING:
+    # (`pick` must start quickly, and mostly there is no claim.)
+    from gputui.choosing.not_free import NotFree
+    from gputui.choosing.pick import Refusal
+    from gputui.inventory.claim import Claim
+    from gputui.inventory.process import Process
+    from gputui.inventory.snapshot import Snapshot
+
+_UNREADABLE = {
+    "processes": ("its processes cannot be listed", "unknown processes"),
+    "memory": ("the driver does not report its memory", "unknown memory"),
+    "utilization": ("the driver does not report its utilization", "unknown load"),
+}
+
+
+def reason(verdict: Verdict, now: float) -> str:
+    """Why the device is in its state, for a sentence and for JSON; `now` (epoch seconds) gives the ages."""
+    return _texts(verdict.cause, now)[0]
+
+
+def brief(verdict: Verdict, now: float) -> str:
+    """The same in a few words, for the last column of a row, beside the state's glyph."""
+    return _texts(verdict.cause, now)[1]
+
+
+def state_and_reason(verdict: Verdict, now: float) -> str:
+    """ "busy: mira runs python (pid 4242) for 3h"."""
+    return f"{verdict.state}: {reason(verdict, now)}"
+
+
+def state_and_brief(verdict: Verdict, now: float) -> str:
+    """ "busy: mira python 3h", and "claimed ana 2h", where the few words have the state in them already."""
+    few = brief(verdict, now)
+    return few if _says_state(verdict.cause) else f"{verdict.state}: {few}"
+
+
+def for_document(verdicts: Mapping[str, Verdict], now: float) -> dict[str, tuple[str, str]]:
+    """The state and the reason of every verdict, by device key: what `ls --json` has of them."""
+    return {key: (verdict.state, reason(verdict, now)) for key, verdict in verdicts.items()}
+
+
+def refusal(why: Refusal, now: float) -> str:
+    """Why a device is not picked."""
+    # (Imported here: `ls` shows verdicts and picks nothing.)
+    from gputui.choosing.pick import NeverTaken, SingleInstance, TooLittleMemory
+
+    if isinstance(why, Verdict):
+        return state_and_reason(why, now)
+    if isinstance(why, NeverTaken):
+        return "free, but never taken (your settings, --never)"
+    if isinstance(why, SingleInstance):
+        return "a MIG instance: a process can use one only"
+    if isinstance(why, TooLittleMemory):
+        return f"{'unknown' if why.free is None else size(why.free)} free, less than {size(why.least)}"
+    return f"utilization {'unknown' if why.percent is None else f'{why.percent} %'}"
+
+
+def not_free_lines(found: Mapping[str, NotFree], now: Snapshot) -> dict[str, str]:
+    """A line for each selected device that is not free: which one, who has it, and what it was before."""
+    lines = {}
+    for key, each in found.items():
+        if each.device is None or each.verdict is None:
+            lines[key] = f"cuda:{each.rank} = {key} is not there any more"
+            continue
+        was = f" (was {each.before})" if each.before and each.before != each.verdict.state else ""
+        lines[key] = (
+            f"cuda:{each.rank} = GPU {now.label(each.device)} is {each.verdict.state}{was}:"
+            f" {reason(each.verdict, now.time)}"
+        )
+    return lines
+
+
+def claimed(name: str, claim: Claim | None, now: float) -> str:
+    """That the device called `name` is claimed, and by whom, where that is known."""
+    return f"{name} is claimed {_claimed_by(claim, now) if claim else 'by another job'}"
+
+
+def _says_state(cause: Cause) -> bool:
+    """Whether the brief text of a cause begins with the state."""
+    if isinstance(cause, Fault):
+        return cause.kind != "reset"
+    return isinstance(cause, Utilized | MemoryHeld | ClaimedBy | Unreadable)
+
+
+def _texts(cause: Cause, now: float) -> tuple[str, str]:
+    """The reason and the brief text of a cause."""
+    match cause:
+        case Idle(display=True):
+            return "no process, no load; a display is attached", "free, display"
+        case Idle():
+            return "no process, no load", "free"
+        case DesktopOnly(memory):
+            return f"only a desktop is on it, {size(memory)}", "free, desktop"
+        case NotCounted(users):
+            named = ", ".join(sorted(map(printable, users)))
+            return f"only processes that do not count are on it ({named})", f"free, but {named}"
+        case UsedBy(processes, exclusive):
+            full, few = _used_by(processes, now)
+            return f"{full}; exclusive: no second program starts" if exclusive else full, few
+        case Utilized(percent):
+            return f"{percent} % busy, by no process that can be seen", f"busy {percent} %, unseen"
+        case Divided(instances):
+            mig = f"divided into {instances} MIG instances" if instances else "MIG is on, with no instance"
+            return f"{mig}: only an instance can be given", f"split in {instances}"
+        case Prohibited():
+            return "its compute mode lets no program use it (nvidia-smi -c 0 does)", "prohibited"
+        case Cooling(since):
+            age = f"{now - since:.0f}s"
+            return f"free for {age} only: what was on it may come back", f"ended {age} ago"
+        case MemoryHeld(memory):
+            find = "`sudo fuser -v /dev/nvidia*` may find it"
+            return f"{size(memory)} in use by no process that can be seen; {find}", "held, no process"
+        case ClaimedBy(claim):
+            return _claimed_by(claim, now), f"claimed {printable(claim.user)}{_age(claim.since, now)}"
+        case Unreadable(fact):
+            return _UNREADABLE[fact]
+        case Fault():
+            return _fault(cause)
+
+
+def _used_by(processes: tuple[Process, ...], now: float) -> tuple[str, str]:
+    main, more = processes[0], len(processes) - 1
+    age = _age(main.started, now)
+    lasting = age and f" for{age}"
+    if main.user is None:
+        who = f"pid {main.pid}" + (f", {printable(main.note)}" if main.note else "")
+        full, few = f"{who}{lasting}", who
+    else:
+        user, what = printable(main.user), program(main.command or "?")
+        full, few = f"{user} runs {what} (pid {main.pid}){lasting}", f"{user} {what}{age}"
+    if main.memory is not None:
+        full += f", {size(main.memory)}"
+    if more:
+        full += f", and {more} more process{'es' if more > 1 else ''}"
+        few += f" +{more}"
+    return full, few
+
+
+def _claimed_by(claim: Claim, now: float) -> str:
+    """By whom, for how long already, and until when: "by ana for 2h, until the job ends: python x.py"."""
+    age = _age(claim.since, now)
+    what = f": {printable(claim.command)[:80]}" if claim.command else ""
+    return f"by {printable(claim.user)}{age and ' for' + age}, until the job ends{what}"
+
+
+def _fault(fault: Fault) -> tuple[str, str]:
+    since = f" {_clock(fault.since)}" if fault.since is not None else ""
+    message = printable(fault.message) or "the driver reports an error"
+    if fault.kind == "lost":
+        return f"{message}: fallen off the bus{since and ' at' + since}", f"lost{since}"
+    if fault.kind == "reset":
+        return f"{message} (nvidia-smi --gpu-reset)", f"needs reset{since}"
+    return message, "unknown state, driver error"
+
+
+def _age(since: float | None, now: float) -> str:
+    """ " 3h", with its space; nothing where it is not known."""
+    return "" if since is None else f" {duration(now - since)}"
+
+
+def _clock(moment: float) -> str:
+    """Local time of day: a colleague is asked about "14:01:40", not about an offset."""
+    import time
+
+    return time.strftime("%H:%M:%S", time.localtime(moment))

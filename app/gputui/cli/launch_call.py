@@ -1,0 +1,221 @@
+"""What `run`, `export` and `check` share: the options of a launch, and the launch that a call describes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gputui.allocating.allocate import allocate
+from gputui.allocating.allocation import Allocation
+from gputui.allocating.allocator import Approve
+from gputui.allocating.errors import NotEnoughError, RequestError
+from gputui.allocating.request import Request
+from gputui.cli.allocation_listener import AllocationListener
+from gputui.cli.common import WrongCallError, add_source_options, opened, say
+from gputui.cli.request_options import add_request_options, count, request_of
+from gputui.inventory.device import Device
+from gputui.launching.compose import compose, launcher_of, own_devices
+from gputui.launching.environment_hints import THREADS, threads_near
+from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions, Option, OptionError, table
+from gputui.launching.secrets import program_and_script
+from gputui.launching.shell_words import assignments
+from gputui.sources.source import Want
+
+NEAR = "near"
+
+
+def add_launch_options(parser: argparse.ArgumentParser) -> None:
+    """Which devices, and how the command is started on them."""
+    add_request_options(parser, exclusive=True)
+    how = parser.add_argument_group("how it is started")
+    how.add_argument(
+        "--saved", metavar="NAME|N", help="a launch of before, in place of a command (see `gputui launches`)"
+    )
+    for each in table().values():
+        _add_option(how, each)
+    how.add_argument(
+        "--env", action="append", default=[], type=_assignment, metavar="NAME=VALUE", help="a variable to set"
+    )
+    how.add_argument(
+        "--threads",
+        type=_threads,
+        metavar="N|near",
+        help=f"{THREADS}; near: the CPUs near each device, divided among the GPUs there",
+    )
+    add_source_options(parser)
+
+
+def _add_option(group: argparse._ArgumentGroup, each: Option) -> None:
+    """A launch option as an argument."""
+    if each.kind == "switch":
+        group.add_argument(each.flag, dest=each.name, action="store_true", help=each.help)
+        return
+
+    def typed(text: str) -> object:
+        try:
+            return each.typed(text)
+        except OptionError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    group.add_argument(
+        each.flag,
+        dest=each.name,
+        type=str if each.kind == "choice" else typed,
+        choices=each.choices() or None,
+        default=each.default,
+        metavar=each.metavar,
+        help=each.help,
+    )
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _threads(text: str) -> int | str:
+    return NEAR if text == NEAR else count(text)
+
+
+def options_of(args: argparse.Namespace, command: Sequence[str]) -> LaunchOptions:
+    """What a call wants to run; `--threads near` is not in it yet, as that depends on the devices.
+
+    With `--saved` it is what was kept, and what the call says besides counts instead; so do the devices.
+    """
+    before, argv = assignments(command)
+    if isinstance(args.saved, str):
+        # Looked up once a call: meanwhile another launch may have taken that number.
+        args.saved = _saved(args, argv, (*before, *args.env))
+    saved: LaunchOptions = args.saved or LaunchOptions(argv)
+    additions = (*saved.additions, *before, *args.env)
+    if isinstance(args.threads, int):
+        additions = (*additions, (THREADS, str(args.threads)))
+    given = {name: getattr(args, name) for name in table()}
+    given["python"] = _from_here(args.python, args.directory)
+    given = {name: value for name, value in given.items() if value != table()[name].default}
+    options = replace(saved, additions=tuple(dict(additions).items()), **given)
+    argv = options.command
+    if options.nodes > 1 and argv and launcher_of(options).name != "torchrun":
+        raise WrongCallError("several machines are started by torchrun: --launcher torchrun")
+    if options.nodes > 1 and not options.rendezvous and getattr(args, "form", "") != "sbatch":
+        raise WrongCallError(f"--nodes {options.nodes} needs --rendezvous HOST, the first of the machines")
+    return options
+
+
+def _from_here(python: str | None, directory: str | None) -> str | None:
+    """The interpreter as named by a person where they are, for a launch that is somewhere else."""
+    if python is None or directory is None or "/" not in python:
+        return python
+    # (Not resolved: a virtual environment's interpreter is a link out of it.)
+    return os.path.abspath(python)  # noqa: PTH100
+
+
+def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[str, str]]) -> LaunchOptions:
+    """The options of the launch that `--saved` names; its number of devices counts unless the call says
+    one."""
+    from gputui.launching.history import KeepError, again, found, missing
+    from gputui.launching.history_file import load
+
+    if argv:
+        raise WrongCallError("--saved is in place of a command; both are given")
+    try:
+        known = load(os.environ)
+    except KeepError as error:
+        raise WrongCallError(str(error)) from None
+    place = found(known, args.saved)
+    if place is None:
+        raise WrongCallError(f"no launch {args.saved!r} is kept; `gputui launches` lists them")
+    saved = known[place]
+    if args.n is None and args.gpus is None:
+        args.n, args.gpus = saved.count or None, None if saved.count else "none"
+    lacks = missing(saved, {**os.environ, **dict(given)})
+    if lacks:
+        say(f"warning: {lacks}")
+    return again(saved)
+
+
+def remember(options: LaunchOptions, count: int) -> None:
+    """Keep a launch among the last ones; a message where that cannot be."""
+    import time
+
+    from gputui.launching.history import KeepError, here, with_launch
+    from gputui.launching.history_file import change
+
+    try:
+        change(os.environ, lambda known: with_launch(known, options, count, time.time(), here()))
+    except KeepError as error:
+        say(f"warning: {error}")
+
+
+def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
+    """The launch that a call describes, on devices that are not held; what there is to say about it has been
+    said."""
+    options = options_of(args, command)
+    allocation = allocated(args, request_for(args, options), holds=False)
+    return noted(launch_on(allocation, options, near=args.threads == NEAR))
+
+
+def request_for(args: argparse.Namespace, options: LaunchOptions, job: str | None = None) -> Request:
+    """The request of a call that launches."""
+    facts = Want.VERDICT | Want.TOPOLOGY if args.threads == NEAR else Want.VERDICT
+    return request_of(args, program_and_script(options.command), facts, job=job)
+
+
+def allocated(
+    args: argparse.Namespace,
+    request: Request,
+    holds: bool,
+    approve: Approve | None = None,
+) -> Allocation:
+    """The devices of a call that launches, leased with `holds`, and such as `approve` lets through."""
+    try:
+        with opened(args) as source:
+            return allocate(request, source, os.environ, AllocationListener(args.why), holds, approve)
+    except NotEnoughError:
+        if approve is not None and request.picks:
+            # What is wrong with the call comes before what is wrong with the box.
+            approve(request.size)
+        raise
+
+
+def agreement(options: LaunchOptions) -> Approve:
+    """What refuses devices for launch options whose command asks for others, which would not be claimed.
+
+    It raises RequestError.
+    """
+
+    def approve(devices: Sequence[Device] | int) -> None:
+        if isinstance(devices, int):
+            own = own_devices(options, devices, os.environ)
+        else:
+            own = compose(devices, options, os.environ).own
+        if own is not None:
+            raise RequestError(own.refusal)
+
+    return approve
+
+
+def launch_on(allocation: Allocation, options: LaunchOptions, near: bool = False) -> Launch:
+    """The launch of launch options on allocated devices; `near` adds the threads of the CPUs near them."""
+    if near:
+        threads = threads_near(allocation.snapshot, allocation.devices)
+        if threads is None:
+            say(f"warning: the CPUs near these devices are not known: no {THREADS}")
+        else:
+            options = replace(options, additions=(*options.additions, (THREADS, str(threads))))
+    return compose(allocation.devices, options, os.environ)
+
+
+def noted(launch: Launch) -> Launch:
+    """The launch; its warnings and remarks have been said."""
+    for warning in launch.warnings:
+        say(f"warning: {warning}")
+    for remark in launch.remarks:
+        say(f"note: {remark}")
+    return launch

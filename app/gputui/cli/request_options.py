@@ -1,0 +1,187 @@
+"""The options that say which devices a call is about and what counts as free, and the request they make."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from dataclasses import replace
+
+from gputui.allocating.request import Request
+from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse
+from gputui.choosing.naming import could_name
+from gputui.choosing.order import ORDERS
+from gputui.choosing.rules import Rules
+from gputui.cli.common import WrongCallError
+from gputui.inventory.formatting import read_size
+from gputui.sources.source import Want
+
+
+def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
+    """`-n`, `--gpus`, the group and the order, and the rules."""
+    group = parser.add_mutually_exclusive_group() if exclusive else parser
+    group.add_argument("-n", type=count, metavar="N", help="how many of the best free devices")
+    group.add_argument(
+        "--gpus", metavar="LIST", help="these devices in this order: indices, UUIDs, or none for CPU only"
+    )
+    parser.add_argument(
+        "--group",
+        type=grouping,
+        metavar="SHAPE",
+        help="what the devices do together: tp=2,pp=2 (tensor-parallel groups, pipeline stages), all"
+        " (default), none (separate processes)",
+    )
+    parser.add_argument(
+        "--order",
+        choices=ORDERS,
+        help="best (default with -n), given (default with --gpus), fastest or emptiest first; with -n the"
+        " last two also decide which",
+    )
+    _add_rules(parser)
+    parser.add_argument("--why", action="store_true", help="say on stderr why these devices")
+
+
+def count(text: str) -> int:
+    """A number of devices, at least one."""
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of devices (1 or more)")
+    return int(text)
+
+
+def grouping(text: str) -> Grouping:
+    """What the devices do together."""
+    try:
+        return parse(text)
+    except GroupingError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def memory(text: str) -> int:
+    """A SIZE in bytes."""
+    try:
+        return read_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def percent(text: str) -> int:
+    """A percentage, 0 to 100, with or without the sign."""
+    digits = text.removesuffix("%")
+    if not (digits.isascii() and digits.isdigit()) or int(digits) > 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage (0 to 100)")
+    return int(digits)
+
+
+def _add_rules(parser: argparse.ArgumentParser) -> None:
+    """What the settings file says for good, for this call."""
+    rules = parser.add_argument_group("what counts as free (the settings file says it for good)")
+    rules.add_argument("--never", type=_list, metavar="LIST", help="devices that are not taken with -n")
+    rules.add_argument("--prefer", type=_list, metavar="LIST", help="devices to take first, in this order")
+    rules.add_argument("--mine", action="store_true", help="devices with only my own processes are free")
+    rules.add_argument(
+        "--ignore-user", action="append", metavar="USER", help="processes of this user do not count"
+    )
+    rules.add_argument(
+        "--busy-memory", type=memory, metavar="SIZE", help="free up to so much in use by nobody (512M)"
+    )
+    rules.add_argument(
+        "--busy-util", type=percent, metavar="PCT", help="free up to so much load by nobody (10)"
+    )
+
+
+def _list(text: str) -> tuple[str, ...]:
+    """Devices by index or UUID, separated by commas."""
+    words = tuple(part.strip() for part in text.split(",") if part.strip())
+    for word in words:
+        if not could_name(word):
+            raise argparse.ArgumentTypeError(f"{word!r} is neither an index nor a UUID (GPU-…, MIG-…)")
+    return words
+
+
+def request_of(
+    args: argparse.Namespace,
+    purpose: str = "",
+    facts: Want = Want.VERDICT,
+    explain: bool = False,
+    job: str | None = None,
+) -> Request:
+    """The request that a call makes. Raises WrongCallError for bad settings.
+
+    `purpose` is what other users may read of the command; `explain` asks for reasons even without `--why`.
+    """
+    group = args.group or ALL_REDUCE
+    count = None
+    if args.n is not None or args.gpus is None:
+        count = args.n or group.unit
+    return Request(
+        count=count,
+        names=args.gpus,
+        group=group,
+        order=args.order,
+        min_free=getattr(args, "min_free", None),
+        max_util=getattr(args, "max_util", None),
+        rules=rules_of(args),
+        wait=getattr(args, "wait", None),
+        force=getattr(args, "force", False),
+        explain=explain or args.why,
+        by_index=args.ids == "index",
+        facts=facts,
+        purpose=purpose,
+        job=job,
+    )
+
+
+def rules_of(args: argparse.Namespace | None) -> Rules:
+    """The settings' rules with what the call says over them. Raises WrongCallError for bad settings."""
+    from gputui.allocating.settings import SettingsError, own_name, settings
+
+    try:
+        rules = settings(os.environ).rules
+    except SettingsError as error:
+        raise WrongCallError(str(error)) from None
+    if args is None or not hasattr(args, "never"):
+        return rules
+    said: dict[str, object] = {}
+    for option, name in (
+        ("never", "never"),
+        ("prefer", "prefer"),
+        ("busy_memory", "memory"),
+        ("busy_util", "utilization"),
+        ("window", "window"),
+    ):
+        value = getattr(args, option, None)
+        if value is not None:
+            said[name] = value
+    if args.mine:
+        said["mine"] = own_name()
+    if args.ignore_user:
+        said["ignore"] = rules.ignore | frozenset(args.ignore_user)
+    return replace(rules, **said) if said else rules  # type: ignore[arg-type]
+
+
+def add_wait_option(parser: argparse.ArgumentParser) -> None:
+    """`--wait [TIME]` and `--window S`."""
+    parser.add_argument(
+        "--wait",
+        nargs="?",
+        const=math.inf,
+        type=_time,
+        metavar="TIME",
+        help="wait in line until so many are free, at most so long (90, 30m, 2h; status 124)",
+    )
+    parser.add_argument(
+        "--window", type=_time, metavar="S", help="seconds that devices must have been free (default 10)"
+    )
+
+
+def _time(text: str) -> float:
+    """Seconds: "90", "90s", "30m", "2h", "1d"."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+    digits, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
+    try:
+        seconds = float(digits) * units[unit]
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 366 * 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time (90, 30m, 2h)")
+    return seconds

@@ -1,0 +1,277 @@
+"""A snapshot out of JSON: strict, because a recording may come from a stranger.
+
+Wrong types, huge numbers, missing keys, unknown words: one `DocumentError` that names the place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+from gputui.inventory.claim import Claim
+from gputui.inventory.device import COMPUTE_MODES, FAULT_KINDS, ComputeMode, Device, Fault, FaultKind
+from gputui.inventory.document import SCHEMA
+from gputui.inventory.link import PEER_WORDS, SELF, LinkMatrix, is_link
+from gputui.inventory.process import KINDS, Ancestor, Kind, Process
+from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.topology import Nic, Place, Topology, from_ranges
+from gputui.inventory.untrusted_json import DocumentError, Node
+
+MOST_BYTES = 32 * 1024 * 1024
+"""A recording of 72 busy devices is 200 KiB; a larger file than this is not a recording."""
+MOST_DEVICES = 1024
+MOST_PROCESSES = 65_536
+MOST_ANCESTORS = 64
+MOST_NUMBERS = 262_144
+"""CPUs and NUMA nodes of all devices together: 72 devices of a machine with 3,600."""
+
+_UUID = re.compile(r"(?:GPU|MIG)-[A-Za-z0-9/-]{1,120}")
+"""As CUDA_VISIBLE_DEVICES takes it: nothing in it may end an entry, or move a cursor."""
+
+
+def from_json(text: str | bytes) -> Snapshot:
+    """The snapshot that `text` describes. Raises DocumentError, and nothing else, when it is not one."""
+    if len(text) > MOST_BYTES:
+        raise DocumentError(f"file: {len(text)} bytes, a recording has at most {MOST_BYTES}")
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"file: not JSON: {error}") from None
+    return from_document(document)
+
+
+def from_document(document: Any) -> Snapshot:
+    """The snapshot in JSON-ready values. Raises DocumentError when they are not one."""
+    root = Node(document, "file")
+    schema = root["schema"]
+    if schema.value != SCHEMA or type(schema.value) is not int:
+        raise schema.wrong(f"schema {SCHEMA} of this gputui")
+    faults, errors = _errors(root["errors"])
+    devices = tuple(
+        _device(node, faults.pop(place, None))
+        for place, node in enumerate(root["devices"].items(MOST_DEVICES))
+    )
+    if faults:
+        raise DocumentError(f"errors: there is no device {min(faults)}")
+    keys = {device.key for device in devices}
+    if len(keys) < len(devices):
+        raise DocumentError("devices: two of them have the same uuid")
+    _check_family(devices)
+    claims = (
+        _claim(node.get("claim", None), device)
+        for node, device in zip(root["devices"].items(MOST_DEVICES), devices, strict=True)
+    )
+    host, driver, cuda = (root[key] for key in ("host", "driver", "cuda"))
+    return Snapshot(
+        host=Host(*(node.text() if node.known else None for node in (host, driver, cuda))),
+        time=root["time"].moment(),
+        devices=devices,
+        links=_matrix(root["links"], len(devices), len(devices), _link),
+        errors=errors,
+        pcie=_matrix(root.get("pcie", []), len(devices), len(devices), _link),
+        peers=_matrix(root.get("peers", []), len(devices), len(devices), _peer),
+        topology=_topology(root.get("topology", None), len(devices)),
+        claims=tuple(claim for claim in claims if claim is not None),
+    )
+
+
+def _check_family(devices: tuple[Device, ...]) -> None:
+    """UUIDs that can be given to CUDA, and instances that are parts of a GPU before them, each once."""
+    whole: set[str] = set()
+    places: set[tuple[str | None, int]] = set()
+    for place, device in enumerate(devices):
+        if device.uuid and not _UUID.fullmatch(device.uuid):
+            raise DocumentError(f"devices[{place}].uuid: GPU-… or MIG-… expected")
+        if device.parent is None:
+            whole.add(device.uuid)
+        elif device.parent not in whole or not device.uuid:
+            raise DocumentError(f"devices[{place}].parent: no device before it has this uuid")
+        if (device.parent, device.index) in places:
+            raise DocumentError(f"devices[{place}].index: it is there twice")
+        places.add((device.parent, device.index))
+
+
+def _device(node: Node, fault: Fault | None) -> Device:
+    def maybe_text(key: str) -> str | None:
+        return node[key].text() if node[key].known else None
+
+    def maybe_whole(key: str) -> int | None:
+        return node[key].whole() if node[key].known else None
+
+    def maybe_number(key: str) -> float | None:
+        return node[key].number() if node[key].known else None
+
+    def later_whole(key: str) -> int | None:
+        """A fact that recordings of older versions do not have."""
+        return node.get(key, None).whole() if node.get(key, None).known else None
+
+    mig, processes = node.get("mig", None), node["processes"]
+    mode, display = node.get("compute_mode", None), node.get("display", None)
+    return Device(
+        index=node["index"].whole(),
+        uuid=maybe_text("uuid") or "",
+        name=maybe_text("name"),
+        vendor=node["vendor"].text(),
+        pci_bus_id=maybe_text("pci_bus_id"),
+        parent=maybe_text("parent"),
+        mig=mig.yes() if mig.known else None,
+        memory_total=maybe_whole("memory_total"),
+        memory_used=maybe_whole("memory_used"),
+        memory_free=maybe_whole("memory_free"),
+        utilization=maybe_whole("utilization"),
+        memory_utilization=maybe_whole("memory_utilization"),
+        temperature=node["temperature"].whole(least=-273) if node["temperature"].known else None,
+        power=maybe_number("power"),
+        power_limit=maybe_number("power_limit"),
+        sm_clock=maybe_whole("sm_clock"),
+        compute_capability=maybe_text("compute_capability"),
+        cores=later_whole("cores"),
+        max_sm_clock=later_whole("max_sm_clock"),
+        compute_mode=cast(ComputeMode, mode.word(COMPUTE_MODES)) if mode.known else None,
+        display=display.yes() if display.known else None,
+        numa_node=maybe_whole("numa_node"),
+        processes=tuple(_process(each) for each in processes.items(MOST_PROCESSES))
+        if processes.known
+        else None,
+        fault=fault,
+    )
+
+
+def _claim(node: Node, device: Device) -> Claim | None:
+    if not node.known:
+        return None
+    since, command, pid, job = (node[key] for key in ("since", "command", "pid", "job"))
+    return Claim(
+        key=device.key,
+        user=node["user"].text(),
+        since=since.moment() if since.known else None,
+        command=command.text() if command.known else None,
+        pid=pid.whole() if pid.known else None,
+        job=job.text() if job.known else None,
+    )
+
+
+def _process(node: Node) -> Process:
+    user, memory, command, started = (node[key] for key in ("user", "memory", "command", "started"))
+    note, container = node.get("note", None), node.get("container", None)
+    return Process(
+        pid=node["pid"].whole(),
+        kind=cast(Kind, node["kind"].word(KINDS)),
+        user=user.text() if user.known else None,
+        memory=memory.whole() if memory.known else None,
+        command=command.text() if command.known else None,
+        started=started.moment() if started.known else None,
+        note=note.text() if note.known else None,
+        container=container.text() if container.known else None,
+        ancestors=tuple(_ancestor(each) for each in node.get("ancestors", []).items(MOST_ANCESTORS)),
+    )
+
+
+def _ancestor(node: Node) -> Ancestor:
+    command = node["command"]
+    return Ancestor(node["pid"].whole(), command.text() if command.known else None)
+
+
+def _topology(node: Node, devices: int) -> Topology | None:
+    if not node.known:
+        return None
+    places, between = node["places"].items(MOST_DEVICES), node["between_cpus"]
+    if len(places) != devices:
+        raise node["places"].wrong(f"one place for each of the {devices} devices")
+    hung: list[Place] = []
+    numbers = 0
+    for each in places:
+        hung.append(_place(each))
+        numbers += len(hung[-1].cpus or ()) + len(hung[-1].memory_nodes or ())
+        if numbers > MOST_NUMBERS:
+            raise node["places"].wrong(f"at most {MOST_NUMBERS} CPUs and nodes in all")
+    nics = tuple(_nic(each) for each in node["nics"].items(MOST_DEVICES))
+    if nics and not node["nic_links"].items(1 + 2 * MOST_DEVICES):
+        raise node["nic_links"].wrong("a row for each device and network device")
+    return Topology(
+        places=tuple(hung),
+        nics=nics,
+        nic_links=_matrix(node["nic_links"], devices + len(nics), len(nics), _link) if nics else (),
+        between_cpus=between.number() if between.known else None,
+    )
+
+
+def _place(node: Node) -> Place:
+    own, switched, generation, width = (
+        node[key] for key in ("own_node", "switched", "pcie_generation", "pcie_width")
+    )
+    return Place(
+        cpus=_numbers(node["cpus"]),
+        memory_nodes=_numbers(node["memory_nodes"]),
+        own_node=own.whole() if own.known else None,
+        switched=switched.yes() if switched.known else None,
+        pcie_generation=generation.whole() if generation.known else None,
+        pcie_width=width.whole() if width.known else None,
+    )
+
+
+def _numbers(node: Node) -> tuple[int, ...] | None:
+    if not node.known:
+        return None
+    if not node.text():
+        return ()
+    try:
+        return from_ranges(node.text())
+    except ValueError:
+        raise node.wrong("a list of numbers (0-3,8)") from None
+
+
+def _nic(node: Node) -> Nic:
+    bus, numa = node["pci_bus_id"], node["numa_node"]
+    return Nic(
+        name=node["name"].text(),
+        pci_bus_id=bus.text() if bus.known else None,
+        numa_node=numa.whole() if numa.known else None,
+    )
+
+
+def _matrix(node: Node, rows: int, columns: int, check: Callable[[Node], None]) -> LinkMatrix:
+    found = node.items(2 * MOST_DEVICES)
+    if not found:
+        return ()
+    if len(found) != rows:
+        raise node.wrong(f"{rows} rows")
+    matrix = []
+    for place, row in enumerate(found):
+        cells = row.items(MOST_DEVICES)
+        if len(cells) != columns:
+            raise row.wrong(f"{columns} cells")
+        for column, cell in enumerate(cells):
+            if cell.known:
+                check(cell)
+            # (Of network devices the rows come after those of the devices.)
+            if cell.value == SELF and column != place - (rows - columns):
+                raise cell.wrong("no X but where a device meets itself")
+        matrix.append(tuple(cell.value for cell in cells))
+    return tuple(matrix)
+
+
+def _link(cell: Node) -> None:
+    if not is_link(cell.text()):
+        raise cell.wrong("a link (X, NVn, PIX, PXB, PHB, NODE, SYS)")
+
+
+def _peer(cell: Node) -> None:
+    cell.word((SELF, *PEER_WORDS))
+
+
+def _errors(node: Node) -> tuple[dict[int, Fault], tuple[str, ...]]:
+    faults: dict[int, Fault] = {}
+    errors: list[str] = []
+    for each in node.items(MOST_PROCESSES):
+        device, message, since = each["device"], each["message"].text(), each.get("since", None)
+        if not device.known:
+            errors.append(message)
+            continue
+        if device.whole() in faults:
+            raise device.wrong("one error a device")
+        kind = cast(FaultKind, each["kind"].word(FAULT_KINDS))
+        faults[device.whole()] = Fault(kind, message, since.moment() if since.known else None)
+    return faults, tuple(errors)

@@ -1,0 +1,156 @@
+"""A job's log as a terminal would show it, so that a progress bar that rewrites its line reads as one line.
+
+The terminal is pyte's. Two of its steps are done here: as they are, it takes half a second for 64 KiB.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections import deque
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import pyte
+from pyte.modes import LNM
+from pyte.screens import Char
+
+from gputui.jobs.ansi_sanitizer import Harmless
+
+MOST = 256 * 1024
+"""Bytes read at once: of a long log only its end, whatever its size."""
+_ROWS = 50
+"""Lines that the command can still go back to; those above them are final."""
+_KEPT = 5000
+_MOST_MARKS = 8
+"""Accents on one letter; a log may have thousands, and each would be slower than the one before."""
+
+
+class Tail:
+    """The end of a log that grows, as lines of text.
+
+    columns   where lines are wrapped
+    most      bytes that are read at once, and of which the lines are made at first
+    """
+
+    def __init__(self, path: Path, columns: int = 200, most: int = MOST) -> None:
+        self._path, self._columns, self._most = path, max(1, columns), most
+        self._place = 0
+        self._reset()
+
+    def feed(self) -> bool:
+        """Read what has been added; whether there was anything. A log that is not there has nothing."""
+        try:
+            with self._path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size < self._place:
+                    # Somebody has emptied it.
+                    self._place = 0
+                    self._reset()
+                if size == self._place:
+                    return False
+                skips = size - self._place > self._most
+                if skips:
+                    self._place = size - self._most
+                    self._reset()
+                file.seek(self._place)
+                data = file.read(self._most)
+        except OSError:
+            return False
+        self._place += len(data)
+        self._stream.feed(self._harmless.feed(_from_a_line_on(data) if skips else data))
+        return True
+
+    def lines(self, height: int | None = None) -> list[str]:
+        """The last `height` lines, all that are kept for None; without blank ones at the end."""
+        now = self._screen.rows()
+        missing = len(self._screen.past) if height is None else max(0, height - len(now))
+        before = list(self._screen.past)[-missing:] if missing else []
+        found = [*before, *now]
+        return found if height is None else found[max(0, len(found) - height) :]
+
+    def _reset(self) -> None:
+        self._screen = _Screen(self._columns)
+        self._stream = pyte.Stream(self._screen)
+        self._harmless = Harmless(colours=False)
+
+
+def read_lines(data: bytes, columns: int = 200) -> list[str]:
+    """What a terminal of that many columns would show of `data`, with all that has scrolled away."""
+    screen = _Screen(columns)
+    pyte.Stream(screen).feed(Harmless(colours=False).feed(data, final=True))
+    return [*screen.past, *screen.rows()]
+
+
+def _from_a_line_on(data: bytes) -> bytes:
+    """Without the line at the beginning that has lost its own; bars end theirs with a carriage return."""
+    for end in (b"\n", b"\r"):
+        _, found, rest = data.partition(end)
+        if found:
+            return rest
+    return data
+
+
+class _Screen(pyte.Screen):
+    """pyte's screen, with the lines that scroll away as text, and with a short way for plain text."""
+
+    def __init__(self, columns: int) -> None:
+        super().__init__(columns, _ROWS)
+        self.set_mode(LNM)
+        self.past: deque[str] = deque(maxlen=_KEPT)
+
+    def draw(self, data: str) -> None:
+        """As pyte, which looks each character's width up and makes a new cell for each."""
+        place, row = self.cursor.x, self.buffer[self.cursor.y]
+        for character in data:
+            cell = _cell(character)
+            if cell is not None and place < self.columns:
+                row[place] = cell
+                place += 1
+                continue
+            self.cursor.x = place
+            if cell is not None or not self._too_many_marks(character):
+                super().draw(character)
+            place, row = self.cursor.x, self.buffer[self.cursor.y]
+        self.cursor.x = place
+
+    def index(self) -> None:
+        """As pyte without margins, which would copy every row and mark it as changed."""
+        if self.cursor.y < self.lines - 1:
+            self.cursor_down()
+            return
+        self.past.append(_text(self.buffer.pop(0, {})))
+        for number in range(1, self.lines):
+            if number in self.buffer:
+                self.buffer[number - 1] = self.buffer.pop(number)
+
+    def rows(self) -> list[str]:
+        """What is on the screen, without blank lines below."""
+        last = max(self.buffer, default=-1)
+        found = [_text(self.buffer[number]) if number in self.buffer else "" for number in range(last + 1)]
+        while found and not found[-1]:
+            found.pop()
+        return found
+
+    def _too_many_marks(self, character: str) -> bool:
+        if not unicodedata.combining(character) or not self.cursor.x:
+            return False
+        return len(self.buffer[self.cursor.y][self.cursor.x - 1].data) > _MOST_MARKS
+
+
+@lru_cache(maxsize=4096)
+def _cell(character: str) -> Char | None:
+    """The cell of a character that surely is one column wide; None leaves the question to pyte."""
+    if character.isascii() or (
+        unicodedata.east_asian_width(character) not in "WF"
+        and unicodedata.category(character)[0] in "LNPSZ"
+        and not unicodedata.combining(character)
+    ):
+        return Char(character)
+    return None
+
+
+def _text(row: Mapping[int, Char]) -> str:
+    width = max(row, default=-1) + 1
+    return "".join(row[place].data if place in row else " " for place in range(width)).rstrip()

@@ -1,0 +1,56 @@
+"""Jobs that wait in line for their devices: a `gputui run --wait` that becomes the command, as a job."""
+
+from __future__ import annotations
+
+import os.path
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
+from gputui.jobs.job import Job
+from gputui.jobs.start import Queued, start_job
+from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.launch_options import words_of as option_words
+
+_GPUTUI = (
+    "import sys; sys.path = [place for place in sys.path if place];"
+    " from gputui.cli.main import queued_entry; queued_entry()"
+)
+"""gputui by our own interpreter. (`-m` would look for modules in the project's folder first: a json.py there
+would be ours.)"""
+
+
+def queue_job(
+    words: Sequence[str],
+    argv: tuple[str, ...],
+    count: int,
+    environ: Mapping[str, str],
+    name: str | None = None,
+) -> Job:
+    """Start a job that is `gputui run` with these words, which say `--wait`; `argv` is the command in them.
+
+    What others see in `ps` while it waits is "gputui" and nothing of the words.
+
+    Raises StartError and JobError.
+    """
+    launch = Launch((sys.executable, "-c", _GPUTUI, "gputui", "run", "--wait"))
+    return start_job(launch, environ, name, queued=Queued(count, argv, tuple(words)))
+
+
+def words_of(options: LaunchOptions, count: int, grouping: Grouping = ALL_REDUCE) -> tuple[str, ...]:
+    """The words of `gputui run` that wait for so many devices and then start that launch."""
+    words = ["--wait", "-n", str(count)]
+    if grouping != ALL_REDUCE:
+        words += ["--group", "none" if grouping.independent else str(grouping)]
+    words += option_words(replace(options, python=_python(options)))
+    return (*words, "--", *options.command)
+
+
+def _python(options: LaunchOptions) -> str | None:
+    """The interpreter of launch options is looked for where the command starts; that of a call, where it
+    is called."""
+    if options.python is None or options.directory is None or "/" not in options.python:
+        return options.python
+    return os.path.join(options.directory, options.python)  # noqa: PTH118 - without the "/." that Path drops

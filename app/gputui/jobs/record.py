@@ -1,0 +1,259 @@
+"""A job's record: the files of its folder, read into a Job. Broken files and those of others are refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from gputui.inventory.untrusted_json import LAST_MOMENT, MOST_TEXT, DocumentError, Node
+from gputui.jobs.job import (
+    CLAIMS,
+    FINISHED,
+    GIVEN,
+    STARTED,
+    TAKEN,
+    WORDS,
+    Identity,
+    Job,
+    JobDevice,
+    Place,
+    State,
+    Trouble,
+)
+from gputui.jobs.process_tree import alive
+from gputui.launching.launch import Launch
+from gputui.system.folders import write_private
+
+SCHEMA = 1
+_MOST_BYTES = 16 * 1024 * 1024
+"""A command line has 2 MiB at most (execve(2)), and JSON writes a byte as six characters at worst."""
+_MOST_WORDS = 1_000_000
+_MOST_DEVICES = 1024
+_MOST_CHANGES = 10_000
+
+
+class RecordError(Exception):
+    """The folder has no record of a job that we could read; the message is one line that says why."""
+
+
+def write_given(job: Job) -> None:
+    """Write what is known before the start. Raises OSError."""
+    document = {
+        "schema": SCHEMA,
+        "name": job.name,
+        "line": job.line,
+        "argv": job.argv,
+        "changes": job.changes,
+        "directory": job.directory,
+        "devices": [{"index": d.index, "uuid": d.uuid, "name": d.name} for d in job.devices],
+        "launcher": job.launcher,
+        "user": job.user,
+        "host": job.place.host,
+        "boot": job.place.boot,
+        "pids": job.place.pids,
+        "starter": {"pid": job.starter.pid, "ticks": job.starter.ticks},
+        "created": job.created,
+        "waits": job.waits,
+    }
+    write_private(job.folder / GIVEN, json.dumps(document))
+
+
+def write_taken(folder: Path, launch: Launch, now: float) -> None:
+    """Write what a job that has waited for devices runs on, and as what. Raises OSError."""
+    document = {
+        "taken": now,
+        "line": launch.line,
+        "changes": launch.changes,
+        "devices": [{"index": d.index, "uuid": d.uuid, "name": d.name} for d in launch.devices],
+    }
+    write_private(folder / TAKEN, json.dumps(document))
+
+
+def write_claims(folder: Path, records: Iterable[str]) -> None:
+    """Write where the records of its claims are. Raises OSError."""
+    write_private(folder / CLAIMS, "\n".join(records))
+
+
+def write_words(folder: Path, words: Iterable[str]) -> None:
+    """Write what a job that waits for devices is called with. Raises OSError."""
+    write_private(folder / WORDS, json.dumps(list(words)))
+
+
+def take_words(folder: Path) -> list[str]:
+    """What `write_words` wrote, which is removed: it is read once. Raises RecordError."""
+    file = folder / WORDS
+    try:
+        words = _document(file)
+        if words is None:
+            raise RecordError("what it was called with is gone")
+        file.unlink()
+        return [_text(word) for word in words.items(_MOST_WORDS)]
+    except (DocumentError, ValueError) as error:
+        raise RecordError(str(error)) from None
+    except OSError as error:
+        raise RecordError(f"what it was called with cannot be read: {error.strerror}") from None
+
+
+def write_finished(folder: Path, ended: float, **facts: object) -> None:
+    """Write how a job ended where there is no supervisor to do it. Raises OSError."""
+    write_private(folder / FINISHED, json.dumps({"ended": ended, **facts}))
+
+
+def read_job(folder: Path, place: Place) -> Job:
+    """The job of `folder` as it is seen from `place`. Raises RecordError, and nothing else."""
+    try:
+        if folder.stat().st_uid != os.geteuid():
+            raise RecordError("it belongs to another user")
+        job = _read(folder)
+        state = _state(job, place)
+        if state == "ended" and job.ended is None:
+            # It may have ended, and its end been written, while we looked.
+            job = _read(folder)
+            state = _state(job, place)
+    except OSError as error:
+        raise RecordError(f"it cannot be read: {error.strerror}") from None
+    except (DocumentError, ValueError, RecursionError) as error:
+        raise RecordError(str(error)) from None
+    return replace(job, state=state)
+
+
+def _state(job: Job, place: Place) -> State:
+    if job.ended is not None:
+        if job.stop is not None:
+            return "stopped"
+        if job.exit_status is None:
+            return "ended"
+        return "done" if job.exit_status == 0 else "failed"
+    if job.place.boot != place.boot:
+        # This machine after a reboot, or another one that shares the folder (NFS).
+        return "ended" if job.place.host == place.host else "elsewhere"
+    if job.place.pids != place.pids:
+        return "elsewhere"
+    if job.started is None:
+        return "starting" if alive(job.starter) else "ended"
+    if not any(alive(p) for p in (job.supervisor, job.command) if p):
+        return "ended"
+    return "running" if job.waits is None or job.taken is not None else "waiting"
+
+
+def _read(folder: Path) -> Job:
+    given = _document(folder / GIVEN)
+    if given is None:
+        raise RecordError("there is no record in it")
+    if given["schema"].value != SCHEMA:
+        raise given["schema"].wrong(f"schema {SCHEMA} of this gputui")
+    started, finished = _document(folder / STARTED), _document(folder / FINISHED)
+    waits = _whole(given.get("waits", None))
+    taken = _document(folder / TAKEN) if waits is not None else None
+    has = given if taken is None else taken
+    return Job(
+        id=folder.name,
+        folder=folder,
+        name=_maybe(given["name"]),
+        line=_text(has["line"]),
+        argv=tuple(_text(node) for node in given["argv"].items(_MOST_WORDS)),
+        changes=tuple(_change(node) for node in has["changes"].items(_MOST_CHANGES)),
+        directory=_maybe(given["directory"]),
+        devices=tuple(_device(node) for node in has["devices"].items(_MOST_DEVICES)),
+        waits=waits,
+        taken=None if taken is None else _moment(taken["taken"]),
+        launcher=_text(given["launcher"]),
+        user=_text(given["user"]),
+        place=Place(_text(given["host"]), _maybe(given["boot"]), _maybe(given["pids"])),
+        starter=_identity(given["starter"]),
+        created=_moment(given["created"]),
+        **(_started(started) if started else {}),
+        **(_finished(finished) if finished else {}),
+        state="starting",
+    )
+
+
+def _started(node: Node) -> dict[str, Any]:
+    return {
+        "supervisor": _identity(node["supervisor"]),
+        "command": _identity(node["command"]),
+        "started": _moment(node["started"]),
+    }
+
+
+def _finished(node: Node) -> dict[str, Any]:
+    trouble = node.get("trouble", None)
+    return {
+        "ended": _moment(node["ended"]),
+        "status": _whole(node.get("status", None)),
+        "signal": _signal(node.get("signal", None)),
+        "stop": _signal(node.get("stop", None)),
+        "killed": _whole(node.get("killed", None)) or 0,
+        "left": _whole(node.get("left", None)) or 0,
+        "trouble": _trouble(trouble) if trouble.known else None,
+    }
+
+
+def _document(file: Path) -> Node | None:
+    """What a file of the record says; None when there is no such file."""
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    if len(data) > _MOST_BYTES:
+        raise DocumentError(f"{file.name}: too long")
+    try:
+        return Node(json.loads(data), file.name)
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"{file.name}: not JSON: {error}") from None
+
+
+def _text(node: Node) -> str:
+    """As `Node.text`, with the stray bytes that a command line may have."""
+    if not isinstance(node.value, str) or len(node.value) > MOST_TEXT * 16:
+        raise node.wrong("a text")
+    return node.value
+
+
+def _maybe(node: Node) -> str | None:
+    return _text(node) if node.known else None
+
+
+def _whole(node: Node) -> int | None:
+    return node.whole() if node.known else None
+
+
+def _moment(node: Node) -> float:
+    if type(node.value) not in (int, float) or not 0 <= node.value <= LAST_MOMENT:
+        raise node.wrong("seconds since 1970")
+    return float(node.value)
+
+
+def _signal(node: Node) -> int | None:
+    number = _whole(node)
+    if number is not None and not 0 < number < signal.NSIG:
+        raise node.wrong("the number of a signal")
+    return number
+
+
+def _identity(node: Node) -> Identity:
+    # 0 and -1 are groups of processes to kill(2), 1 is the whole machine's first.
+    return Identity(node["pid"].whole(least=1), _whole(node["ticks"]))
+
+
+def _change(node: Node) -> tuple[str, str | None]:
+    pair = node.items(2)
+    if len(pair) != 2:
+        raise node.wrong("a name and a value")
+    return _text(pair[0]), _maybe(pair[1])
+
+
+def _device(node: Node) -> JobDevice:
+    return JobDevice(node["index"].whole(), _text(node["uuid"]), _maybe(node["name"]))
+
+
+def _trouble(node: Node) -> Trouble:
+    steps: tuple[Literal["directory", "program"], ...] = ("directory", "program")
+    step = node["step"].word(steps)
+    return Trouble("directory" if step == "directory" else "program", node["errno"].whole())

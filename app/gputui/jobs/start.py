@@ -1,0 +1,233 @@
+"""Starting a job: its record, its log, its supervisor; and the answer whether its command has begun."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from gputui.jobs import FOLDER
+from gputui.jobs.folder import cannot_keep, jobs_folder, new_folder
+from gputui.jobs.job import Job, JobDevice, JobError, Trouble
+from gputui.jobs.process_tree import here, identity
+from gputui.jobs.record import (
+    RecordError,
+    read_job,
+    write_claims,
+    write_finished,
+    write_given,
+    write_words,
+)
+from gputui.launching.launch import Launch
+from gputui.launching.start import StartError
+
+if TYPE_CHECKING:
+    from gputui.allocating.claims.lease import Lease
+
+_SUPERVISE = Path(__file__).with_name("supervise.py")
+_LIVE = "PYTHONUNBUFFERED"
+_LONGEST_NAME = 60
+
+
+def detached(launch: Launch, environ: Mapping[str, str]) -> Launch:
+    """The launch as a job runs it: Python writes its log at once, unless the user has decided on that."""
+    if _LIVE in environ or any(name == _LIVE for name, _ in launch.changes):
+        return launch
+    remark = f"{_LIVE}=1 so that the log shows what is printed when it is printed"
+    return replace(launch, changes=(*launch.changes, (_LIVE, "1")), remarks=(*launch.remarks, remark))
+
+
+def check_name(name: str) -> None:
+    """Raises JobError when no job can have that name."""
+    if not name.strip() or not name.isprintable() or name.startswith("-"):
+        raise JobError(f"a job cannot be called {name!r}: a name is a few characters that can be seen")
+    if len(name) > _LONGEST_NAME:
+        raise JobError(f"the name {name!r} is too long: at most {_LONGEST_NAME} characters")
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """What a job that waits for devices will run: `argv` is the user's command; its launch is a `gputui run`
+    with these `words`, which becomes it. They may hold secrets and are not on its command line, which every
+    user of the machine can read: it finds them in its folder."""
+
+    count: int
+    argv: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+def start_job(
+    launch: Launch,
+    environ: Mapping[str, str],
+    name: str | None = None,
+    pass_fds: Sequence[int] = (),
+    queued: Queued | None = None,
+    claims: Sequence[str] = (),
+) -> Job:
+    """Start `launch` with `environ` changed as it says; it goes on whatever becomes of this process.
+
+    `pass_fds` are open descriptors that the command and its descendants inherit under the same numbers; its
+    supervisor does not keep them. `claims` are the paths of a lease's records: the supervisor empties them
+    when the job has ended. Raises StartError when the command could not be started (the record says
+    so too), and JobError when there can be no record.
+    """
+    if name is not None:
+        check_name(name)
+    launch = detached(launch, environ)
+    given = _given(launch, new_folder(jobs_folder(environ)), name)
+    if queued is not None:
+        line = Launch(("gputui", "run", *queued.words)).line
+        given = replace(given, waits=queued.count, argv=queued.argv, line=line)
+        launch = replace(launch, changes=(*launch.changes, (FOLDER, str(given.folder))))
+    try:
+        words = launch.argv if queued is None else queued.words
+        if any("\0" in word for word in (*words, launch.directory or "")):
+            raise StartError(f"cannot start {launch.argv[0]!r}: a word of the command has a null byte", 126)
+        write_given(given)
+        if claims:
+            write_claims(given.folder, claims)
+        if queued is not None:
+            write_words(given.folder, queued.words)
+        answer = _supervise(given, launch, environ, pass_fds)
+    except OSError as error:
+        _remove(given.folder)
+        raise cannot_keep(given.folder.parent, error) from None
+    except StartError:
+        _remove(given.folder)
+        raise
+    if answer != "started":
+        raise _not_started(given, answer)
+    try:
+        return read_job(given.folder, given.place)
+    except RecordError as error:
+        raise JobError(f"job {given.id} has started, but its record is gone: {error}") from None
+
+
+def start_leased_job(
+    launch: Launch, environ: Mapping[str, str], lease: Lease | None, name: str | None = None
+) -> Job:
+    """Start `launch` as a job that holds the lease from then on; ours is given back, whatever comes of it.
+
+    Raises StartError and JobError.
+    """
+    if lease is None:
+        return start_job(launch, environ, name)
+    try:
+        job = start_job(launch, environ, name, lease.descriptors, claims=lease.records)
+        if job.command is not None:
+            lease.belongs_to(job.command.pid, job.id)
+        return job
+    finally:
+        # This empties the records of a job that has ended already: its supervisor found them held by us.
+        lease.release()
+
+
+def why_not(trouble: Trouble, job: Job) -> str:
+    """Why a command could not be started, as a sentence."""
+    if trouble.step == "directory":
+        return f"cannot go to {job.directory!r}: {os.strerror(trouble.errno)}"
+    if trouble.errno == errno.ENOENT:
+        return f"there is no program {job.argv[0]!r}"
+    return f"cannot start {job.argv[0]!r}: {os.strerror(trouble.errno)}"
+
+
+def _given(launch: Launch, folder: Path, name: str | None) -> Job:
+    directory = launch.directory
+    with contextlib.suppress(OSError):
+        # (Our own directory may have been removed; the command can run there all the same.)
+        directory = str(Path.cwd() / (directory or "."))
+    return Job(
+        id=folder.name,
+        folder=folder,
+        name=name,
+        line=launch.line,
+        argv=launch.argv,
+        changes=launch.changes,
+        directory=directory,
+        devices=tuple(JobDevice(d.index, d.uuid, d.name) for d in launch.devices),
+        launcher=launch.launcher,
+        user=_user(),
+        place=here(),
+        starter=identity(os.getpid()),
+        created=time.time(),
+        state="starting",
+    )
+
+
+def _user() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def _supervise(job: Job, launch: Launch, environ: Mapping[str, str], pass_fds: Sequence[int]) -> str:
+    """Start the supervisor and wait for its answer. Raises OSError when there can be no log; StartError."""
+    import subprocess
+
+    log = os.open(job.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+    os.fchmod(log, 0o600)
+    environment = launch.environment(environ)
+    answer, reply = os.pipe()
+    with open(answer, encoding="ascii") as answers:  # noqa: PTH123 - a descriptor
+        try:
+            process = subprocess.Popen(
+                # -I -S: what the job's environment says to Python is for the job, not for its supervisor.
+                [sys.executable, "-I", "-S", str(_SUPERVISE), str(job.folder), *map(str, (reply, *pass_fds))],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                pass_fds=(reply, *pass_fds),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise StartError(f"cannot start {launch.argv[0]!r}: {reason}", 126) from None
+        finally:
+            os.close(reply)
+            os.close(log)
+        with process:
+            if process.stdin is not None:
+                _tell(process.stdin, launch, environment.get("LC_CTYPE"))
+            return answers.read()
+
+
+def _tell(stdin: IO[bytes], launch: Launch, locale: str | None) -> None:
+    """What the supervisor has to know: not through files or arguments, so that each byte is what it was."""
+    kept = "" if locale is None else f"={locale}"
+    words = [str(len(launch.argv)), launch.directory or "", kept, *launch.argv]
+    # A supervisor that has ended already says so by its missing answer.
+    with contextlib.suppress(BrokenPipeError), stdin:
+        stdin.write(b"\0".join(map(os.fsencode, words)))
+
+
+def _not_started(given: Job, answer: str) -> Exception:
+    """What to raise for an answer other than "started"."""
+    step, _, number = answer.partition(" ")
+    if step == "record":
+        _remove(given.folder)
+        return cannot_keep(given.folder.parent, OSError(int(number), os.strerror(int(number))))
+    if step in ("directory", "program"):
+        trouble = Trouble("directory" if step == "directory" else "program", int(number))
+        status = 127 if trouble == Trouble("program", errno.ENOENT) else 126
+        return StartError(why_not(trouble, given), status)
+    with contextlib.suppress(OSError):
+        write_finished(given.folder, time.time(), status=126)
+    return StartError(
+        f"the supervisor of job {given.id} ended at once; its log {str(given.log)!r} says why", 126
+    )
+
+
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)

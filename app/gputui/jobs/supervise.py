@@ -1,0 +1,340 @@
+"""A job's supervisor: starts the command, sees it end, writes that down. A program of its own.
+
+    python -I -S supervise.py FOLDER PIPE [DESCRIPTOR…]
+
+It imports nothing of gputui and little else, for it lives as long as the job (9 MB, 5 of them its own).
+Its stdin brings the directory and the command, its stdout and stderr are the job's log, its environment is
+the command's. To PIPE it writes "started", or why the command could not be started. The DESCRIPTORs are
+for the command alone.
+
+The command never begins before its pid is in the record. SIGTERM begins a stop, as the file "stop" of the
+folder says (signal, seconds of grace): the signal to the command's process group; then, once the command
+has ended, to what is left; after the grace SIGKILL to everything. Launchers such as torchrun start workers
+in sessions of their own that no signal to a group reaches. On Linux the supervisor is the one that orphans
+are given to (PR_SET_CHILD_SUBREAPER, prctl(2)), so that every process of the job stays a descendant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import sys
+import time
+
+_SUBREAPER = 36
+"""PR_SET_CHILD_SUBREAPER of linux/prctl.h."""
+_GRACE = 10.0
+_AGAIN, _AT_MOST = 0.05, 1.0
+"""Seconds between two rounds of SIGKILL: a process may have started another one meanwhile."""
+_WAITED_FOR = (signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM)
+_NOT_FOR_US = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def main() -> None:
+    folder, pipe, *others = sys.argv[1:]
+    answer, descriptors = int(pipe), [int(other) for other in others]
+    if os.fork():
+        # Who started us waits for this process only; the other one belongs to init.
+        os._exit(0)
+    os.set_inheritable(answer, False)
+    told = _told()
+    for number in _NOT_FOR_US:
+        signal.signal(number, signal.SIG_IGN)
+    for number in _WAITED_FOR:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, _WAITED_FOR)
+    _adopt_orphans()
+    try:
+        command, trouble = _start(folder, told)
+    except OSError as error:
+        _reply(answer, f"record {error.errno}")
+        raise
+    for descriptor in descriptors:
+        os.close(descriptor)
+    os.chdir("/")
+    if trouble is None:
+        _reply(answer, "started")
+        end = _Watch(folder, command).until_the_end()
+        _empty_claims(folder)
+        _write(folder, "ended.json", end)
+        return
+    step, why = trouble
+    os.waitpid(command, 0)
+    status = 127 if step == "program" and why == errno.ENOENT else 126
+    facts = f'"status": {status}, "trouble": {{"step": "{step}", "errno": {why}}}'
+    _write(folder, "ended.json", f'{{"ended": {time.time()}, {facts}}}')
+    _reply(answer, f"{step} {why}")
+
+
+class _Told:
+    """The words of the command, its directory ("" for ours), its LC_CTYPE ("=…", "" for none)."""
+
+    def __init__(self, directory: bytes, locale: bytes, argv: list[bytes]) -> None:
+        self.directory, self._locale, self.argv = directory, locale, argv
+
+    def environment(self) -> dict[bytes, bytes]:
+        """Ours, without the LC_CTYPE that Python sets for itself where the locale is "C" (PEP 538)."""
+        made = {name: value for name, value in os.environb.items() if name != b"LC_CTYPE"}
+        return {**made, b"LC_CTYPE": self._locale[1:]} if self._locale else made
+
+
+def _told() -> _Told:
+    """What stdin says, which is /dev/null afterwards."""
+    data = b""
+    while piece := os.read(0, 1 << 20):
+        data += piece
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    count, directory, locale, *argv = data.split(b"\0")
+    if int(count) != len(argv):
+        raise SystemExit("gputui: who started this job ended before it had told the whole command")
+    return _Told(directory, locale, argv)
+
+
+def _reply(answer: int, text: str) -> None:
+    """Tell who started us; nobody may be there any more, which changes nothing."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(answer, text.encode())
+    os.close(answer)
+
+
+def _write(folder: str, name: str, text: str) -> None:
+    """A file of the record, whole or not at all."""
+    new = f"{folder}/.{name}.{os.getpid()}"
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.fchmod(handle, 0o600)
+    os.write(handle, text.encode())
+    os.close(handle)
+    os.rename(new, f"{folder}/{name}")  # noqa: PTH104 - pathlib would be a megabyte
+
+
+def _empty_claims(folder: str) -> None:
+    """Empty the records of the job's claims, by the rules of `empty_ended` (allocating/claims/read.py):
+    not one that a process holds which the job has left behind, and no file of several names."""
+    import fcntl
+
+    with contextlib.suppress(OSError), open(f"{folder}/claims", "rb") as paths:  # noqa: PTH123
+        for path in paths.read().splitlines():
+            with contextlib.suppress(OSError):
+                handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    facts = os.fstat(handle)
+                    if facts.st_uid == os.geteuid() and facts.st_nlink == 1:
+                        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                        os.ftruncate(handle, 0)
+                finally:
+                    os.close(handle)
+
+
+def _adopt_orphans() -> None:
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def _start(folder: str, told: _Told) -> tuple[int, tuple[str, int] | None]:
+    """The pid of the command, and why it could not be started. Raises OSError when nothing can be kept."""
+    go, allow = os.pipe()
+    failed, fail = os.pipe()
+    command = os.fork()
+    if command == 0:
+        try:
+            os.close(allow)
+            # Nothing comes when the record could not be written, or the supervisor was killed.
+            if os.read(go, 1):
+                _become(told, fail)
+        finally:
+            os._exit(126)
+    os.close(go)
+    os.close(fail)
+    supervisor = f'{{"pid": {os.getpid()}, "ticks": {_ticks(os.getpid())}}}'
+    theirs = f'{{"pid": {command}, "ticks": {_ticks(command)}}}'
+    _write(
+        folder,
+        "started.json",
+        f'{{"supervisor": {supervisor}, "command": {theirs}, "started": {time.time()}}}',
+    )
+    os.write(allow, b"+")
+    os.close(allow)
+    said = os.read(failed, 100).decode()
+    os.close(failed)
+    step, _, number = said.partition(" ")
+    return command, (step, int(number)) if said else None
+
+
+def _become(told: _Told, fail: int) -> None:
+    """Become the command; comes back only when that cannot be, with the reason written to `fail`."""
+    os.setsid()
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    step = "directory"
+    try:
+        if told.directory:
+            os.chdir(told.directory)
+        step = "program"
+        _execute(told.argv, told.environment())
+    except (OSError, ValueError) as error:
+        # (Python itself refuses an empty program.)
+        why = error.errno if isinstance(error, OSError) else errno.EINVAL
+        os.write(fail, f"{step} {why}".encode())
+
+
+def _execute(argv: list[bytes], environment: dict[bytes, bytes]) -> None:
+    """As a shell does: the program along PATH, one without "#!" as a script. Raises OSError."""
+    paths = [argv[0]]
+    if b"/" not in argv[0]:
+        places = environment.get(b"PATH", os.fsencode(os.defpath)).split(b":")
+        paths = [b"%s/%s" % (place or b".", argv[0]) for place in places]
+    worst = OSError(errno.ENOENT, "")
+    for path in paths:
+        try:
+            os.execve(path, argv, environment)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            if error.errno == errno.ENOEXEC and _is_text(path):
+                os.execve("/bin/sh", [b"/bin/sh", path, *argv[1:]], environment)
+            worst = error if worst.errno == errno.ENOENT else worst
+    raise worst
+
+
+def _is_text(path: bytes) -> bool:
+    handle = os.open(path, os.O_RDONLY)
+    return b"\0" not in os.read(handle, 256)
+
+
+class _Watch:
+    """The command's life from here on, and the stop that may be asked for."""
+
+    def __init__(self, folder: str, command: int) -> None:
+        self._folder, self._command = folder, command
+        self._ended: int | None = None
+        self._when = 0.0
+        self._stop: int | None = None
+        self._rest_told = False
+        self._killed: set[int] = set()
+        self._pause = _AGAIN
+
+    def until_the_end(self) -> str:
+        """How it ended, as JSON."""
+        while not self._over():
+            number = signal.sigwait(_WAITED_FOR)
+            if number == signal.SIGTERM:
+                self._begin_to_stop()
+            elif number == signal.SIGALRM:
+                self._kill()
+        ended = self._ended or 0
+        status = str(os.WEXITSTATUS(ended)) if os.WIFEXITED(ended) else "null"
+        by = str(os.WTERMSIG(ended)) if os.WIFSIGNALED(ended) else "null"
+        return (
+            f'{{"ended": {self._when}, "status": {status}, "signal": {by}, "stop": {self._stop or "null"},'
+            f' "killed": {len(self._killed)}, "left": {len(_descendants())}}}'
+        )
+
+    def _over(self) -> bool:
+        some_are_left = self._collect()
+        if self._ended is None:
+            return False
+        if self._stop is None or not some_are_left:
+            return True
+        if not self._rest_told:
+            self._rest_told = True
+            for pid in _descendants():
+                _signal(pid, self._stop)
+        return False
+
+    def _collect(self) -> bool:
+        """Take note of who has ended; whether anybody is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self._command:
+                self._ended, self._when = status, time.time()
+
+    def _begin_to_stop(self) -> None:
+        """Also a second time: with another signal, or less patience."""
+        self._stop, grace = _asked(self._folder)
+        self._rest_told = False
+        if self._ended is None:
+            # The pid is the command's for as long as its end has not been collected.
+            _signal(-self._command, self._stop)
+            # A command that is suspended cannot act on a signal.
+            _signal(-self._command, signal.SIGCONT)
+        # No time at all would switch the alarm off.
+        signal.setitimer(signal.ITIMER_REAL, max(grace, 0.001))
+
+    def _kill(self) -> None:
+        found = _descendants()
+        self._killed |= found
+        for pid in found:
+            _signal(pid, signal.SIGKILL)
+        if self._ended is None:
+            self._killed.add(self._command)
+            _signal(-self._command, signal.SIGKILL)
+        signal.setitimer(signal.ITIMER_REAL, self._pause)
+        self._pause = min(2 * self._pause, _AT_MOST)
+
+
+def _asked(folder: str) -> tuple[int, float]:
+    """The signal and the seconds of grace that were asked for; SIGTERM when somebody used plain kill(1)."""
+    try:
+        handle = os.open(f"{folder}/stop", os.O_RDONLY)
+        number, grace = os.read(handle, 100).split()
+        os.close(handle)
+        return int(number), float(grace)
+    except (OSError, ValueError):
+        return signal.SIGTERM, _GRACE
+
+
+def _signal(pid: int, number: int) -> None:
+    # It has ended; or it has become somebody else's (sudo), who has to be asked.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def _ticks(pid: int) -> str:
+    """The start of a process in clock ticks since the boot (proc(5), field 22), "null" without /proc."""
+    facts = _facts(pid)
+    return facts[2] if facts else "null"
+
+
+def _facts(pid: int) -> tuple[bool, int, str] | None:
+    """Whether a process runs (has not merely not been collected), its parent, its start."""
+    try:
+        handle = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        # The name in the second field may have spaces and parentheses of its own.
+        fields = os.read(handle, 4096).rpartition(b")")[2].split()
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+    return fields[0] not in b"ZX", int(fields[1]), fields[19].decode()
+
+
+def _descendants() -> set[int]:
+    """The processes below this one that run."""
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208 - pathlib would be a megabyte
+    except OSError:
+        return set()
+    running = {int(name): facts for name in names if name.isdigit() and (facts := _facts(int(name)))}
+    found = {pid for pid, (_, parent, _) in running.items() if parent == os.getpid()}
+    while more := {pid for pid, (_, parent, _) in running.items() if parent in found} - found:
+        found |= more
+    return {pid for pid in found if running[pid][0]}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Environment variables that are worth offering beside a launch, each with a line on what it does.
+
+Nothing of this is set unless the user asks for it. Sources: NCCL's and PyTorch's environment variables,
+the frameworks' own documentation on GPU memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+
+THREADS = "OMP_NUM_THREADS"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentHint:
+    """A variable, the value that it is offered with, and what it does."""
+
+    name: str
+    value: str
+    about: str
+
+
+_FIXED: tuple[EnvironmentHint, ...] = (
+    EnvironmentHint("NCCL_P2P_DISABLE", "1", "no GPU-to-GPU copies: for hangs, to compare"),
+    EnvironmentHint("NCCL_SHM_DISABLE", "1", "no shared memory: for a small /dev/shm"),
+    EnvironmentHint("NCCL_IB_DISABLE", "1", "no InfiniBand: for hangs between machines"),
+    EnvironmentHint("NCCL_DEBUG", "INFO", "NCCL tells its rings and links"),
+    EnvironmentHint("TORCH_DISTRIBUTED_DEBUG", "DETAIL", "checks that all ranks do the same; slow"),
+    EnvironmentHint("CUDA_LAUNCH_BLOCKING", "1", "an error names its line; slow"),
+    EnvironmentHint("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less memory lost to fragments"),
+    EnvironmentHint("TF_FORCE_GPU_ALLOW_GROWTH", "true", "TensorFlow takes only what it needs"),
+    EnvironmentHint("XLA_PYTHON_CLIENT_PREALLOCATE", "false", "JAX takes only what it needs"),
+    EnvironmentHint("TOKENIZERS_PARALLELISM", "false", "no deadlock of tokenizers after a fork"),
+    EnvironmentHint("PYTHONUNBUFFERED", "1", "what is printed is there at once"),
+)
+
+
+def hints(snapshot: Snapshot | None, devices: Sequence[Device]) -> tuple[EnvironmentHint, ...]:
+    """What can be offered for a launch on these devices; the number of threads where the CPUs are known."""
+    near = threads_near(snapshot, devices) if snapshot is not None else None
+    if near is None:
+        return _FIXED
+    return (EnvironmentHint(THREADS, str(near), "its share of the CPUs near (torchrun sets 1)"), *_FIXED)
+
+
+def threads_near(snapshot: Snapshot, devices: Sequence[Device]) -> int | None:
+    """How many CPUs a process on each device can have near it; None where that is not known.
+
+    A CPU that several GPUs of the box are near to is divided among all of them, as the others will have
+    processes too; what a GPU has, among the chosen instances of it. Logical CPUs, as the driver counts them.
+    """
+    topology = snapshot.topology
+    if topology is None or not devices:
+        return None
+    near = {
+        device.key: place.cpus
+        for device, place in zip(snapshot.devices, topology.places, strict=True)
+        if place.cpus and device.parent is None
+    }
+    sharing = Counter(cpu for cpus in near.values() for cpu in cpus)
+    gpus = Counter(device.parent or device.key for device in devices)
+    shares = []
+    for gpu, processes in gpus.items():
+        if gpu not in near:
+            return None
+        # (Halves and thirds do not add up to whole numbers exactly.)
+        shares.append(int(sum(1 / sharing[cpu] for cpu in near[gpu]) / processes + 1e-6))
+    return max(1, min(shares))

@@ -1,0 +1,126 @@
+"""The last launches, and those that were given a name: what to run, and on how many devices.
+
+Values that look like secrets are not kept. `remembered_file.py` has the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.secrets import is_secret, secret_word
+from gputui.vendors.nvidia.visibility import ORDER, VISIBLE
+
+MOST = 40
+"""Launches without a name that are kept."""
+
+_LONGEST_NAME = 60
+
+
+@dataclass(frozen=True, slots=True)
+class PastLaunch:
+    """A launch of before.
+
+    count     devices, 0 for CPU only
+    when      seconds since the epoch
+    where     the folder in which it was started, None where that is not known: its words mean files there
+    withheld  names of the variables that it had and whose values are not kept
+    """
+
+    options: LaunchOptions
+    count: int
+    when: float
+    name: str | None = None
+    where: str | None = None
+    withheld: tuple[str, ...] = ()
+
+
+Launches = tuple[PastLaunch, ...]
+"""The memory: the last launch first."""
+
+
+class KeepError(Exception):
+    """Launches cannot be kept, or what is kept cannot be read; the message has cause and remedy."""
+
+
+def with_launch(
+    known: Sequence[PastLaunch], options: LaunchOptions, count: int, when: float, where: str | None = None
+) -> Launches:
+    """The memory after a launch: it is the first; the same one from before is not there twice.
+
+    Named ones stay however many there are; of the others the last `MOST`. A list of devices before the
+    command is not kept: the next time it starts on others. Raises KeepError for a launch with a secret among
+    its words: without it, it would be another launch.
+    """
+    secret = secret_word(options.command)
+    if secret is not None:
+        raise KeepError(f"this launch is not remembered: {secret} looks like a secret")
+    withheld = tuple(name for name, value in options.additions if is_secret(name, value))
+    left_out = (*withheld, VISIBLE, ORDER)
+    kept = replace(options, additions=tuple(pair for pair in options.additions if pair[0] not in left_out))
+    if where is not None:
+        # One and the same, whether it was started there or from elsewhere with --directory.
+        where, kept = str(Path(where) / (options.directory or "")), replace(kept, directory=None)
+    first = PastLaunch(kept, count, when, None, where, withheld)
+    before = next((each for each in known if replace(each, when=when, name=None) == first), None)
+    first = replace(first, name=before.name if before else None)
+    rest = [each for each in known if each is not before]
+    # Those that have a name are not counted.
+    room = MOST - (first.name is None)
+    unnamed = [id(each) for each in rest if each.name is None][:room]
+    return (first, *(each for each in rest if each.name is not None or id(each) in unnamed))
+
+
+def here() -> str | None:
+    """The folder that we are in, None where it has been removed."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return None
+
+
+def again(each: PastLaunch) -> LaunchOptions:
+    """The options to start it again with from here: where its words mean what they meant."""
+    if each.where is None or each.where == here():
+        return each.options
+    return replace(each.options, directory=each.where)
+
+
+def missing(each: PastLaunch, environ: Mapping[str, str]) -> str | None:
+    """That variables of it are not kept and not set now either, None when it is whole."""
+    names = [name for name in each.withheld if name not in environ]
+    return f"without {', '.join(names)}: it looks like a secret and is not kept" if names else None
+
+
+def named(known: Sequence[PastLaunch], place: int, name: str | None) -> Launches:
+    """The memory with a name for one of them, or without (None). A name is one launch's only."""
+    return tuple(
+        replace(each, name=name)
+        if at == place
+        else replace(each, name=None)
+        if name is not None and each.name == name
+        else each
+        for at, each in enumerate(known)
+    )
+
+
+def check_name(name: str) -> None:
+    """Raises KeepError when no launch can have that name."""
+    if not name.strip() or not name.isprintable() or name.startswith("-"):
+        raise KeepError(f"a launch cannot be called {name!r}: a name is a few characters that can be seen")
+    if name.isdigit():
+        raise KeepError(f"a launch cannot be called {name!r}: that would be its place in the list")
+    if len(name) > _LONGEST_NAME:
+        raise KeepError(f"the name {name!r} is too long: at most {_LONGEST_NAME} characters")
+
+
+def found(known: Sequence[PastLaunch], word: str) -> int | None:
+    """The place of the launch with that name, or that number, counted from 1 as they are listed."""
+    for place, each in enumerate(known):
+        if each.name == word:
+            return place
+    if word.isascii() and word.isdigit() and len(word) < 7 and 1 <= int(word) <= len(known):
+        return int(word) - 1
+    return None

@@ -1,0 +1,210 @@
+"""The file of the last launches: one of the user's own, read with suspicion and written as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from gputui.inventory.untrusted_json import LAST_MOMENT
+from gputui.launching.history import KeepError, Launches, PastLaunch, check_name
+from gputui.launching.launch_options import MOST, LaunchOptions, table
+from gputui.system.folders import NoHomeError, state_folder, write_private
+
+SCHEMA = 1
+
+_LARGEST = 4 << 20
+"""Bytes that are read and written: a command may have two million."""
+
+_PATIENCE = 2.0
+"""Seconds to wait for another gputui that is writing."""
+
+
+def load(environ: Mapping[str, str]) -> Launches:
+    """What is kept, the last one first; a row that says nothing we know is left out.
+
+    Raises KeepError when there is something and it cannot be read: it would be lost with the next launch.
+    """
+    try:
+        file = state_folder(environ) / "launches.json"
+    except NoHomeError:
+        return ()
+    try:
+        data = _bytes(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError as error:
+        raise KeepError(f"the launches in {str(file)!r} cannot be read: {error.strerror}") from None
+    return _launches(file, data) if data else ()
+
+
+def _bytes(file: Path) -> bytes:
+    """The content of a file of our own; never waits (a named pipe). Raises OSError, KeepError."""
+    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as stream:
+        facts = os.fstat(handle)
+        reason = ""
+        if not stat.S_ISREG(facts.st_mode):
+            reason = "it is no file"
+        elif facts.st_uid != os.geteuid():
+            # Who could write it could have us start what they like.
+            reason = "it belongs to another user"
+        elif facts.st_size > _LARGEST:
+            reason = f"it has more than {_LARGEST} bytes"
+        if reason:
+            raise KeepError(f"the launches in {str(file)!r} cannot be read: {reason}")
+        return stream.read(_LARGEST)
+
+
+def _launches(file: Path, data: bytes) -> Launches:
+    import json
+
+    try:
+        document = json.loads(data)
+        rows, schema = document["launches"], document["schema"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        rows, schema = None, None
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise KeepError(f"the launches in {str(file)!r} are of a newer gputui (schema {schema})")
+    if not isinstance(rows, list):
+        raise KeepError(f"the launches in {str(file)!r} are damaged: mend the file, or remove it")
+    return tuple(each for each_row in rows if (each := _read(each_row)) is not None)
+
+
+def change(environ: Mapping[str, str], how: Callable[[Launches], Launches]) -> Launches:
+    """Read, change by `how` (from what is kept to what is to be kept), and write, with nobody in between.
+
+    Raises KeepError; then everything is as it was.
+    """
+    try:
+        folder = state_folder(environ)
+    except NoHomeError as error:
+        raise KeepError(f"launches cannot be remembered: {error}") from None
+    try:
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        with _alone(folder / ".launches.lock"):
+            before = load(environ)
+            kept = how(before)
+            if kept != before:
+                kept, text = _fitting(kept)
+                write_private(folder / "launches.json", text)
+    except OSError as error:
+        raise KeepError(
+            f"launches cannot be remembered in {str(folder)!r}: {error.strerror or error};"
+            " set XDG_STATE_HOME to a folder that can be written"
+        ) from None
+    return kept
+
+
+def _fitting(kept: Launches) -> tuple[Launches, str]:
+    """As much as can be read again, and its text: those without a name go first, the oldest of them first."""
+    import json
+
+    while True:
+        text = json.dumps({"schema": SCHEMA, "launches": [row(each) for each in kept]}, indent=1) + "\n"
+        if len(text) <= _LARGEST:
+            return kept, text
+        oldest = max((place for place, each in enumerate(kept) if each.name is None), default=0)
+        if not oldest:
+            raise KeepError(
+                "there is no room to remember this launch: `gputui launches forget NAME` makes some"
+            )
+        kept = (*kept[:oldest], *kept[oldest + 1 :])
+
+
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Hold the lock; one that is held for seconds is given up, as the launch is to go on. Raises OSError."""
+    import fcntl
+
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise KeepError(
+                        f"launches cannot be remembered: another gputui holds {str(lock)!r}"
+                    ) from None
+                time.sleep(0.01)
+        yield
+    finally:
+        os.close(handle)
+
+
+def row(each: PastLaunch) -> dict[str, Any]:
+    """A launch as it is kept, ready for JSON."""
+    facts = {
+        "name": each.name,
+        "count": each.count,
+        "when": each.when,
+        "where": each.where,
+        "withheld": each.withheld or None,
+        **asdict(each.options),
+    }
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+_VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _read(row: object) -> PastLaunch | None:
+    """A row of the file; None where it is not one."""
+    if not isinstance(row, dict):
+        return None
+    options = {each.name: row.get(each.name, each.default) for each in fields(LaunchOptions)}
+    if not all(_fits(name, value) for name, value in options.items()):
+        return None
+    count: Any = row.get("count")
+    when: Any = row.get("when")
+    name = row.get("name")
+    where, withheld = row.get("where"), row.get("withheld", [])
+    if not (_whole(count, 0) and _moment(when) and _words(withheld) and isinstance(where, (str, type(None)))):
+        return None
+    options["command"] = tuple(options["command"])
+    options["additions"] = tuple((variable, value) for variable, value in options["additions"])
+    return PastLaunch(LaunchOptions(**options), count, float(when), _nameable(name), where, tuple(withheld))
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Whether a field of launch options can have that value."""
+    if name == "command":
+        return _words(value) and bool(value)
+    if name == "additions":
+        return isinstance(value, (list, tuple)) and all(
+            _words(pair) and len(pair) == 2 and bool(_VARIABLE.fullmatch(pair[0])) for pair in value
+        )
+    return table()[name].accepts(value)
+
+
+def _words(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
+
+
+def _whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST
+
+
+def _moment(value: Any) -> bool:
+    """Seconds since the epoch; json reads NaN, too, and whole numbers that no float can hold."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LAST_MOMENT
+
+
+def _nameable(name: object) -> str | None:
+    """The name, None where it is none that could have been given."""
+    if not isinstance(name, str):
+        return None
+    try:
+        check_name(name)
+    except KeepError:
+        return None
+    return name

@@ -1,0 +1,130 @@
+"""What a launch depends on besides devices and variables: files, programs and their versions, a free port.
+
+Launchers ask this and nothing else, so that what they make is a function of what they are given.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+_MOST = 1 << 16
+"""Characters of a file that is read: a configuration is short, and one named by mistake may be anything."""
+
+_NOT_BESIDE = ("env", "sh")
+"""Programs of a first line that say nothing of where the interpreter is."""
+
+
+class HostEnvironment(Protocol):
+    """The machine as launchers see it."""
+
+    def text(self, path: str) -> str | None:
+        """What the file says, None where there is no such file, or it is not text or no short one."""
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a regular file."""
+
+    def program(self, name: str, environ: Mapping[str, str]) -> str | None:
+        """The path of a program, as a shell with that environment would find it."""
+
+    def version(self, package: str, program: str) -> tuple[int, ...] | None:
+        """The version of an installed Python package in the environment that the program belongs to."""
+
+    def free_port(self) -> int | None:
+        """A TCP port of this machine that nothing listens on; None where there is none to be had."""
+
+
+class ThisHost:
+    """This machine. The port stays the same as long as it is free; versions are looked up once."""
+
+    def __init__(self) -> None:
+        self._port: int | None = None
+        self._versions: dict[tuple[str, str], tuple[int, ...] | None] = {}
+
+    def text(self, path: str) -> str | None:
+        # (First: opening a pipe would wait for somebody to write into it.)
+        if not self.is_file(path):
+            return None
+        try:
+            with Path(path).open(encoding="utf-8") as file:
+                text = file.read(_MOST + 1)
+        except (OSError, ValueError):
+            return None
+        return text if len(text) <= _MOST else None
+
+    def is_file(self, path: str) -> bool:
+        try:
+            return Path(path).is_file()
+        except (OSError, ValueError):
+            return False
+
+    def program(self, name: str, environ: Mapping[str, str]) -> str | None:
+        return shutil.which(name, path=environ.get("PATH"))
+
+    def version(self, package: str, program: str) -> tuple[int, ...] | None:
+        key = (package, program)
+        if key not in self._versions:
+            self._versions[key] = _version(package, program)
+        return self._versions[key]
+
+    def free_port(self) -> int | None:
+        # 5 ms to import, for the one launcher that needs a port.
+        import socket
+
+        if self._port is None or not _is_free(self._port):
+            with socket.socket() as probe:
+                # On all addresses, as launchers listen: on one of them another program may have it.
+                try:
+                    probe.bind(("", 0))
+                except OSError:
+                    return None
+                self._port = int(probe.getsockname()[1])
+        return self._port
+
+
+def _is_free(port: int) -> bool:
+    import socket
+
+    with socket.socket() as probe:
+        # As the launchers' own sockets: a port in TIME_WAIT can be taken.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def _version(package: str, program: str) -> tuple[int, ...] | None:
+    """Read from the names in site-packages: starting the interpreter to ask takes 20 to 60 times as long."""
+    for home in _environments(program):
+        for pattern in (
+            "lib/python3*/site-packages",
+            "lib64/python3*/site-packages",
+            "lib/python3*/dist-packages",
+        ):
+            for found in sorted(home.glob(f"{pattern}/{package}-*.dist-info")):
+                numbers = re.match(r"(\d+(?:\.\d+)*)", found.name[len(package) + 1 :])
+                if numbers:
+                    return tuple(int(part) for part in numbers[1].split("."))
+    return None
+
+
+def _environments(program: str) -> list[Path]:
+    """Where the packages of a script may be: beside its interpreter, which its first line names, or it."""
+    homes = [Path(program).parent.parent]
+    try:
+        with Path(program).open("rb") as file:
+            first = file.readline(512)
+    except OSError:
+        first = b""
+    if first.startswith(b"#!"):
+        interpreter = os.fsdecode(first[2:].strip().split(b" ")[0])
+        if Path(interpreter).name not in _NOT_BESIDE:
+            # Not resolved: a virtual environment's interpreter is a link out of it.
+            homes.insert(0, Path(interpreter).parent.parent)
+    return homes

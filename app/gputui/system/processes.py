@@ -1,0 +1,140 @@
+"""Who owns a process, what it runs and since when: the operating system's side of a pid that a driver named.
+
+NVML reports the host's pids. Inside a container they name nothing, or the wrong process, so nothing is
+looked up there; a process that may not be looked at is still somebody's.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN, Ancestor
+from gputui.system.containers import container
+
+_INITIAL_PID_NAMESPACE = "pid:[4026531836]"
+"""Linux gives the initial pid namespace this fixed inode (PROC_PID_INIT_INO, include/linux/proc_ns.h)."""
+
+_MOST_ANCESTORS = 8
+_MOST_CGROUP = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """What the system says of one pid; `note` says why it says nothing; `started` is epoch seconds."""
+
+    user: str | None = None
+    command: str | None = None
+    started: float | None = None
+    note: str | None = None
+    container: str | None = None
+    ancestors: tuple[Ancestor, ...] = ()
+
+
+_NOT_LOOKED_UP = Owner()
+
+
+class ProcessTable:
+    """Owners by pid and start time, each looked up once. `host_pids`: whether the driver's pids are ours."""
+
+    def __init__(self, host_pids: bool | None = None) -> None:
+        self._host_pids = in_initial_namespace() if host_pids is None else host_pids
+        self._known: dict[int, tuple[Any, Owner]] = {}
+        """The process as psutil has it (None where it has none), and what was answered."""
+
+    def owner(self, pid: int) -> Owner:
+        """The owner of `pid` now; a pid that the system has given to another process is looked up anew."""
+        process, owner = self._known.get(pid, (None, _NOT_LOOKED_UP))
+        if process is None or not process.is_running():
+            process, owner = self._known[pid] = self._look_up(pid)
+        return owner
+
+    def last(self, pid: int) -> Owner:
+        """What `owner` last answered, without asking the system; of a new pid nothing is known."""
+        return self._known.get(pid, (None, _NOT_LOOKED_UP))[1]
+
+    def still(self, pid: int) -> Owner:
+        """The same, as long as the pid has not been given to another process since."""
+        process, owner = self._known.get(pid, (None, _NOT_LOOKED_UP))
+        return _NOT_LOOKED_UP if process is not None and not process.is_running() else owner
+
+    def _look_up(self, pid: int) -> tuple[Any, Owner]:
+        if not self._host_pids:
+            return None, Owner(note=ANOTHER_NAMESPACE)
+        # psutil takes 20 ms to import, and a box with nobody on it never needs it.
+        import psutil
+
+        try:
+            process = psutil.Process(pid)
+            return process, _look(process)
+        except psutil.NoSuchProcess:
+            return None, Owner(note=OWNER_UNKNOWN if _exists(pid) else ENDED)
+
+    def forget_all_but(self, pids: set[int]) -> None:
+        """Drop what is known of processes that no device runs any more."""
+        for pid in self._known.keys() - pids:
+            del self._known[pid]
+
+
+def in_initial_namespace() -> bool:
+    """Whether this process sees the machine's own pids; True where the system has no pid namespaces."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink()) == _INITIAL_PID_NAMESPACE
+    except OSError:
+        return True
+
+
+def _look(process: Any) -> Owner:
+    import psutil
+
+    facts: dict[str, Any] = {}
+    for name, ask in (
+        ("user", process.username),
+        ("command", lambda: " ".join(process.cmdline()) or process.name()),
+        ("started", process.create_time),
+    ):
+        try:
+            facts[name] = ask()
+        except (psutil.AccessDenied, psutil.ZombieProcess):
+            facts[name] = None
+    note = OWNER_UNKNOWN if facts["user"] is None else None
+    return Owner(
+        **facts, note=note, container=_container(process.pid), ancestors=_ancestors(process, facts["user"])
+    )
+
+
+def _ancestors(process: Any, user: str | None) -> tuple[Ancestor, ...]:
+    """Who started it, up to the first process of somebody else (sshd, init)."""
+    import psutil
+
+    found: list[Ancestor] = []
+    try:
+        for parent in process.parents()[:_MOST_ANCESTORS]:
+            if user is None or parent.username() != user or parent.pid == 1:
+                break
+            found.append(Ancestor(parent.pid, " ".join(parent.cmdline()) or parent.name()))
+    except psutil.Error:
+        # What is known up to here is right; the rest has ended, or is not for us to see.
+        return tuple(found)
+    return tuple(found)
+
+
+def _container(pid: int) -> str | None:
+    try:
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            return container(file.read(_MOST_CGROUP))
+    except OSError:
+        return None
+
+
+def _exists(pid: int) -> bool:
+    """Whether there is such a process though /proc hides it (mounted with hidepid)."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,119 @@
+"""What of a launch can be seen and changed on its page: settings and variables, a row each. Pure.
+
+`gputui run` and `gputui export` have an option for every row.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gputui.launching.compose import launcher_of
+from gputui.launching.environment_hints import hints
+from gputui.launching.launch_options import OptionError, next_choice, table, with_value
+from gputui.tui.app_state import AppState
+
+NEW = "new variable"
+"""The id of the row that adds a variable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One setting or variable.
+
+    value   what is in force; `given` says whether the user has set it
+    about   what it does
+    kind    choice: the next value with space; switch: on and off; text: typed
+    typed   what the editor of the row begins with
+    """
+
+    id: str
+    label: str
+    value: str
+    about: str
+    kind: Literal["choice", "switch", "text"]
+    given: bool = False
+    typed: str = ""
+    variable: bool = False
+
+
+def rows(app_state: AppState) -> tuple[Row, ...]:
+    """The rows of the page, settings first."""
+    return (*_settings(app_state), *_variables(app_state))
+
+
+def _settings(app_state: AppState) -> list[Row]:
+    """A row for each launch option that applies."""
+    options = app_state.options
+    in_force = {"launcher": launcher_of(options).name, "devices": max(1, len(app_state.chosen))}
+    found = []
+    for name, each in table().items():
+        if not each.applies(options):
+            continue
+        value = getattr(options, name)
+        given = value != each.default
+        shown = each.unset.format(**in_force) if not given else "on" if value is True else str(value)
+        kind = "text" if each.kind == "number" else each.kind
+        typed = str(value) if given and kind == "text" else ""
+        found.append(Row(name, each.label, shown, each.about, kind, given, typed))
+    return found
+
+
+def _variables(app_state: AppState) -> list[Row]:
+    """Those that are set, those that are offered, and one to add another."""
+    given = dict(app_state.options.additions)
+    hinted = hints(app_state.snapshot, app_state.chosen)
+    abouts = {offer.name: offer.about for offer in hinted}
+    own = [name for name in given if name not in abouts]
+    found = [
+        Row(
+            f"env {name}", name, given.get(name, value), abouts.get(name, "yours"), "switch",
+            name in given, given.get(name, value), True,
+        )
+        for name, value in (*((name, given[name]) for name in own), *((o.name, o.value) for o in hinted))
+    ]  # fmt: skip
+    return [*found, Row(NEW, "another …", "", "NAME=VALUE", "text", variable=True)]
+
+
+def pressed(app_state: AppState, row: Row) -> AppState:
+    """The app state after space on a row: the next choice, on or off."""
+    options = app_state.options
+    if row.kind == "choice":
+        return replace(app_state, options=next_choice(options, row.id, row.value))
+    if row.kind == "switch" and not row.variable:
+        return replace(app_state, options=with_value(options, row.id, not row.given))
+    if row.variable and row.kind == "switch":
+        pairs = tuple(pair for pair in options.additions if pair[0] != row.label)
+        if not row.given:
+            pairs = (*pairs, (row.label, row.value))
+        return replace(app_state, options=replace(options, additions=pairs))
+    return app_state
+
+
+def cleared(app_state: AppState, row: Row) -> AppState:
+    """The app state with the row as it is when nothing was ever said about it."""
+    if row.variable:
+        return pressed(app_state, row) if row.given else app_state
+    return replace(app_state, options=with_value(app_state.options, row.id, table()[row.id].default))
+
+
+def typed(app_state: AppState, row: Row, text: str) -> AppState:
+    """The app state with a row as it was typed; nothing typed is the default. Raises OptionError."""
+    if not text.strip():
+        return cleared(app_state, row)
+    if row.id == NEW:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+            raise OptionError(f"{text!r} is not NAME=VALUE")
+        return _with_variable(app_state, name, value)
+    if row.variable:
+        return _with_variable(app_state, row.label, text)
+    value = table()[row.id].typed(text.strip())
+    return replace(app_state, options=with_value(app_state.options, row.id, value))
+
+
+def _with_variable(app_state: AppState, name: str, value: str) -> AppState:
+    pairs = dict(app_state.options.additions) | {name: value}
+    return replace(app_state, options=replace(app_state.options, additions=tuple(pairs.items())))

@@ -1,0 +1,157 @@
+"""The terminal while it is a command's: its modes and its signals, and taking it back in whatever state."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from gputui.inventory.formatting import printable
+from gputui.tui.first_frame import terminal_stream
+
+_TAKE_BACK = (
+    "\x1b[<u"  # keys as they always were (kitty's protocol)
+    "\x1b[?1047l"  # the normal screen; 1049 would move the cursor to where it once was
+    "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\x1b[?1015l"  # no mouse
+    "\x1b[?1004l\x1b[?2004l\x1b[?2026l"  # no reports of focus, no marked pastes, nothing held back
+    "\x1b[?1l\x1b>\x1b[?7h\x1b[?25h"  # plain cursor keys, lines wrap, a cursor to be seen
+    "\x1b7\x1b[r\x1b8"  # the whole screen scrolls; the cursor stays
+    "\x0f\x1b(B\x1b[0m"  # letters, not line drawing; no colours
+)
+"""What a program that was killed may have left switched on, each a no-op where it was not."""
+
+_ENDS = ("SIGTERM", "SIGHUP")
+
+
+class LentTerminal:
+    """Our terminal, lent to a command. `gone` where it has been closed meanwhile.
+
+    `ended` is the signal that asked us to end while the command ran, None where none did.
+    """
+
+    def __init__(self) -> None:
+        import termios
+
+        self._termios = termios
+        self._stream: TextIO | None = terminal_stream()
+        self._number = sys.__stdin__.fileno() if sys.__stdin__ is not None else 0
+        self._modes: list[Any] | None = None
+        with contextlib.suppress(termios.error, OSError):
+            self._modes = termios.tcgetattr(self._number)
+        self.ended: int | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether nobody sits there any more."""
+        try:
+            return not os.isatty(self._number)
+        except OSError:
+            return True
+
+    def say(self, text: str, end: str = "\n") -> None:
+        """A line to the person, wherever the command's own output goes."""
+        if self._stream is not None:
+            with contextlib.suppress(OSError):
+                self._stream.write(f"{printable(f'gputui: {text}')}{end}")
+                self._stream.flush()
+
+    def take_back(self) -> None:
+        """Make the terminal what it was before the command had it."""
+        if self.gone or self._modes is None:
+            return
+        self._to_the_foreground()
+        with contextlib.suppress(self._termios.error, OSError):
+            self._termios.tcsetattr(self._number, self._termios.TCSANOW, self._modes)
+        # What was typed for the command is no answer to what is said now.
+        self._forget_typed()
+        if self._stream is None:
+            return
+        # Blanks to the end of the line, and beyond it where the command did not end its last one.
+        width = shutil.get_terminal_size().columns
+        with contextlib.suppress(OSError):
+            self._stream.write(f"{_TAKE_BACK}{' ' * width}\r\x1b[K")
+            self._stream.flush()
+
+    def _to_the_foreground(self) -> None:
+        """A shell that was killed leaves its own process group there, where nobody is any more."""
+        with contextlib.suppress(OSError):
+            if os.tcgetpgrp(self._number) == os.getpgrp():
+                return
+            try:
+                os.killpg(os.tcgetpgrp(self._number), 0)
+            except ProcessLookupError:
+                before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+                os.tcsetpgrp(self._number, os.getpgrp())
+                signal.signal(signal.SIGTTOU, before)
+
+    def wait_for_enter(self) -> None:
+        """Until the person has read the end of the output, a signal ends us, or the terminal is gone."""
+        hears, tells = os.pipe()
+        os.set_blocking(tells, False)
+        waker = signal.set_wakeup_fd(tells)
+        try:
+            while self.ended is None and not self.gone:
+                ready, _, _ = select.select([self._number, hears], [], [])
+                if hears in ready:
+                    os.read(hears, 512)
+                elif os.read(self._number, 1) in (b"\n", b"\r", b""):
+                    return
+        except OSError:
+            # It was closed under us.
+            return
+        finally:
+            signal.set_wakeup_fd(waker)
+            os.close(hears)
+            os.close(tells)
+            # What is typed too much is no key for the screen.
+            self._forget_typed()
+
+    def _forget_typed(self) -> None:
+        with contextlib.suppress(self._termios.error, OSError):
+            self._termios.tcflush(self._number, self._termios.TCIFLUSH)
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """While inside, signals are answered as a shell would.
+
+        Ctrl-C and Ctrl-\\ reach everything on the terminal: they are for the command alone. They are
+        answered, not ignored: what is ignored stays ignored in the command. Ctrl-Z stops both, as the shell
+        expects of one job. What asks us to end is handed to the command, with which we end.
+        """
+        answers: dict[int, Any] = {signal.SIGINT: _nothing, signal.SIGQUIT: _nothing}
+        answers |= dict.fromkeys((signal.SIGTSTP, signal.SIGCONT), signal.SIG_DFL)
+        answers |= {getattr(signal, name): self._end for name in _ENDS}
+        before = {number: signal.getsignal(number) for number in answers}
+        # (What whoever started us wants ignored, stays so: nohup.)
+        ours = {number for number in answers if before[number] is not signal.SIG_IGN}
+        for number in ours:
+            signal.signal(number, answers[number])
+        # The event loop hears of signals through this, whatever answers them, and would leave afterwards.
+        waker = signal.set_wakeup_fd(-1)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+            for number in ours:
+                signal.signal(number, before[number])
+
+    def _end(self, number: int, frame: object) -> None:
+        import psutil
+
+        self.ended = number
+        if number == signal.SIGHUP and self.gone and os.getsid(0) != os.getpid():
+            # The shell has told its whole job, or the system has, when the shell ended.
+            return
+        for child in psutil.Process().children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.send_signal(number)
+
+
+def _nothing(number: int, frame: object) -> None:
+    """A signal that is the command's."""

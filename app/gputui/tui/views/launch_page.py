@@ -1,0 +1,97 @@
+"""The launch as a page: its settings, its variables, the launches of before, and the line it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+
+from gputui.inventory.formatting import duration, printable
+from gputui.launching.history import PastLaunch
+from gputui.launching.shell_words import command_line
+from gputui.tui.app_state import AppState
+from gputui.tui.option_rows import NEW, Row
+from gputui.tui.views.text import Line, clip, fit, title, wrap
+
+_LABEL = 14
+_LONGEST_NAME = 24
+_VALUE, _NAME = 26, 30
+"""Cells of a value and of a variable at 80 columns; of what a wider screen has more, they get half."""
+
+
+def settings(rows: Sequence[Row], cursor: int, width: int) -> tuple[list[Line], list[int | None]]:
+    """The rows with a rule before the variables, and for every line the row that it shows."""
+    lines: list[Line] = []
+    places: list[int | None] = []
+    more = max(0, width - 80) // 2
+    for place, row in enumerate(rows):
+        if row.variable and (place == 0 or not rows[place - 1].variable):
+            lines.append(title("environment", width))
+            places.append(None)
+        lines.append(clip(_row(row, place == cursor, more), width))
+        places.append(place)
+    return lines, places
+
+
+def _row(row: Row, here: bool, more: int) -> Line:
+    point = ("▸" if here else " ", "cursor")
+    strong = "strong" if row.given else ""
+    if row.variable:
+        box = ("   " if row.id == NEW else "[x]" if row.given else "[ ]", "slot")
+        shown = row.label if row.id == NEW else f"{row.label}={printable(row.value)}"
+        return (point, box, (f" {fit(shown, _NAME + more)}", strong), (f" {row.about}", "dim"))
+    value = fit(printable(row.value), _VALUE + more)
+    return (point, (f" {fit(row.label, _LABEL)}", "dim"), (f"{value}  ", strong), (row.about, "dim"))
+
+
+def remembered(
+    known: Sequence[PastLaunch], cursor: int, width: int, now: float
+) -> tuple[list[Line], list[int | None]]:
+    """The last launches, a line each: its name, its devices, how long ago, the command."""
+    lines: list[Line] = []
+    names = [f"★ {printable(each.name)}" if each.name else "" for each in known]
+    wide = min(_LONGEST_NAME, max(map(cell_len, names), default=0))
+    for place, (each, name) in enumerate(zip(known, names, strict=True)):
+        here = place == cursor
+        devices = "CPU only" if not each.count else f"{each.count} GPU{'s' if each.count > 1 else ''}"
+        ago = duration(max(0.0, now - each.when))
+        command = printable(command_line(each.options.additions, each.options.command))
+        lines.append(
+            clip(
+                (
+                    ("▸" if here else " ", "cursor"),
+                    (f" {fit(name, wide)}" if wide else "", "slot"),
+                    (f" {fit(devices, 8)} {fit(ago, 6, right=True)} ago  ", "dim"),
+                    (command, "strong" if here else ""),
+                ),
+                width,
+            )
+        )
+    return lines, list(range(len(known)))
+
+
+def no_launches(width: int, trouble: str) -> list[Line]:
+    """What stands there before anything was launched, or where what is kept cannot be read."""
+    if trouble:
+        return [((f" {piece}", "warn"),) for piece in wrap(printable(trouble), width - 2)]
+    return [clip(((" none yet: what is launched is kept here, s gives it a name", "dim"),), width)]
+
+
+def keys(width: int, launches: bool, message: str) -> Line:
+    """The last line: the keys, or a message."""
+    if message:
+        return clip(((" ▌ ", "key"), (message, "")), width)
+    told = (
+        " esc back  ↑↓ launch  ⏎ take  s name  x forget"
+        if launches
+        else " esc back  ↑↓ row  space change  e type  x default  y copy  s keep by a name"
+    )
+    return clip(((told, "dim"),), width)
+
+
+def heading(app_state: AppState, launches: bool, more: int, width: int) -> Line:
+    """The rule at the top; `more` lines are below those that are to be seen."""
+    name, other = (
+        ("last launches", "settings") if launches else (f"launch: {app_state.launcher}", "last launches")
+    )
+    return title(name, width, f"{f'{more} more below  ' if more else ''}tab: {other}")

@@ -1,0 +1,56 @@
+"""The tree of what hangs where, for those who do not read matrices."""
+
+from __future__ import annotations
+
+from gputui.choosing.tree import lines, nvlinks
+from gputui.choosing.verdict import GLYPHS
+from gputui.choosing.verdict_text import brief
+from gputui.inventory.device import Device
+from gputui.inventory.formatting import printable, short_name
+from gputui.tui.app_state import AppState
+from gputui.tui.views.text import Line, clip, fit
+
+
+def hangs(app_state: AppState, width: int) -> tuple[list[Line], list[str | None]]:
+    """The drawn tree, and whose line each is (`Device.key`, None for a branch or a network device)."""
+    snapshot = app_state.snapshot
+    if snapshot is None:
+        return [], []
+    drawn: list[Line] = []
+    keys: list[str | None] = []
+    for before, thing in lines(snapshot):
+        if thing is None:
+            drawn.append(((f"      {before}", "title" if before.startswith(("NUMA", "a NUMA")) else "dim"),))
+            keys.append(None)
+        elif isinstance(thing, Device):
+            drawn.append(clip(_device(app_state, before, thing), width))
+            keys.append(thing.key)
+        else:
+            drawn.append(
+                clip(((f"      {before}", "rule"), (f"network {printable(thing.name)}", "dim")), width)
+            )
+            keys.append(None)
+    for place, told in enumerate(nvlinks(snapshot)):
+        drawn.append(clip((("      NVLink  " if not place else " " * 14, "title"), (told, "link-nv")), width))
+        keys.append(None)
+    return drawn, keys
+
+
+def _device(app_state: AppState, before: str, device: Device) -> Line:
+    assert app_state.snapshot is not None
+    rank, verdict = app_state.selection.rank(device.key), app_state.verdicts[device.key]
+    slot = f"[{rank + 1}]" if rank is not None else ""
+    within = "   " if device.parent else ""
+    name = short_name(device.name or "?")
+    return (
+        ("▸" if device.key == app_state.cursor else " ", "cursor"),
+        (fit(slot, 4, right=True) + " ", "slot"),
+        (f"{before}{within}", "rule"),
+        (f"GPU {app_state.snapshot.label(device)}", "strong" if rank is not None else ""),
+        (f"  {name}", "dim"),
+        (f"  {GLYPHS[verdict.state]} ", verdict.state),
+        (
+            brief(verdict, app_state.snapshot.time),
+            verdict.state if verdict.state != "busy" else "dim",
+        ),
+    )

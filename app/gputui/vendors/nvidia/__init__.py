@@ -1,0 +1,1 @@
+"""NVIDIA: NVML as the source, CUDA's variables."""

@@ -1,0 +1,236 @@
+"""NVIDIA's devices through NVML, by the real nvidia-ml-py. The only file that knows pynvml.
+
+Here: loading the library, the box as a whole, and what to do when there is none. One GPU: `nvml_gpu.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from gputui.inventory.device import Device
+from gputui.inventory.link import LinkMatrix, PeerMatrix
+from gputui.inventory.process import Process
+from gputui.inventory.snapshot import Host, Snapshot
+from gputui.sources.source import NoSourceError, Want
+from gputui.vendors.nvidia.gpu import Gpu
+from gputui.vendors.nvidia.wiring import Wiring
+
+if TYPE_CHECKING:
+    import os
+
+    from gputui.inventory.topology import Place, Topology
+    from gputui.system.processes import ProcessTable
+
+# nvmlReturn_t, nvml.h. Written out so that the remedies below can be read without the binding.
+NO_PERMISSION, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, MISMATCH = 4, 9, 12, 18
+
+REMEDIES: dict[int, str] = {
+    LIBRARY_NOT_FOUND: (
+        "no NVIDIA driver here: libnvidia-ml.so.1 is not found; install the driver, or start the container"
+        " with --gpus all; `gputui --demo` works anywhere"
+    ),
+    DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded; try `sudo modprobe nvidia`, or see `dmesg`",
+    MISMATCH: (
+        "the NVIDIA library and the loaded driver are of different versions; reboot, or reload the driver,"
+        " to finish its update"
+    ),
+    NO_PERMISSION: (
+        "no permission to talk to the NVIDIA driver; check the rights of /dev/nvidiactl and /dev/nvidia*"
+    ),
+}
+
+
+class NvmlSource:
+    """NVML on this machine. `processes` looks up owners; `clock` gives seconds since the epoch; `sysfs` is
+    where the kernel shows its devices."""
+
+    def __init__(
+        self,
+        processes: ProcessTable | None = None,
+        clock: Callable[[], float] = time.time,
+        sysfs: str | os.PathLike[str] = "/sys",
+    ) -> None:
+        self.label = ""
+        self._processes = processes
+        self._clock, self._sysfs = clock, sysfs
+        self._nvml: Any = None
+        self._host = Host()
+        self._gpus: list[Gpu] = []
+        self._wired = _NOTHING
+
+    def open(self) -> None:
+        """Load the library and start NVML. Raises NoSourceError."""
+        if self._nvml is not None:
+            return
+        nvml = _binding()
+        started = False
+        try:
+            nvml.nvmlInit()
+            started = True
+            count = nvml.nvmlDeviceGetCount()
+        except nvml.NVMLError as error:
+            if started:
+                _shut_down(nvml)
+            raise NoSourceError(REMEDIES.get(error.value, f"NVML does not start: {error}")) from None
+        self._nvml = nvml
+        self._gpus = [Gpu(nvml, index, self._clock) for index in range(count)]
+
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+        self.open()
+        if Want.NAMES in want and self._host == Host():
+            self._host = self._read_host()
+        facts = want & ~(Want.LINKS | Want.TOPOLOGY)
+        for gpu in self._gpus:
+            if facts or gpu.handle is None:
+                gpu.refresh(want)
+        wiring = want & (Want.LINKS | Want.TOPOLOGY)
+        keys = tuple(device.key for gpu in self._gpus for device in gpu.devices)
+        if wiring or (self._wired.links and keys != self._wired.keys):
+            # Instances have come or gone: what was known of the box as it was is asked again.
+            self._read_wiring(wiring or self._wired.want, keys, among)
+        devices = tuple(device for gpu in self._gpus for device in gpu.devices)
+        if self._wired.links and tuple(device.key for device in devices) != self._wired.keys:
+            # A GPU was lost over its links, and its instances are gone with it.
+            self._read_wiring(self._wired.want, tuple(device.key for device in devices), among)
+        devices = self._with_owners(devices, want)
+        wired = self._wired
+        return Snapshot(
+            self._host,
+            self._clock(),
+            devices,
+            wired.links,
+            pcie=wired.pcie,
+            peers=wired.peers,
+            topology=wired.topology,
+        )
+
+    def close(self) -> None:
+        """Stop NVML. Never while another thread is inside it: that crashes (nvitop #222)."""
+        if self._nvml is None:
+            return
+        nvml, self._nvml = self._nvml, None
+        self._gpus, self._wired = [], _NOTHING
+        _shut_down(nvml)
+
+    def _read_host(self) -> Host:
+        import socket
+
+        def ask(function: Callable[[], Any]) -> Any:
+            try:
+                return function()
+            except self._nvml.NVMLError:
+                return None
+
+        cuda = ask(self._nvml.nvmlSystemGetCudaDriverVersion_v2)
+        return Host(
+            name=socket.gethostname(),
+            driver=ask(self._nvml.nvmlSystemGetDriverVersion),
+            cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+        )
+
+    def _with_owners(self, devices: tuple[Device, ...], want: Want) -> tuple[Device, ...]:
+        """The devices with their processes' owners: looked up if they are wanted, else the last known."""
+        if Want.OWNERS in want:
+            look = self._process_table().owner
+        elif self._processes is None:
+            return devices
+        elif Want.PROCESSES in want or Want.VERDICT in want:
+            # In a list that has just been read, a pid may be another process's by now.
+            look = self._processes.still
+        else:
+            look = self._processes.last
+
+        def named(process: Process) -> Process:
+            owner = look(process.pid)
+            return replace(
+                process,
+                user=owner.user,
+                command=owner.command,
+                started=owner.started,
+                note=owner.note,
+                container=owner.container,
+                ancestors=owner.ancestors,
+            )
+
+        owned = tuple(
+            replace(d, processes=tuple(named(p) for p in d.processes)) if d.processes else d for d in devices
+        )
+        if Want.OWNERS in want:
+            self._process_table().forget_all_but({p.pid for d in owned for p in d.processes or ()})
+        return owned
+
+    def _process_table(self) -> ProcessTable:
+        if self._processes is None:
+            # Imported here: `pick` asks for owners only to say why there are not enough.
+            from gputui.system.processes import ProcessTable
+
+            self._processes = ProcessTable()
+        return self._processes
+
+    def _read_wiring(self, want: Want, keys: tuple[str, ...], among: Collection[str] | None) -> None:
+        # A row for each device; only GPUs as a whole can be asked.
+        rows = [gpu if place == 0 else None for gpu in self._gpus for place, _ in enumerate(gpu.devices)]
+        asked = [gpu if gpu and (among is None or gpu.devices[0].key in among) else None for gpu in rows]
+        wiring = Wiring(self._nvml, asked)
+        links = wiring.links()
+        whole = Want.TOPOLOGY in want
+        peers = wiring.peers(links, every=whole)
+        topology = self._topology(wiring, rows) if whole else None
+        self._wired = _Wired(want, keys, links, wiring.pcie(), peers, topology)
+
+    def _topology(self, wiring: Wiring, rows: list[Gpu | None]) -> Topology:
+        # Imported here: most calls want no topology, and pathlib alone takes some milliseconds.
+        from pathlib import Path
+
+        from gputui.inventory.topology import Topology
+        from gputui.system.cpu import between_cpus
+        from gputui.system.rdma import Rdma
+
+        places: list[Place] = []
+        for place, gpu in enumerate(rows):
+            # A MIG instance hangs where its GPU does, which stands before it.
+            places.append(wiring.place(place) if gpu else places[-1])
+        rdma = Rdma(Path(self._sysfs))
+        bus_ids = [gpu.devices[0].pci_bus_id if gpu else None for gpu in rows]
+        nics, nic_links = rdma.nics(), rdma.links(bus_ids)
+        return Topology(tuple(places), nics, nic_links, between_cpus())
+
+
+@dataclass(frozen=True, slots=True)
+class _Wired:
+    """What was last read of the wiring, and of which devices."""
+
+    want: Want
+    keys: tuple[str, ...] = ()
+    links: LinkMatrix = ()
+    pcie: LinkMatrix = ()
+    peers: PeerMatrix = ()
+    topology: Topology | None = None
+
+
+_NOTHING = _Wired(Want(0))
+
+
+def _shut_down(nvml: Any) -> None:
+    """End NVML. What it says to that changes nothing: all that was asked has been answered."""
+    with contextlib.suppress(nvml.NVMLError):
+        nvml.nvmlShutdown()
+
+
+def _binding() -> Any:
+    """nvidia-ml-py's module. Raises NoSourceError when it is missing or another package has its name."""
+    try:
+        import pynvml
+    except ImportError:
+        raise NoSourceError("the package nvidia-ml-py is missing; `pip install nvidia-ml-py`") from None
+    # The old PyPI package "pynvml" is a directory of that name and hides the real module (gpustat #107).
+    if hasattr(pynvml, "__path__") or not hasattr(pynvml, "nvmlMemory_v2"):
+        raise NoSourceError(
+            f"the module pynvml at {pynvml.__file__} is not NVIDIA's; `pip uninstall pynvml` and"
+            " `pip install --force-reinstall nvidia-ml-py`"
+        )
+    return pynvml

@@ -1,0 +1,224 @@
+"""How NVIDIA's GPUs are wired: NVML's functions on links, pairs and places (`nvml.py` passes them in).
+
+The rules that make links of the answers are in `nvml_links.py`; network devices are in `rdma.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gputui.inventory.link import SELF, LinkMatrix, PeerMatrix
+from gputui.vendors.nvidia.gpu import GoneError, Gpu, bits_set, bus_id
+from gputui.vendors.nvidia.links import UNREADABLE_BUS_ID, NvLinks, matrix, pcie_word
+
+if TYPE_CHECKING:
+    from gputui.inventory.topology import Place
+
+_CPU_WORDS = 128
+"""64-bit words of CPUs that are asked for: 8192, the most that Linux is built for."""
+
+_READ, _NVLINK = 0, 2
+"""nvmlGpuP2PCapsIndex_t. Written out: nvidia-ml-py has a tuple for the first of them."""
+
+_PEER_STATUS: dict[int, str] = {0: "OK", 1: "CNS", 2: "GNS", 3: "TNS", 4: "DR", 5: "NS", 6: "U"}
+"""nvmlGpuP2PStatus_t in the words of `nvidia-smi topo -p2p`."""
+
+_MOST_LINKS: dict[str, int] = {
+    "6.0": 4,
+    "7.0": 6,
+    "7.5": 2,
+    "8.0": 12,
+    "8.6": 4,
+    "9.0": 18,
+    "10.0": 18,
+    "10.3": 18,
+}
+"""NVLinks by compute capability, for drivers that do not tell how many there are; others have none."""
+
+_NEWEST_KNOWN = (12, 1)
+
+_DENIED = ("CNS", "GNS", "TNS", "NS")
+"""Answers that say there is no path. Switched off in the driver's settings ("DR"), the links stay links."""
+
+
+class Wiring:
+    """The pairs of some GPUs, each asked once for each fact. A GPU that is None is not asked: a MIG
+    instance, a device that is out of question."""
+
+    def __init__(self, nvml: Any, gpus: Sequence[Gpu | None]) -> None:
+        self._nvml, self._gpus = nvml, gpus
+        self._buses: dict[Gpu, str] = {}
+        self._ends = [self._nvlinks(gpu) if gpu else None for gpu in gpus]
+        self._levels: dict[tuple[int, int], int | None] = {}
+        self._statuses: dict[tuple[int, int, int], str | None] = {}
+
+    def links(self) -> LinkMatrix:
+        """The link of every pair."""
+        return matrix(self._ends, self._level, self._by_nvlink)
+
+    def peers(self, links: LinkMatrix, every: bool) -> PeerMatrix:
+        """Peer access of every pair. Unless `every` pair is asked about, NVLinks are taken to give it."""
+
+        def peer(i: int, j: int) -> str | None:
+            if not every and (links[i][j] or "").startswith("NV"):
+                return "OK"
+            return self._status(max(i, j), min(i, j), _READ)
+
+        return self._each_pair(peer)
+
+    def pcie(self) -> LinkMatrix:
+        """The PCIe class of every pair, also where NVLinks join it."""
+        return self._each_pair(lambda i, j: pcie_word(self._level(max(i, j), min(i, j))))
+
+    def place(self, place: int) -> Place:
+        """Where one GPU hangs."""
+        from gputui.inventory.topology import Place
+
+        gpu, ends = self._gpus[place], self._ends[place]
+        if gpu is None or gpu.handle is None or gpu.devices[0].fault:
+            return Place()
+        nvml = self._nvml
+        switched = None if ends is None else ends.switched
+        try:
+            return Place(
+                cpus=bits_set(
+                    gpu.ask(
+                        nvml.nvmlDeviceGetCpuAffinityWithinScope,
+                        gpu.handle,
+                        _CPU_WORDS,
+                        nvml.NVML_AFFINITY_SCOPE_NODE,
+                    )
+                ),
+                memory_nodes=gpu.memory_nodes(),
+                own_node=gpu.ask(nvml.nvmlDeviceGetNumaNodeId, gpu.handle),
+                switched=switched,
+                pcie_generation=gpu.ask(nvml.nvmlDeviceGetMaxPcieLinkGeneration, gpu.handle),
+                pcie_width=gpu.ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, gpu.handle),
+            )
+        except GoneError as gone:
+            gpu.lose(gone)
+            return Place()
+
+    def _each_pair(self, fact: Any) -> tuple[tuple[str | None, ...], ...]:
+        known = [ends is not None for ends in self._ends]
+        return tuple(
+            tuple(
+                SELF if i == j else fact(i, j) if known[i] and known[j] else None for j in range(len(known))
+            )
+            for i in range(len(known))
+        )
+
+    def _pair(self, function: Any, i: int, j: int, *more: Any) -> Any:
+        one, other = self._gpus[i], self._gpus[j]
+        assert one is not None and other is not None
+        return one.pair(function, other, *more)
+
+    def _level(self, i: int, j: int) -> int | None:
+        if (i, j) not in self._levels:
+            self._levels[i, j] = self._pair(self._nvml.nvmlDeviceGetTopologyCommonAncestor, i, j)
+        return self._levels[i, j]
+
+    def _status(self, i: int, j: int, capability: int) -> str | None:
+        key = (i, j, capability)
+        if key not in self._statuses:
+            answer = self._pair(self._nvml.nvmlDeviceGetP2PStatus, i, j, capability)
+            self._statuses[key] = _PEER_STATUS.get(answer)
+        return self._statuses[key]
+
+    def _by_nvlink(self, i: int, j: int) -> bool | None:
+        word = self._status(i, j, _NVLINK)
+        return True if word == "OK" else False if word in _DENIED else None
+
+    def _nvlinks(self, gpu: Gpu) -> NvLinks | None:
+        """One GPU's NVLinks, None when it cannot be asked."""
+        device = gpu.devices[0]
+        if gpu.handle is None or device.fault or device.parent:
+            return None
+        try:
+            return self._links_of(gpu)
+        except GoneError as gone:
+            gpu.lose(gone)
+            return None
+
+    def _bus_id(self, gpu: Gpu) -> str:
+        """By which the other ends of its links name it; "" where it cannot be read."""
+        if gpu not in self._buses:
+            known = gpu.devices[0].pci_bus_id
+            asked = self._nvml.nvmlDeviceGetPciInfo
+            try:
+                pci = None if known or gpu.handle is None else gpu.ask(asked, gpu.handle)
+            except GoneError as gone:
+                # This one: it may be another GPU's links that are looked at.
+                gpu.lose(gone)
+                pci = None
+            self._buses[gpu] = known or ("" if pci is None else bus_id(pci))
+        return self._buses[gpu]
+
+    def _links_of(self, gpu: Gpu) -> NvLinks:
+        nvml = self._nvml
+        switches, total = self._fields(
+            gpu,
+            [nvml.NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT, nvml.NVML_FI_DEV_NVLINK_LINK_COUNT],
+        )
+        if switches:
+            # Every link of such a GPU ends at a switch; asking each would cost 3 calls a link.
+            return NvLinks("", switches)
+        most = self._most_links(gpu) if total is None else total
+        up = self._states(gpu, most) if most else []
+        if not any(up):
+            return NvLinks("")
+        return NvLinks(
+            self._bus_id(gpu), None, tuple(self._remote(gpu, link) for link in range(most) if up[link])
+        )
+
+    def _most_links(self, gpu: Gpu) -> int:
+        """How many links to ask about where the driver does not tell: 40 calls in vain are too many."""
+        found = gpu.devices[0].compute_capability
+        if found is None:
+            pair = gpu.ask(self._nvml.nvmlDeviceGetCudaComputeCapability, gpu.handle)
+            found = "{}.{}".format(*pair) if pair else None
+        if found is None or tuple(map(int, found.split("."))) > _NEWEST_KNOWN:
+            return int(self._nvml.NVML_NVLINK_MAX_LINKS)
+        return _MOST_LINKS.get(found, 0)
+
+    def _fields(self, gpu: Gpu, fields: list[Any]) -> list[int | None]:
+        values = gpu.ask(self._nvml.nvmlDeviceGetFieldValues, gpu.handle, fields)
+        if values is None:
+            return [None] * len(fields)
+        return [value.value.uiVal if value.nvmlReturn == 0 else None for value in values]
+
+    def _states(self, gpu: Gpu, most: int) -> list[bool]:
+        """Which links are up. From Hopper on the field tells, as NCCL reads it; before, the function."""
+        nvml = self._nvml
+        asked = [(nvml.NVML_FI_DEV_NVLINK_GET_STATE, link) for link in range(most)]
+        by_field = self._fields(gpu, asked)
+        return [
+            bool(state) if state is not None else self._is_up(gpu, link)
+            for link, state in enumerate(by_field)
+        ]
+
+    def _is_up(self, gpu: Gpu, link: int) -> bool:
+        """Errors of one link (there is no such link) say nothing of the device."""
+        try:
+            return bool(self._nvml.nvmlDeviceGetNvLinkState(gpu.handle, link))
+        except self._nvml.NVMLError:
+            return False
+
+    def _remote(self, gpu: Gpu, link: int) -> str | None:
+        """Where a link ends: a bus id, "switch", None where it cannot be read."""
+        nvml = self._nvml
+        try:
+            bus = bus_id(nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu.handle, link))
+        except nvml.NVMLError:
+            bus = UNREADABLE_BUS_ID
+        if any(bus == self._bus_id(other) for other in self._gpus if other):
+            # What is known to be a GPU need not be asked whether it is a switch.
+            return bus
+        with contextlib.suppress(nvml.NVMLError):
+            # (Drivers before R450 do not know the type.)
+            kind = nvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu.handle, link)
+            if kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+                return "switch"
+        return None if bus == UNREADABLE_BUS_ID else bus

@@ -1,0 +1,31 @@
+"""A machine as a test tells it: files, programs, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Told:
+    """`HostEnvironment` of a test; the free port is always the same."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    programs: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    port: int | None = 29777
+
+    def text(self, path: str) -> str | None:
+        return self.files.get(path)
+
+    def is_file(self, path: str) -> bool:
+        return path in self.files
+
+    def program(self, name: str, environ: Mapping[str, str]) -> str | None:
+        return self.programs.get(name)
+
+    def version(self, package: str, program: str) -> tuple[int, ...] | None:
+        return self.versions.get(package)
+
+    def free_port(self) -> int | None:
+        return self.port

@@ -1,0 +1,262 @@
+"""The text of verdicts: every cause has one, it is printable, and no decision depends on it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gputui.choosing
+from gputui.choosing import verdict_text
+from gputui.choosing.not_free import not_free
+from gputui.choosing.pick import (
+    Constraints,
+    NeverTaken,
+    Refusal,
+    SingleInstance,
+    TooLittleMemory,
+    TooMuchLoad,
+    pick,
+)
+from gputui.choosing.selection import Selection
+from gputui.choosing.verdict import (
+    Cause,
+    ClaimedBy,
+    Cooling,
+    DesktopOnly,
+    Divided,
+    Idle,
+    MemoryHeld,
+    NotCounted,
+    Prohibited,
+    State,
+    Unreadable,
+    UsedBy,
+    Utilized,
+    Verdict,
+    verdicts,
+)
+from gputui.choosing.verdict_text import (
+    brief,
+    claimed,
+    for_document,
+    reason,
+    refusal,
+    state_and_brief,
+    state_and_reason,
+)
+from gputui.choosing.watch import Watch, settled
+from gputui.cli.main import main
+from gputui.inventory.claim import Claim
+from gputui.inventory.device import FAULT_KINDS, Fault
+from gputui.inventory.process import ANOTHER_NAMESPACE, KINDS, Process
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.motion import at
+from gputui.tui.app_state import AppState
+from unit.builders import GIB, MIB, NOW, box, busy, gpu, job
+
+CLAIM = Claim(gpu().key, "ana", NOW - 7200, "python x.py")
+
+TEXTS: list[tuple[State, Cause, str, str]] = [
+    ("free", Idle(), "no process, no load", "free"),
+    ("free", Idle(display=True), "no process, no load; a display is attached", "free, display"),
+    ("free", DesktopOnly(300 * MIB), "only a desktop is on it, 0.3G", "free, desktop"),
+    (
+        "free",
+        NotCounted(("ana", "dcgm")),
+        "only processes that do not count are on it (ana, dcgm)",
+        "free, but ana, dcgm",
+    ),
+    ("busy", UsedBy((job(),)), "mira runs python (pid 4242) for 1h, 20.0G", "mira python 1h"),
+    (
+        "busy",
+        UsedBy((job(memory=None, started=None), job(2))),
+        "mira runs python (pid 4242), and 1 more process",
+        "mira python +1",
+    ),
+    (
+        "busy",
+        UsedBy((job(), job(2), job(3)), exclusive=True),
+        "mira runs python (pid 4242) for 1h, 20.0G, and 2 more processes; exclusive:"
+        " no second program starts",
+        "mira python 1h +2",
+    ),
+    (
+        "busy",
+        UsedBy((job(user=None, command=None, note=ANOTHER_NAMESPACE),)),
+        "pid 4242, another namespace for 1h, 20.0G",
+        "pid 4242, another namespace",
+    ),
+    ("busy", UsedBy((job(user=None, memory=None),)), "pid 4242 for 1h", "pid 4242"),
+    ("busy", Utilized(80), "80 % busy, by no process that can be seen", "busy 80 %, unseen"),
+    ("busy", Divided(2), "divided into 2 MIG instances: only an instance can be given", "split in 2"),
+    ("busy", Divided(0), "MIG is on, with no instance: only an instance can be given", "split in 0"),
+    ("busy", Prohibited(), "its compute mode lets no program use it (nvidia-smi -c 0 does)", "prohibited"),
+    ("busy", Cooling(NOW - 3), "free for 3s only: what was on it may come back", "ended 3s ago"),
+    (
+        "held",
+        MemoryHeld(22 * GIB),
+        "22.0G in use by no process that can be seen; `sudo fuser -v /dev/nvidia*` may find it",
+        "held, no process",
+    ),
+    ("claimed", ClaimedBy(CLAIM), "by ana for 2h, until the job ends: python x.py", "claimed ana 2h"),
+    ("claimed", ClaimedBy(Claim("k", "ana")), "by ana, until the job ends", "claimed ana"),
+    ("unknown", Unreadable("processes"), "its processes cannot be listed", "unknown processes"),
+    ("unknown", Unreadable("memory"), "the driver does not report its memory", "unknown memory"),
+    ("unknown", Unreadable("utilization"), "the driver does not report its utilization", "unknown load"),
+    ("unknown", Fault("error", "Unknown Error"), "Unknown Error", "unknown state, driver error"),
+    ("lost", Fault("lost", "GPU is lost"), "GPU is lost: fallen off the bus", "lost"),
+    (
+        "lost",
+        Fault("reset", "GPU requires restart"),
+        "GPU requires restart (nvidia-smi --gpu-reset)",
+        "needs reset",
+    ),
+]
+
+
+@pytest.mark.parametrize(("state", "cause", "full", "few"), TEXTS)
+def test_the_table_of_texts(state: State, cause: Cause, full: str, few: str) -> None:
+    verdict = Verdict(state, cause)
+    assert (reason(verdict, NOW), brief(verdict, NOW)) == (full, few)
+    assert state_and_reason(verdict, NOW) == f"{state}: {full}"
+    assert for_document({"k": verdict}, NOW) == {"k": (state, full)}
+
+
+def test_every_cause_is_in_the_table() -> None:
+    assert {type(cause) for _, cause, _, _ in TEXTS} == set(get_args(Cause))
+
+
+def test_the_state_is_not_said_twice() -> None:
+    for state, cause, _, few in TEXTS:
+        says_it = few.replace(",", " ").split()[0] == state
+        if state != "free":
+            assert state_and_brief(Verdict(state, cause), NOW) == (few if says_it else f"{state}: {few}")
+
+
+def test_a_user_whose_name_begins_with_a_state_is_no_state() -> None:
+    verdict = Verdict("busy", UsedBy((job(user="busybody"),)))
+    assert state_and_brief(verdict, NOW) == "busy: busybody python 1h"
+
+
+def test_a_lost_device_has_the_time_of_day() -> None:
+    verdict = Verdict("lost", Fault("lost", "GPU is lost", NOW))
+    assert brief(verdict, NOW).startswith("lost ") and brief(verdict, NOW).count(":") == 2
+
+
+def test_who_claims_a_device_where_that_is_known() -> None:
+    assert claimed("GPU 3", CLAIM, NOW) == "GPU 3 is claimed by ana for 2h, until the job ends: python x.py"
+    assert claimed("GPU 3", None, NOW) == "GPU 3 is claimed by another job"
+
+
+@pytest.mark.parametrize(
+    ("why", "text"),
+    [
+        (Verdict("unknown", Unreadable("memory")), "unknown: the driver does not report its memory"),
+        (NeverTaken(), "free, but never taken (your settings, --never)"),
+        (SingleInstance(), "a MIG instance: a process can use one only"),
+        (TooLittleMemory(19 * GIB, 20 * GIB), "19.0G free, less than 20.0G"),
+        (TooLittleMemory(None, 20 * GIB), "unknown free, less than 20.0G"),
+        (TooMuchLoad(6, 5), "utilization 6 %"),
+        (TooMuchLoad(None, 5), "utilization unknown"),
+    ],
+)
+def test_the_table_of_refusals(why: Refusal, text: str) -> None:
+    assert refusal(why, NOW) == text
+
+
+# every cause
+
+
+_words = st.text(max_size=9)
+_sizes = st.integers(0, 80 * GIB)
+_moments = st.one_of(st.none(), st.floats(0, 2 * NOW))
+_processes = st.builds(
+    Process,
+    pid=st.integers(1, 2**22),
+    kind=st.sampled_from(KINDS),
+    user=st.one_of(st.none(), _words),
+    memory=st.one_of(st.none(), _sizes),
+    command=st.one_of(st.none(), _words),
+    started=_moments,
+    note=st.one_of(st.none(), _words),
+)
+_claims = st.builds(Claim, st.just("k"), _words, _moments, st.one_of(st.none(), _words))
+_causes: dict[type, st.SearchStrategy[Cause]] = {
+    Idle: st.builds(Idle, st.booleans()),
+    DesktopOnly: st.builds(DesktopOnly, _sizes),
+    NotCounted: st.builds(NotCounted, st.lists(_words, min_size=1, max_size=3).map(tuple)),
+    UsedBy: st.builds(UsedBy, st.lists(_processes, min_size=1, max_size=3).map(tuple), st.booleans()),
+    Utilized: st.builds(Utilized, st.integers(0, 100)),
+    Divided: st.builds(Divided, st.integers(0, 7)),
+    Prohibited: st.just(Prohibited()),
+    Cooling: st.builds(Cooling, st.floats(0, NOW)),
+    MemoryHeld: st.builds(MemoryHeld, _sizes),
+    ClaimedBy: st.builds(ClaimedBy, _claims),
+    Unreadable: st.builds(Unreadable, st.sampled_from(["processes", "memory", "utilization"])),
+    Fault: st.builds(Fault, st.sampled_from(FAULT_KINDS), _words, st.one_of(st.none(), st.floats(0, NOW))),
+}
+
+
+@pytest.mark.parametrize("kind", get_args(Cause))
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_every_cause_has_printable_texts(kind: type, data: st.DataObject) -> None:
+    verdict = Verdict("busy", data.draw(_causes[kind]))
+    for text in (reason(verdict, NOW), brief(verdict, NOW), state_and_brief(verdict, NOW)):
+        assert text and text.isprintable()
+
+
+# no decision depends on text
+
+
+def _snapshots() -> list[Snapshot]:
+    """Every simulated box, and one with a claim."""
+    snapshots = [at(spec, 60.0, NOW) for spec in BOXES.values()]
+    return [*snapshots, replace(box(gpu(0), busy(gpu(1)), gpu(2)), claims=(CLAIM,))]
+
+
+def _decided() -> list[object]:
+    """What is decided about each box: the choice, what must be asked, and what a person may select."""
+    decided: list[object] = []
+    for snapshot in _snapshots():
+        judged = verdicts(snapshot)
+        watch = Watch().after(snapshot, judged)
+        everything = Selection(tuple(device.key for device in snapshot.devices))
+        decided += [
+            settled(judged, watch, snapshot.time, 10.0),
+            [pick(snapshot, judged, Constraints(count)) for count in (1, 2, 4, 99)],
+            not_free(everything, {}, snapshot, judged),
+        ]
+        app_state = AppState({}).seen(snapshot)
+        decided.append(app_state.add_best()[0].selection)
+        for device in snapshot.devices:
+            toggled, notice = app_state.toggle(device)
+            decided.append((toggled.selection, notice is None, len(toggled.cautions)))
+    return decided
+
+
+def test_without_any_text_every_decision_is_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = [
+        ["pick", "--demo", name, "-n", count] for name in ("shared", "idle") for count in ("1", "2", "9")
+    ]
+    before = _decided(), [(main(call), capsys.readouterr().out) for call in calls]
+    monkeypatch.setattr(verdict_text, "_texts", lambda cause, now: ("", ""))
+    assert reason(Verdict("free", Idle()), NOW) == ""
+    assert (_decided(), [(main(call), capsys.readouterr().out) for call in calls]) == before
+
+
+def test_nothing_that_chooses_imports_the_text() -> None:
+    for file in Path(gputui.choosing.__path__[0]).glob("*.py"):
+        modules = {
+            node.module for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)
+        }
+        assert "gputui.choosing.verdict_text" not in modules, file.name
