@@ -104,7 +104,8 @@ def _list(text: str) -> tuple[str, ...]:
 
 def rules_of(args: argparse.Namespace | None) -> Rules:
     """The settings' rules with what the call says over them. Raises WrongCallError for bad settings."""
-    from gputui.allocating.settings import SettingsError, own_name, settings
+    from gputui.allocating.settings import SettingsError, settings
+    from gputui.system.users import own_name
 
     try:
         rules = settings(os.environ).rules

@@ -16,7 +16,7 @@ from gputui.inventory.untrusted_json import LAST_MOMENT
 from gputui.launching.history import KeepError, Launches, PastLaunch, check_name
 from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.launchers import LAUNCHERS
-from gputui.system.folders import NoHomeError, state_folder, write_private
+from gputui.system.files import NoHomeError, state_folder, write_private
 from gputui.vendors.nvidia.visibility import Ids
 
 SCHEMA = 1

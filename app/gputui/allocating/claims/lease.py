@@ -22,11 +22,12 @@ from pathlib import Path
 
 from gputui.allocating.claims.files import UntrustedFileError, is_being_made, is_still, make_there, open_there
 from gputui.allocating.claims.folder import VARIABLE, make_folder
-from gputui.allocating.claims.read import claims, empty_ended, pid_namespace
+from gputui.allocating.claims.read import claims, empty_ended
 from gputui.choosing.verdict import claimed_by
 from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
 from gputui.system.descriptors import out_of_the_way
+from gputui.system.namespaces import pid_namespace
 
 _MOST_NAMES = 8
 """Planted names that are passed over for one device."""
