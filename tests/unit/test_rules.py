@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.allocating.settings import own_name
 from gputui.choosing.naming import listed
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import judge, verdicts
@@ -19,6 +18,7 @@ from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.process import KINDS, OWNER_UNKNOWN, Process
 from gputui.sources.simulated.spec import Task
+from gputui.system.users import own_name
 from simnvml import SimulatedNvml
 from unit.builders import GIB, MIB, NOW, box, busy, gpu, instance, job
 from unit.calling import Call

@@ -39,10 +39,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.file == "-":
         print(text, end="")
         return DONE
-    from gputui.launching.exports.file import write_whole
+    from gputui.system.files import write_result
 
     try:
-        write_whole(Path(args.file), text.encode())
+        write_result(Path(args.file), text.encode())
     except OSError as error:
         raise WrongCallError(f"cannot write {args.file!r}: {error.strerror}") from None
     private = f", with the user names and command lines of {named} processes (--anonymous: without)"

@@ -12,7 +12,7 @@ from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse
 from gputui.choosing.naming import could_name
 from gputui.choosing.order import ORDERS
 from gputui.choosing.rules import Rules
-from gputui.cli.common import WrongCallError
+from gputui.cli.common import WrongCallError, duration_type
 from gputui.inventory.formatting import read_size
 from gputui.sources.source import Want
 
@@ -133,7 +133,8 @@ def request_of(
 
 def rules_of(args: argparse.Namespace | None) -> Rules:
     """The settings' rules with what the call says over them. Raises WrongCallError for bad settings."""
-    from gputui.allocating.settings import SettingsError, own_name, settings
+    from gputui.allocating.settings import SettingsError, settings
+    from gputui.system.users import own_name
 
     try:
         rules = settings(os.environ).rules
@@ -165,23 +166,13 @@ def add_wait_option(parser: argparse.ArgumentParser) -> None:
         "--wait",
         nargs="?",
         const=math.inf,
-        type=_time,
+        type=duration_type(),
         metavar="TIME",
         help="wait in line until so many are free, at most so long (90, 30m, 2h; status 124)",
     )
     parser.add_argument(
-        "--window", type=_time, metavar="S", help="seconds that devices must have been free (default 10)"
+        "--window",
+        type=duration_type(),
+        metavar="S",
+        help="seconds that devices must have been free (default 10)",
     )
-
-
-def _time(text: str) -> float:
-    """Seconds: "90", "90s", "30m", "2h", "1d"."""
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-    digits, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
-    try:
-        seconds = float(digits) * units[unit]
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= 366 * 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time (90, 30m, 2h)")
-    return seconds

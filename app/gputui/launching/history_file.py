@@ -15,7 +15,7 @@ from typing import Any
 from gputui.inventory.untrusted_json import LAST_MOMENT
 from gputui.launching.history import KeepError, Launches, PastLaunch, check_name
 from gputui.launching.launch_options import MOST, LaunchOptions, table
-from gputui.system.folders import NoHomeError, state_folder, write_private
+from gputui.system.files import NoHomeError, state_folder, write_private
 
 SCHEMA = 1
 
