@@ -48,7 +48,7 @@ def rows(app_state: AppState) -> tuple[Row, ...]:
 def _settings(app_state: AppState) -> list[Row]:
     options = app_state.options
     launcher = launcher_of(options).name
-    one_each = max(1, len(app_state.chosen))
+    one_each = max(1, len(app_state.selected))
     auto = options.launcher == AUTO
     found = [
         Row("launcher", "launcher", launcher, "recognised" if auto else "chosen", "choice", not auto),
@@ -99,7 +99,7 @@ def _text(name: str, label: str, value: str, about: str, given: object) -> Row:
 def _variables(app_state: AppState) -> list[Row]:
     """Those that are set, those that are offered, and one to add another."""
     given = dict(app_state.options.additions)
-    hinted = hints(app_state.snapshot, app_state.chosen)
+    hinted = hints(app_state.snapshot, app_state.selected)
     abouts = {offer.name: offer.about for offer in hinted}
     own = [name for name in given if name not in abouts]
     found = [
