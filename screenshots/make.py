@@ -19,9 +19,8 @@ import psutil
 
 from gputui.inventory.matrix_text import Printed, read
 from gputui.inventory.topology import Place
-from gputui.jobs import processes
 from gputui.jobs.job import Job, JobDevice
-from gputui.jobs.process_tree import identity
+from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import write_finished, write_given
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.sampler import Sampler
@@ -30,9 +29,10 @@ from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.sources.simulated.spec import Box, sockets
 from gputui.tui.app import GputuiApp
-from gputui.tui.messages import Read
+from gputui.tui.app_state import AppState
+from gputui.tui.messages import NewReading
+from gputui.tui.readings import Mailbox, Reading
 from gputui.tui.screens.main import MainScreen
-from gputui.tui.session import Mailbox, Reading
 
 HERE = Path(__file__).parent
 NOON = 1_767_268_920.0
@@ -113,7 +113,7 @@ step 200  loss 2.17  lr 3.0e-04  41.5k tok/s
 
 def _jobs(state: Path, uuids: dict[int, str]) -> None:
     """Records of jobs as they are after some hours: one runs (this process), one waits, two have ended."""
-    us, here = identity(os.getpid()), processes.here()
+    us, place = identity(os.getpid()), here()
     devices = tuple(JobDevice(index, uuids[index], "H100") for index in (5, 4))
     train = ("torchrun", "--standalone", "--nproc-per-node=2", "train.py")
     for name, title, argv, on, ago, facts in (
@@ -126,7 +126,7 @@ def _jobs(state: Path, uuids: dict[int, str]) -> None:
         folder.mkdir(0o700, parents=True)
         job = Job(
             id=name, folder=folder, name=title, line=" ".join(argv), argv=argv, changes=(), directory=None,
-            devices=on, launcher="python", user="mira", place=here, starter=us, created=time.time() - ago,
+            devices=on, launcher="python", user="mira", place=place, starter=us, created=time.time() - ago,
             waits=facts.get("waits"), state="starting",
         )  # fmt: skip
         write_given(job)
@@ -151,20 +151,19 @@ async def take(picture: Picture) -> None:
     environ["GPUTUI_CLAIMS"] = str(state / "claims")
     if picture.name.startswith("jobs"):
         _jobs(state, {device.index: device.uuid for device in source.read().devices})
-    app = GputuiApp(
-        sampler, mailbox, LaunchOptions(picture.command), environ, theme=picture.theme, clock=clock
-    )
+    app_state = AppState(environ, LaunchOptions(picture.command))
+    app = GputuiApp(app_state, sampler, mailbox, theme=picture.theme, clock=clock)
     async with app.run_test(size=picture.size) as pilot:
         main = app.screen_stack[0]
         assert isinstance(main, MainScreen)
         for _ in range(picture.watched + 1):
-            main.set_app_state(main.app_state.seen(source.read()))
+            main.set_app_state(main.app_state.with_snapshot(source.read()))
             clock.now += 1
         clock.now = NOON
         await pilot.press(*picture.keys)
         if "enter" in picture.keys[-1:]:
             # The reading that comes before a launch.
-            main.post_message(Read(Reading(source.read(), time.monotonic())))
+            main.post_message(NewReading(Reading(source.read(), time.monotonic())))
         await pilot.pause()
         svg = app.export_screenshot(title="gputui")
     shutil.rmtree(state)

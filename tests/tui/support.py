@@ -20,8 +20,10 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.source import Source, Want
 from gputui.tui.app import GputuiApp
+from gputui.tui.app_state import AppState
+from gputui.tui.outcome import Outcome
+from gputui.tui.readings import Mailbox
 from gputui.tui.screens.main import MainScreen
-from gputui.tui.session import Mailbox, Outcome
 from gputui.tui.widgets.lines import Lines
 from unit.jobs_support import Desk
 
@@ -54,10 +56,12 @@ def box_at(name: str, elapsed: float = 0.0) -> Snapshot:
 
 
 class Session:
-    """One running application, as a test sees it."""
+    """One running application, as a test sees it; `written` are the sequences sent to its terminal."""
 
-    def __init__(self, app: GputuiApp, pilot: Pilot[Outcome], source: StillSource) -> None:
-        self.app, self.pilot, self.source = app, pilot, source
+    def __init__(
+        self, app: GputuiApp, pilot: Pilot[Outcome], source: StillSource, written: list[str]
+    ) -> None:
+        self.app, self.pilot, self.source, self.written = app, pilot, source, written
 
     @property
     def main(self) -> MainScreen:
@@ -70,11 +74,11 @@ class Session:
         return [text.rstrip() for text in self.main.query_one(widget, Lines).texts]
 
     @property
-    def chosen(self) -> list[str]:
-        """The labels of the chosen devices, in order."""
+    def selected(self) -> list[str]:
+        """The labels of the selected devices, in order."""
         snapshot = self.main.app_state.snapshot
         assert snapshot is not None
-        return [snapshot.label(device) for device in self.main.app_state.chosen]
+        return [snapshot.label(device) for device in self.main.app_state.selected]
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
@@ -140,11 +144,12 @@ async def session(
         "GPUTUI_CLAIMS": os.environ["GPUTUI_CLAIMS"],
         **(environ or {}),
     }
-    app = GputuiApp(sampler, mailbox, LaunchOptions(command), given, rules=rules)
+    written: list[str] = []
+    app = GputuiApp(AppState(given, LaunchOptions(command), rules=rules), sampler, mailbox, written.append)
     _APPS.append(app)
     async with app.run_test(size=size) as pilot:
         sampler.start()
-        running = Session(app, pilot, source)
+        running = Session(app, pilot, source, written)
         await running.until(lambda: running.main.app_state.snapshot or running.main.app_state.problem)
         await pilot.pause()
         yield running

@@ -24,11 +24,11 @@ session = functools.partial(moving, interval=1000)
 
 
 def texts(s: Session) -> list[str]:
-    return [text.rstrip() for text in s.app.screen.query_one("#picture", Lines).texts]
+    return [text.rstrip() for text in s.app.screen.query_one("#page-body", Lines).texts]
 
 
 def told(s: Session) -> str:
-    return s.app.screen.query_one("#told", Lines).texts[0]
+    return s.app.screen.query_one("#page-footer", Lines).texts[0]
 
 
 def answered(s: Session) -> bool:
@@ -147,7 +147,7 @@ async def test_without_a_choice_it_says_how_to_make_one() -> None:
     async with session() as s:
         await s.press("v")
         assert s.app.screen is s.main
-        assert "choose devices first" in s.main.message
+        assert "select devices first" in s.main.message
 
 
 async def test_with_nothing_read_it_is_not_opened() -> None:
@@ -182,10 +182,10 @@ async def test_every_size_is_painted_and_the_conclusion_can_be_scrolled_to(tmp_p
             for _ in range(4):
                 assert all(len(line) <= width for line in texts(s))
                 seen += "\n".join(texts(s))
-                s.app.screen.action_scroll(3)  # type: ignore[attr-defined]
+                s.app.screen.action_scroll_report(3)  # type: ignore[attr-defined]
                 await s.pilot.pause()
             assert "✕" in seen
-            s.app.screen.action_scroll(-12)  # type: ignore[attr-defined]
+            s.app.screen.action_scroll_report(-12)  # type: ignore[attr-defined]
         for widget in s.app.screen.query(Lines):
             assert all("\x1b" not in widget.render_line(y).text for y in range(widget.size.height))
 

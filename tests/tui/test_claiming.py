@@ -18,11 +18,11 @@ import pytest
 from gputui.allocating.claims.read import claims
 from gputui.inventory.claim import Claim
 from gputui.jobs.store import all_jobs
-from gputui.tui.messages import Read
+from gputui.tui.messages import NewReading
+from gputui.tui.readings import Reading
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.topology import TopologyScreen
-from gputui.tui.session import Reading
 from tui.support import Session, box_at
 from tui.support import session as moving
 from unit.builders import busy
@@ -75,7 +75,7 @@ def delay(s: Session) -> None:
 
 
 def read(s: Session, snapshot: object = None) -> None:
-    s.main.post_message(Read(Reading(snapshot or box_at("shared"), time.monotonic())))  # type: ignore[arg-type]
+    s.main.post_message(NewReading(Reading(snapshot or box_at("shared"), time.monotonic())))  # type: ignore[arg-type]
 
 
 @WAYS
@@ -92,6 +92,44 @@ async def test_from_the_key_on_it_is_claimed_and_another_key_gives_it_back(
         assert not keys_claimed()
 
 
+@WAYS
+async def test_a_reading_that_began_before_the_key_is_not_the_re_read(
+    key: str, desk: Desk, environ: dict[str, str]
+) -> None:
+    async with session(command=("true",), environ=environ) as s:
+        delay(s)
+        before = time.monotonic()
+        await s.press("4", key)
+        pending = s.main.launch.pending
+        assert pending is not None
+        s.main.post_message(NewReading(Reading(box_at("shared"), before)))
+        await s.pilot.pause()
+        assert s.main.launch.pending is pending
+        assert keys_claimed() == [UUID[4]] and not all_jobs(desk.environ)
+        read(s)
+        await s.until(lambda: s.main.launch.pending is None)
+
+
+async def test_when_one_of_two_has_vanished_the_other_stays_claimed(environ: dict[str, str]) -> None:
+    async with session(command=("true",), environ=environ) as s:
+        delay(s)
+        await s.press("4", "5", "enter")
+        there = box_at("shared")
+        keep = [place for place, device in enumerate(there.devices) if device.index != 4]
+        links = tuple(tuple(there.links[i][j] for j in keep) for i in keep)
+        read(s, replace(there, devices=tuple(there.devices[place] for place in keep), links=links))
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+        assert UUID[5] in keys_claimed()
+        await s.press("y")
+        await s.until(lambda: not s.app.is_running)
+    outcome = s.app.return_value
+    assert outcome is not None and outcome.launch is not None and outcome.lease is not None
+    try:
+        assert UUID[5] in keys_claimed()
+    finally:
+        outcome.lease.release()
+
+
 @pytest.mark.parametrize(("key", "screen"), [("n", LineScreen), ("t", TopologyScreen)])
 async def test_a_screen_that_opens_over_it_gives_it_back_too(
     key: str, screen: type, environ: dict[str, str]
@@ -103,7 +141,7 @@ async def test_a_screen_that_opens_over_it_gives_it_back_too(
         assert isinstance(s.app.screen, screen)
         read(s)
         await s.pilot.pause()
-        assert s.app.is_running and s.main._launching is None
+        assert s.app.is_running and s.main.launch.pending is None
 
 
 async def test_enter_hands_the_lease_on(environ: dict[str, str]) -> None:
@@ -210,7 +248,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
         delay(s)
         s.main.set_app_state(replace(s.main.app_state, label="demo: shared"))
         await s.press("4", "d")
-        assert s.main._launching is not None and s.main._launching.lease is None
+        assert s.main.launch.pending is not None and s.main.launch.pending.lease is None
         await s.press("w")
         assert "waiting is for this machine's devices" in s.main.message
 

@@ -15,7 +15,7 @@ from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.store import all_jobs
-from gputui.tui.screens import main
+from gputui.tui.controllers import launch as launch_controller
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.line_input import LineScreen
 from tui.support import Session, box_at, session, started
@@ -184,7 +184,7 @@ async def test_no_job_waits_for_devices_that_its_command_would_not_use(
 async def test_the_question_of_a_driver_that_does_not_answer_tells_the_rest_too(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(main, "_PATIENCE", 0.0)
+    monkeypatch.setattr(launch_controller, "_PATIENCE", 0.0)
     command = ("env", "CUDA_VISIBLE_DEVICES=1", "true")
     async with session("idle", command=command, environ=environ, interval=1000) as s:
         with in_line(4):

@@ -20,11 +20,11 @@ session = functools.partial(moving, interval=1000)
 
 
 def texts(s: Session) -> list[str]:
-    return [text.rstrip() for text in s.app.screen.query_one("#picture", Lines).texts]
+    return [text.rstrip() for text in s.app.screen.query_one("#page-body", Lines).texts]
 
 
 def told(s: Session) -> str:
-    return s.app.screen.query_one("#told", Lines).texts[0]
+    return s.app.screen.query_one("#page-footer", Lines).texts[0]
 
 
 def screen(s: Session) -> ExportScreen:
@@ -130,9 +130,9 @@ async def test_a_long_text_scrolls_and_says_that_there_is_more() -> None:
 async def test_a_click_chooses_a_form_and_one_into_the_text_does_not() -> None:
     async with session() as s:
         await s.press("5", "Y")
-        await s.pilot.click("#picture", offset=(5, 3))
+        await s.pilot.click("#page-body", offset=(5, 3))
         assert texts(s)[3].startswith("▸ powershell")
-        await s.pilot.click("#picture", offset=(5, 12))
+        await s.pilot.click("#page-body", offset=(5, 12))
         assert texts(s)[3].startswith("▸ powershell")
 
 
@@ -150,7 +150,7 @@ async def test_foreign_text_does_nothing_to_the_terminal() -> None:
 async def test_without_a_choice_it_says_how_to_make_one_and_its_keys_close_it() -> None:
     async with session() as s:
         await s.press("Y")
-        assert "choose devices first" in s.main.message
+        assert "select devices first" in s.main.message
         await s.press("c")
         for key in ("escape", "q", "Y"):
             await s.press("Y")

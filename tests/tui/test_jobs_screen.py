@@ -37,11 +37,11 @@ def screen(s: Session) -> JobsScreen:
 
 
 def texts(s: Session) -> list[str]:
-    return [text.rstrip() for text in s.app.screen.query_one("#picture", Lines).texts]
+    return [text.rstrip() for text in s.app.screen.query_one("#page-body", Lines).texts]
 
 
 def told(s: Session) -> str:
-    return s.app.screen.query_one("#told", Lines).texts[0]
+    return s.app.screen.query_one("#page-footer", Lines).texts[0]
 
 
 def shown(s: Session, text: str) -> bool:
@@ -187,14 +187,14 @@ async def test_thirty_jobs_scroll_and_a_click_chooses_the_line_that_it_is_on(des
     async with session(environ=environ(desk)) as s:
         await s.press("D")
         assert "0 of 30 running" in texts(s)[0]
-        await s.pilot.click("#picture", offset=(10, 3))
-        assert screen(s)._cursor == order[2]
+        await s.pilot.click("#page-body", offset=(10, 3))
+        assert screen(s).key == order[2]
         assert shown(s, "this is 27")
         # In the log below there is no job to choose.
-        await s.pilot.click("#picture", offset=(10, 15))
-        assert screen(s)._cursor == order[2]
+        await s.pilot.click("#page-body", offset=(10, 15))
+        assert screen(s).key == order[2]
         await s.press("G")
-        assert screen(s)._cursor == order[-1]
+        assert screen(s).key == order[-1]
         assert any(line.startswith(f"▸ {order[-1]}") for line in texts(s))
         assert shown(s, "this is 0")
 

@@ -35,12 +35,12 @@ def keep(environ: dict[str, str], options: LaunchOptions, count: int, name: str 
 
 
 def texts(s: Session) -> list[str]:
-    return [text.rstrip() for text in s.app.screen.query_one("#picture", Lines).texts]
+    return [text.rstrip() for text in s.app.screen.query_one("#page-body", Lines).texts]
 
 
 def below(s: Session) -> str:
     """The launch line and what else stands below the rows, as one text."""
-    return " ".join(" ".join(s.app.screen.query_one("#told", Lines).texts).split())
+    return " ".join(" ".join(s.app.screen.query_one("#page-footer", Lines).texts).split())
 
 
 def row(s: Session, label: str) -> str:
@@ -166,13 +166,13 @@ async def test_what_stands_there_is_kept_when_the_page_is_left(environ: dict[str
 async def test_a_click_goes_to_a_row_and_a_second_one_changes_it(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
         await s.press("5", "L")
-        await s.pilot.click("#picture", offset=(20, 5))
+        await s.pilot.click("#page-body", offset=(20, 5))
         assert texts(s)[5].startswith("▸ devices by")
         assert s.main.app_state.options.ids == "index"
-        await s.pilot.click("#picture", offset=(20, 5))
+        await s.pilot.click("#page-body", offset=(20, 5))
         assert s.main.app_state.options.ids == "uuid"
         # A rule is no row.
-        await s.pilot.click("#picture", offset=(20, 9))
+        await s.pilot.click("#page-body", offset=(20, 9))
         assert texts(s)[5].startswith("▸ devices by")
 
 
@@ -213,7 +213,7 @@ async def test_every_size_is_painted_and_the_cursor_is_always_to_be_seen(environ
             for keys in (("g", "down"), ("G",), ("tab",), ("tab",)):
                 await s.press(*keys)
                 assert all(len(line) <= width for line in texts(s))
-                told = s.app.screen.query_one("#told", Lines)
+                told = s.app.screen.query_one("#page-footer", Lines)
                 assert told.region.bottom == height
                 if height >= 10 and "last launches ─" not in texts(s)[0][:20]:
                     assert any(line.startswith("▸") for line in texts(s)), (width, height, keys, texts(s))
@@ -239,7 +239,7 @@ async def test_tab_lists_the_last_launches_and_enter_takes_one_with_the_best_so_
         assert "CPU only" in texts(s)[1]
         assert "★ nightly" in texts(s)[2]
         await s.press("down", "enter")
-        assert s.chosen == ["4", "5"]
+        assert s.selected == ["4", "5"]
         assert f"{VISIBLE}=4,5 A=1 python old.py" in below(s)
         assert texts(s)[0].startswith(" ─ launch: python")
 
@@ -248,8 +248,8 @@ async def test_taking_one_keeps_the_devices_that_are_chosen(environ: dict[str, s
     keep(environ, LaunchOptions(("python", "old.py")), 4)
     async with session(environ=environ) as s:
         await s.press("7", "L", "tab", "enter")
-        assert s.chosen == ["7"]
-        assert "taken; the chosen devices stay" in below(s)
+        assert s.selected == ["7"]
+        assert "taken; the selected devices stay" in below(s)
 
 
 async def test_one_that_ran_on_the_cpu_does_so_again(environ: dict[str, str]) -> None:

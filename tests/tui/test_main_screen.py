@@ -13,14 +13,15 @@ from textual.widgets import Input
 from gputui.inventory.device import Fault
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
+from gputui.launching.clipboard import osc52
 from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS
-from gputui.tui.messages import Read
+from gputui.tui.messages import NewReading
+from gputui.tui.readings import Reading
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.help import TOGETHER, HelpScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.processes import ProcessesScreen
-from gputui.tui.session import Reading
 from gputui.tui.widgets.lines import Lines
 from gputui.vendors.nvidia.visibility import ORDER, VISIBLE
 from tui.support import box_at, session
@@ -51,30 +52,30 @@ async def test_sixteen_devices_the_choice_and_the_launch_line_fit_in_80_by_24() 
 async def test_digits_choose_devices_in_the_order_in_which_they_are_pressed() -> None:
     async with session() as s:
         await s.press("5", "4")
-        assert s.chosen == ["5", "4"]
+        assert s.selected == ["5", "4"]
         assert f"{ORDER}=PCI_BUS_ID {VISIBLE}=5,4 python train.py" in " ".join(s.texts("#launch"))
-        assert "cuda:0 = GPU 5 (C3:00.0)  cuda:1 = GPU 4 (9D:00.0)" in s.texts("#chosen")[1]
-        assert "weakest link NV18" in s.texts("#chosen")[1]
+        assert "cuda:0 = GPU 5 (C3:00.0)  cuda:1 = GPU 4 (9D:00.0)" in s.texts("#selection")[1]
+        assert "weakest link NV18" in s.texts("#selection")[1]
         assert s.texts("#table")[1].lstrip().startswith("[1]  5")
 
 
 async def test_a_digit_pressed_twice_takes_the_device_out_again() -> None:
     async with session() as s:
         await s.press("5", "4", "5")
-        assert s.chosen == ["4"]
+        assert s.selected == ["4"]
 
 
 async def test_a_digit_without_a_gpu_says_so_and_chooses_nothing() -> None:
     async with session() as s:
         await s.press("9")
-        assert s.chosen == []
+        assert s.selected == []
         assert s.main.message == "there is no GPU 9"
 
 
 async def test_space_chooses_the_device_under_the_cursor_and_goes_on_to_the_next() -> None:
     async with session() as s:
         await s.press("down", "down", "down", "down", "space", "space")
-        assert s.chosen == ["4", "5"]
+        assert s.selected == ["4", "5"]
 
 
 async def test_the_cursor_stays_on_its_device_when_rows_move() -> None:
@@ -90,40 +91,40 @@ async def test_the_cursor_stays_on_its_device_when_rows_move() -> None:
 async def test_a_chosen_device_moves_earlier_and_later() -> None:
     async with session() as s:
         await s.press("4", "5", "7", "home", "J")
-        assert s.chosen == ["5", "4", "7"]
+        assert s.selected == ["5", "4", "7"]
         await s.press("J")
-        assert s.chosen == ["5", "7", "4"]
+        assert s.selected == ["5", "7", "4"]
         await s.press("J")
-        assert s.chosen == ["5", "7", "4"]
+        assert s.selected == ["5", "7", "4"]
         await s.press("K", "K")
-        assert s.chosen == ["4", "5", "7"]
+        assert s.selected == ["4", "5", "7"]
 
 
 async def test_b_takes_the_devices_that_pick_would_take() -> None:
     async with session() as s:
         await s.press("b", "b", "b")
-        assert s.chosen == ["4", "5", "7"]
+        assert s.selected == ["4", "5", "7"]
         await s.press("b")
-        assert s.chosen == ["4", "5", "7"]
+        assert s.selected == ["4", "5", "7"]
         assert s.main.message == "no more free device"
 
 
 async def test_a_busy_device_can_be_chosen_and_it_is_said() -> None:
     async with session() as s:
         await s.press("0")
-        assert s.chosen == ["0"]
+        assert s.selected == ["0"]
         assert "GPU 0 is busy: mira runs python" in s.main.message
 
 
 async def test_a_lost_device_and_a_divided_one_cannot_be_chosen() -> None:
     async with session("lost") as s:
         await s.press("6")
-        assert s.chosen == []
+        assert s.selected == []
     async with session("a100-mig") as s:
         await s.press("0")
-        assert s.chosen == []
+        assert s.selected == []
         await s.press("down", "down", "space")
-        assert s.chosen == ["0:1"]
+        assert s.selected == ["0:1"]
         assert f"{VISIBLE}=MIG-" in " ".join(s.texts("#launch"))
 
 
@@ -162,7 +163,7 @@ async def test_the_command_is_edited_in_place() -> None:
         assert line.value == "python train.py"
         await s.press("space", *"-x", "enter")
         assert s.main.app_state.options.command == ("python", "train.py", "-x")
-        assert s.chosen == ["4"]
+        assert s.selected == ["4"]
 
 
 async def test_variables_before_the_command_become_part_of_its_environment() -> None:
@@ -190,7 +191,7 @@ async def test_enter_without_devices_says_how_to_choose_them() -> None:
     async with session() as s:
         await s.press("enter")
         assert s.app.is_running
-        assert "choose devices first" in s.main.message
+        assert "select devices first" in s.main.message
 
 
 async def test_enter_reads_again_and_ends_with_the_launch_that_is_shown() -> None:
@@ -250,12 +251,12 @@ async def test_a_vanished_device_is_not_chosen_any_more_and_nothing_starts_witho
 
 async def test_inherited_devices_are_shown_and_chosen_inside_of() -> None:
     async with session(environ={VISIBLE: "4,7", ORDER: "PCI_BUS_ID"}) as s:
-        assert f"inside {VISIBLE}=4,7" in s.texts("#chosen")[0]
+        assert f"inside {VISIBLE}=4,7" in s.texts("#selection")[0]
         assert "not yours" in s.texts("#table")[6]
         await s.press("5")
-        assert s.chosen == []
+        assert s.selected == []
         await s.press("b", "b", "b")
-        assert s.chosen == ["4", "7"]
+        assert s.selected == ["4", "7"]
 
 
 async def test_no_driver_is_told_on_the_screen_and_can_heal() -> None:
@@ -294,6 +295,21 @@ async def test_the_help_names_every_action() -> None:
         assert connected_components <= {action.id for action in ACTIONS}
 
 
+async def test_every_action_has_a_handler_and_every_handler_an_action() -> None:
+    async with session() as s:
+        assert set(s.main.handlers) == {action.id for action in ACTIONS}
+
+
+async def test_the_keys_that_a_page_names_are_those_that_do_something_now() -> None:
+    async with session() as s:
+        await s.press("t")
+        last = s.app.screen.query_one("#page-footer", Lines).texts
+        assert "tab tree" in last[-1] and "tab matrix" not in last[-1]
+        await s.press("tab")
+        last = s.app.screen.query_one("#page-footer", Lines).texts
+        assert "tab matrix" in last[-1] and "tab tree" not in last[-1]
+
+
 async def test_the_palette_lists_the_actions_and_does_them() -> None:
     async with session() as s:
         await s.press("ctrl+p")
@@ -317,19 +333,19 @@ async def test_a_click_on_a_row_chooses_it_and_a_click_on_a_key_does_it() -> Non
     async with session() as s:
         await s.pilot.click("#table", offset=(10, 6))
         await s.pilot.pause()
-        assert s.chosen == ["5"]
+        assert s.selected == ["5"]
         place = s.main.query_one("#keys", expect_type=None).texts[0].index("b best")  # type: ignore[union-attr]
         await s.pilot.click("#keys", offset=(place, 0))
-        await s.until(lambda: s.chosen == ["5", "4"])
-        assert s.chosen == ["5", "4"]
+        await s.until(lambda: s.selected == ["5", "4"])
+        assert s.selected == ["5", "4"]
 
 
 async def test_copying_says_what_was_done_and_the_line_is_printed_when_nobody_knows(tmp_path: Path) -> None:
     async with session(environ={"PATH": str(tmp_path)}) as s:
         await s.press("4", "y")
         await s.until(lambda: s.main.message)
-        assert "OSC 52" in s.main.message
         line = s.main.app_state.launch.line
+        assert s.written == [osc52(line)]
         await s.press("q")
         await s.until(lambda: not s.app.is_running)
         assert s.app.return_value is not None
@@ -357,7 +373,7 @@ async def test_hostile_text_of_others_does_not_reach_the_screen() -> None:
     )
     async with session(snapshot, size=(130, 40)) as s:
         await s.press("p")
-        shown = "\n".join([*s.texts("#table"), *s.texts("#aside"), *s.texts("#header")])
+        shown = "\n".join([*s.texts("#table"), *s.texts("#lists"), *s.texts("#header")])
         assert "[red]" in shown
         assert not set("\x1b\u202e") & set(shown)
 
@@ -377,8 +393,8 @@ async def test_the_environment_of_this_process_never_changes(tmp_path: Path) -> 
 async def test_every_size_is_painted_without_an_error(size: tuple[int, int]) -> None:
     async with session("shared", size=size) as s:
         await s.press("4", "5", "down", "J", "p", "escape", "question_mark", "escape", "e", "escape")
-        assert s.chosen == ["4", "5"]
-        for widget in ("#header", "#chosen", "#launch"):
+        assert s.selected == ["4", "5"]
+        for widget in ("#header", "#selection", "#launch"):
             assert all(len(text) <= size[0] for text in s.texts(widget))
 
 
@@ -388,10 +404,10 @@ async def test_a_key_after_enter_takes_the_launch_back() -> None:
         # The reading that Enter asks for is held back until the other key has been pressed.
         s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
         await s.press("enter", "5")
-        s.main.post_message(Read(Reading(box_at("shared"), time.monotonic())))
+        s.main.post_message(NewReading(Reading(box_at("shared"), time.monotonic())))
         await s.pilot.pause()
         assert s.app.is_running
-        assert s.chosen == ["4", "5"]
+        assert s.selected == ["4", "5"]
 
 
 @pytest.mark.parametrize("key", ["e", "question_mark", "p"])
@@ -400,7 +416,7 @@ async def test_nothing_starts_underneath_another_screen(key: str) -> None:
         await s.press("4")
         s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
         await s.press("enter", key)
-        s.main.post_message(Read(Reading(box_at("shared"), time.monotonic())))
+        s.main.post_message(NewReading(Reading(box_at("shared"), time.monotonic())))
         await s.pilot.pause()
         assert s.app.is_running
 
@@ -426,15 +442,15 @@ async def test_a_program_that_is_not_there_is_said_before_the_screen_is_left() -
         await s.press("4", "enter")
         assert s.app.is_running
         assert "there is no program 'pythn'" in s.main.message
-        assert s.chosen == ["4"]
+        assert s.selected == ["4"]
 
 
 async def test_reordering_without_a_chosen_device_at_the_cursor_moves_the_last_one() -> None:
     async with session() as s:
         await s.press("4", "5", "K")
-        assert s.chosen == ["5", "4"]
+        assert s.selected == ["5", "4"]
         await s.press("J")
-        assert s.chosen == ["4", "5"]
+        assert s.selected == ["4", "5"]
 
 
 async def test_starting_on_a_device_that_is_not_free_is_said_for_as_long_as_it_is_chosen() -> None:
@@ -455,13 +471,13 @@ async def test_a_message_stands_until_the_next_key_and_covers_no_section() -> No
 
 async def test_what_holds_a_device_without_a_process_is_listed_too() -> None:
     async with session() as s:
-        assert any("held: 22.4G in use by no process" in line for line in s.texts("#aside"))
+        assert any("held: 22.4G in use by no process" in line for line in s.texts("#lists"))
 
 
 async def test_foreign_variables_do_not_reach_the_terminal() -> None:
     async with session(environ={VISIBLE: "4,5,\x1b]0;pwn\x07", "PET_X": "a\x1b[2J"}) as s:
         await s.press("l", "4")
-        assert s.chosen == ["4"]
+        assert s.selected == ["4"]
         for widget in s.main.query(Lines):
             for y in range(widget.size.height):
                 assert "\x1b" not in widget.render_line(y).text

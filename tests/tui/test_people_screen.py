@@ -15,13 +15,13 @@ from unit.builders import GIB, box, busy, gpu, job
 session = functools.partial(moving, interval=1000)
 
 
-def texts(s: Session, part: str = "#picture") -> list[str]:
+def texts(s: Session, part: str = "#page-body") -> list[str]:
     return [text.rstrip() for text in s.app.screen.query_one(part, Lines).texts]
 
 
 def lit(s: Session) -> str:
     """The line under the cursor."""
-    picture = s.app.screen.query_one("#picture", Lines)
+    picture = s.app.screen.query_one("#page-body", Lines)
     assert picture.lit is not None
     return picture.texts[picture.lit].strip()
 
@@ -38,7 +38,7 @@ def people(**memory: int) -> Snapshot:
 
 def show(s: Session, snapshot: Snapshot) -> None:
     """Another reading of the box."""
-    s.main.set_app_state(s.main.app_state.seen(snapshot))
+    s.main.set_app_state(s.main.app_state.with_snapshot(snapshot))
     s.app.screen.draw()  # type: ignore[attr-defined]
 
 
@@ -51,7 +51,7 @@ async def test_everybody_is_shown_and_what_nobody_is_seen_to_hold() -> None:
         assert lines[10].split()[:3] == ["GPU", "2", "22.4G"] and "held: " in lines[10]
         # Memory stands below memory.
         assert len({line.index("G  ") for line in (*lines[1:9], lines[10])}) == 1
-        assert "esc back" in texts(s, "#told")[0]
+        assert "esc back" in texts(s, "#page-footer")[0]
 
 
 async def test_on_an_idle_box_it_says_so_and_no_key_does_harm() -> None:
@@ -122,9 +122,9 @@ async def test_who_holds_memory_and_does_nothing_is_told_below() -> None:
     async with session(idle) as s:
         for minute in range(12):
             device = gpu(0, processes=idle.devices[0].processes, memory_used=40 * GIB, utilization=0)
-            s.main.set_app_state(s.main.app_state.seen(box(device, time=idle.time + 60 * minute)))
+            s.main.set_app_state(s.main.app_state.with_snapshot(box(device, time=idle.time + 60 * minute)))
         await s.press("P")
-        assert texts(s, "#told")[0] == " 40.0G held on GPU 0 by bo, 0 % for 11m"
+        assert texts(s, "#page-footer")[0] == " 40.0G held on GPU 0 by bo, 0 % for 11m"
 
 
 async def test_every_size_is_painted() -> None:

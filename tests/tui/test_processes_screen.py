@@ -71,23 +71,23 @@ def on(*processes: Process) -> Snapshot:
     return box(*(busy(gpu(n), each) for n, each in enumerate(processes)))
 
 
-def texts(s: Session, part: str = "#picture") -> list[str]:
+def texts(s: Session, part: str = "#page-body") -> list[str]:
     return [text.rstrip() for text in s.app.screen.query_one(part, Lines).texts]
 
 
 def lit(s: Session) -> str:
-    picture = s.app.screen.query_one("#picture", Lines)
+    picture = s.app.screen.query_one("#page-body", Lines)
     assert picture.lit is not None
     return picture.texts[picture.lit].strip()
 
 
 def told(s: Session) -> str:
-    return texts(s, "#told")[-1]
+    return texts(s, "#page-footer")[-1]
 
 
 def show(s: Session, snapshot: Snapshot) -> None:
     """Another reading of the box."""
-    s.main.set_app_state(s.main.app_state.seen(snapshot))
+    s.main.set_app_state(s.main.app_state.with_snapshot(snapshot))
     screen = s.app.screen
     assert isinstance(screen, ProcessesScreen)
     screen.draw()
@@ -95,7 +95,7 @@ def show(s: Session, snapshot: Snapshot) -> None:
 
 def show_on_one(s: Session, *children: Child) -> None:
     """Another reading, of a box with one GPU on which all of them are."""
-    s.main.set_app_state(s.main.app_state.seen(box(busy(gpu(0), *map(process, children)))))
+    s.main.set_app_state(s.main.app_state.with_snapshot(box(busy(gpu(0), *map(process, children)))))
     if isinstance(s.app.screen, ProcessesScreen):
         s.app.screen.draw()
 
@@ -126,7 +126,7 @@ async def test_another_key_or_a_click_between_takes_it_back(children: list[Child
             await s.press("X", key)
             assert "X again" not in told(s)
         await s.press("X")
-        await s.pilot.click("#picture", offset=(3, 2))
+        await s.pilot.click("#page-body", offset=(3, 2))
         await s.press("X")
         assert "X again sends SIGTERM" in told(s)
     assert child.poll() is None

@@ -32,7 +32,7 @@ LISTS_EVERY = 0.5
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     owners, sensors = Want.PROCESSES | Want.OWNERS, Want.SENSORS
     monkeypatch.setattr(sampler, "_PACES", ((owners, LISTS_EVERY), (sensors, LISTS_EVERY)))
-    monkeypatch.setattr(main, "_ASIDE_EVERY", 0.0)
+    monkeypatch.setattr(main, "_LISTS_EVERY", 0.0)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ async def test_the_owner_of_a_living_process_stays_for_thirty_frames(size: tuple
         await s.until(lambda: f"● {me} sleep" in s.texts("#table")[1])
         async for number in frames(s):
             assert f"● {me} sleep" in s.texts("#table")[1], f"frame {number}"
-            (row,) = [text for text in s.texts("#aside") if "16.0G" in text]
+            (row,) = [text for text in s.texts("#lists") if "16.0G" in text]
             assert me in row and "sleep 1000" in row, f"frame {number}"
 
 
@@ -79,7 +79,7 @@ async def test_the_list_of_processes_keeps_what_it_knows(living: subprocess.Pope
         assert isinstance(screen, ProcessesScreen)
         async for number in frames(s):
             screen.draw()
-            (row,) = [text for text in screen.picture.texts if str(living.pid) in text]
+            (row,) = [text for text in screen.body.texts if str(living.pid) in text]
             assert me in row and "?" not in row, f"frame {number}"
 
 

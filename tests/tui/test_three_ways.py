@@ -12,9 +12,9 @@ from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.store import all_jobs
 from gputui.launching.history_file import load
-from gputui.tui.messages import Read
+from gputui.tui.messages import NewReading
+from gputui.tui.readings import Reading
 from gputui.tui.screens.confirm import ConfirmScreen
-from gputui.tui.session import Reading
 from tui.support import box_at, session, started
 from unit.jobs_support import Desk, desk_at, ended
 
@@ -66,7 +66,7 @@ async def test_a_key_after_it_takes_it_back(key: str, desk: Desk, environ: dict[
         # The reading that the key asks for is held back until the other key has been pressed.
         s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
         await s.press(key, "5")
-        s.main.post_message(Read(Reading(box_at("shared"), time.monotonic())))
+        s.main.post_message(NewReading(Reading(box_at("shared"), time.monotonic())))
         await s.pilot.pause()
         assert s.app.is_running
         assert not started(s, key, desk)
@@ -78,7 +78,7 @@ async def test_without_a_choice_or_a_program_it_says_so(
 ) -> None:
     async with session(command=("no-such-program",), environ=environ, interval=1000) as s:
         await s.press(key)
-        assert "choose devices first" in s.main.message
+        assert "select devices first" in s.main.message
         await s.press("4", key)
         assert "there is no program 'no-such-program'" in s.main.message
     assert all_jobs(desk.environ) == []
@@ -93,8 +93,8 @@ async def test_what_cannot_be_remembered_holds_nothing_up(key: str, tmp_path: Pa
             await s.press("4", key)
             if key == "enter":
                 await s.until(lambda: started(s, key, desk))
-                (told,) = s.app._exit_renderables
-                assert str(told).startswith("gputui: warning: launches cannot be remembered in")
+                assert s.app.return_value is not None and s.app.return_value.warning is not None
+                assert str(tmp_path / "file") in s.app.return_value.warning
             else:
                 await s.until(lambda: "launches cannot be remembered in" in s.main.message)
 
@@ -116,7 +116,7 @@ async def test_a_second_press_while_the_devices_are_read_starts_nothing_twice(
         s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
         await s.press("d", "d")
         for _ in range(2):
-            s.main.post_message(Read(Reading(box_at("shared"), time.monotonic())))
+            s.main.post_message(NewReading(Reading(box_at("shared"), time.monotonic())))
             await s.pilot.pause()
         (job,) = all_jobs(desk.environ)
         ended(job)

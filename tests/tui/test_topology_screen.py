@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from textual import events
+from textual.binding import Binding
 
 from gputui.inventory.matrix_text import read
 from gputui.inventory.snapshot import Snapshot
@@ -38,12 +39,12 @@ def many(count: int, word: str = "NV18") -> Snapshot:
 
 def picture(running: Session) -> list[str]:
     """The lines of the matrix or the tree, without trailing blanks."""
-    return [text.rstrip() for text in running.app.screen.query_one("#picture", Lines).texts]
+    return [text.rstrip() for text in running.app.screen.query_one("#page-body", Lines).texts]
 
 
 def told(running: Session) -> list[str]:
     """The lines below it."""
-    return [text.rstrip() for text in running.app.screen.query_one("#told", Lines).texts]
+    return [text.rstrip() for text in running.app.screen.query_one("#page-footer", Lines).texts]
 
 
 def type_ahead(running: Session, *keys: str) -> None:
@@ -83,13 +84,13 @@ async def test_rows_and_columns_stand_in_the_chosen_order() -> None:
 async def test_devices_are_chosen_and_ordered_here_as_on_the_main_screen() -> None:
     async with session(recorded(PAIRS)) as running:
         await running.press("t", "space", "space", "3")
-        assert running.chosen == ["0", "1", "3"]
+        assert running.selected == ["0", "1", "3"]
         await running.press("K")
-        assert running.chosen != ["0", "1", "3"]
+        assert running.selected != ["0", "1", "3"]
         await running.press("x")
-        assert running.chosen == []
+        assert running.selected == []
         await running.press("b", "b")
-        assert running.chosen == ["0", "1"]
+        assert running.selected == ["0", "1"]
         assert [row.split()[:2] for row in picture(running)[2:4]] == [["[1]", "0"], ["[2]", "1"]]
 
 
@@ -163,25 +164,25 @@ async def test_tab_shows_what_hangs_where() -> None:
 async def test_the_tree_chooses_too() -> None:
     async with session(recorded(DGX_1)) as running:
         await running.press("t", "tab", "down", "down", "space")
-        assert running.chosen == ["2"]
+        assert running.selected == ["2"]
         assert any(row.startswith("  [1]") and "GPU 2" in row for row in picture(running))
         assert any("network mlx5_0" in row for row in picture(running))
         assert any("NVLink  NV2 0━2" in row for row in picture(running))
         await running.press("up", "up", "up", "space")
-        assert running.chosen == ["2", "0"]
+        assert running.selected == ["2", "0"]
 
 
 async def test_a_click_chooses_in_both_forms() -> None:
     async with session(recorded(PIX)) as running:
         await running.press("t")
-        await running.pilot.click("#picture", offset=(8, 4))
+        await running.pilot.click("#page-body", offset=(8, 4))
         await running.pilot.pause()
-        assert running.chosen == ["2"]
+        assert running.selected == ["2"]
         await running.press("x", "tab")
         row = next(n for n, text in enumerate(picture(running)) if "GPU 5" in text)
-        await running.pilot.click("#picture", offset=(12, row))
+        await running.pilot.click("#page-body", offset=(12, row))
         await running.pilot.pause()
-        assert running.chosen == ["5"]
+        assert running.selected == ["5"]
 
 
 async def test_a_mig_box_has_its_instances_in_the_tree_and_not_in_the_matrix() -> None:
@@ -217,9 +218,9 @@ async def test_a_box_without_devices_or_without_links_says_so() -> None:
 async def test_b_takes_one_more_of_the_best_and_says_why() -> None:
     async with session(recorded(PAIRS)) as running:
         await running.press("b")
-        assert running.chosen == ["0"]
+        assert running.selected == ["0"]
         await running.press("b")
-        assert running.chosen == ["0", "1"]
+        assert running.selected == ["0", "1"]
         assert running.main.message.startswith(
             "1 of 3 (B): an NVLink pair on NUMA 0; weakest link NV12; leaves the other pair whole"
         )
@@ -228,28 +229,28 @@ async def test_b_takes_one_more_of_the_best_and_says_why() -> None:
 async def test_capital_b_walks_through_the_other_sets_and_comes_back() -> None:
     async with session(recorded(PAIRS)) as running:
         await running.press("b", "b", "B")
-        assert running.chosen == ["2", "3"]
+        assert running.selected == ["2", "3"]
         assert "2 of 3" in running.main.message
         await running.press("B", "B")
-        assert running.chosen == ["0", "1"]
+        assert running.selected == ["0", "1"]
 
 
 async def test_what_was_chosen_by_hand_stays_and_stays_first() -> None:
     async with session(recorded(PAIRS)) as running:
         await running.press("3", "b")
-        assert running.chosen == ["3", "2"]
+        assert running.selected == ["3", "2"]
         await running.press("b")
-        assert running.chosen[0] == "3" and len(running.chosen) == 3
+        assert running.selected[0] == "3" and len(running.selected) == 3
 
 
 async def test_n_takes_as_many_as_asked_for_their_job() -> None:
     async with session(recorded(DGX_1)) as running:
         await running.press("n", *"4", "enter")
-        assert running.chosen == ["0", "1", "2", "3"]
+        assert running.selected == ["0", "1", "2", "3"]
         await running.press("n", *"4", "space", "t", "p", "equals_sign", "2", "enter")
-        assert running.chosen == ["0", "2", "1", "3"]
+        assert running.selected == ["0", "2", "1", "3"]
         await running.press("n", "escape")
-        assert running.chosen == ["0", "2", "1", "3"]
+        assert running.selected == ["0", "2", "1", "3"]
 
 
 @pytest.mark.parametrize("typed", ["0", "tp=3 x", "5 tp=2", "-1"])
@@ -259,31 +260,31 @@ async def test_what_cannot_be_meant_is_said_and_takes_nothing(typed: str) -> Non
         await running.press("enter")
         assert running.app.screen is not running.main
         await running.press("escape")
-        assert running.chosen == []
+        assert running.selected == []
 
 
 async def test_keys_typed_behind_enter_do_not_join_what_was_typed() -> None:
     async with session("dgx-2") as running:
         await running.press("n")
         type_ahead(running, "4", "enter", "t")
-        await running.until(lambda: running.chosen)
-        assert running.chosen == ["4", "5", "6", "7"]
+        await running.until(lambda: running.selected)
+        assert running.selected == ["4", "5", "6", "7"]
 
 
 async def test_more_than_there_are_is_said() -> None:
     async with session(recorded(PAIRS)) as running:
         await running.press("n", "9", "enter")
-        assert running.chosen == []
+        assert running.selected == []
         assert running.main.message == "9 devices cannot be had: 4 are free"
 
 
 async def test_o_walks_through_the_orders() -> None:
     async with session(recorded(DGX_1)) as running:
         await running.press(*"76543210", "o")
-        assert running.chosen == ["0", "2", "3", "1", "6", "4", "5", "7"]
+        assert running.selected == ["0", "2", "3", "1", "6", "4", "5", "7"]
         assert running.main.message == "order: best for its links"
         await running.press("o")
-        assert running.chosen == [str(n) for n in range(8)]
+        assert running.selected == [str(n) for n in range(8)]
         assert running.main.message == "order: as in the box"
         await running.press("o")
         # (All are equally fast and equally empty.)
@@ -295,9 +296,9 @@ async def test_o_walks_through_the_orders() -> None:
 async def test_o_finds_the_fastest_and_the_emptiest_of_unlike_devices() -> None:
     async with session("mixed") as running:
         await running.press("0", "1", "o")
-        assert (running.chosen, running.main.message) == (["1", "0"], "order: fastest first")
+        assert (running.selected, running.main.message) == (["1", "0"], "order: fastest first")
         await running.press("o")
-        assert (running.chosen, running.main.message) == (["0", "1"], "order: best for its links")
+        assert (running.selected, running.main.message) == (["0", "1"], "order: best for its links")
 
 
 async def test_where_every_order_is_the_same_o_says_so() -> None:
@@ -309,9 +310,9 @@ async def test_where_every_order_is_the_same_o_says_so() -> None:
 async def test_the_groups_of_a_job_have_a_weakest_link_of_their_own() -> None:
     async with session(recorded(DGX_1)) as running:
         await running.press("n", "4", "space", "t", "p", "equals_sign", "2", "enter")
-        assert "tp=2: weakest link NV2" in running.texts("#chosen")[1]
+        assert "tp=2: weakest link NV2" in running.texts("#selection")[1]
         await running.press("o")
-        assert "tp=2: weakest link NV1" in running.texts("#chosen")[1]
+        assert "tp=2: weakest link NV1" in running.texts("#selection")[1]
 
 
 async def test_b_says_where_there_is_no_other_set() -> None:
@@ -323,7 +324,7 @@ async def test_b_says_where_there_is_no_other_set() -> None:
 async def test_beside_a_mig_instance_there_is_no_best() -> None:
     async with session("a100-mig") as running:
         await running.press("down", "down", "space", "b")
-        assert len(running.chosen) == 1
+        assert len(running.selected) == 1
         assert "MIG instance" in running.main.message
 
 
@@ -332,8 +333,8 @@ async def test_the_matrix_of_a_mig_box_takes_the_gpu_for_its_instance() -> None:
         await running.press("down", "t")
         assert picture(running)[2].startswith("▸")
         await running.press("space")
-        assert running.chosen == []
-        assert "choose one of them" in told(running)[-1]
+        assert running.selected == []
+        assert "select one of them" in told(running)[-1]
 
 
 async def test_a_shortage_counts_what_is_ours() -> None:
@@ -375,23 +376,25 @@ async def test_a_permuted_order_behind_nvswitches_is_warned_of_and_o_mends_it() 
         await running.press("5", "4")
         assert any("nccl #1906" in line for line in running.texts("#launch"))
         await running.press("o")
-        assert running.chosen == ["4", "5"]
+        assert running.selected == ["4", "5"]
         assert not any("nccl #1906" in line for line in running.texts("#launch"))
 
 
 async def test_wide_terminals_have_the_links_beside_the_table() -> None:
     async with session("dgx-1", size=(130, 40)) as running:
-        await running.until(lambda: any("─ links ─" in row for row in running.texts("#aside")))
-        heading, first = running.texts("#aside")[-9:-7]
+        await running.until(lambda: any("─ links ─" in row for row in running.texts("#lists")))
+        heading, first = running.texts("#lists")[-9:-7]
         assert heading.split() == [str(n) for n in range(8)]
         assert first.split()[:4] == ["▸", "0", "╲", "█1"]
     async with session("dgx-2", size=(130, 40)) as running:
-        assert not any("links" in row for row in running.texts("#aside"))
+        assert not any("links" in row for row in running.texts("#lists"))
 
 
 def test_the_actions_of_the_topology_screen_are_the_main_screens() -> None:
-    calls = {action.call for action in ACTIONS}
-    for binding in TopologyScreen.BINDINGS:
-        if not isinstance(binding, tuple) and binding.action.startswith("main('"):
-            call = binding.action[len("main('") : -2]
-            assert call in calls or call.startswith("number(")
+    ids = {action.id for action in ACTIONS}
+    of_main = [
+        binding.action.split("'")[1]
+        for binding in TopologyScreen.BINDINGS
+        if isinstance(binding, Binding) and binding.action.startswith("perform(")
+    ]
+    assert len(of_main) > 20 and set(of_main) < ids

@@ -20,8 +20,8 @@ def app_state(options: LaunchOptions | None = None, box: str | None = "dgx-1", c
     """An app state on a box, with the best so many devices chosen."""
     made = AppState(environ={}, options=options or LaunchOptions(("python", "train.py")))
     if box is not None:
-        made = made.seen(at(BOXES[box], 0.0, 1_700_000_000.0))
-    return made.best_of(chosen)[0] if chosen else made
+        made = made.with_snapshot(at(BOXES[box], 0.0, 1_700_000_000.0))
+    return made.select_best(chosen)[0] if chosen else made
 
 
 def row(app_state: AppState, name: str) -> Row:
@@ -177,13 +177,13 @@ def test_a_variable_typed_twice_has_the_last_value_only() -> None:
 
 def test_threads_are_offered_where_the_cpus_near_the_devices_are_known() -> None:
     known = app_state(chosen=2)
-    threads = next(offer for offer in hints(known.snapshot, known.chosen) if offer.name == THREADS)
+    threads = next(offer for offer in hints(known.snapshot, known.selected) if offer.name == THREADS)
     assert row(known, THREADS).value == threads.value
     assert int(threads.value) >= 1
     assert THREADS not in names(app_state())
     snapshot = known.snapshot
     assert snapshot is not None
-    assert THREADS not in names(known.seen(replace(snapshot, topology=None)))
+    assert THREADS not in names(known.with_snapshot(replace(snapshot, topology=None)))
     assert THREADS not in names(app_state(box=None))
 
 

@@ -28,7 +28,7 @@ def text(line: Line) -> str:
 
 def shown(snapshot: Snapshot, found: tuple[Person, ...] | None = None, width: int = 100) -> str:
     """What the screen lists."""
-    app_state = AppState({}).seen(snapshot)
+    app_state = AppState({}).with_snapshot(snapshot)
     lines, _ = listed(people(snapshot) if found is None else found, app_state, width)
     return "\n".join(map(text, lines))
 
@@ -164,7 +164,7 @@ def test_an_instance_that_has_no_load_is_never_called_idle() -> None:
 def test_the_largest_that_is_held_idle_says_whom_to_ask() -> None:
     one, two = (replace(busy(gpu(n), job(n + 1, memory=(n + 1) * GIB)), utilization=0) for n in (0, 1))
     found = people(box(one, two), {one.key: 3600, two.key: 1800})
-    app_state = AppState({}).seen(box(one, two))
+    app_state = AppState({}).with_snapshot(box(one, two))
     assert idle_words(found, app_state) == "2.0G held on GPU 1 by mira, 0 % for 30m"
     assert "  0 % for 1h" in shown(box(one, two), found)
 
@@ -172,7 +172,7 @@ def test_the_largest_that_is_held_idle_says_whom_to_ask() -> None:
 def test_memory_that_nobody_tells_is_not_called_nothing(call: Call, tmp_path: Path) -> None:
     device = replace(busy(gpu(0), job(memory=None)), utilization=0)
     found = people(box(device), {device.key: 3600})
-    assert idle_words(found, AppState({}).seen(box(device))) == "GPU 0 is held by mira, 0 % for 1h"
+    assert idle_words(found, AppState({}).with_snapshot(box(device))) == "GPU 0 is held by mira, 0 % for 1h"
     assert "0.0G" not in shown(box(device), found)
     file = recording(tmp_path, box(device))
     assert call("people", "--from", file).text.splitlines()[1].split()[:4] == ["mira", "0", "-", "1h"]
@@ -181,7 +181,7 @@ def test_memory_that_nobody_tells_is_not_called_nothing(call: Call, tmp_path: Pa
 
 def test_what_is_held_by_no_process_stands_at_the_end() -> None:
     snapshot = box(busy(gpu(0)), gpu(1, memory_used=22 * GIB, memory_free=58 * GIB))
-    _, line = held_lines(people(snapshot), AppState({}).seen(snapshot), 100)
+    _, line = held_lines(people(snapshot), AppState({}).with_snapshot(snapshot), 100)
     assert text(line).split()[:3] == ["GPU", "1", "22.0G"]
     assert "no process that can be seen" in text(line)
 

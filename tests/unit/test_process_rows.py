@@ -23,7 +23,7 @@ TORCHRUN = Ancestor(60, "torchrun train.py")
 
 def app_state(*processes: Process) -> AppState:
     """A GPU a process."""
-    return AppState({}).seen(box(*(busy(gpu(n), each) for n, each in enumerate(processes))))
+    return AppState({}).with_snapshot(box(*(busy(gpu(n), each) for n, each in enumerate(processes))))
 
 
 def pids(found: tuple[Row, ...]) -> list[str]:
@@ -64,7 +64,7 @@ def test_what_is_not_known_of_a_process_comes_last() -> None:
 def test_memory_that_nobody_is_seen_to_hold_is_in_the_order_of_memory() -> None:
     held = gpu(1, memory_used=22 * GIB, memory_free=58 * GIB)
     snapshot = box(busy(gpu(0), job(1, memory=GIB)), held, busy(gpu(2), job(2, memory=30 * GIB)))
-    assert [row.label for row in rows(AppState({}).seen(snapshot), "memory")] == ["2", "1", "0"]
+    assert [row.label for row in rows(AppState({}).with_snapshot(snapshot), "memory")] == ["2", "1", "0"]
 
 
 def test_of_equals_the_order_of_the_devices_counts() -> None:
@@ -76,7 +76,7 @@ def test_of_equals_the_order_of_the_devices_counts() -> None:
 def test_a_device_that_is_held_or_claimed_or_lost_has_a_row_and_a_free_one_has_none() -> None:
     held = gpu(0, memory_used=22 * GIB, memory_free=58 * GIB)
     snapshot = replace(box(held, gpu(1), gpu(2)), claims=(Claim(gpu(1).key, "ana", NOW - 60, "x"),))
-    found = rows(AppState({}).seen(snapshot))
+    found = rows(AppState({}).with_snapshot(snapshot))
     assert [(row.label, row.user, row.pid, row.process) for row in found] == [
         ("0", "–", "", None),
         ("1", "ana", "", None),
@@ -119,7 +119,7 @@ def test_a_device_is_that_device_and_not_all_that_begin_like_it() -> None:
 def test_a_gpu_has_its_instances_with_it() -> None:
     parent = gpu(0, mig=True)
     parts = (replace(instance(parent, n), processes=(job(n + 7),)) for n in (0, 1))
-    there = AppState({}).seen(box(parent, *parts))
+    there = AppState({}).with_snapshot(box(parent, *parts))
     assert pids(rows(there, wanted="gpu 0")) == ["7", "8"]
     assert pids(rows(there, wanted="gpu 0:1")) == ["8"]
 
@@ -230,7 +230,7 @@ def families(draw: st.DrawFn) -> Snapshot:
 def test_a_tree_has_every_process_of_the_list_and_no_ancestor_twice(
     snapshot: Snapshot, sort: str, wanted: str
 ) -> None:
-    there = AppState({}).seen(snapshot)
+    there = AppState({}).with_snapshot(snapshot)
     flat, tree = rows(there, sort, wanted), rows(there, sort, wanted, tree=True)
     on_devices = [row for row in tree if row.process]
     assert sorted((r.label, r.pid) for r in on_devices) == sorted((r.label, r.pid) for r in flat)
@@ -253,6 +253,6 @@ def test_hostile_text_is_harmless_in_every_column() -> None:
     claimed = replace(
         box(busy(gpu(0), process), busy(gpu(1), noted), gpu(2)), claims=(Claim(gpu(2).key, evil),)
     )
-    found = rows(AppState({}).seen(claimed), tree=True)
+    found = rows(AppState({}).with_snapshot(claimed), tree=True)
     for line in listed(found, 200, found):
         assert all(piece.isprintable() for piece, _ in line)

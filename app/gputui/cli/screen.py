@@ -47,11 +47,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     reason = _no_screen()
     if reason:
         return _table_instead(source, reason, command)
-    from gputui.tui.session import run_screen
+    from gputui.tui.run import run_screen
 
     outcome = run_screen(source, tuple(command or ()), args.interval, dict(os.environ), rules)
     if outcome.text:
         print(outcome.text)
+    if outcome.warning:
+        say(f"warning: {outcome.warning}")
     if outcome.launch is None:
         return outcome.status
     if stderr_is_terminal():

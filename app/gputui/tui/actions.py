@@ -1,4 +1,4 @@
-"""The one table of actions: keys, palette, help and the key line all come from it."""
+"""ACTIONS: the one table of what a person can do. Keys, palette, help and the key line all come from it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 class Action:
     """Something a person can do on the main screen.
 
+    id       names the handler in `screens/main.py`
     keys     Textual's key names, separated by commas; the first is the one that is shown
     shown    how the key is written for people
     hint     a word for the key line; "" leaves it out there
     title    for the palette and the help; `about` says more
-    call     the method of the main screen, `action_<call>`
     """
 
     id: str
@@ -22,7 +22,6 @@ class Action:
     hint: str
     title: str
     about: str
-    call: str
 
 
 ACTIONS: tuple[Action, ...] = (
@@ -31,9 +30,8 @@ ACTIONS: tuple[Action, ...] = (
         "space",
         "space/0-9",
         "select",
-        "Choose the device at the cursor",
-        "or take it out again; a digit chooses the GPU of that number; a click does, too",
-        "select",
+        "Select the device at the cursor",
+        "or deselect it; a digit selects the GPU of that number; a click does, too",
     ),
     Action(
         "launch",
@@ -41,18 +39,9 @@ ACTIONS: tuple[Action, ...] = (
         "⏎",
         "run",
         "Run the command",
-        "reads the chosen devices again, leaves the screen and becomes the command",
-        "launch",
+        "reads the selected devices again, leaves the screen and becomes the command",
     ),
-    Action(
-        "copy",
-        "y",
-        "y",
-        "copy",
-        "Copy the launch line",
-        "to the clipboard, also through SSH and tmux",
-        "copy",
-    ),
+    Action("copy", "y", "y", "copy", "Copy the launch line", "to the clipboard, also through SSH and tmux"),
     Action(
         "export",
         "Y",
@@ -60,7 +49,6 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "The launch in another form",
         "fish, PowerShell, .env, docker, sbatch, accelerate, VS Code, JSON: copied, or in a file",
-        "export",
     ),
     Action(
         "best",
@@ -69,26 +57,16 @@ ACTIONS: tuple[Action, ...] = (
         "best",
         "One more of the best devices",
         "one, two, … of the best connected free ones, as `gputui pick -n` takes them, and why these",
-        "best",
     ),
-    Action("other", "B", "B", "", "The next best set", "of as many devices, with its reason", "other_best"),
-    Action(
-        "ask",
-        "n",
-        "n",
-        "",
-        "The best N devices",
-        "how many, and for what: 4, or 8 tp=2 pp=2",
-        "ask_best",
-    ),
+    Action("other", "B", "B", "", "The next best set", "of as many devices, with its reason"),
+    Action("ask", "n", "n", "", "The best N devices", "how many, and for what: 4, or 8 tp=2 pp=2"),
     Action(
         "order",
         "o",
         "o",
         "",
-        "Put the chosen in another order",
+        "Put the selected in another order",
         "best for their links, as in the box, fastest first, emptiest first",
-        "order",
     ),
     Action(
         "topology",
@@ -96,10 +74,9 @@ ACTIONS: tuple[Action, ...] = (
         "t",
         "topology",
         "Show the topology",
-        "what joins the devices: a matrix and a tree, to choose from",
-        "topology",
+        "what joins the devices: a matrix and a tree, to select from",
     ),
-    Action("edit", "e", "e", "edit", "Edit the command", "in place, with a shell's quotes", "edit"),
+    Action("edit", "e", "e", "edit", "Edit the command", "in place, with a shell's quotes"),
     Action(
         "launcher",
         "l",
@@ -107,7 +84,6 @@ ACTIONS: tuple[Action, ...] = (
         "launcher",
         "Change the launcher",
         "python, torchrun, accelerate, deepspeed, mpirun: how the command is started",
-        "launcher",
     ),
     Action(
         "launch_page",
@@ -116,7 +92,6 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Everything about the launch",
         "launcher, processes, variables, directory, Python; the last launches and their names",
-        "launch_page",
     ),
     Action(
         "return",
@@ -125,7 +100,6 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Run the command and come back",
         "the screen waits for it and says how it ended; Ctrl-C ends the command only",
-        "launch('return')",
     ),
     Action(
         "detach",
@@ -134,7 +108,6 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Run the command as a job",
         "it goes on by itself when the screen, the terminal or the connection is gone",
-        "launch('detach')",
     ),
     Action(
         "wait",
@@ -143,11 +116,8 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Wait in line for devices",
         "first come first served; the command starts as a job as soon as they are free",
-        "wait",
     ),
-    Action(
-        "jobs", "D", "D", "", "Show the jobs", "what runs by itself: its log, how it ended; stop it", "jobs"
-    ),
+    Action("jobs", "D", "D", "", "Show the jobs", "what runs by itself: its log, how it ended; stop it"),
     Action(
         "check",
         "v",
@@ -155,40 +125,29 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Verify what the command will see",
         "its own Python is asked which GPU is cuda:0, cuda:1, …",
-        "check",
     ),
     Action(
         "later",
         "J,shift+down",
         "J",
         "reorder",
-        "Move the chosen device later",
+        "Move the selected device later",
         "cuda:0 becomes cuda:1; shift+down does the same",
-        "reorder(1)",
     ),
     Action(
         "earlier",
         "K,shift+up",
         "K",
         "",
-        "Move the chosen device earlier",
+        "Move the selected device earlier",
         "cuda:1 becomes cuda:0; shift+up does the same",
-        "reorder(-1)",
     ),
-    Action("down", "down,j", "↓ j", "", "Cursor down", "", "cursor(1)"),
-    Action("up", "up,k", "↑ k", "", "Cursor up", "", "cursor(-1)"),
-    Action("first", "home,g", "g", "", "Cursor to the first device", "", "cursor(-1000)"),
-    Action("last", "end,G", "G", "", "Cursor to the last device", "", "cursor(1000)"),
-    Action("clear", "x", "x", "", "Choose nothing", "take every device out", "clear"),
-    Action(
-        "cpu",
-        "c",
-        "c",
-        "",
-        "CPU only",
-        "run with CUDA_VISIBLE_DEVICES= so that the command sees no GPU",
-        "cpu",
-    ),
+    Action("down", "down,j", "↓ j", "", "Cursor down", ""),
+    Action("up", "up,k", "↑ k", "", "Cursor up", ""),
+    Action("first", "home,g", "g", "", "Cursor to the first device", ""),
+    Action("last", "end,G", "G", "", "Cursor to the last device", ""),
+    Action("clear", "x", "x", "", "Clear the selection", "deselect every device"),
+    Action("cpu", "c", "c", "", "CPU only", "run with CUDA_VISIBLE_DEVICES= so that the command sees no GPU"),
     Action(
         "ids",
         "u",
@@ -196,27 +155,14 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Name devices by UUID",
         "or by index again; UUIDs stay true when the numbering changes",
-        "ids",
     ),
-    Action(
-        "processes", "p", "p", "processes", "Show the processes", "who runs what on which device", "processes"
-    ),
-    Action(
-        "people",
-        "P",
-        "P",
-        "",
-        "Show the people",
-        "who has what, for how long, and does nothing with it",
-        "people",
-    ),
-    Action(
-        "theme", "T", "T", "", "Change the theme", "dark, light, ansi (your terminal's own colours)", "theme"
-    ),
-    Action("help", "question_mark,f1", "?", "help", "Show all keys", "and what the signs mean", "help"),
-    Action("palette", "ctrl+p", "ctrl+p", "", "Search the actions", "", "palette"),
-    Action("stop", "ctrl+z", "ctrl+z", "", "Back to the shell", "`fg` comes back", "stop"),
-    Action("quit", "q", "q", "", "Leave", "nothing is started", "quit"),
+    Action("processes", "p", "p", "processes", "Show the processes", "who runs what on which device"),
+    Action("people", "P", "P", "", "Show the people", "who has what, for how long, and does nothing with it"),
+    Action("theme", "T", "T", "", "Change the theme", "dark, light, ansi (your terminal's own colours)"),
+    Action("help", "question_mark,f1", "?", "help", "Show all keys", "and what the signs mean"),
+    Action("palette", "ctrl+p", "ctrl+p", "", "Search the actions", ""),
+    Action("stop", "ctrl+z", "ctrl+z", "", "Back to the shell", "`fg` comes back"),
+    Action("quit", "q", "q", "", "Leave", "nothing is started"),
 )
 
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}

@@ -1,4 +1,4 @@
-"""The Textual application: signals, themes, the road from the sampler to the screen, and the way out."""
+"""GputuiApp: the Textual application: signals, themes, readings for the main screen, and how it ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn
 
 from textual import events
@@ -17,15 +17,15 @@ from textual.app import App, SystemCommand
 from textual.driver import Driver
 from textual.screen import Screen
 
-from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.sampler import Sampler
 from gputui.tui.actions import ACTIONS
 from gputui.tui.app_state import AppState
-from gputui.tui.messages import Read
+from gputui.tui.early_signals import EarlySignals
+from gputui.tui.messages import NewReading
+from gputui.tui.outcome import Outcome
+from gputui.tui.readings import Mailbox, Reading
 from gputui.tui.screens.main import MainScreen
-from gputui.tui.session import EarlySignals, Mailbox, Outcome, Reading
 from gputui.tui.theme import DARK, THEMES, default_theme
 
 _TERMINAL_CHECK = 2.0
@@ -33,7 +33,12 @@ _TERMINAL_CHECK = 2.0
 
 
 class GputuiApp(App[Outcome]):
-    """One main screen over one sampler."""
+    """One main screen over one sampler.
+
+    write    sends an escape sequence to the terminal, on any thread; None: through /dev/tty
+    clock    seconds since the epoch
+    signals  those that may have come already
+    """
 
     TITLE = "gputui"
     ENABLE_COMMAND_PALETTE = True
@@ -42,35 +47,30 @@ class GputuiApp(App[Outcome]):
 
     def __init__(
         self,
+        app_state: AppState,
         sampler: Sampler,
         mailbox: Mailbox,
-        options: LaunchOptions,
-        environ: Mapping[str, str],
-        label: str = "",
-        rules: Rules = DEFAULT_RULES,
+        write: Callable[[str], None] | None = None,
         theme: str | None = None,
         clock: Callable[[], float] = time.time,
         driver_class: type[Driver] | None = None,
         signals: EarlySignals | None = None,
     ) -> None:
         super().__init__(driver_class=driver_class)
-        self.clock = clock
-        self._signals = signals
         self.sampler = sampler
-        self._mailbox = mailbox
-        self._environ = environ
-        self._first = AppState(environ=environ, options=options, label=label, rules=rules)
+        self._first_state, self._mailbox, self._write = app_state, mailbox, write
+        self._clock = clock
+        self._signals = signals
         for each in THEMES:
             self.register_theme(each)
-        self.theme = theme or default_theme(environ)
+        self.theme = theme or default_theme(app_state.environ)
         self._early_keys: list[events.Key] | None = []
 
     def get_default_screen(self) -> MainScreen:
-        first = self._mailbox.latest
-        app_state = (
-            self._first.seen(first.news) if first and isinstance(first.news, Snapshot) else self._first
-        )
-        return MainScreen(app_state, self._environ, self.clock)
+        app_state, reading = self._first_state, self._mailbox.latest
+        if reading is not None and isinstance(reading.result, Snapshot):
+            app_state = app_state.with_snapshot(reading.result)
+        return MainScreen(app_state, self.sampler, self.end_without_terminal, self._clock, self._write)
 
     @property
     def main(self) -> MainScreen:
@@ -84,9 +84,9 @@ class GputuiApp(App[Outcome]):
 
     def on_mount(self) -> None:
         self.call_after_refresh(_collect_garbage_again)
-        self._mailbox.forward = self._forward
+        self._mailbox.listener = self._post_reading
         if self._mailbox.latest is not None:
-            self._forward(self._mailbox.latest)
+            self._post_reading(self._mailbox.latest)
         self._answer_signals()
         self.app_resume_signal.subscribe(self, lambda _: self.call_later(self.main.repaint))
         self.set_interval(_TERMINAL_CHECK, self._check_terminal)
@@ -123,10 +123,10 @@ class GputuiApp(App[Outcome]):
         for event in early:
             await super().on_event(event)
 
-    def _forward(self, reading: Reading) -> None:
-        """Hand a reading to the main screen; called on any thread."""
+    def _post_reading(self, reading: Reading) -> None:
+        """Post a reading to the main screen; called on any thread."""
         if self.is_running and self.screen_stack:
-            self.screen_stack[0].post_message(Read(reading))
+            self.screen_stack[0].post_message(NewReading(reading))
 
     def leave(self, status: int) -> None:
         """End with a status and nothing to launch."""
@@ -149,13 +149,13 @@ class GputuiApp(App[Outcome]):
     @contextlib.contextmanager
     def suspend(self) -> Iterator[None]:
         """As Textual's. Nobody looks meanwhile: readings that wait for the screen would pile up for hours."""
-        self._mailbox.forward = None
+        self._mailbox.listener = None
         self.sampler.focus(False)
         try:
             with super().suspend():
                 yield
         finally:
-            self._mailbox.forward = self._forward
+            self._mailbox.listener = self._post_reading
             self.sampler.focus(True)
 
     def on_app_focus(self) -> None:
@@ -168,21 +168,14 @@ class GputuiApp(App[Outcome]):
         """Ctrl-C: leave, as it would end any program in a shell."""
         self.leave(130)
 
-    def action_next_theme(self) -> None:
-        """The next of our themes; the palette's own list has more."""
-        names = [each.name for each in THEMES]
-        place = names.index(self.theme) if self.theme in names else -1
-        self.theme = names[(place + 1) % len(names)]
-
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        main = self.screen_stack[0]
         for action in ACTIONS:
             if action.id in ("palette", "up", "down"):
                 continue
             yield SystemCommand(
                 action.title,
                 f"{action.shown}   {action.about}",
-                lambda call=action.call: main.call_later(main.run_action, call),
+                lambda id=action.id: self.main.call_later(self.main.perform, id),
             )
         for each in THEMES:
             yield SystemCommand(

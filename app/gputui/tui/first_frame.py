@@ -1,6 +1,6 @@
-"""The box on the screen before Textual is there: it takes 0.17 s to import, the first reading 0.06 s.
+"""FirstFrame: the box on the terminal while Textual is imported (0.17 s; the first reading takes 0.06 s).
 
-The picture is of the same lines that the screen shows a moment later. Nothing here imports Textual.
+The frame has the lines that the screen shows a moment later. Nothing here imports Textual.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def terminal_stream() -> TextIOWrapper[Any] | None:
     return None
 
 
-class FirstPicture:
+class FirstFrame:
     """Holds the terminal from the start to the moment when Textual takes it over.
 
     A context: whatever happens inside, the terminal is as it was at the end.
@@ -45,7 +45,7 @@ class FirstPicture:
         self._over = False
         self._modes: list[Any] | None = None
 
-    def __enter__(self) -> FirstPicture:
+    def __enter__(self) -> FirstFrame:
         try:
             import termios
         except ImportError:
@@ -58,7 +58,7 @@ class FirstPicture:
             # Keys that are pressed meanwhile wait, unseen and as they are, for the screen.
             quiet[0] &= ~(termios.ICRNL | termios.IXON)
             quiet[3] &= ~(termios.ECHO | termios.ICANON)
-            # Ctrl-Z waits too: stopped here, the shell would stand on our picture.
+            # Ctrl-Z waits too: stopped here, the shell would stand on our frame.
             quiet[6] = [*quiet[6]]
             quiet[6][termios.VSUSP] = b"\0"
             termios.tcsetattr(0, termios.TCSANOW, quiet)
@@ -82,7 +82,7 @@ class FirstPicture:
         if self._painted or self._over or self._stream is None or isinstance(snapshot, Exception):
             return
         width, height = shutil.get_terminal_size()
-        text = frame(self._app_state.seen(snapshot), width, height)
+        text = frame(self._app_state.with_snapshot(snapshot), width, height)
         with self._lock, contextlib.suppress(OSError):
             if not self._over:
                 self._stream.write(_ENTER + text)
@@ -106,12 +106,12 @@ def frame(app_state: AppState, width: int, height: int) -> str:
     from gputui.tui.views.header import header
     from gputui.tui.views.keys import keys
     from gputui.tui.views.launch import launch
-    from gputui.tui.views.selection import chosen
+    from gputui.tui.views.selection import selection_lines
     from gputui.tui.views.table import Columns, heading, row
     from gputui.tui.views.text import Line, clip
 
     columns = Columns.of(app_state, width)
-    below = [*chosen(app_state, width), *launch(app_state, width, 3), keys(width)[0]]
+    below = [*selection_lines(app_state, width), *launch(app_state, width, 3), keys(width)[0]]
     room = max(0, height - 2 - len(below))
     rows = [row(app_state, device, columns, width) for device in app_state.rows[:room]]
     blank: Line = (("", ""),)

@@ -1,13 +1,13 @@
-"""Messages between threads and screens."""
+"""Textual messages that are posted to a screen from another thread."""
 
 from __future__ import annotations
 
 from textual.message import Message
 
-from gputui.tui.session import Reading
+from gputui.tui.readings import Reading
 
 
-class Read(Message):
+class NewReading(Message):
     """The sampler has read. Only the latest counts: one that waits is replaced by the next."""
 
     def __init__(self, reading: Reading) -> None:
@@ -15,4 +15,4 @@ class Read(Message):
         self.reading = reading
 
     def can_replace(self, message: Message) -> bool:
-        return isinstance(message, Read)
+        return isinstance(message, NewReading)

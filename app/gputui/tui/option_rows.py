@@ -46,7 +46,7 @@ def rows(app_state: AppState) -> tuple[Row, ...]:
 def _settings(app_state: AppState) -> list[Row]:
     """A row for each launch option that applies."""
     options = app_state.options
-    in_force = {"launcher": launcher_of(options).name, "devices": max(1, len(app_state.chosen))}
+    in_force = {"launcher": launcher_of(options).name, "devices": max(1, len(app_state.selected))}
     found = []
     for name, each in table().items():
         if not each.applies(options):
@@ -63,7 +63,7 @@ def _settings(app_state: AppState) -> list[Row]:
 def _variables(app_state: AppState) -> list[Row]:
     """Those that are set, those that are offered, and one to add another."""
     given = dict(app_state.options.additions)
-    hinted = hints(app_state.snapshot, app_state.chosen)
+    hinted = hints(app_state.snapshot, app_state.selected)
     abouts = {offer.name: offer.about for offer in hinted}
     own = [name for name in given if name not in abouts]
     found = [

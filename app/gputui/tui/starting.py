@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from rich.text import Text
 from textual.app import App, SuspendNotSupported
 
 from gputui.choosing.grouping import Grouping
-from gputui.inventory.formatting import duration, printable
+from gputui.inventory.formatting import duration
 from gputui.launching.history import KeepError, here, with_launch
 from gputui.launching.history_file import change
 from gputui.launching.launch import Launch
@@ -51,20 +50,15 @@ def remember(app_state: AppState, environ: Mapping[str, str], now: float) -> str
     return None
 
 
-def warning(text: str) -> Text:
-    """A message for stderr once the screen is gone: one line, whatever the width."""
-    return Text(printable(f"gputui: warning: {text}"), no_wrap=True, overflow="ignore")
-
-
 def hold(app_state: AppState, environ: Mapping[str, str]) -> tuple[Lease | None, dict[str, str]]:
     """A lease on those of the selected devices that no other job has claimed; and who has claimed the others:
     a line each, by their keys."""
     from gputui.allocating.claims.lease import take_unclaimed
 
     snapshot = app_state.snapshot
-    if app_state.label or snapshot is None or not app_state.chosen:
+    if app_state.label or snapshot is None or not app_state.selected:
         return None, {}
-    keys = [device.key for device in app_state.chosen]
+    keys = [device.key for device in app_state.selected]
     lease, taken = take_unclaimed(keys, environ, program_and_script(app_state.options.command))
     return lease, {error.key: error.text(snapshot) for error in taken}
 
@@ -73,24 +67,29 @@ def others_in_line(app_state: AppState, environ: Mapping[str, str]) -> str | Non
     """Who waits for devices like the selected ones, as a sentence; None where nobody does."""
     from gputui.allocating.queue import in_line_for, in_words
 
-    if app_state.label or not app_state.chosen:
+    if app_state.label or not app_state.selected:
         return None
-    line = in_line_for([device.key for device in app_state.chosen], environ)
+    line = in_line_for([device.key for device in app_state.selected], environ)
     return in_words(line) if line else None
 
 
 def run_and_return(
-    app: App[Any], launch: Launch, environ: Mapping[str, str], lease: Lease | None = None
+    app: App[Any],
+    launch: Launch,
+    environ: Mapping[str, str],
+    lease: Lease | None,
+    end_without_terminal: Callable[[], NoReturn],
 ) -> Returned:
     """Give the terminal to the command and take it back when it has ended.
 
-    A terminal that has been closed meanwhile ends this process.
+    Where the terminal has been closed meanwhile, `end_without_terminal` is called: there is nothing to go
+    back to.
     """
     try:
         with app.suspend():
             ended = _in_our_place(launch, environ, lease.descriptors if lease else ())
             if ended.gone:
-                app.end_without_terminal()  # type: ignore[attr-defined]
+                end_without_terminal()
             return ended
     except SuspendNotSupported:
         return Returned("this terminal cannot be given away: ⏎ becomes the command, d starts it as a job")

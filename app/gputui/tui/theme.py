@@ -25,7 +25,7 @@ DARK = Theme(
         "load": "#7aa2f7",
         "memory": "#73c8b6",
         "lit": "#272c40",
-        "chosen": "#31395a",
+        "selected": "#31395a",
         "lit-style": "bold",
     },
 )
@@ -49,7 +49,7 @@ LIGHT = Theme(
         "load": "#2f5bb7",
         "memory": "#0f7b6c",
         "lit": "#dde4f3",
-        "chosen": "#c9d6f2",
+        "selected": "#c9d6f2",
         "lit-style": "bold",
     },
 )
@@ -77,7 +77,7 @@ ANSI = Theme(
         "memory": "ansi_cyan",
         # Any fixed background is unreadable on somebody's palette: the cursor's sign and bold do.
         "lit": "ansi_default",
-        "chosen": "ansi_default",
+        "selected": "ansi_default",
         "lit-style": "bold",
     },
 )
@@ -93,3 +93,9 @@ def default_theme(environ: Mapping[str, str]) -> str:
     term = environ.get("TERM", "")
     rich = "256" in term or "direct" in term or "kitty" in term or "ghostty" in term or "alacritty" in term
     return "dark" if rich or environ.get("COLORTERM") in ("truecolor", "24bit") else "ansi"
+
+
+def next_theme(name: str) -> str:
+    """The name of our theme that follows; the first where it is another's (the palette has more)."""
+    names = [theme.name for theme in THEMES]
+    return names[(names.index(name) + 1) % len(names)] if name in names else names[0]

@@ -1,6 +1,6 @@
-"""The proof of the launch that stands there: what the command's own Python sees, against what was chosen.
+"""CheckScreen: the proof of the launch: what the command's own Python sees, against what was selected.
 
-And, asked for, what copies between the chosen devices and an all-reduce over them really carry.
+And, asked for, what copies between the selected devices and an all-reduce over them really carry.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from gputui.checking.measured import Measured
 from gputui.checking.render_measured import measured_lines, name_of
 from gputui.checking.report import Report
 from gputui.inventory.formatting import duration
-from gputui.tui.app_state import AppState
-from gputui.tui.screens.parts import PartsScreen
+from gputui.tui.main_view import MainView
+from gputui.tui.screens.page import Page, hidden, shown
 from gputui.tui.views import check as views
 from gputui.tui.views.text import Line, clip, title, wrap
 
@@ -24,27 +24,27 @@ _PATIENCE = 2.0
 """Seconds that the end of gputui waits for the end of a check."""
 
 
-class CheckScreen(PartsScreen):
+class CheckScreen(Page):
     """Begins to check when it is shown; leaving it ends the check.
 
-    The launch is that of the app state when it was opened; `app_state` is asked again for the loads of the
-    devices, and `found` is told what was measured.
+    The launch is that of the app state when the page was opened. `on_measured` is called with what was
+    measured.
     """
 
     BINDINGS = [
-        ("escape,q,v,enter", "leave", "Back"),
-        ("r", "again", "Again"),
-        ("m", "measure", "Measure"),
-        ("down,j", "scroll(1)", "Down"),
-        ("up,k", "scroll(-1)", "Up"),
+        shown("escape,q,v,enter", "leave", "back", "esc"),
+        shown("r", "again", "check again"),
+        shown("m", "measure", "measure the links"),
+        shown("down,j", "scroll_report(1)", "scroll", "↑↓"),
+        hidden("up,k", "scroll_report(-1)", "Up"),
     ]
 
     def __init__(
-        self, app_state: Callable[[], AppState], environ: Mapping[str, str], found: Callable[[Measured], None]
+        self, view: MainView, environ: Mapping[str, str], on_measured: Callable[[Measured], None]
     ) -> None:
-        super().__init__()
-        self._app_state, self._environ, self._found = app_state, environ, found
-        self._launch = app_state().launch
+        super().__init__(view)
+        self._environ, self._on_measured = environ, on_measured
+        self._launch = view.app_state.launch
         self._report: Report | None = None
         self._measured: Measured | None = None
         self._busy = ""
@@ -74,36 +74,33 @@ class CheckScreen(PartsScreen):
         self.draw()
 
     def _check(self, cancelled: threading.Event) -> None:
-        snapshot = self._app_state().snapshot
-        assert snapshot is not None  # something is chosen
+        snapshot = self.view.app_state.snapshot
+        assert snapshot is not None  # something is selected
         report = check(self._launch, snapshot, self._environ, cancelled=cancelled)
         self._done(cancelled, report, None)
 
     def _measure(self, cancelled: threading.Event) -> None:
-        snapshot, report = self._app_state().snapshot, self._report
+        snapshot, report = self.view.app_state.snapshot, self._report
         assert snapshot is not None and report is not None  # action_measure
         measured = measure(
-            self._launch, report, snapshot, self._app_state().rules, self._environ, cancelled=cancelled
+            self._launch, report, snapshot, self.view.app_state.rules, self._environ, cancelled=cancelled
         )
         self._done(cancelled, report, measured)
 
     def _done(self, cancelled: threading.Event, report: Report, measured: Measured | None) -> None:
         if not cancelled.is_set():
-            self._later(self._told, report, measured)
+            self._later(self._finish, report, measured)
 
-    def _told(self, report: Report, measured: Measured | None) -> None:
+    def _finish(self, report: Report, measured: Measured | None) -> None:
         self._report, self._measured, self._busy = report, measured, ""
         if measured is not None:
-            self._found(measured)
-        if self.is_attached:
-            self.draw()
+            self._on_measured(measured)
+        self.draw()
 
-    def draw(self) -> None:
-        if self.size.width:
-            keys = " esc back" if self._busy else " esc back  r check again  m measure the links  ↑↓ scroll"
-            self.paint(self._drawn, [clip(((keys, "dim"),), self.size.width)])
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return not (self._busy and action in ("again", "measure"))
 
-    def _drawn(self, width: int, height: int) -> list[Line]:
+    def lines(self, width: int, height: int) -> list[Line]:
         lines: list[Line] = [title("verify", width)]
         for at, text in enumerate(wrap(self._launch.line, width - 4)):
             lines.append(((f" {' ' if at else '$'} {text}", ""),))
@@ -118,13 +115,13 @@ class CheckScreen(PartsScreen):
         return lines[self._top : self._top + height]
 
     def _measurement(self, measured: Measured, width: int) -> list[Line]:
-        snapshot = self._app_state().snapshot
+        snapshot = self.view.app_state.snapshot
         if snapshot is None:
             return []
         skipped = [f"{name_of(key, snapshot)} is not measured: {why}" for key, why in measured.skipped]
-        told = [*measured_lines(measured, snapshot), *skipped]
+        texts = [*measured_lines(measured, snapshot), *skipped]
         lines: list[Line] = [(("", ""),), title("measured", width)]
-        for each in told[1:]:
+        for each in texts[1:]:
             # A row of the matrix stays one; a sentence is wrapped.
             pieces = [each] if "  " in each else wrap(each, width - 2)
             lines += [clip(((f" {piece}", ""),), width) for piece in pieces]
@@ -133,16 +130,15 @@ class CheckScreen(PartsScreen):
     # What keys do
 
     def action_again(self) -> None:
-        if not self._busy:
-            self._report = self._measured = None
-            self._work("asking the command's own Python", self._check)
+        self._report = self._measured = None
+        self._work("asking the command's own Python", self._check)
 
     def action_measure(self) -> None:
-        if not self._busy and self._report is not None:
+        if self._report is not None:
             self._measured = None
             self._work("measuring the links between them", self._measure)
 
-    def action_scroll(self, by: int) -> None:
+    def action_scroll_report(self, by: int) -> None:
         self._top = max(0, self._top + by)
         self.draw()
 

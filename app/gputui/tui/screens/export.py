@@ -1,22 +1,18 @@
-"""The launch in other forms: choose one, look at it, copy it or write it to a file."""
+"""ExportScreen: the launch in other forms: go to one, look at it, copy it or write it to a file."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
-
-from textual import events
 
 from gputui.inventory.formatting import printable
 from gputui.launching.exports import DEFAULT, FORMS, ExportError
-from gputui.launching.launch import Launch
 from gputui.system.files import write_result
+from gputui.tui.main_view import MainView
 from gputui.tui.screens.line_input import LineScreen
-from gputui.tui.screens.parts import PartsScreen, window
+from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.views.text import Line, clip, title, wrap
-
-_KEYS = " esc back  ↑↓ form  ⏎ y copy  w write to a file  pgup/pgdn text"
 
 _LEAST_TEXT = 5
 """Lines of the text that are to be seen whatever the height; the list of the forms scrolls."""
@@ -34,32 +30,30 @@ ABOUT: dict[str, str] = {
 }
 
 
-class ExportScreen(PartsScreen):
-    """`copy` puts a text on the clipboard; what it says about that is said by `told`."""
+class ExportScreen(ListPage):
+    """Of the launch as it was when the page was opened. `copy_text` puts a text on the clipboard."""
 
     BINDINGS = [
-        ("escape,q,Y", "dismiss", "Back"),
-        ("down,j", "cursor(1)", "Down"),
-        ("up,k", "cursor(-1)", "Up"),
-        ("pagedown", "scroll(1)", "Later in the text"),
-        ("pageup", "scroll(-1)", "Earlier in the text"),
-        ("enter,y", "copy", "Copy"),
-        ("w", "write", "Write to a file"),
+        shown("escape,q,Y", "dismiss", "back", "esc"),
+        *cursor_bindings("form"),
+        shown("enter,y", "copy", "copy", "⏎ y"),
+        shown("w", "write", "write to a file"),
+        shown("pageup", "scroll_text(-1)", "text", "pgup/pgdn"),
+        hidden("pagedown", "scroll_text(1)", "Later in the text"),
     ]
 
-    def __init__(self, launch: Launch, copy: Callable[[str], None], told: Callable[[], str]) -> None:
-        super().__init__()
-        self._launch, self._copy, self._told = launch, copy, told
-        self._cursor = self._first = self._top = 0
-        self._room = 1
-        self._message = ""
+    def __init__(self, view: MainView, copy_text: Callable[[str], None]) -> None:
+        super().__init__(view)
+        self._launch, self._copy_text = view.app_state.launch, copy_text
+        self._text_top = 0
+        self._text_of = ""
 
-    def on_key(self) -> None:
-        self._message = ""
+    def item_keys(self) -> Sequence[Hashable]:
+        return list(FORMS)
 
     @property
     def _form(self) -> str:
-        return list(FORMS)[self._cursor]
+        return list(FORMS)[self.cursor]
 
     def _text(self) -> tuple[str | None, str]:
         """The text of the form, or None and why there is none."""
@@ -70,18 +64,11 @@ class ExportScreen(PartsScreen):
 
     # What is painted
 
-    def draw(self) -> None:
-        if not self.size.width:
-            return
-        message = self._message or self._told()
-        line = ((" ▌ ", "key"), (message, "")) if message else ((_KEYS, "dim"),)
-        self.paint(self._drawn, [clip(line, self.size.width)])
-
-    def _drawn(self, width: int, height: int) -> list[Line]:
-        listed = [
+    def lines(self, width: int, height: int) -> list[Line]:
+        listing = [
             clip(
                 (
-                    ("▸" if place == self._cursor else " ", "cursor"),
+                    ("▸" if place == self.cursor else " ", "cursor"),
                     (f" {name:<11}", "strong"),
                     (ABOUT[name], "dim"),
                 ),
@@ -89,21 +76,22 @@ class ExportScreen(PartsScreen):
             )
             for place, name in enumerate(FORMS)
         ]
-        self._room = max(1, min(len(listed), height - _LEAST_TEXT - 2))
-        self._first = window(self._first, self._cursor, self._room, len(listed))
-        self.picture.lit = self._cursor - self._first + 1
-        shown = self._shown(width)
-        room = max(1, height - self._room - 2)
-        self._top = min(self._top, max(0, len(shown) - room))
-        below = max(0, len(shown) - self._top - room)
+        list_room = max(1, min(len(listing), height - _LEAST_TEXT - 2))
+        visible = self.window(listing, range(len(listing)), list_room, above=1)
+        text = self._text_lines(width)
+        if self._form != self._text_of:
+            self._text_of, self._text_top = self._form, 0
+        room = max(1, height - list_room - 2)
+        self._text_top = min(self._text_top, max(0, len(text) - room))
+        below = max(0, len(text) - self._text_top - room)
         return [
             title("export", width),
-            *listed[self._first : self._first + self._room],
+            *visible,
             title(self._form, width, f"{below} more below" if below else ""),
-            *shown[self._top : self._top + room],
+            *text[self._text_top : self._text_top + room],
         ]
 
-    def _shown(self, width: int) -> list[Line]:
+    def _text_lines(self, width: int) -> list[Line]:
         """The text of the form below what there is to say about it, or why there is none."""
         text, reason = self._text()
         if text is None:
@@ -120,42 +108,31 @@ class ExportScreen(PartsScreen):
 
     # What keys do
 
-    def action_cursor(self, by: int) -> None:
-        self._cursor, self._top = min(max(0, self._cursor + by), len(FORMS) - 1), 0
-        self.draw()
-
-    def action_scroll(self, by: int) -> None:
-        self._top = max(0, self._top + by * 5)
+    def action_scroll_text(self, by: int) -> None:
+        self._text_top = max(0, self._text_top + by * 5)
         self.draw()
 
     def action_copy(self) -> None:
         text, reason = self._text()
         if text is None:
-            self._message = f"no {self._form}: {reason}"
+            self.show_message(f"no {self._form}: {reason}")
         else:
-            self._copy(text)
-            self._message = f"{self._form} goes to the clipboard"
-        self.draw()
+            self._copy_text(text)
+            self.show_message(f"{self._form} goes to the clipboard")
 
     def action_write(self) -> None:
         text, reason = self._text()
         if text is None:
-            self._message = f"no {self._form}: {reason}"
-            self.draw()
+            self.show_message(f"no {self._form}: {reason}")
             return
 
         def answered(name: str | None) -> None:
             if name and name.strip():
-                self._message = written(name.strip(), text)
+                self.show_message(written(name.strip(), text))
             self.draw()
 
         prompt = f"the file for {self._form} (⏎ writes, esc leaves)"
         self.app.push_screen(LineScreen(prompt, placeholder="for example: ~/run.txt"), answered)
-
-    def on_click(self, event: events.Click) -> None:
-        if event.widget is self.picture and 1 <= event.y <= self._room:
-            self._cursor, self._top = event.y - 1 + self._first, 0
-            self.draw()
 
 
 def written(name: str, text: str) -> str:

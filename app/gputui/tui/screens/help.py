@@ -31,7 +31,7 @@ LINKS: tuple[tuple[str, str], ...] = (
 )
 
 TOGETHER: dict[str, tuple[str, str, str]] = {
-    "later": ("earlier", "J K", "Move the chosen later, earlier"),
+    "later": ("earlier", "J K", "Move the selected later, earlier"),
     "down": ("up", "↓↑ j k", "Cursor"),
     "first": ("last", "g G", "Cursor to the first, the last"),
     "palette": ("stop", "^p ^z", "Search; back to the shell"),
@@ -57,14 +57,14 @@ class HelpScreen(ModalScreen[None]):
         ]
         wide = max(len(shown) for shown, _ in rows)
         keys = "\n".join(f"{shown:<{wide}}  {title}" for shown, title in rows)
-        told = [f"{GLYPHS[state]} {state:<8} {meaning}" for state, meaning in MEANINGS.items()]
-        signs = "\n".join([*told, "", *(f"{SIGNS[word][0]} {meaning}" for word, meaning in LINKS)])
+        states = [f"{GLYPHS[state]} {state:<8} {meaning}" for state, meaning in MEANINGS.items()]
+        signs = "\n".join([*states, "", *(f"{SIGNS[word][0]} {meaning}" for word, meaning in LINKS)])
         with Vertical() as box:
             box.can_focus = True
             box.border_title = "keys and signs"
             with Horizontal():
                 yield Static(keys, markup=False)
-                yield Static(signs, markup=False, classes="aside")
+                yield Static(signs, markup=False, classes="second-column")
 
     def on_mount(self) -> None:
         self.query_one(Vertical).focus()

@@ -1,85 +1,98 @@
-"""The topology on the whole screen: the matrix of links, or the tree of what hangs where, to choose from.
+"""TopologyScreen: the matrix of links, or the tree of what hangs where, to select devices from.
 
-It shows the app state of the main screen below and changes it by the main screen's own actions, so that
-nothing can be done here that cannot be done there.
+It changes the app state of the main screen by the main screen's own actions, so that nothing can be done
+here that cannot be done there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
-from textual import events
 from textual.binding import Binding
 
 from gputui.choosing.bandwidth import bandwidth
 from gputui.choosing.links import numa_nodes, weakest, weakest_ring
 from gputui.inventory.device import Device
 from gputui.inventory.link import direct_links
-from gputui.tui.actions import ACTIONS
+from gputui.tui.actions import ACTIONS, BY_ID
 from gputui.tui.app_state import AppState
-from gputui.tui.screens.parts import PartsScreen, window
+from gputui.tui.main_view import MainView
+from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matrix_rows
 from gputui.tui.views.selection import at_least, runs
 from gputui.tui.views.text import Line, clip, title
 from gputui.tui.views.topology_tree import hangs
 from gputui.tui.widgets.lines import LinkLines
 
-_OWN = ("topology", "down", "up", "first", "last", "palette", "stop", "quit")
+_NO_PLACE = ("topology", "down", "up", "first", "last", "palette", "stop", "quit")
 """Actions of the main screen that have no place here, or whose keys do the like. All others work here."""
 
+_SHOWN = {
+    "select": ("space", "select"),
+    "later": ("J/K", "reorder"),
+    "best": ("b B n", "best"),
+    "order": ("o", "order"),
+}
+"""Those that the last line names: with which keys, and the hint."""
 
-class TopologyScreen(PartsScreen):
-    """`app_state` is asked for the app state of the screen below; `act` does one of its actions."""
+
+def _main_binding(action_id: str) -> Binding:
+    """The key of an action of the main screen, for this page."""
+    keys, action = BY_ID[action_id].keys, f"perform('{action_id}')"
+    if action_id in _SHOWN:
+        key_display, hint = _SHOWN[action_id]
+        return shown(keys, action, hint, key_display)
+    return hidden(keys, action, BY_ID[action_id].title)
+
+
+class TopologyScreen(ListPage):
+    """The cursor is that of the main screen; in the matrix there is a column of its own, too."""
 
     SURFACE = LinkLines
     BINDINGS = [
-        ("escape,q,t", "dismiss", "Back"),
-        ("tab", "other_form", "Matrix or tree"),
-        ("down,j", "cursor(1)", "Down"),
-        ("up,k", "cursor(-1)", "Up"),
-        ("right", "column(1)", "Right"),
-        ("left", "column(-1)", "Left"),
-        ("home,g", "cursor(-1000)", "First"),
-        ("end,G", "cursor(1000)", "Last"),
-        *(
-            Binding(action.keys, f"main('{action.call}')", action.title)
-            for action in ACTIONS
-            if action.id not in _OWN
-        ),
-        *(Binding(str(n), f"main('number({n})')", show=False) for n in range(10)),
+        shown("escape,q,t", "dismiss", "back", "esc"),
+        *map(_main_binding, _SHOWN),
+        shown("right", "column(1)", "pair", "←→"),
+        hidden("left", "column(-1)", "Left"),
+        shown("tab", "show_tree", "tree"),
+        shown("tab", "show_matrix", "matrix"),
+        *(replace(binding, show=False) for binding in cursor_bindings("device")),
+        *(_main_binding(a.id) for a in ACTIONS if a.id not in (*_NO_PLACE, *_SHOWN)),
+        *(hidden(str(n), f"number({n})", f"GPU {n}") for n in range(10)),
     ]
 
-    def __init__(
-        self,
-        app_state: Callable[[], AppState],
-        show: Callable[[AppState], None],
-        act: Callable[[str], Awaitable[object]],
-        told: Callable[[], str],
-    ) -> None:
-        super().__init__()
-        self._app_state, self._show, self._act, self._told = app_state, show, act, told
+    def __init__(self, view: MainView) -> None:
+        super().__init__(view)
         self._as_tree = False
         self._column = 0
-        self._left = self._top = 0
-        self._above = 2
+        self._left = 0
         self._past = 0
-        self._keys: list[str | None] = []
+        """Lines of the tree below the last device that the cursor has gone down to."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action not in (("show_tree", "column") if self._as_tree else ("show_matrix",))
 
     # What is painted
 
-    def draw(self) -> None:
-        """Show the app state as it is now."""
-        app_state, width = self._app_state(), self.size.width
-        if not width:
-            return
+    def item_keys(self) -> Sequence[Hashable]:
+        """The keys of the devices, as they stand in the matrix or in the tree."""
+        app_state = self.view.app_state
+        if self._as_tree:
+            return [key for key in hangs(app_state, self.size.width)[1] if key is not None]
+        return [device.key for device in matrix_rows(app_state)]
+
+    def follow(self) -> None:
+        app_state = self.view.app_state
         if not self._as_tree and app_state.current is not None and app_state.current.parent:
             # Instances have no links: the matrix has their GPU.
-            self._show(replace(app_state, cursor=app_state.current.parent))
-            app_state = self._app_state()
-        told = self._account(app_state, width)
-        form = self._tree if self._as_tree else self._matrix
-        self.paint(lambda w, h: form(app_state, w, h), told)
+            self.view.set_app_state(replace(app_state, cursor=app_state.current.parent))
+        self.key = self.view.app_state.cursor
+        self.cursor = 0
+        super().follow()
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        return (self._tree if self._as_tree else self._matrix)(self.view.app_state, width, height)
 
     def _matrix(self, app_state: AppState, width: int, height: int) -> list[Line]:
         rows = matrix_rows(app_state)
@@ -89,19 +102,18 @@ class TopologyScreen(PartsScreen):
         self._column = min(self._column, len(rows) - 1)
         layout = Layout.of(app_state, width, self._left, self._column)
         self._left = layout.left
-        place = next((i for i, device in enumerate(rows) if device.key == app_state.cursor), 0)
-        self._above = 1 + heading_height(layout)
-        room = max(1, height - self._above)
-        self._top = window(self._top, place, room, len(rows))
-        self._keys = [device.key for device in rows[self._top : self._top + room]]
-        self.picture.lit = place - self._top + self._above
+        above = 1 + heading_height(layout)
+        room = max(1, height - above)
+        drawn = matrix(app_state, layout, 0, len(rows), self._column)
+        heading, drawn = drawn[: above - 1], drawn[above - 1 :]
+        visible = self.window(drawn, range(len(rows)), room, above)
         parts = [
             f"{name} {first + 1}–{first + many} of {len(rows)}"
-            for name, first, many in (("rows", self._top, room), ("columns", layout.left, layout.columns))
+            for name, first, many in (("rows", self.top, room), ("columns", layout.left, layout.columns))
             if many < len(rows)
         ]
         head = title("topology", width, "  ".join([*parts, "tab: tree"]))
-        return [head, *matrix(app_state, layout, self._top, room, self._column)]
+        return [head, *heading, *visible]
 
     def _tree(self, app_state: AppState, width: int, height: int) -> list[Line]:
         drawn, keys = hangs(app_state, width)
@@ -109,32 +121,29 @@ class TopologyScreen(PartsScreen):
         if not drawn:
             return [head, (("  the links have not been read yet", "dim"),)]
         place = next((i for i, key in enumerate(keys) if key == app_state.cursor), 0)
-        self._above = 1
         room = max(1, height - 1)
         # The branch that the first device hangs under is worth seeing too.
         least = 0 if not any(keys[:place]) else place
-        self._top = min(max(self._top, place - room + 1), least, max(0, len(drawn) - room))
-        top = self._top
+        self.top = min(max(self.top, place - room + 1), least, max(0, len(drawn) - room))
+        top = self.top
         if _last_device(keys) == place:
             # Below the last device there may be network devices, and the NVLinks.
             self._past = min(self._past, max(0, len(drawn) - room - top))
             top += self._past
-        self._keys = keys[top : top + room]
-        self.picture.lit = place - top + 1 if place >= top else None
+        numbers = iter(range(len(drawn)))
+        items = [None if key is None else next(numbers) for key in keys]
+        self.lay_out(items[top : top + room], above=1)
         return [head, *drawn[top : top + room]]
 
-    def _account(self, app_state: AppState, width: int) -> list[Line]:
-        """What is looked at, what is chosen, what the signs mean, and the keys or a message."""
-        lines: list[Line] = [title("chosen", width), clip(self._chosen(app_state), width)]
+    def notes(self, width: int) -> list[Line]:
+        """What is looked at, what is selected, what the signs mean."""
+        app_state = self.view.app_state
+        notes: list[Line] = [title("selected", width), clip(self._selected(app_state), width)]
         if not self._as_tree:
-            lines = [clip(self._pair(app_state), width), *lines, clip(legend(width), width)]
-        message = self._told()
-        form = "tab matrix" if self._as_tree else "←→ pair  tab tree"
-        keys = f" esc back  space select  J/K reorder  b B n best  o order  {form}"
-        if app_state.permuted:
-            lines.append(clip(((f" ! {app_state.permuted}", "warn"),), width))
-        lines.append(clip(((" ▌ ", "key"), (message, "")) if message else ((keys, "dim"),), width))
-        return lines
+            notes = [clip(self._pair(app_state), width), *notes, clip(legend(width), width)]
+        if app_state.order_warning:
+            notes.append(clip(((f" ! {app_state.order_warning}", "warn"),), width))
+        return notes
 
     def _pair(self, app_state: AppState) -> Line:
         """The pair under the cursor, in words."""
@@ -151,56 +160,62 @@ class TopologyScreen(PartsScreen):
         names = f" GPU {app_state.snapshot.label(one)} – GPU {app_state.snapshot.label(other)}  "
         if one.key == other.key:
             return ((names, "strong"), ("the device itself", "dim"))
-        return ((names, "strong"), (_words(app_state, one, other), ""))
+        return ((names, "strong"), (_link_facts(app_state, one, other), ""))
 
-    def _chosen(self, app_state: AppState) -> Line:
-        snapshot, chosen = app_state.snapshot, app_state.chosen
-        if snapshot is None or not chosen:
-            return ((" nothing yet: space or 0-9 chooses, b takes the best free one", "dim"),)
-        text = f" cuda:0{f'…{len(chosen) - 1}' if len(chosen) > 1 else ''} = GPU "
-        text += runs(app_state, chosen)
-        if len(chosen) > 1:
-            ring, overall = weakest_ring(snapshot, chosen), weakest(snapshot, chosen)
+    def _selected(self, app_state: AppState) -> Line:
+        snapshot, selected = app_state.snapshot, app_state.selected
+        if snapshot is None or not selected:
+            return ((" nothing yet: space or 0-9 selects, b takes the best free one", "dim"),)
+        text = f" cuda:0{f'…{len(selected) - 1}' if len(selected) > 1 else ''} = GPU "
+        text += runs(app_state, selected)
+        if len(selected) > 1:
+            ring, overall = weakest_ring(snapshot, selected), weakest(snapshot, selected)
             text += f"   weakest link {overall or 'unknown'}"
-            text += f" ({_weakest_pair(app_state, overall)})" if overall and len(chosen) > 2 else ""
+            text += f" ({_weakest_pair(app_state, overall)})" if overall and len(selected) > 2 else ""
             text += f", {at_least(app_state)}{ring} around a ring" if ring != overall else ""
-        nodes = numa_nodes(chosen)
+        nodes = numa_nodes(selected)
         return ((text, "strong"), (f"   NUMA {','.join(map(str, nodes))}" if nodes else "", "dim"))
 
     # What keys do
 
-    def action_other_form(self) -> None:
-        self._as_tree, self._top = not self._as_tree, 0
+    def action_show_tree(self) -> None:
+        self._as_tree, self.top = True, 0
+        self.draw()
+
+    def action_show_matrix(self) -> None:
+        self._as_tree, self.top = False, 0
         self.draw()
 
     def action_column(self, by: int) -> None:
-        self._column = min(max(0, self._column + by), max(0, len(matrix_rows(self._app_state())) - 1))
+        last = max(0, len(matrix_rows(self.view.app_state)) - 1)
+        self._column = min(max(0, self._column + by), last)
         self.draw()
 
     def action_cursor(self, by: int) -> None:
-        app_state = self._app_state()
-        if self._as_tree:
-            order = [key for key in hangs(app_state, self.size.width)[1] if key is not None]
-        else:
-            order = [device.key for device in matrix_rows(app_state)]
-        if order:
-            place = order.index(app_state.cursor) if app_state.cursor in order else 0
-            self._past = self._past + by if place == len(order) - 1 and by > 0 else 0
-            self._show(replace(app_state, cursor=order[min(max(place + by, 0), len(order) - 1)]))
+        self.follow()
+        last = self.cursor == len(self.item_keys()) - 1
+        self._past = self._past + by if last and by > 0 else 0
+        self.go_to(self.cursor + by)
+
+    def go_to(self, place: int) -> None:
+        keys = [str(key) for key in self.item_keys()]
+        if keys:
+            cursor = keys[min(max(0, place), len(keys) - 1)]
+            self.view.set_app_state(replace(self.view.app_state, cursor=cursor))
         self.draw()
 
-    async def action_main(self, call: str) -> None:
+    def action_perform(self, action_id: str) -> None:
         """One of the main screen's own actions."""
-        await self._act(call)
+        self.view.perform(action_id)
         self.draw()
 
-    async def on_click(self, event: events.Click) -> None:
-        if event.widget is self.picture and 0 <= event.y - self._above < len(self._keys):
-            key = self._keys[event.y - self._above]
-            if key is not None:
-                self._show(replace(self._app_state(), cursor=key))
-                await self._act("select")
-                self.draw()
+    def action_number(self, index: int) -> None:
+        self.view.toggle_number(index)
+        self.draw()
+
+    def clicked(self, place: int) -> None:
+        self.go_to(place)
+        self.action_perform("select")
 
 
 def _last_device(keys: list[str | None]) -> int:
@@ -208,7 +223,7 @@ def _last_device(keys: list[str | None]) -> int:
     return max((place for place, key in enumerate(keys) if key is not None), default=0)
 
 
-def _words(app_state: AppState, one: Device, other: Device) -> str:
+def _link_facts(app_state: AppState, one: Device, other: Device) -> str:
     assert app_state.snapshot is not None
     snapshot = app_state.snapshot
     link, pcie, access = (ask(one, other) for ask in (snapshot.link, snapshot.pcie_class, snapshot.peer))
@@ -229,8 +244,10 @@ def _words(app_state: AppState, one: Device, other: Device) -> str:
 
 
 def _weakest_pair(app_state: AppState, word: str) -> str:
-    """The first two of the chosen that are joined no better."""
+    """The first two of the selected that are joined no better."""
     assert app_state.snapshot is not None
-    snapshot, chosen = app_state.snapshot, app_state.chosen
-    pair = next((a, b) for i, a in enumerate(chosen) for b in chosen[i + 1 :] if snapshot.link(a, b) == word)
+    snapshot, selected = app_state.snapshot, app_state.selected
+    pair = next(
+        (a, b) for i, a in enumerate(selected) for b in selected[i + 1 :] if snapshot.link(a, b) == word
+    )
     return "━".join(snapshot.label(device) for device in pair)

@@ -30,7 +30,7 @@ def found(report: Report, width: int) -> Iterator[Line]:
 def _place(report: Report, number: int, place: Place) -> Iterator[Line]:
     sign, style = ("✓", "free") if place.state == "equal" else ("✕", "lost")
     device, seen = place.chosen, place.seen
-    chosen = "none" if device is None else f"GPU {report.snapshot.label(device)}"
+    selected = "none" if device is None else f"GPU {report.snapshot.label(device)}"
     facts = ""
     if seen is not None:
         bus = short_bus_id(seen.bus) if seen.bus else "-"
@@ -40,13 +40,13 @@ def _place(report: Report, number: int, place: Place) -> Iterator[Line]:
     head: Line = (
         (f" {sign} ", style),
         (f"cuda:{number:<3}", "strong"),
-        (f"{fit(chosen, 8)} ", ""),
+        (f"{fit(selected, 8)} ", ""),
         (printable(facts), ""),
     )
     yield (*head, (printable(words), style if place.state != "equal" else ""))
     uuid = (seen.uuid if seen else None) or (device.uuid if device else None)
     if uuid:
-        yield ((f"           {printable(uuid)}{'' if seen else ', as chosen'}", "dim"),)
+        yield ((f"           {printable(uuid)}{'' if seen else ', as selected'}", "dim"),)
 
 
 def _wrapped(text: str, width: int, style: str) -> Iterator[Line]:

@@ -18,7 +18,7 @@ def launch(app_state: AppState, width: int, most: int) -> list[Line]:
         hint = "e types the command" if not shown else "…  e types the command"
         lines.append(clip(((" $ ", "prompt"), (f"{shown} " if shown else "", ""), (hint, "dim")), width))
         return lines
-    warnings = (*app_state.launch.warnings, *app_state.cautions)
+    warnings = (*app_state.launch.warnings, *app_state.warnings)
     style = "" if app_state.selection.decided else "dim"
     wrapped = wrap(app_state.launch.line, width - 4)
     told = _warnings(warnings, width, most)
@@ -34,7 +34,7 @@ def launch(app_state: AppState, width: int, most: int) -> list[Line]:
 
 
 def _warnings(warnings: Sequence[str], width: int, most: int) -> list[Line]:
-    """The warnings, whole: that the chosen devices do not count stands at the end of one.
+    """The warnings, whole: that the selected devices do not count stands at the end of one.
 
     A line each only where the launch line would have less than half of the room.
     """

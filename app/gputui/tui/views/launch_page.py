@@ -77,18 +77,6 @@ def no_launches(width: int, trouble: str) -> list[Line]:
     return [clip(((" none yet: what is launched is kept here, s gives it a name", "dim"),), width)]
 
 
-def keys(width: int, launches: bool, message: str) -> Line:
-    """The last line: the keys, or a message."""
-    if message:
-        return clip(((" ▌ ", "key"), (message, "")), width)
-    told = (
-        " esc back  ↑↓ launch  ⏎ take  s name  x forget"
-        if launches
-        else " esc back  ↑↓ row  space change  e type  x default  y copy  s keep by a name"
-    )
-    return clip(((told, "dim"),), width)
-
-
 def heading(app_state: AppState, launches: bool, more: int, width: int) -> Line:
     """The rule at the top; `more` lines are below those that are to be seen."""
     name, other = (

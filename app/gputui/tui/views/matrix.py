@@ -1,4 +1,4 @@
-"""The matrix of links: rows and columns in the chosen order, each class of link with a sign and a colour."""
+"""The matrix of links: rows and columns in the order of the selection, each class of link with a sign."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Layout:
 
 
 def matrix_rows(app_state: AppState) -> tuple[Device, ...]:
-    """The devices of the matrix: those that links are known of, the chosen ones first."""
+    """The devices of the matrix: those that links are known of, the selected ones first."""
     return tuple(device for device in app_state.rows if device.parent is None)
 
 
@@ -68,8 +68,8 @@ def heading_height(layout: Layout) -> int:
     return 2 if layout.cell == _TINY else 1
 
 
-def beside(app_state: AppState, width: int) -> list[Line]:
-    """The whole matrix under a rule of its own, beside something else; the cursor is elsewhere."""
+def whole_matrix(app_state: AppState, width: int) -> list[Line]:
+    """The whole matrix under a rule of its own, without a cursor: for a place beside the table."""
     layout = Layout.of(app_state, width, 0, 0)
     return [title("links", width, "t"), *matrix(app_state, layout, 0, len(matrix_rows(app_state)), None)]
 

@@ -1,4 +1,4 @@
-"""The chosen devices: which cuda:n is which GPU, and how well they are joined."""
+"""The selected devices: which cuda:n is which GPU, and how well they are joined."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, clip, title, width_of
 
 
-def chosen(app_state: AppState, width: int) -> list[Line]:
+def selection_lines(app_state: AppState, width: int) -> list[Line]:
     """Two lines: a rule, and the longest account of the order that fits."""
     limits = app_state.limits
     tail = f"inside CUDA_VISIBLE_DEVICES={limits.text or '(empty)'}" if limits else ""
-    head = title("chosen", width, tail)
+    head = title("selected", width, tail)
     if app_state.selection.cpu_only:
         return [head, clip(((" no device: CPU only", "strong"), ("   c takes it back", "dim")), width)]
-    if not app_state.chosen or app_state.snapshot is None:
+    if not app_state.selected or app_state.snapshot is None:
         if app_state.snapshot is not None and not app_state.snapshot.devices:
             return [head, clip(((" no devices in this box", "dim"), ("   c CPU only", "dim")), width)]
-        words = " nothing yet: space or 0-9 chooses, b takes the best free one, c is CPU only"
+        words = " nothing yet: space or 0-9 selects, b takes the best free one, c is CPU only"
         return [head, clip(((words, "dim"),), width)]
     facts = _facts(app_state)
     for form in (_with_buses, _short, _ranks):
-        line: Line = ((" ", ""), *form(app_state, app_state.chosen), *facts)
+        line: Line = ((" ", ""), *form(app_state, app_state.selected), *facts)
         if width_of(line) <= width:
             return [head, line]
     return [head, clip(line, width)]
@@ -52,7 +52,7 @@ def _ranks(app_state: AppState, devices: tuple[Device, ...]) -> Line:
 
 def at_least(app_state: AppState) -> str:
     """What stands before the ring's weakest link: of many devices there may be a better ring."""
-    return "at least " if len(app_state.chosen) > MAX_EXACT else ""
+    return "at least " if len(app_state.selected) > MAX_EXACT else ""
 
 
 def runs(app_state: AppState, devices: Sequence[Device]) -> str:
@@ -73,12 +73,13 @@ def runs(app_state: AppState, devices: Sequence[Device]) -> str:
 def _facts(app_state: AppState) -> Line:
     assert app_state.snapshot is not None
     facts = []
-    if len(app_state.chosen) > 1:
+    if len(app_state.selected) > 1:
         facts.append(f"weakest link {_weakest(app_state)}")
-        if app_state.job.tensor > 1 or app_state.job.pipeline > 1:
-            way = describe_order(app_state.snapshot, app_state.chosen, app_state.chosen, app_state.job)
-            facts[-1] = f"{app_state.job}: weakest link {way.weakest or 'unknown'}"
-    nodes = numa_nodes(app_state.chosen)
+        if app_state.grouping.tensor > 1 or app_state.grouping.pipeline > 1:
+            selected, grouping = app_state.selected, app_state.grouping
+            as_selected = describe_order(app_state.snapshot, selected, selected, grouping)
+            facts[-1] = f"{grouping}: weakest link {as_selected.weakest or 'unknown'}"
+    nodes = numa_nodes(app_state.selected)
     if nodes:
         facts.append(f"NUMA {','.join(map(str, nodes))}")
     return tuple((f"   {fact}", "dim") for fact in facts)
@@ -88,8 +89,8 @@ def _weakest(app_state: AppState) -> str:
     """The weakest link of the ring that a collective builds; with a remark where some pair is weaker."""
     assert app_state.snapshot is not None
     ring, overall = (
-        weakest_ring(app_state.snapshot, app_state.chosen),
-        weakest(app_state.snapshot, app_state.chosen),
+        weakest_ring(app_state.snapshot, app_state.selected),
+        weakest(app_state.snapshot, app_state.selected),
     )
     if ring == overall:
         return ring or "unknown"

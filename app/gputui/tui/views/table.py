@@ -1,4 +1,4 @@
-"""The device table: one row a device, the chosen ones on top in their order."""
+"""The device table: one row a device, the selected ones on top in their order."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def clip(line: Line, width: int) -> Line:
 
 
 def title(text: str, width: int, tail: str = "") -> Line:
-    """A section's rule: " ─ chosen ───────────"."""
+    """A section's rule: " ─ selected ───────────"."""
     head = f" ─ {text} "
     end = f" {tail} ─" if tail else ""
     rule = "─" * max(0, width - cell_len(head) - cell_len(end) - 1)

@@ -28,7 +28,7 @@ class DeviceTable(Lines):
         self._top = 0
         self._drawn: dict[str, tuple[object, Line]] = {}
 
-    def draw_board(self, app_state: AppState) -> None:
+    def show(self, app_state: AppState) -> None:
         """Show the app state's devices, as many as fit, those around the cursor."""
         self.draw(lambda width, height: self._rows(app_state, width, height))
 

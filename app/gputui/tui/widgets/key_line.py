@@ -24,19 +24,19 @@ class KeyLine(Lines):
         super().__init__(id=id)
         self._places: list[tuple[int, int, str]] = []
         self.message = ""
-        self._tone = ""
+        self._message_style = ""
         self.draw(self._line)
 
-    def say(self, message: str, tone: str = "") -> None:
-        """Show a message (`tone`: a style) where it covers nothing that is chosen or launched; "" ends it."""
+    def show_message(self, message: str, style: str = "") -> None:
+        """Show a message in place of the keys, where it covers no device and no launch; "" ends it."""
         if message != self.message:
-            self.message, self._tone = message, tone
+            self.message, self._message_style = message, style
             self.draw(self._line)
 
     def _line(self, width: int, height: int) -> list[Line]:
         if self.message:
             self._places = []
-            return [clip(((" ▌ ", "key"), (self.message, self._tone)), width)]
+            return [clip(((" ▌ ", "key"), (self.message, self._message_style)), width)]
         line, self._places = keys(width)
         return [line]
 

@@ -1,0 +1,1 @@
+"""What the keys of the main screen do: selecting devices, launching, opening pages. The screen shows it."""

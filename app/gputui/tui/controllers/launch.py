@@ -1,0 +1,318 @@
+"""LaunchController: from the launch line to what runs: edit, copy, claim, read again, ask, start, wait.
+
+After Enter the selected devices are claimed and read again. Where one of them is not free, or others wait in
+line for it, the person is asked (`_start_or_ask`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+from gputui.choosing.grouping import parse_request
+from gputui.choosing.not_free import not_free
+from gputui.choosing.selection import Selection
+from gputui.choosing.verdict_text import not_free_lines
+from gputui.launching.clipboard import Copied, copy
+from gputui.launching.shell_words import WordsError, assignments, command_line, shell_syntax, split
+from gputui.launching.start import missing_program
+from gputui.sources.sampler import Sampler
+from gputui.tui.app_state import AppState
+from gputui.tui.controllers.selection import count_error
+from gputui.tui.main_view import MainView
+from gputui.tui.outcome import Outcome
+from gputui.vendors.nvidia.visibility import listed_keys
+
+if TYPE_CHECKING:
+    from gputui.allocating.claims.lease import Lease
+
+SELECT_FIRST = "select devices first (space, 0-9, b), or c for CPU only"
+WAIT_PROMPT = "wait in line for how many, as a job?  2, or 4 tp=2   (⏎ waits, esc leaves)"
+
+_PATIENCE = 2.0
+"""Seconds to wait for the selected devices to be read again before a launch."""
+
+StartMode = Literal["become", "return", "detach"]
+"""How a command is started: in place of the screen, while the screen waits, or as a job of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingLaunch:
+    """A launch between the key and the start.
+
+    app_state     what the key was pressed on
+    since         when (`time.monotonic`): only a reading that began later tells how the devices are now
+    lease         holds the devices meanwhile, except those that another job has claimed
+    claimed       a line for each of those, by its key
+    line_notice   who waits in line for such devices, None for nobody
+    """
+
+    app_state: AppState
+    since: float
+    mode: StartMode
+    lease: Lease | None = None
+    claimed: Mapping[str, str] = field(default_factory=dict)
+    line_notice: str | None = None
+
+
+class LaunchController:
+    """Edits, copies and starts the launch of the app state that `view` shows.
+
+    clock                 seconds since the epoch, for the launch history
+    write                 sends an escape sequence to the terminal, on any thread; None: through /dev/tty
+    end_without_terminal  ends the process: the terminal was closed while a command had it
+    """
+
+    def __init__(
+        self,
+        view: MainView,
+        sampler: Sampler,
+        environ: Mapping[str, str],
+        clock: Callable[[], float],
+        write: Callable[[str], None] | None,
+        end_without_terminal: Callable[[], NoReturn],
+    ) -> None:
+        self._view, self._sampler, self._environ, self._clock = view, sampler, environ, clock
+        self._write, self._end_without_terminal = write, end_without_terminal
+        self.pending: PendingLaunch | None = None
+        self._asking: PendingLaunch | None = None
+        self.uncertain_copy: str | None = None
+        """What was copied last, where nobody can say whether the terminal took it."""
+
+    # Editing
+
+    def edit(self) -> None:
+        """Let the person type the command."""
+        from gputui.tui.screens.line_input import LineScreen
+
+        def error_in(line: str) -> str | None:
+            try:
+                split(line)
+            except WordsError as error:
+                return str(error)
+            return None
+
+        options = self._view.app_state.options
+        line = command_line(options.additions, options.command)
+        prompt = "command (⏎ takes it, esc leaves it)"
+        self._view.open(LineScreen(prompt, line, "for example: python train.py", error_in), self._edited)
+
+    def _edited(self, line: str | None) -> None:
+        if line is None:
+            return
+        additions, command = assignments(split(line))
+        app_state = self._view.app_state
+        options = replace(app_state.options, command=command, additions=additions)
+        self._view.set_app_state(replace(app_state, options=options))
+        syntax = shell_syntax(command)
+        if syntax:
+            self._view.show_message(f"{syntax} is a plain argument here: for a shell, bash -c '…'", "warn")
+
+    def next_launcher(self) -> None:
+        self._view.set_app_state(self._view.app_state.next_launcher())
+
+    def other_ids(self) -> None:
+        self._view.set_app_state(self._view.app_state.other_ids())
+
+    # Copying
+
+    def copy(self) -> None:
+        """Put the launch line on the clipboard."""
+        if not self._view.app_state.selection.decided:
+            self._view.show_message(SELECT_FIRST, "warn")
+            return
+        self.copy_text(self._view.app_state.launch.line)
+
+    def copy_text(self, text: str) -> None:
+        """Put a text on the clipboard, and show how."""
+        app = self._view.app
+
+        def work() -> None:
+            app.call_later(self._copied, text, copy(text, self._environ, self._write))
+
+        # A tool may take seconds (xclip on a dead display): not on the thread that answers keys.
+        threading.Thread(target=work, daemon=True).start()
+
+    def _copied(self, text: str, copied: Copied) -> None:
+        self._view.show_message(copied.message, "" if copied.sure else "warn")
+        if not copied.sure:
+            self.uncertain_copy = text
+
+    # Launching
+
+    def launch(self, mode: StartMode) -> None:
+        """Claim the selected devices and have them read again; `on_reading` goes on from there."""
+        app_state = self._view.app_state
+        if not app_state.options.command:
+            self.edit()
+        elif not app_state.selection.decided:
+            self._view.show_message(SELECT_FIRST, "warn")
+        elif self._cannot_start():
+            return
+        elif self.pending is None:
+            self._view.show_message("reading the selected devices again …")
+            from gputui.tui import starting
+
+            line_notice = starting.others_in_line(app_state, self._environ)
+            lease, claimed = starting.hold(app_state, self._environ)
+            self.pending = PendingLaunch(app_state, time.monotonic(), mode, lease, claimed, line_notice)
+            self._sampler.ask()
+
+    def _cannot_start(self) -> bool:
+        """Whether the command lacks something; what is shown."""
+        options = self._view.app_state.options
+        if options.nodes > 1 and not options.rendezvous:
+            self._view.show_message("the first of the machines is not named yet: L, first one", "warn")
+            return True
+        missing = missing_program(self._view.app_state.launch, self._environ)
+        if missing is not None:
+            self._view.show_message(f"{missing}: e edits the command", "lost")
+        return missing is not None
+
+    def cancel(self) -> None:
+        """Start nothing of what is pending, and give its devices back."""
+        if self.pending is not None:
+            _release(self.pending.lease)
+        self.pending = None
+
+    def release_all(self) -> None:
+        """Leave no claim behind that nothing was started with."""
+        self.cancel()
+        if self._asking is not None:
+            _release(self._asking.lease)
+
+    def take_reread(self, began: float) -> PendingLaunch | None:
+        """The pending launch, no longer pending, if a reading that began then is its re-read; else None.
+
+        `began` is of `time.monotonic`.
+        """
+        pending = self.pending
+        if pending is None or began < pending.since:
+            return None
+        self.pending = None
+        return pending
+
+    def start_or_ask(self, pending: PendingLaunch) -> None:
+        """Start the launch; first ask, where a device of it is not free or others wait for it."""
+        app_state, before = self._view.app_state, pending.app_state
+        self._view.clear_message()
+        if app_state.snapshot is None or not app_state.selection.decided:
+            _release(pending.lease)
+            self._view.show_message("the selected devices are not there any more", "lost")
+            return
+        found = not_free(
+            before.selection, before.verdicts_when_selected, app_state.snapshot, app_state.verdicts
+        )
+        changed = not_free_lines(found, app_state.snapshot)
+        if changed or app_state.launch.own or pending.claimed or pending.line_notice:
+            self._ask(pending, changed)
+        else:
+            self._start(pending.mode, pending.lease)
+
+    def ask_without_reread(self) -> None:
+        """Ask about a launch whose devices the driver has not read again in time."""
+        patience = max(_PATIENCE, 3 * self._sampler.took)
+        if self.pending is not None and time.monotonic() - self.pending.since > patience:
+            pending, self.pending = self.pending, None
+            unread = "the selected devices could not be read again: the driver does not answer"
+            self._view.clear_message()
+            self._ask(pending, {}, unread)
+
+    def _ask(self, pending: PendingLaunch, changed: Mapping[str, str], *more: str) -> None:
+        """Ask whether to start all the same; `changed` has a line for each device that is not free."""
+        from gputui.tui.screens.confirm import Answer, ConfirmScreen
+
+        before, lease = self._view.app_state, pending.lease
+        self._asking = pending
+
+        def answered(answer: Answer | None) -> None:
+            self._asking = None
+            if answer == "wait":
+                _release(lease)
+                self.wait_in_line()
+                return
+            now = self._view.app_state
+            # Readings went on behind the question: yes was said to this selection and to no other.
+            same = (now.selection, now.options) == (before.selection, before.options)
+            if answer == "run" and same and before.selection.decided:
+                self._start(pending.mode, lease)
+                return
+            if answer == "run" and not same:
+                self._view.show_message("the selected devices have changed meanwhile: look again", "lost")
+            _release(lease)
+
+        # (One line a device: what is seen on it tells more than that it is claimed.)
+        lines = {**pending.claimed, **changed}
+        in_order = [lines[key] for key in pending.app_state.selection if key in lines]
+        reasons = [*more, *in_order, *self._devices_of_command()]
+        reasons += [pending.line_notice] if pending.line_notice else []
+        self._view.open(ConfirmScreen(tuple(reasons), may_wait=bool(pending.line_notice)), answered)
+
+    def _devices_of_command(self) -> tuple[str, ...]:
+        """That the command names other devices, and which of those are not free."""
+        app_state = self._view.app_state
+        own = app_state.launch.own
+        if own is None:
+            return ()
+        if own.ignored or own.listed is None or app_state.snapshot is None:
+            return (own.warning,)
+        named = Selection(listed_keys(own.listed, app_state.snapshot))
+        found = not_free(named, {}, app_state.snapshot, app_state.verdicts)
+        return (own.warning, *not_free_lines(found, app_state.snapshot).values())
+
+    def _start(self, mode: StartMode, lease: Lease | None) -> None:
+        from gputui.tui import starting
+
+        app, launch = self._view.app, self._view.app_state.launch
+        warnings = [
+            starting.remember(self._view.app_state, self._environ, self._clock()),
+            *(lease.warnings if lease else ()),
+        ]
+        warning = "; ".join(each for each in warnings if each)
+        if mode == "become":
+            app.exit(Outcome(launch=launch, lease=lease, warning=warning or None))
+            return
+        if mode == "return":
+            ended = starting.run_and_return(app, launch, self._environ, lease, self._end_without_terminal)
+            if ended.signal is not None:
+                app.exit(Outcome(status=128 + ended.signal), return_code=128 + ended.signal)
+                return
+            text, good = ended.text, ended.good
+            self._view.repaint()
+        else:
+            text, good = starting.as_job(launch, self._environ, lease)
+        _release(lease)
+        self._view.show_message(f"{text}; {warning}" if warning else text, "" if good else "lost")
+
+    # Waiting
+
+    def wait_in_line(self) -> None:
+        """Wait in line for devices: as a job, which needs no screen to wait."""
+        self.cancel()
+        app_state = self._view.app_state
+        if not app_state.options.command:
+            self.edit()
+            return
+        if app_state.label:
+            self._view.show_message("waiting is for this machine's devices", "warn")
+            return
+        if self._cannot_start():
+            return
+        from gputui.tui import starting
+        from gputui.tui.screens.line_input import LineScreen
+
+        def answered(line: str | None) -> None:
+            if line and line.strip():
+                text, good = starting.in_line(self._view.app_state, self._environ, *parse_request(line))
+                self._view.show_message(text, "" if good else "lost")
+
+        count = max(1, len(app_state.selection))
+        self._view.open(LineScreen(WAIT_PROMPT, str(count), "how many", count_error), answered)
+
+
+def _release(lease: Lease | None) -> None:
+    if lease is not None:
+        lease.release()

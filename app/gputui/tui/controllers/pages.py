@@ -1,0 +1,73 @@
+"""PageController: opens the pages over the main screen. Each is imported when it is opened first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gputui.tui.controllers.launch import SELECT_FIRST, LaunchController
+from gputui.tui.main_view import MainView
+
+if TYPE_CHECKING:
+    from gputui.checking.measured import Measured
+
+
+class PageController:
+    """Opens a page over `view`, whose app state the page shows and whose actions it can do."""
+
+    def __init__(self, view: MainView, launch: LaunchController, environ: Mapping[str, str]) -> None:
+        self._view, self._launch, self._environ = view, launch, environ
+
+    def open_help(self) -> None:
+        from gputui.tui.screens.help import HelpScreen
+
+        self._view.open(HelpScreen())
+
+    def open_topology(self) -> None:
+        from gputui.tui.screens.topology import TopologyScreen
+
+        self._view.open(TopologyScreen(self._view))
+
+    def open_processes(self, filter_text: str = "") -> None:
+        from gputui.tui.screens.processes import ProcessesScreen
+
+        self._view.open(ProcessesScreen(self._view, self.open_people, filter_text))
+
+    def open_people(self) -> None:
+        from gputui.tui.screens.people import PeopleScreen
+
+        self._view.open(PeopleScreen(self._view, self.open_processes))
+
+    def open_launch_page(self) -> None:
+        from gputui.tui.screens.launch import LaunchScreen
+
+        self._view.open(LaunchScreen(self._view, self._environ))
+
+    def open_jobs(self) -> None:
+        from gputui.tui.screens.jobs import JobsScreen
+
+        self._view.open(JobsScreen(self._view, self._environ, self._launch.copy_text))
+
+    def open_export(self) -> None:
+        if not self._view.app_state.selection.decided:
+            self._view.show_message(SELECT_FIRST, "warn")
+            return
+        from gputui.tui.screens.export import ExportScreen
+
+        self._view.open(ExportScreen(self._view, self._launch.copy_text))
+
+    def open_check(self) -> None:
+        if not self._view.app_state.selection.decided:
+            self._view.show_message(SELECT_FIRST, "warn")
+            return
+        if self._view.app_state.snapshot is None:
+            self._view.show_message("nothing has been read yet", "warn")
+            return
+        from gputui.tui.screens.check import CheckScreen
+
+        def keep(measured: Measured) -> None:
+            app_state = self._view.app_state
+            self._view.set_app_state(replace(app_state, measured={**app_state.measured, **measured.pairs}))
+
+        self._view.open(CheckScreen(self._view, self._environ, keep))

@@ -1,0 +1,50 @@
+"""MainView: what controllers and pages need of the main screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from textual.app import App
+from textual.screen import Screen
+
+from gputui.tui.app_state import AppState
+
+Result = TypeVar("Result")
+
+
+class MainView(Protocol):
+    """The main screen, as the others see it: it holds the app state, and shows it and one message."""
+
+    @property
+    def app(self) -> App[object]:
+        """The running application."""
+
+    @property
+    def app_state(self) -> AppState:
+        """What is shown now."""
+
+    def set_app_state(self, app_state: AppState) -> None:
+        """Show another app state. Where it changes the launch, a launch that is pending is cancelled."""
+
+    @property
+    def message(self) -> str:
+        """The message that is shown in place of the keys, "" for none."""
+
+    def show_message(self, text: str | None, style: str = "") -> None:
+        """Show a message until the next key, in a style of `widgets/lines.py`; None changes nothing."""
+
+    def clear_message(self) -> None:
+        """Show the keys again."""
+
+    def repaint(self) -> None:
+        """Paint every cell: something else has written on the terminal."""
+
+    def perform(self, action_id: str) -> None:
+        """Do one of the actions of `tui/actions.py`."""
+
+    def toggle_number(self, index: int) -> None:
+        """Select or deselect the GPU with this NVML index."""
+
+    def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
+        """Push a screen over this one. A launch that is pending is cancelled."""

@@ -1,0 +1,209 @@
+"""Page and ListPage: what pages over the main screen have in common.
+
+A page is a body above a footer, whose last line has a message or the keys. A list page has a cursor too.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from textual import events
+from textual.actions import parse
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.screen import ModalScreen
+
+from gputui.tui.main_view import MainView
+from gputui.tui.views.text import Line, clip
+from gputui.tui.widgets.lines import Lines
+
+_END = 100_000
+"""Items: more than any list has, so that the cursor goes to the end."""
+
+
+def shown(keys: str, action: str, hint: str, key_display: str = "") -> Binding:
+    """A binding that the last line of a page names: `key_display` (default: the key), and the hint."""
+    return Binding(keys, action, hint, key_display=key_display or keys)
+
+
+def hidden(keys: str, action: str, description: str) -> Binding:
+    """A binding that the last line does not name."""
+    return Binding(keys, action, description, show=False)
+
+
+def cursor_bindings(item: str) -> tuple[Binding, ...]:
+    """The keys of a cursor that goes through items of this name."""
+    return (
+        shown("down,j", "cursor(1)", item, "↑↓"),
+        hidden("up,k", "cursor(-1)", "Up"),
+        hidden("home,g", f"cursor({-_END})", "First"),
+        hidden("end,G", f"cursor({_END})", "Last"),
+    )
+
+
+class Page(ModalScreen[None]):
+    """Follows the main screen (`view`): is drawn every second, after every change of size, and by `draw`."""
+
+    CSS_PATH = "page.tcss"
+    SURFACE = Lines
+
+    def __init__(self, view: MainView) -> None:
+        super().__init__(classes="page")
+        self.view = view
+        self._message = ""
+        self._asked: tuple[int, str, Any] | None = None
+        self._presses = 0
+
+    def compose(self) -> ComposeResult:
+        yield self.SURFACE(id="page-body")
+        yield self.SURFACE(id="page-footer")
+
+    def on_mount(self) -> None:
+        self.set_interval(1.0, self.draw)
+
+    def on_resize(self) -> None:
+        self.draw()
+
+    def on_key(self) -> None:
+        # (Before the binding of the key is looked for.)
+        self._press()
+
+    def _press(self) -> None:
+        self._message = ""
+        self._presses += 1
+
+    # Painting
+
+    def draw(self) -> None:
+        """Show things as they are now; nothing before the page is laid out, and after it has gone."""
+        width = self.size.width
+        if not (width and self.is_mounted and self.is_attached):
+            return
+        footer = [*self.notes(width), self._last_line(width)]
+        self.query_one("#page-footer", Lines).draw_all(footer)
+        self.body.draw(self.lines)
+
+    @abstractmethod
+    def lines(self, width: int, height: int) -> list[Line]:
+        """The lines of the body."""
+
+    def notes(self, width: int) -> list[Line]:
+        """The lines of the footer above the last one."""
+        return []
+
+    def _last_line(self, width: int) -> Line:
+        message = self._message or self.view.message
+        return clip(((" ▌ ", "key"), (message, "")) if message else ((self._key_hints(), "dim"),), width)
+
+    def _key_hints(self) -> str:
+        """The keys that do something now, from BINDINGS."""
+        hints = []
+        for binding in self.BINDINGS:
+            if isinstance(binding, Binding) and binding.show:
+                _, name, parameters = parse(binding.action)
+                if self.check_action(name, parameters):
+                    hints.append(f"{binding.key_display} {binding.description}")
+        return f" {'  '.join(hints)}"
+
+    @property
+    def body(self) -> Lines:
+        """The surface above the footer."""
+        return self.query_one("#page-body", Lines)
+
+    # Messages and questions
+
+    def show_message(self, text: str) -> None:
+        """Show a message in place of the keys, until the next key or click."""
+        self._message = text
+        self.draw()
+
+    def ask_again(self, action: str, target: object, message: str) -> None:
+        """Show what a dangerous key will do to `target` when it is pressed a second time."""
+        self._asked = (self._presses, action, target)
+        self.show_message(message)
+
+    def confirmed(self, action: str) -> Any:
+        """What `ask_again` was called with for this action at the key press just before, else None."""
+        asked, self._asked = self._asked, None
+        return asked[2] if asked is not None and asked[:2] == (self._presses - 1, action) else None
+
+
+class ListPage(Page):
+    """A page with a list of items. The cursor stays with its item when the list changes, else in its place.
+
+    A subclass says in `item_keys` what there is, and paints it in `lines` through `window`.
+    """
+
+    def __init__(self, view: MainView) -> None:
+        super().__init__(view)
+        self.cursor = 0
+        self.key: Hashable | None = None
+        self.top = 0
+        self._items: list[int | None] = []
+
+    @abstractmethod
+    def item_keys(self) -> Sequence[Hashable]:
+        """What tells the items apart, in their order. Reads them anew."""
+
+    def follow(self) -> None:
+        """Find the item of the cursor in the list as it is now."""
+        keys = self.item_keys()
+        place = next((n for n, key in enumerate(keys) if key == self.key), self.cursor)
+        self._set_cursor(place, keys)
+
+    def _set_cursor(self, place: int, keys: Sequence[Hashable]) -> None:
+        self.cursor = min(max(0, place), max(0, len(keys) - 1))
+        self.key = keys[self.cursor] if keys else None
+
+    def go_to(self, place: int) -> None:
+        """The cursor at a place, or at the end that is nearer."""
+        self._set_cursor(place, self.item_keys())
+        self.draw()
+
+    def draw(self) -> None:
+        self.follow()
+        super().draw()
+
+    def window(
+        self, lines: Sequence[Line], items: Sequence[int | None], room: int, above: int
+    ) -> Sequence[Line]:
+        """The `room` lines around the cursor, near to where they were before.
+
+        items  the place of the item that each line shows, None for a line of none
+        above  how many lines of the body stand above these
+        """
+        own = [n for n, item in enumerate(items) if item == self.cursor]
+        first, last = (own[0], own[-1]) if own else (0, 0)
+        # All of an item where that fits, its first line in any case.
+        self.top = window(window(self.top, last, room, len(lines)), first, room, len(lines))
+        self.lay_out(items[self.top : self.top + room], above)
+        return lines[self.top : self.top + room]
+
+    def lay_out(self, items: Sequence[int | None], above: int) -> None:
+        """Note which item each line below the first `above` shows: for clicks, and to light the cursor's."""
+        self._items = [*[None] * above, *items]
+        self.body.lit = self._items.index(self.cursor) if self.cursor in self._items else None
+
+    def action_cursor(self, by: int) -> None:
+        self.follow()
+        self.go_to(self.cursor + by)
+
+    def on_click(self, event: events.Click) -> None:
+        self._press()
+        if event.widget is self.body and event.y < len(self._items):
+            place = self._items[event.y]
+            if place is not None:
+                self.clicked(place)
+                return
+        self.draw()
+
+    def clicked(self, place: int) -> None:
+        """A click on the item at a place."""
+        self.go_to(place)
+
+
+def window(top: int, place: int, room: int, count: int) -> int:
+    """The first line to show so that the one at `place` is visible, near to where it was before."""
+    return min(max(top, place - room + 1), place, max(0, count - room))

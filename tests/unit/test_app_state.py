@@ -1,0 +1,227 @@
+"""AppState: what a reading keeps, what can be selected, and what each change of the selection does."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
+from gputui.choosing.rules import Rules
+from gputui.inventory.device import Device, Fault
+from gputui.launching.launch_options import LaunchOptions
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.motion import at
+from gputui.tui.app_state import AppState
+from gputui.vendors.nvidia.visibility import VISIBLE
+from unit.builders import NOW, box, busy, gpu, job
+
+FOUR = tuple(map(gpu, range(4)))
+SHARED = at(BOXES["shared"], 0.0, NOW)
+"""Eight GPUs, of which 4, 5 and 7 are free."""
+
+
+def app_state(*devices: Device, **facts: object) -> AppState:
+    """An app state that has seen these devices, or four idle ones."""
+    return AppState(**{"environ": {}, **facts}).with_snapshot(box(*(devices or FOUR)))  # type: ignore[arg-type]
+
+
+def with_selected(state: AppState, *indices: int) -> AppState:
+    for index in indices:
+        device = state.gpu_with_index(index)
+        assert device is not None
+        state, _ = state.toggle(device)
+    return state
+
+
+def selected(state: AppState) -> list[int]:
+    return [device.index for device in state.selected]
+
+
+# A new reading
+
+
+def test_a_reading_changes_only_what_follows_from_it() -> None:
+    before = replace(
+        with_selected(app_state(options=LaunchOptions(("true",)), rules=Rules(mine=True)), 2),
+        label="demo",
+        measured={(FOUR[0].key, FOUR[1].key): 42.0},
+        order="fastest",
+    )
+    before = replace(before, suggestion=before.select_best(2)[0].suggestion)
+    after = before.with_snapshot(box(*FOUR, time=NOW + 1))
+    for name in {field.name for field in fields(AppState)} - {"snapshot", "watch"}:
+        assert getattr(after, name) == getattr(before, name), name
+    assert after.snapshot is not None and after.snapshot.time == NOW + 1
+
+
+def test_the_rules_judge_every_reading() -> None:
+    ignoring = app_state(busy(FOUR[0], job(user="ana")), rules=Rules(ignore=frozenset(("ana",))))
+    again = ignoring.with_snapshot(box(busy(FOUR[0], job(user="ana")), time=NOW + 1))
+    assert [v.state for state in (ignoring, again) for v in state.verdicts.values()] == ["free", "free"]
+
+
+def test_a_reading_ends_a_problem_and_a_problem_keeps_the_reading() -> None:
+    state = app_state().with_problem("the driver is not loaded")
+    assert (state.problem, len(state.rows)) == ("the driver is not loaded", 4)
+    assert state.with_snapshot(box(*FOUR)).problem is None
+
+
+def test_a_device_that_has_vanished_is_deselected_and_its_verdict_forgotten() -> None:
+    state = with_selected(app_state(), 2, 1).with_snapshot(box(*FOUR[:2]))
+    assert selected(state) == [1]
+    assert set(state.verdicts_when_selected) == {FOUR[1].key}
+
+
+def test_the_cursor_stays_on_its_device_and_goes_to_the_first_row_when_that_has_vanished() -> None:
+    state = app_state().move_cursor(2)
+    assert state.with_snapshot(box(*FOUR)).cursor == FOUR[2].key
+    assert state.with_snapshot(box(*FOUR[:2])).cursor == FOUR[0].key
+
+
+def test_loads_are_watched_over_readings() -> None:
+    state = app_state(replace(FOUR[0], utilization=10))
+    state = state.with_snapshot(box(replace(FOUR[0], utilization=20), time=NOW + 1))
+    assert list(state.watch.loads[FOUR[0].key]) == [10, 20]
+
+
+def test_without_a_reading_there_is_nothing_to_select() -> None:
+    state = AppState({})
+    assert (state.rows, state.selected, state.verdicts, state.limits) == ((), (), {}, None)
+    assert state.current is None and state.gpu_with_index(0) is None
+    assert state.move_cursor(1) is state and state.reorder(1) is state
+    for unchanged, reason in (state.add_best(), state.next_order()):
+        assert unchanged is state and reason
+
+
+# Selecting by hand
+
+
+def test_selected_devices_are_listed_first_and_the_cursor_goes_on_to_the_row_below() -> None:
+    state = with_selected(app_state(), 2)
+    assert [device.index for device in state.rows] == [2, 0, 1, 3]
+    assert state.cursor == FOUR[3].key
+
+
+def test_the_verdict_at_the_moment_of_selecting_stays() -> None:
+    state = with_selected(app_state(), 0).with_snapshot(box(busy(FOUR[0]), *FOUR[1:], time=NOW + 1))
+    state = with_selected(state, 1)
+    assert state.verdicts_when_selected[FOUR[0].key].state == "free"
+    assert state.verdicts[FOUR[0].key].state == "busy"
+
+
+def test_a_busy_device_can_be_selected_and_the_person_is_told() -> None:
+    state, message = app_state(busy(FOUR[0]), *FOUR[1:]).toggle(busy(FOUR[0]))
+    assert selected(state) == [0] and message
+
+
+@pytest.mark.parametrize(
+    ("device", "environ"),
+    [
+        (replace(FOUR[0], mig=True), {}),
+        (replace(FOUR[0], fault=Fault("lost", "GPU is lost")), {}),
+        (FOUR[0], {VISIBLE: "1,2"}),
+    ],
+)
+def test_what_cannot_be_used_cannot_be_selected(device: Device, environ: dict[str, str]) -> None:
+    state = app_state(device, *FOUR[1:], environ=environ)
+    unchanged, message = state.toggle(device)
+    assert unchanged is state and message
+
+
+def test_cpu_only_and_clear() -> None:
+    state = with_selected(app_state(), 0).cpu_only()
+    assert state.selection.cpu_only and selected(state) == []
+    assert state.launch.environment({})[VISIBLE] == ""
+    assert not state.cpu_only().selection.decided
+    assert not with_selected(app_state(), 0).clear().selection.decided
+
+
+# The best devices
+
+
+def test_the_best_are_added_to_those_selected_by_hand() -> None:
+    state = with_selected(AppState({}).with_snapshot(SHARED), 7)
+    state, _ = state.add_best()
+    assert selected(state)[0] == 7 and len(selected(state)) == 2
+    state, _ = state.add_best()
+    assert selected(state)[0] == 7 and sorted(selected(state)) == [4, 5, 7]
+    unchanged, message = state.add_best()
+    assert unchanged is state and message
+
+
+def test_the_next_best_sets_come_round_to_the_first() -> None:
+    state, _ = AppState({}).with_snapshot(at(BOXES["dgx-1"], 0.0, NOW)).select_best(2)
+    assert state.suggested is not None
+    sets = [selected(state)]
+    for _ in range(len(state.suggested.alternatives)):
+        state, _ = state.next_best()
+        sets.append(selected(state))
+    assert sets[0] == sets[-1] and len({tuple(each) for each in sets}) == len(sets) - 1 > 1
+
+
+def test_a_change_by_hand_ends_the_suggestion() -> None:
+    state, _ = AppState({}).with_snapshot(SHARED).select_best(2)
+    assert state.suggested is not None
+    assert with_selected(state, 7).suggested is None
+
+
+def test_the_grouping_lasts_as_long_as_it_fits() -> None:
+    pairs = Grouping(tensor=2)
+    state, _ = AppState({}).with_snapshot(at(BOXES["idle"], 0.0, NOW)).select_best(2, pairs)
+    assert state.grouping == pairs
+    assert with_selected(state, selected(state)[0]).grouping == ALL_REDUCE
+
+
+def test_inherited_devices_are_the_only_ones_to_be_had() -> None:
+    state, _ = AppState({VISIBLE: "1,2"}).with_snapshot(box(*FOUR)).select_best(2)
+    assert sorted(selected(state)) == [1, 2]
+    unchanged, message = state.select_best(3)
+    assert unchanged is state and message
+
+
+# Their order
+
+
+def test_the_device_at_the_cursor_moves_and_the_cursor_with_it() -> None:
+    state = replace(with_selected(app_state(), 0, 1, 2), cursor=FOUR[0].key).reorder(1).reorder(1)
+    assert (selected(state), state.cursor) == ([1, 2, 0], FOUR[0].key)
+    assert selected(state.reorder(1)) == [1, 2, 0]
+
+
+def test_without_a_selected_device_at_the_cursor_the_last_one_moves() -> None:
+    state = replace(with_selected(app_state(), 0, 1), cursor=FOUR[3].key).reorder(-1)
+    assert (selected(state), state.cursor) == ([1, 0], FOUR[1].key)
+
+
+def test_the_next_order_is_one_that_differs() -> None:
+    full, empty = replace(FOUR[0], memory_used=2**34, memory_free=2**34), FOUR[1]
+    state, message = with_selected(app_state(full, empty), 0, 1).next_order()
+    assert selected(state) == [1, 0] and state.order == "emptiest" and message
+    assert with_selected(state, 0).order is None
+
+
+# The launch
+
+
+def test_nothing_is_set_until_the_devices_are_decided() -> None:
+    state = app_state(options=LaunchOptions(("true",)))
+    assert state.launch.environment({}) == {}
+    assert with_selected(state, 1).launch.environment({})[VISIBLE] == "1"
+
+
+def test_launchers_and_ids_go_round() -> None:
+    state = app_state(options=LaunchOptions(("python", "train.py")))
+    seen = [state.launcher]
+    while (state := state.next_launcher()).launcher != seen[0]:
+        seen.append(state.launcher)
+    assert "torchrun" in seen
+    assert state.other_ids().options.ids == "uuid" and state.other_ids().other_ids().options.ids == "index"
+
+
+def test_warnings_name_devices_that_are_not_free_and_a_box_that_is_not_real() -> None:
+    state = app_state(busy(FOUR[0]), *FOUR[1:], options=LaunchOptions(("true",)), label="demo: shared")
+    assert state.warnings == ()
+    not_free, not_real = with_selected(state, 0, 1).warnings
+    assert "GPU 0" in not_free and "busy" in not_free
+    assert "demo: shared" in not_real
