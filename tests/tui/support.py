@@ -119,8 +119,8 @@ def release_leases() -> None:
     """Give back what applications have left to the command that they would have become."""
     while _APPS:
         outcome = _APPS.pop().return_value
-        if outcome is not None and outcome.lease is not None:
-            outcome.lease.release()
+        if outcome is not None and outcome.allocation is not None:
+            outcome.allocation.release()
 
 
 @asynccontextmanager

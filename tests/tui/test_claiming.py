@@ -123,11 +123,11 @@ async def test_when_one_of_two_has_vanished_the_other_stays_claimed(environ: dic
         await s.press("y")
         await s.until(lambda: not s.app.is_running)
     outcome = s.app.return_value
-    assert outcome is not None and outcome.launch is not None and outcome.lease is not None
+    assert outcome is not None and outcome.launch is not None and outcome.allocation is not None
     try:
         assert UUID[5] in keys_claimed()
     finally:
-        outcome.lease.release()
+        outcome.allocation.release()
 
 
 @pytest.mark.parametrize(("key", "screen"), [("n", LineScreen), ("t", TopologyScreen)])
@@ -149,12 +149,12 @@ async def test_enter_hands_the_lease_on(environ: dict[str, str]) -> None:
         await s.press("5", "4", "enter")
         await s.until(lambda: not s.app.is_running)
     outcome = s.app.return_value
-    assert outcome is not None and outcome.lease is not None
+    assert outcome is not None and outcome.allocation is not None
     try:
         assert set(keys_claimed()) == {UUID[4], UUID[5]}
         assert all(claim.pid == os.getpid() for claim in claimed_for_others())
     finally:
-        outcome.lease.release()
+        outcome.allocation.release()
     assert not keys_claimed()
 
 
@@ -202,9 +202,9 @@ async def test_what_another_job_holds_is_asked_about(key: str, desk: Desk, envir
             if key == "enter":
                 await s.until(lambda: not s.app.is_running)
                 outcome = s.app.return_value
-                assert outcome is not None and outcome.launch is not None and outcome.lease is not None
-                assert outcome.lease.keys == (UUID[5],)
-                outcome.lease.release()
+                assert outcome is not None and outcome.launch is not None and outcome.allocation is not None
+                assert outcome.allocation.lease.keys == (UUID[5],)
+                outcome.allocation.release()
             elif key == "r":
                 assert "this terminal cannot be given away" in s.main.message
             else:
@@ -248,7 +248,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
         delay(s)
         s.main.set_app_state(replace(s.main.app_state, label="demo: shared"))
         await s.press("4", "d")
-        assert s.main.launch.pending is not None and s.main.launch.pending.lease is None
+        assert s.main.launch.pending is not None and s.main.launch.pending.allocation.lease is None
         await s.press("w")
         assert "waiting is for this machine's devices" in s.main.message
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn
 
 from gputui.allocating.allocate import allocate
 from gputui.allocating.allocation import Allocation
@@ -23,7 +24,11 @@ from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Option, OptionError, table
 from gputui.launching.secrets import program_and_script
 from gputui.launching.shell_words import assignments
+from gputui.launching.start import replace_process
 from gputui.sources.source import Want
+
+if TYPE_CHECKING:
+    from gputui.allocating.claims.lease import Lease
 
 NEAR = "near"
 
@@ -219,3 +224,10 @@ def noted(launch: Launch) -> Launch:
     for remark in launch.remarks:
         say(f"note: {remark}")
     return launch
+
+
+def become(launch: Launch, environ: Mapping[str, str], lease: Lease | None = None) -> NoReturn:
+    """Become the command, which inherits the lease on its devices. Raises StartError."""
+    if lease is not None:
+        lease.inherit()
+    replace_process(launch, environ)

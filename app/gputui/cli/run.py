@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from gputui.allocating.allocator import Allocator, Approve
 from gputui.allocating.request import Request
@@ -17,6 +17,7 @@ from gputui.cli.launch_call import (
     add_launch_options,
     agreement,
     allocated,
+    become,
     launch_on,
     noted,
     options_of,
@@ -27,7 +28,7 @@ from gputui.cli.request_options import add_wait_option
 from gputui.inventory.device import Device
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
-from gputui.launching.start import StartError, replace_process
+from gputui.launching.start import StartError
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
@@ -94,7 +95,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.detach:
         return allocation.start(lambda lease: _detach(launch, lease, args))
     try:
-        return allocation.start(lambda lease: _become(launch, lease))
+        return allocation.start(lambda lease: become(launch, _environment(launch, lease), lease))
     except StartError as error:
         say(str(error))
         return error.status
@@ -106,13 +107,6 @@ def _waiting_job() -> str | None:
 
     folder = os.environ.get(FOLDER)
     return os.path.basename(folder) if folder else None  # noqa: PTH119 - pathlib costs milliseconds
-
-
-def _become(launch: Launch, lease: Lease | None) -> NoReturn:
-    """Become the command, which inherits the lease. Raises StartError."""
-    if lease is not None:
-        lease.inherit()
-    replace_process(launch, _environment(launch, lease))
 
 
 def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:

@@ -12,7 +12,7 @@ from gputui.choosing.verdict import verdicts
 from gputui.cli.common import DONE, WRONG_CALL, Parser, add_source_options, duration_type, make_source, say
 from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.cli.request_options import rules_of
-from gputui.launching.start import StartError, replace_process
+from gputui.launching.start import StartError
 from gputui.sources.source import Source, Want
 
 
@@ -59,13 +59,15 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if stderr_is_terminal():
         # What was started stays readable above its output; a log gets the command's own words only.
         say(outcome.launch.line)
-    if outcome.lease is not None:
-        outcome.lease.inherit()
+    # (Imported here: the launchers take 15 ms, and the first frame needs none.)
+    from gputui.cli.launch_call import become
+
+    launch, allocation = outcome.launch, outcome.allocation
     try:
-        replace_process(outcome.launch, os.environ)
+        if allocation is None:
+            become(launch, os.environ)
+        return allocation.start(lambda lease: become(launch, os.environ, lease))
     except StartError as error:
-        if outcome.lease is not None:
-            outcome.lease.release()
         say(str(error))
         return error.status
 

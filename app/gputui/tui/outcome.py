@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from gputui.launching.launch import Launch
 
 if TYPE_CHECKING:
-    from gputui.allocating.claims.lease import Lease
+    from gputui.allocating.allocation import Allocation
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """With a launch to become, or an exit status.
+    """With a launch to become on an allocation, or an exit status.
 
     `text` is for stdout and `warning` for stderr, both once the screen is gone.
     """
 
     launch: Launch | None = None
-    lease: Lease | None = None
+    allocation: Allocation | None = None
     status: int = 0
     text: str | None = None
     warning: str | None = None

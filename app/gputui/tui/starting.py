@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from textual.app import App, SuspendNotSupported
 
+from gputui.allocating.allocation import Allocation, Queue, hold, queue_for
+from gputui.allocating.request import Request
 from gputui.choosing.grouping import Grouping
+from gputui.choosing.naming import NONE
 from gputui.inventory.formatting import duration
 from gputui.launching.history import KeepError, here, with_launch
 from gputui.launching.history_file import change
@@ -50,27 +53,24 @@ def remember(app_state: AppState, environ: Mapping[str, str], now: float) -> str
     return None
 
 
-def hold(app_state: AppState, environ: Mapping[str, str]) -> tuple[Lease | None, dict[str, str]]:
-    """A lease on those of the selected devices that no other job has claimed; and who has claimed the others:
-    a line each, by their keys."""
-    from gputui.allocating.claims.lease import take_unclaimed
+def hold_selected(app_state: AppState, environ: Mapping[str, str]) -> tuple[Allocation, Queue | None]:
+    """An allocation of the selected devices, with a lease on those that no other job has claimed.
 
-    snapshot = app_state.snapshot
-    if app_state.label or snapshot is None or not app_state.selected:
-        return None, {}
-    keys = [device.key for device in app_state.selected]
-    lease, taken = take_unclaimed(keys, environ, program_and_script(app_state.options.command))
-    return lease, {error.key: error.text(snapshot) for error in taken}
-
-
-def others_in_line(app_state: AppState, environ: Mapping[str, str]) -> str | None:
-    """Who waits for devices like the selected ones, as a sentence; None where nobody does."""
-    from gputui.allocating.queue import in_line_for, in_words
-
-    if app_state.label or not app_state.selected:
-        return None
-    line = in_line_for([device.key for device in app_state.selected], environ)
-    return in_words(line) if line else None
+    And the queue of those who wait for such devices, None where nobody does. Devices of another machine have
+    neither.
+    """
+    snapshot, devices = app_state.snapshot, app_state.selected
+    assert snapshot is not None  # something is selected
+    request = Request(
+        names=",".join(device.key for device in devices) or NONE,
+        rules=app_state.rules,
+        purpose=program_and_script(app_state.options.command),
+    )
+    allocation = Allocation(request, devices, snapshot)
+    if app_state.label or not devices:
+        return allocation, None
+    queue = queue_for(devices, environ)
+    return hold(allocation, environ, partly=True), queue
 
 
 def run_and_return(

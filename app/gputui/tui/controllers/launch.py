@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from gputui.choosing.grouping import parse_request
@@ -27,7 +27,7 @@ from gputui.tui.outcome import Outcome
 from gputui.vendors.nvidia.visibility import listed_keys
 
 if TYPE_CHECKING:
-    from gputui.allocating.claims.lease import Lease
+    from gputui.allocating.allocation import Allocation, Queue
 
 SELECT_FIRST = "select devices first (space, 0-9, b), or c for CPU only"
 WAIT_PROMPT = "wait in line for how many, as a job?  2, or 4 tp=2   (⏎ waits, esc leaves)"
@@ -43,19 +43,17 @@ StartMode = Literal["become", "return", "detach"]
 class PendingLaunch:
     """A launch between the key and the start.
 
-    app_state     what the key was pressed on
-    since         when (`time.monotonic`): only a reading that began later tells how the devices are now
-    lease         holds the devices meanwhile, except those that another job has claimed
-    claimed       a line for each of those, by its key
-    line_notice   who waits in line for such devices, None for nobody
+    app_state   what the key was pressed on
+    since       when (`time.monotonic`): only a reading that began later tells how the devices are now
+    allocation  holds the devices meanwhile, except those that another job has claimed
+    queue       those who wait for such devices, None for nobody
     """
 
     app_state: AppState
     since: float
     mode: StartMode
-    lease: Lease | None = None
-    claimed: Mapping[str, str] = field(default_factory=dict)
-    line_notice: str | None = None
+    allocation: Allocation
+    queue: Queue | None
 
 
 class LaunchController:
@@ -156,9 +154,8 @@ class LaunchController:
             self._view.show_message("reading the selected devices again …")
             from gputui.tui import starting
 
-            line_notice = starting.others_in_line(app_state, self._environ)
-            lease, claimed = starting.hold(app_state, self._environ)
-            self.pending = PendingLaunch(app_state, time.monotonic(), mode, lease, claimed, line_notice)
+            held = starting.hold_selected(app_state, self._environ)
+            self.pending = PendingLaunch(app_state, time.monotonic(), mode, *held)
             self._sampler.ask()
 
     def _cannot_start(self) -> bool:
@@ -175,14 +172,14 @@ class LaunchController:
     def cancel(self) -> None:
         """Start nothing of what is pending, and give its devices back."""
         if self.pending is not None:
-            _release(self.pending.lease)
+            self.pending.allocation.release()
         self.pending = None
 
     def release_all(self) -> None:
         """Leave no claim behind that nothing was started with."""
         self.cancel()
         if self._asking is not None:
-            _release(self._asking.lease)
+            self._asking.allocation.release()
 
     def take_reread(self, began: float) -> PendingLaunch | None:
         """The pending launch, no longer pending, if a reading that began then is its re-read; else None.
@@ -200,17 +197,17 @@ class LaunchController:
         app_state, before = self._view.app_state, pending.app_state
         self._view.clear_message()
         if app_state.snapshot is None or not app_state.selection.decided:
-            _release(pending.lease)
+            pending.allocation.release()
             self._view.show_message("the selected devices are not there any more", "lost")
             return
         found = not_free(
             before.selection, before.verdicts_when_selected, app_state.snapshot, app_state.verdicts
         )
         changed = not_free_lines(found, app_state.snapshot)
-        if changed or app_state.launch.own or pending.claimed or pending.line_notice:
+        if changed or app_state.launch.own or pending.allocation.conflicts or pending.queue:
             self._ask(pending, changed)
         else:
-            self._start(pending.mode, pending.lease)
+            self._start(pending)
 
     def ask_without_reread(self) -> None:
         """Ask about a launch whose devices the driver has not read again in time."""
@@ -225,31 +222,32 @@ class LaunchController:
         """Ask whether to start all the same; `changed` has a line for each device that is not free."""
         from gputui.tui.screens.confirm import Answer, ConfirmScreen
 
-        before, lease = self._view.app_state, pending.lease
+        before, allocation = self._view.app_state, pending.allocation
         self._asking = pending
 
         def answered(answer: Answer | None) -> None:
             self._asking = None
             if answer == "wait":
-                _release(lease)
+                allocation.release()
                 self.wait_in_line()
                 return
             now = self._view.app_state
             # Readings went on behind the question: yes was said to this selection and to no other.
             same = (now.selection, now.options) == (before.selection, before.options)
             if answer == "run" and same and before.selection.decided:
-                self._start(pending.mode, lease)
+                self._start(pending)
                 return
             if answer == "run" and not same:
                 self._view.show_message("the selected devices have changed meanwhile: look again", "lost")
-            _release(lease)
+            allocation.release()
 
         # (One line a device: what is seen on it tells more than that it is claimed.)
-        lines = {**pending.claimed, **changed}
+        claimed = {each.key: each.text(allocation.snapshot) for each in allocation.conflicts}
+        lines = {**claimed, **changed}
         in_order = [lines[key] for key in pending.app_state.selection if key in lines]
         reasons = [*more, *in_order, *self._devices_of_command()]
-        reasons += [pending.line_notice] if pending.line_notice else []
-        self._view.open(ConfirmScreen(tuple(reasons), may_wait=bool(pending.line_notice)), answered)
+        reasons += [pending.queue.text()] if pending.queue else []
+        self._view.open(ConfirmScreen(tuple(reasons), may_wait=pending.queue is not None), answered)
 
     def _devices_of_command(self) -> tuple[str, ...]:
         """That the command names other devices, and which of those are not free."""
@@ -263,28 +261,29 @@ class LaunchController:
         found = not_free(named, {}, app_state.snapshot, app_state.verdicts)
         return (own.warning, *not_free_lines(found, app_state.snapshot).values())
 
-    def _start(self, mode: StartMode, lease: Lease | None) -> None:
+    def _start(self, pending: PendingLaunch) -> None:
         from gputui.tui import starting
 
-        app, launch = self._view.app, self._view.app_state.launch
-        warnings = [
-            starting.remember(self._view.app_state, self._environ, self._clock()),
-            *(lease.warnings if lease else ()),
-        ]
+        app, launch, allocation = self._view.app, self._view.app_state.launch, pending.allocation
+        not_kept = starting.remember(self._view.app_state, self._environ, self._clock())
+        warnings = [not_kept, *(notice.text for notice in allocation.notices)]
         warning = "; ".join(each for each in warnings if each)
-        if mode == "become":
-            app.exit(Outcome(launch=launch, lease=lease, warning=warning or None))
+        if pending.mode == "become":
+            app.exit(Outcome(launch=launch, allocation=allocation, warning=warning or None))
             return
-        if mode == "return":
-            ended = starting.run_and_return(app, launch, self._environ, lease, self._end_without_terminal)
+        if pending.mode == "return":
+            ended = allocation.start(
+                lambda lease: starting.run_and_return(
+                    app, launch, self._environ, lease, self._end_without_terminal
+                )
+            )
             if ended.signal is not None:
                 app.exit(Outcome(status=128 + ended.signal), return_code=128 + ended.signal)
                 return
             text, good = ended.text, ended.good
             self._view.repaint()
         else:
-            text, good = starting.as_job(launch, self._environ, lease)
-        _release(lease)
+            text, good = allocation.start(lambda lease: starting.as_job(launch, self._environ, lease))
         self._view.show_message(f"{text}; {warning}" if warning else text, "" if good else "lost")
 
     # Waiting
@@ -311,8 +310,3 @@ class LaunchController:
 
         count = max(1, len(app_state.selection))
         self._view.open(LineScreen(WAIT_PROMPT, str(count), "how many", count_error), answered)
-
-
-def _release(lease: Lease | None) -> None:
-    if lease is not None:
-        lease.release()
