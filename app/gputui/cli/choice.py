@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputui.choosing.best import Alternative, best, describe_order
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.links import PERMUTED, permuted_behind_switches
-from gputui.choosing.naming import NONE, NamingError, listed, named
+from gputui.choosing.naming import NONE, NamingError, devices_named, keys_named
 from gputui.choosing.order import SORT_KEYS, sorted_by
 from gputui.choosing.pick import Constraints, PickResult, available, pick
 from gputui.choosing.rules import Rules
@@ -188,8 +188,8 @@ class Call(NamedTuple):
             self.job,
             self.args.order or "best",
             limit=1,
-            never=listed(self.rules.never, snapshot),
-            prefer=listed(self.rules.prefer, snapshot),
+            never=keys_named(self.rules.never, snapshot),
+            prefer=keys_named(self.rules.prefer, snapshot),
         )
 
 
@@ -293,7 +293,7 @@ def _warn_of_order(source: Source, snapshot: Snapshot, devices: Sequence[Device]
 
 def by_name(text: str, snapshot: Snapshot, limits: Inherited | None) -> tuple[Device, ...]:
     try:
-        devices = named(text, snapshot)
+        devices = devices_named(text, snapshot)
     except NamingError as error:
         raise WrongCallError(str(error)) from None
     outside = [snapshot.label(d) for d in devices if limits and d.key not in limits.keys]

@@ -13,7 +13,7 @@ from pathlib import Path
 from gputui.allocating.queue import Ticket
 from gputui.allocating.settings import SettingsError, settings
 from gputui.allocating.waiting import Progress, TooLongError, Wait
-from gputui.choosing.naming import listed
+from gputui.choosing.naming import keys_named
 from gputui.choosing.pick import Constraints, available
 from gputui.choosing.verdict import Divided, Idle, Verdict
 from gputui.cli.choice import Call, Chosen, Hold, by_name, held
@@ -84,7 +84,7 @@ def _keys(call: Call, snapshot: Snapshot) -> frozenset[str] | None:
     limits = inherited(call.environ, snapshot)
     if call.args.gpus is not None:
         return frozenset(device.key for device in by_name(call.args.gpus, snapshot, limits))
-    never = set(listed(call.rules.never, snapshot))
+    never = set(keys_named(call.rules.never, snapshot))
     if limits is None and not never:
         return None
     return frozenset(key for key in (limits.keys if limits else snapshot.by_key) if key not in never)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gputui.choosing.people import Person, people, quiet_for
+from gputui.choosing.people import Person, idle_seconds, people
 from gputui.inventory.formatting import printable
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.parts import PartsScreen, window
@@ -37,7 +37,7 @@ class PeopleScreen(PartsScreen):
         app_state = self._app_state()
         if app_state.snapshot is None:
             return ()
-        return people(app_state.snapshot, quiet_for(app_state.watch, app_state.snapshot))
+        return people(app_state.snapshot, idle_seconds(app_state.watch, app_state.snapshot))
 
     def draw(self) -> None:
         width = self.size.width
