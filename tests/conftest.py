@@ -7,16 +7,37 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from simnvml import SimulatedNvml, build
 
+# An example that takes long says that the machine is busy, not that the program is wrong.
+settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any speed")
 
-def pytest_configure() -> None:
-    """A test run in the background of a shell has Ctrl-C ignored, and so would all that the tests start."""
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepare this process, and what the tests start from it."""
+    if randomly := config.pluginmanager.get_plugin("randomly"):
+        # It asks every installed package how to seed it. deepspeed's answer imports torch into every worker,
+        # which takes seconds, and no test uses random numbers of another package.
+        randomly.entrypoint_reseeds = []
+    # A test run in the background of a shell has Ctrl-C ignored, and so would all that the tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
         signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        # `nohup pytest`: this process still survives, but what it starts has the default again.
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name the order where the header with it is left out (`-q`), or has scrolled away before a failure."""
+    seed = config.getoption("randomly_seed", None)
+    failed = any(terminalreporter.stats.get(kind) for kind in ("failed", "error"))
+    if isinstance(seed, int) and (failed or config.get_verbosity() < 0):
+        terminalreporter.write_line(f"The order of this run: --randomly-seed={seed}")
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""`python -m bench.choices`: the README's table of what is chosen on recorded boxes, by whom.
+"""`python -m bench.choices`: the table in docs/choosing.md of what is selected on recorded boxes, by whom.
 
 Each box is shown to the real programs on the simulated driver: idle, or with a job on its first or last GPU.
 "First n free" is what people type who look at nvidia-smi. Needs the extra `dev` (nvisel comes with nvitop).

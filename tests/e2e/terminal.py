@@ -83,8 +83,11 @@ class Terminal:
 
     def hang_up(self) -> None:
         """Close the terminal under the program, as a lost connection does."""
-        os.close(self._child.child_fd)
-        self._child.child_fd = -1
+        # Through its owner, which would otherwise close the same number again when it is collected: by then
+        # it may be the terminal of another test.
+        self._child.ptyproc.fileobj.close()
+        self._child.ptyproc.closed = self._child.closed = True
+        self._child.ptyproc.fd = self._child.child_fd = -1
 
     def until(self, seen: str | Callable[[Terminal], object], patience: float = PATIENCE) -> Terminal:
         """Wait until `seen` is on the screen or is true; fails with what the screen shows instead."""

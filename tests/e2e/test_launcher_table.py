@@ -1,4 +1,4 @@
-"""The README's table of launchers: every cell is a launch that is really started on a simulated box."""
+"""The table in docs/launchers.md: every cell is a launch that is really started on a simulated box."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputui.sources.simulated.source import named
 
 pytestmark = pytest.mark.e2e
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "launchers.md"
 BEGIN, END = "<!-- launchers -->", "<!-- /launchers -->"
 
 YES, TORCHRUN, INCLUDE, CPU, SINGLE = (
@@ -114,7 +114,7 @@ def test_a_cell_is_what_happens(tried: Tried, launcher: str, column: str) -> Non
 
 
 def markdown() -> str:
-    """The table as the README shows it."""
+    """The table as the page shows it."""
     rows = [("launcher", *COLUMNS), *((name, *cells) for name, cells in CELLS.items())]
     head, *body = (f"| {' | '.join(row)} |" for row in rows)
     return "\n".join((head, "|---" * (len(COLUMNS) + 1) + "|", *body))
@@ -126,8 +126,6 @@ def test_every_launcher_has_its_row_and_every_row_its_cells() -> None:
     assert list(ASKED) == list(COLUMNS)
 
 
-def test_the_readme_shows_this_table() -> None:
-    text = README.read_text()
-    if BEGIN not in text:
-        pytest.skip("the README has no table of launchers")
+def test_the_page_shows_this_table() -> None:
+    text = PAGE.read_text()
     assert text.partition(BEGIN)[2].partition(END)[0].strip() == markdown()

@@ -14,7 +14,7 @@ from e2e.conftest import Start
 from gputui.inventory.process import Process
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
-from gputui.system.processes import in_initial_namespace
+from gputui.system.namespaces import in_initial_namespace
 from simnvml import SimulatedNvml
 
 pytestmark = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import re
 import signal
 import time
@@ -36,6 +38,21 @@ def test_it_ends_when_the_terminal_is_gone_though_hangups_are_ignored(start: Sta
     while _alive(terminal.pid):
         assert time.monotonic() < deadline, "it lives on without a terminal"
         signal.sigtimedwait([signal.SIGCHLD], 0.1)
+
+
+def test_a_terminal_that_was_closed_takes_no_descriptor_of_another_test_with_it() -> None:
+    """This is about the tests' own terminal, not about gputui."""
+    terminal = Terminal(["sleep", "1000"], os.environ)
+    number = terminal._child.child_fd
+    terminal.hang_up()
+    other = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(other, number)
+    terminal.close()
+    del terminal
+    gc.collect()
+    # Raises where the number has been closed.
+    os.close(number)
+    os.close(other)
 
 
 def _alive(pid: int) -> bool:

@@ -72,13 +72,15 @@ def box(users: Users, nvml_library: Path) -> Iterator[Box]:
     """A box for all of them."""
     assert users.ana != users.bob
     with for_all_users() as folder:
-        # The one of the other tests is ours alone.
+        # Other users cannot read the folder of the compiled library, so programs that they start load a copy.
+        # Forks keep the library itself: an earlier test may have loaded it into this process, and a process
+        # can have only one library of this name.
         library = folder / "driver" / nvml_library.name
         library.parent.mkdir(mode=0o755)
         shutil.copy(nvml_library, library)
         library.chmod(0o755)
-        driver = SimulatedNvml(folder, library)
-        with box_at(folder, driver) as made:
+        driver = SimulatedNvml(folder, nvml_library)
+        with box_at(folder, driver, LD_LIBRARY_PATH=str(library.parent)) as made:
             assert made.call("ls")[0] == 0
             # Everybody counts his calls there.
             driver.counters.chmod(0o666)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tui.support import release_leases
 from unit.jobs_support import Desk, desk_at
 
 
@@ -17,6 +18,13 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def leases() -> Iterator[None]:
+    """Enter leaves a lease to the command; here there is none, and the process of the tests goes on."""
+    yield
+    release_leases()
 
 
 @pytest.fixture

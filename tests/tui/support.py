@@ -108,6 +108,17 @@ def started(s: Session, key: str, desk: Desk) -> bool:
     return len(all_jobs(desk.environ)) == 1
 
 
+_APPS: list[GputuiApp] = []
+
+
+def release_leases() -> None:
+    """Give back what applications have left to the command that they would have become."""
+    while _APPS:
+        outcome = _APPS.pop().return_value
+        if outcome is not None and outcome.lease is not None:
+            outcome.lease.release()
+
+
 @asynccontextmanager
 async def session(
     box: str | Snapshot | Exception = "shared",
@@ -130,6 +141,7 @@ async def session(
         **(environ or {}),
     }
     app = GputuiApp(sampler, mailbox, LaunchOptions(command), given, rules=rules)
+    _APPS.append(app)
     async with app.run_test(size=size) as pilot:
         sampler.start()
         running = Session(app, pilot, source)

@@ -19,6 +19,7 @@ from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session
 from tui.support import session as moving
+from unit.builders import make_homeless
 from unit.jobs_support import Desk, ended, says
 
 session = functools.partial(moving, interval=1000)
@@ -245,11 +246,8 @@ async def test_a_folder_that_cannot_be_looked_into_is_said(desk: Desk) -> None:
 async def test_without_a_home_the_reason_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def homeless() -> Path:
-        raise RuntimeError
-
     async with session(environ={"HOME": "", "XDG_STATE_HOME": ""}) as s:
-        monkeypatch.setattr(Path, "home", homeless)
+        make_homeless(monkeypatch)
         await s.press("D")
         assert "there is no home folder" in texts(s)[1]
         await s.press("escape", "5", "d")

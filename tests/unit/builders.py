@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import for_document
@@ -105,3 +108,10 @@ def recording(folder: Path, snapshot: Snapshot, name: str = "box.json") -> str:
     file = folder / name
     file.write_text(json.dumps(document(snapshot)))
     return str(file)
+
+
+def make_homeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose user is not known to the system: no HOME, and no entry for the uid."""
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)

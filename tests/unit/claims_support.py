@@ -32,20 +32,15 @@ EIGHT = replace(DGX_H100, name="eight", tasks=())
 """Eight GPUs with nobody on them."""
 
 _NEEDED = ("json", "psutil", "pwd", "pynvml", "random", "socket", "subprocess", "tempfile")
-_CALLS = (
-    "check",
-    "choice",
-    "claiming",
-    "claims",
-    "jobs",
-    "jobs_text",
-    "launching",
-    "ls",
-    "pick",
-    "run",
-    "waiting",
+_CALLS = ("check", "claims", "jobs", "jobs_text", "launch_call", "ls", "pick", "run")
+_SERVICE = ("claims.lease", "queue", "settings", "turn")
+_LATE = (
+    *_NEEDED,
+    *(f"gputui.cli.{call}" for call in _CALLS),
+    *(f"gputui.allocating.{part}" for part in _SERVICE),
+    "gputui.jobs.start",
 )
-for _name in (*_NEEDED, *(f"gputui.cli.{call}" for call in _CALLS), "gputui.jobs.start"):
+for _name in _LATE:
     # What calls import only where they need it.
     importlib.import_module(_name)
 

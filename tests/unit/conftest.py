@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,12 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No variable of the machine that runs the tests counts; what the program changes is set right."""
     for name in [name for name in os.environ if name.startswith(("CUDA_", "PET_"))]:
         monkeypatch.delenv(name)
+    # `run` gives its command the signals that a shell would. Where the command cannot be started, they stay
+    # so, and a pipe that its reader has closed would kill the process of the tests.
+    signals = {number: signal.getsignal(number) for number in (signal.SIGPIPE, signal.SIGXFSZ)}
     yield
+    for number, answer in signals.items():
+        signal.signal(number, answer)
     gc.enable()
 
 

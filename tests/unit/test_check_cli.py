@@ -66,8 +66,8 @@ def test_a_doubt_about_the_interpreter_is_one_line_on_stderr(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--timeout", "0"), "'0' is not a number of seconds"),
-        (("--timeout", "nan"), "'nan' is not a number of seconds"),
+        (("--timeout", "0"), "'0' is not a time"),
+        (("--timeout", "nan"), "'nan' is not a time"),
         (("--max-memory", "lots"), "'lots' is not a size"),
         (("-n", "1", "--gpus", "0"), "not allowed with"),
     ],

@@ -94,6 +94,7 @@ def test_a_script_of_the_path_is_looked_up_and_its_first_line_read(
     [
         ("#!/usr/bin/env python3\n", ("python3",)),
         ("#!/usr/bin/env -S python3 -u\n", ("python3", "-u")),
+        ("#!/usr/bin/env -S -i -u B A=1 python3 -u\n", ("python3", "-u")),
         ("#! /usr/bin/python3.11\n", ("/usr/bin/python3.11",)),
         ("#!/bin/sh\n'''exec' \"/a long place/bin/python3\" \"$0\" \"$@\"\n' '''\n",
          ("/a long place/bin/python3",)),

@@ -16,6 +16,7 @@ from gputui.checking.measure import measure
 from gputui.checking.measured import AllReduce, Copy, Measured, Point, read_all_reduce, read_copies
 from gputui.checking.render_measured import measured_lines, to_measured_document
 from gputui.checking.seen import bare
+from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.untrusted_json import DocumentError, Node
 from gputui.launching.launch import Launch
@@ -126,7 +127,12 @@ class Fake:
     def measure(self, **more: Any) -> Measured:
         report = self.check()
         return measure(
-            self.launch, report, self.snapshot, self.environ, **{"max_memory": 4 * MIB, "seconds": 30, **more}
+            self.launch,
+            report,
+            self.snapshot,
+            more.pop("rules", DEFAULT_RULES),
+            self.environ,
+            **{"max_memory": 4 * MIB, "seconds": 30, **more},
         )
 
 
@@ -203,3 +209,10 @@ def test_an_interpreter_without_torch_measures_nothing(tmp_path: Path) -> None:
     del fake.environ["PYTHONPATH"]
     fake.launch = replace(fake.launch, argv=(sys.executable, "-S", "-E", "train.py"))
     assert fake.measure().problems == ("nothing can be measured: there is no torch in this interpreter",)
+
+
+def test_what_the_rules_call_free_is_measured(tmp_path: Path) -> None:
+    held = replace(gpu(0), memory_used=2 * GIB, memory_free=78 * GIB, processes=())
+    fake = Fake(tmp_path, box(held, gpu(1)))
+    assert [key for key, _ in fake.measure().skipped] == [held.key]
+    assert fake.measure(rules=Rules(memory=4 * GIB)).skipped == ()

@@ -133,7 +133,7 @@ def test_a_job_that_is_ending_may_have_given_back_its_lock_before_its_record(
     """The kernel closes descriptors one after the other."""
     ending = lease(box, 0)
     ending.inherit()
-    os.close(ending.descriptors[1])
+    os.close(ending.descriptors.pop(1))
     monkeypatch.setattr(leases.time, "sleep", lambda seconds: ending.release())
     assert lease(box, 0).keys == (box.uuids[0],)
 

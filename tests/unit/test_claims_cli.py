@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import pytest
 
+from gputui.allocating.claims import lease as leases
 from gputui.allocating.claims.lease import Lease, take
-from gputui.cli import claiming
 from gputui.cli.main import main
 from gputui.jobs.store import all_jobs
 from gputui.sources.simulated.spec import Task
@@ -177,14 +177,14 @@ def _meanwhile(box: Box, change: Callable[[], object], *words: str) -> tuple[int
     """A launch during which something happens while its lease is being taken, the first time."""
 
     def work() -> int:
-        real = claiming.take
+        real = leases.take
 
         def late(*arguments: object) -> Lease:
-            claiming.take = real  # type: ignore[attr-defined]
+            leases.take = real  # type: ignore[attr-defined]
             change()
             return real(*arguments)  # type: ignore[arg-type]
 
-        claiming.take = late  # type: ignore[attr-defined,assignment]
+        leases.take = late  # type: ignore[attr-defined,assignment]
         return main(["run", "-q", *words, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"])
 
     child = box.fork(work)

@@ -15,7 +15,8 @@ import pytest
 from gputui.allocating.claims import folder
 from gputui.allocating.claims import lease as leases
 from gputui.allocating.claims.lease import TakenError, take
-from gputui.allocating.claims.read import claims, pid_namespace
+from gputui.allocating.claims.read import claims
+from gputui.system.namespaces import pid_namespace
 from unit.claims_support import (
     Box,
     Take,

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui import __version__
-from gputui.cli.choice_options import count, memory, percent
+from gputui.cli.request_options import count, memory, percent
 from gputui.inventory.device import Fault
 from gputui.inventory.document_reader import from_json
 from gputui.inventory.snapshot import Snapshot

@@ -13,7 +13,7 @@ from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.launchers import LAUNCHERS, recognised
-from gputui.launching.launchers.payload import module_of
+from gputui.launching.python_command import module_prefix
 from unit.builders import gpu
 from unit.host_environments import Told
 
@@ -67,8 +67,8 @@ def test_script_and_arguments_are_kept_and_options_left_out_are_named(
     launch = made(command, target)
     assert launch.launcher == target
     assert launch.argv[len(launch.argv) - len(words) :] == words
-    payload = LAUNCHERS[target].payload(launch.argv)
-    assert (payload.kind, payload.words) == (kind, words)
+    entrypoint = LAUNCHERS[target].entrypoint(launch.argv)
+    assert (entrypoint.kind, entrypoint.words) == (kind, words)
     named = f"left out, as they are {source}'s: {LEFT_OUT.get(source)}"
     assert (named in launch.remarks) == (source in LEFT_OUT)
 
@@ -150,7 +150,7 @@ def test_the_dashes_before_a_script_are_not_handed_on(command: str) -> None:
 )
 def test_a_module_is_found_behind_the_interpreters_options(command: str, module: str, launcher: str) -> None:
     words = command.split()
-    found, end = module_of(words)
-    assert found == module
+    found, end = module_prefix(words)
+    assert (found or "") == module
     assert recognised(words).name == launcher
     assert not module or words[end:] == ["x.py"]

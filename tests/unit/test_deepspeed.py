@@ -6,6 +6,7 @@ import importlib.metadata
 import shlex
 import shutil
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,8 @@ def test_the_version_is_that_of_the_program_where_the_launch_is() -> None:
 
 def test_the_version_read_from_files_is_the_installed_one() -> None:
     need("deepspeed")
+    if not Path(sysconfig.get_path("purelib"), "deepspeed").is_dir():
+        pytest.skip("deepspeed belongs to another environment, which this one only sees")
     beside = str(Path(sys.executable).parent)
     path = shutil.which("deepspeed", path=beside)
     assert path is not None

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from gputui.launching.exports import FORMS, ExportError, Options
-from gputui.launching.exports.file import write_whole
 from gputui.launching.launch import Launch
+from gputui.system.files import write_result
 from unit.builders import box, gpu, recording
 from unit.calling import Call
 from unit.test_quoting_in_shells import HOSTILE
@@ -188,7 +188,7 @@ def test_a_file_is_replaced_as_a_whole_and_readable_as_others_are(tmp_path: Path
     file = tmp_path / "x"
     file.write_bytes(b"a long text before")
     inode = file.stat().st_ino
-    write_whole(file, b"short")
+    write_result(file, b"short")
     other = tmp_path / "y"
     other.touch()
     assert file.read_bytes() == b"short" and file.stat().st_ino != inode
@@ -202,7 +202,7 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
     read: list[bytes] = []
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
     reader.start()
-    write_whole(pipe, b"text")
+    write_result(pipe, b"text")
     reader.join(60)
     assert read == [b"text"] and stat.S_ISFIFO(pipe.stat().st_mode)
 

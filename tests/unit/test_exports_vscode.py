@@ -52,6 +52,8 @@ def test_a_script_in_the_workspace() -> None:
     ("argv", "target"),
     [
         (("python", "-m", "pkg.x", "-m"), {"module": "pkg.x", "args": ["-m"]}),
+        (("python", "-mpkg"), {"module": "pkg", "args": []}),
+        (("python", "-um", "pkg", "a"), {"module": "pkg", "args": ["a"], "pythonArgs": ["-u"]}),
         (("/v/bin/python3", "t.py"), {"program": "t.py", "args": [], "python": "/v/bin/python3"}),
         (
             ("python", "-u", "-X", "dev", "t.py"),
@@ -113,8 +115,7 @@ def test_hostile_words_are_the_args() -> None:
         (("mpirun", "-np", "2", "python", "t.py"), "not Python"),
         (("uv", "run", "python", "t.py"), "leave out 'uv run'"),
         (("python", "-c", "x"), "a file or a module"),
-        (("python", "-um", "pkg", "t.py"), "a file or a module"),
-        (("python", "-mpkg"), "a file or a module"),
+        (("python", "-m"), "a file or a module"),
         (("python", "-u", "-cx"), "a file or a module"),
         (("python",), "a file or a module"),
         (("python", "t.py", "${env:HOME}"), "replaces"),

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.inventory.formatting import duration, printable, program, short_bus_id, short_name, size
+from gputui.inventory.formatting import (
+    duration,
+    printable,
+    program,
+    read_duration,
+    short_bus_id,
+    short_name,
+    size,
+)
 from unit.builders import GIB, MIB
 
 HOUR, DAY = 3600, 86400
@@ -134,3 +142,18 @@ def test_no_text_leaves_a_control_character_behind(text: str) -> None:
     assert len(shown) == len(text)
     assert not {unicodedata.category(c) for c in shown} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
     assert printable(shown) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("0.5", 0.5), ("30m", 1800), ("2h", 2 * HOUR), ("1d", DAY)]
+)
+def test_a_duration_is_read(text: str, seconds: float) -> None:
+    assert read_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "x", "-1", "nan", "inf", "9999d", "3 hours"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a time"):
+        read_duration(text)
+    with pytest.raises(ValueError, match="is not a time"):
+        read_duration("2h", most=HOUR)

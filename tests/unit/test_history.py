@@ -27,6 +27,7 @@ from gputui.launching.history import (
 )
 from gputui.launching.history_file import change, load
 from gputui.launching.launch_options import LaunchOptions
+from unit.builders import make_homeless
 
 PLAN = LaunchOptions(("python", "train.py"))
 WHOLE = LaunchOptions(
@@ -422,17 +423,16 @@ def test_where_nothing_can_be_written_the_reason_and_the_remedy_are_said(tmp_pat
         keep({"XDG_STATE_HOME": str(tmp_path / "file")})
 
 
-def test_a_relative_place_is_none(tmp_path: Path) -> None:
-    kept = keep({"XDG_STATE_HOME": "state", "HOME": str(tmp_path)})
-    assert load({"HOME": str(tmp_path)}) == kept
+def test_a_relative_place_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    kept = keep({"XDG_STATE_HOME": "state"})
+    assert load({}) == kept
     assert (tmp_path / ".local" / "state" / "gputui" / "launches.json").exists()
 
 
 def test_without_a_home_nothing_is_kept_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def homeless() -> Path:
-        raise RuntimeError
-
-    monkeypatch.setattr(Path, "home", homeless)
+    make_homeless(monkeypatch)
     assert load({}) == ()
     with pytest.raises(KeepError, match=r"no home folder.*XDG_STATE_HOME"):
         keep({})

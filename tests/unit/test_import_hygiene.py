@@ -83,8 +83,8 @@ def test_ids_are_picked_without_json_or_another_subcommand() -> None:
             "gputui.cli.main",
             "gputui.cli.dispatch",
             "gputui.cli.common",
-            "gputui.cli.choice",
-            "gputui.cli.choice_options",
+            "gputui.cli.allocation_listener",
+            "gputui.cli.request_options",
             "gputui.cli.pick",
         ),
     }

@@ -13,7 +13,7 @@ from gputui.launching.compose import compose, launcher_of
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers import LAUNCHERS
-from gputui.launching.launchers.payload import is_python
+from gputui.launching.python_command import is_python
 from unit.builders import gpu, instance
 from unit.host_environments import Told
 
@@ -235,6 +235,7 @@ def test_the_count_is_always_a_number() -> None:
         ("python train.py --lr 1", "torchrun --standalone --nproc-per-node=2 train.py --lr 1"),
         ("python3 -m train --lr 1", "torchrun --standalone --nproc-per-node=2 -m train --lr 1"),
         ("python -u -m train", "torchrun --standalone --nproc-per-node=2 -m train"),
+        ("python -um train", "torchrun --standalone --nproc-per-node=2 -m train"),
         ("python -u train.py -u", "torchrun --standalone --nproc-per-node=2 train.py -u"),
         ("train.py --lr 1", "torchrun --standalone --nproc-per-node=2 train.py --lr 1"),
         ("./train.py", "torchrun --standalone --nproc-per-node=2 ./train.py"),

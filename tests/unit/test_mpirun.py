@@ -151,8 +151,8 @@ def test_the_table_of_options_is_open_mpis_own() -> None:
         for name in (text.lstrip("-") for text in names.split("|")):
             if name in ("h", "help"):
                 continue  # with or without
-            assert (name in mpirun._FLAGS) == (count == 0), name
-            assert (name in mpirun._TWO) == (count == 2), name
+            assert (name in mpirun.OPTIONS.flags) == (count == 0), name
+            assert (name in mpirun.OPTIONS.pairs) == (count == 2), name
 
 
 _words = st.text(st.sampled_from("abn-=_ .3:"), max_size=6)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from gputui.launching.environment_hints import THREADS, hints
-from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.launch_options import LaunchOptions, OptionError
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.tui.app_state import AppState
-from gputui.tui.option_rows import NEW, OptionError, Row, cleared, pressed, rows, typed
+from gputui.tui.option_rows import NEW, Row, cleared, pressed, rows, typed
 from gputui.tui.views.launch_page import settings
 
 

@@ -15,7 +15,8 @@ import pytest
 from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN
 from gputui.system import processes
 from gputui.system.containers import container
-from gputui.system.processes import Owner, ProcessTable, in_initial_namespace
+from gputui.system.namespaces import in_initial_namespace
+from gputui.system.processes import Owner, ProcessTable
 
 NOBODY = 2**22 + 1
 """A pid that Linux never gives away."""

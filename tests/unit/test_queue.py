@@ -219,3 +219,31 @@ def test_a_line_stays_in_order_whoever_dies_or_leaves(box: Box, draw: Draw) -> N
         others.pop(number).signal(chance.choice((signal.SIGKILL, signal.SIGTERM)))
         until(lambda: _line(box) == [99, *sorted(others)])
     assert mine.ahead(box.environ) == ()
+
+
+# those who take no place in line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("pick", "-n", "1"),
+        ("pick", "--gpus", "0"),
+        ("export", "-n", "1", "--as", "dotenv"),
+        ("run", "-n", "1", "--dry-run", "--", "true"),
+    ],
+)
+def test_who_only_asks_for_devices_is_answered_and_told_of_those_in_line(
+    box: Box, draw: Draw, words: tuple[str, ...]
+) -> None:
+    status, alone, err = box.call(*words)
+    assert (status, "in line" in err) == (0, False)
+    draw(4)
+    status, out, err = box.call(*words)
+    assert (status, out) == (0, alone)
+    assert "1 in line" in err and " for 4" in err
+
+
+def test_nobody_waits_for_the_devices_of_a_simulated_box(box: Box, draw: Draw) -> None:
+    draw(4)
+    assert box.call("pick", "-n", "1", "--demo")[2] == ""

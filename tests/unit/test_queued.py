@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
-from gputui.cli.launching import options_of
+from gputui.cli.launch_call import options_of
 from gputui.cli.run import parser
 from gputui.jobs.queued import words_of
 from gputui.launching.launch_options import AUTO, LaunchOptions
@@ -28,7 +28,8 @@ VALUE = (WORD | ODD).filter(lambda text: text != "--")
 def all_options(draw: st.DrawFn) -> LaunchOptions:
     """Any options that the screen can come to: a command that starts with a program, not with a variable."""
     nodes = draw(st.sampled_from([1, 1, 2, 64]))
-    rendezvous = draw(VALUE) if nodes > 1 else draw(st.none() | VALUE)
+    host = st.sampled_from(["node0", "10.0.0.1:29400", "[fe80::1]:1", "-odd"])
+    rendezvous = draw(host if nodes > 1 else st.none() | host)
     return LaunchOptions(
         command=("python", *draw(st.lists(WORD_OF_COMMAND, max_size=4))),
         launcher="torchrun" if nodes > 1 else draw(st.sampled_from([AUTO, *LAUNCHERS])),
@@ -40,7 +41,7 @@ def all_options(draw: st.DrawFn) -> LaunchOptions:
         logs=draw(st.none() | VALUE),
         numa=draw(st.booleans()),
         nodes=nodes,
-        rendezvous=rendezvous or "host" if nodes > 1 else rendezvous,
+        rendezvous=rendezvous,
     )
 
 

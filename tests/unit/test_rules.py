@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.allocating.settings import own_name
 from gputui.choosing.naming import keys_named
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import judge, verdicts
@@ -19,6 +18,7 @@ from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.process import KINDS, OWNER_UNKNOWN, Process
 from gputui.sources.simulated.spec import Task
+from gputui.system.users import own_name
 from simnvml import SimulatedNvml
 from unit.builders import GIB, MIB, NOW, box, busy, gpu, instance, job
 from unit.calling import Call
@@ -285,6 +285,14 @@ def test_settings_are_the_rules_of_every_call_and_flags_come_before_them(
     assert "GPU 0 free, but never taken" in call("pick", "-n", "8").refused(4)
     assert call("pick", "-n", "7", "--never", "1", "--busy-memory", "4G").line == "0,2,3,4,5,6,7"
     assert call("pick", "-n", "7", "--busy-memory", "0").status == 4
+
+
+def test_a_recording_has_the_verdicts_of_the_settings(call: Call, show: Show, config: Path) -> None:
+    show(_task("1"))
+    states = [call("record", "-").json["devices"][1]["verdict"]["state"]]
+    config.write_text("[rules]\nmine_is_free = true\n")
+    states.append(call("record", "-").json["devices"][1]["verdict"]["state"])
+    assert states == ["busy", "free"]
 
 
 @pytest.mark.usefixtures("nvml")

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from gputui.allocating import settings as module
-from gputui.allocating.settings import Settings, SettingsError, own_name, settings
+from gputui.allocating.settings import Settings, SettingsError, settings
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.formatting import GIB
+from gputui.system.users import own_name
 
 
 @pytest.fixture

@@ -123,7 +123,7 @@ def test_the_other_machines_are_started_as_this_one() -> None:
     call = shlex.split(told.partition(": ")[2])
     assert call[:2] == ["gputui", "run"] and call[-3:] == ["--", "torchrun", "x.py"]
     args = run_parser().parse_args(call[2:-3])
-    assert (args.n, args.nodes, args.rendezvous, args.processes, args.numa_binding) == (2, 2, "h", 4, True)
+    assert (args.n, args.nodes, args.rendezvous, args.processes, args.numa) == (2, 2, "h", 4, True)
     assert (args.python, args.directory, args.logs) == ("/v/bin/python", "/data", "l")
     assert args.env == [("NCCL_IB_DISABLE", "1"), ("A", "b c")]
 

@@ -17,7 +17,7 @@ from gputui.allocating.queue import Ticket, Waiter
 from gputui.allocating.waiting import Progress, TooLongError, Wait
 from gputui.choosing.pick import Constraints
 from gputui.choosing.rules import Rules
-from gputui.cli import waiting as cli_waiting
+from gputui.cli.allocation_listener import AllocationListener
 from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
 from unit import builders
@@ -258,10 +258,10 @@ def test_a_hostile_name_in_line_is_neutralised() -> None:
 
 
 def test_in_a_log_progress_is_a_line_at_each_step_and_no_more(capsys: pytest.CaptureFixture[str]) -> None:
-    line = cli_waiting._Line()
+    line = AllocationListener()
     for place in (2, 2, 2, 1, 1, 0, 0, 0):
-        line.tell(Progress(tuple(_waiter(n) for n in range(place))))
-    line.end()
+        line.progress(Progress(tuple(_waiter(n) for n in range(place))))
+    line.waited(None, 0.0)
     assert [text.split()[1] for text in capsys.readouterr().err.splitlines()] == ["3rd", "2nd", "first"]
 
 
@@ -273,10 +273,10 @@ def test_on_a_terminal_progress_is_one_line_that_is_gone_at_the_end(monkeypatch:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("COLUMNS", "30")
-    line = cli_waiting._Line()
+    line = AllocationListener()
     for place in (2, 2, 1):
-        line.tell(Progress(tuple(_waiter(n) for n in range(place))))
-    line.end()
+        line.progress(Progress(tuple(_waiter(n) for n in range(place))))
+    line.waited(None, 0.0)
     text = terminal.getvalue()
     assert text.count("\r\x1b[K") == 3 and text.endswith("\r\x1b[K") and "\n" not in text
     assert all(len(part) <= 29 for part in text.split("\r\x1b[K"))

@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from gputui.allocating import waiting
+from gputui.allocating.allocation import Allocation
 from gputui.allocating.queue import waiters
-from gputui.cli import waiting as cli_waiting
+from gputui.allocating.request import Request
+from gputui.cli.allocation_listener import AllocationListener
 from gputui.jobs.process_tree import alive
 from gputui.jobs.stop import stop
 from gputui.jobs.store import all_jobs
 from gputui.jobs.wait import refreshed
+from unit import builders
 from unit.claims_support import Box, Forked, lines, until
 from unit.jobs_support import ended
 
@@ -221,7 +224,9 @@ def test_a_terminal_is_told_by_its_bell_and_by_notifications(monkeypatch: pytest
 
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    cli_waiting._notify("GPU 0 after 3s of waiting")
+    device = builders.gpu(0)
+    snapshot = builders.box(device)
+    AllocationListener().waited(Allocation(Request(1), (device,), snapshot), 3.0)
     text = terminal.getvalue()
     assert "\a" in text
     assert "\x1b]9;gputui: GPU 0 after 3s of waiting\x1b\\" in text

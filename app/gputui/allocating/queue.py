@@ -20,8 +20,9 @@ from typing import Any
 
 from gputui.allocating.claims.files import MAX_RECORD_BYTES, UntrustedFileError, list_matching, open_untrusted
 from gputui.allocating.claims.folder import make_folder, shared_folders
-from gputui.allocating.claims.read import is_held, user_name
+from gputui.allocating.claims.read import is_held
 from gputui.inventory.formatting import printable
+from gputui.system.users import user_name
 
 _NAME = re.compile(r"wait\.(?P<uid>[0-9]{1,10})\.[0-9a-f]{1,40}\.ticket")
 _MAX_COMMAND = 500

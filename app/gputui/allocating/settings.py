@@ -17,7 +17,6 @@ notify = ["notify-send", "gputui", "{message}"]
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,6 +25,7 @@ from typing import Any, NamedTuple
 from gputui.choosing.naming import could_name
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.formatting import read_size
+from gputui.system.users import own_name
 
 SYSTEM = "/etc/gputui.toml"
 _MOST = 256 * 1024
@@ -103,16 +103,6 @@ def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
     notify = reader.get("wait", "notify", _words)
     reader.check()
     return Settings(rules, before.notify if notify is None else notify)
-
-
-def own_name() -> str:
-    """The user's own name, as processes' owners are named."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 class _Reader:

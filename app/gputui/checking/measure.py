@@ -12,7 +12,8 @@ from gputui.checking import child
 from gputui.checking.check import SECONDS
 from gputui.checking.measured import Measured, read_all_reduce, read_copies
 from gputui.checking.report import CUDA_BUILD, Report
-from gputui.choosing.verdict import verdicts
+from gputui.choosing.rules import Rules
+from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.formatting import GIB
 from gputui.inventory.snapshot import Snapshot
@@ -29,6 +30,7 @@ def measure(
     launch: Launch,
     report: Report,
     snapshot: Snapshot,
+    rules: Rules,
     environ: Mapping[str, str],
     *,
     python: str | None = None,
@@ -40,11 +42,12 @@ def measure(
 ) -> Measured:
     """Measure the devices of `launch`, of which `report` has proved that the interpreter sees them.
 
-    `snapshot` is read just before, with loads and links: a busy device is left alone unless `force`. At most
-    `max_memory` bytes of tensors on a device; CUDA's own memory comes on top. On a CPU build of torch, and
-    without devices, `processes` of them all-reduce on the CPU. May be called on any thread.
+    `snapshot` is read just before, with loads and links: a device that is not free by `rules` is left alone
+    unless `force`. At most `max_memory` bytes of tensors on a device; CUDA's own memory comes on top. On a
+    CPU build of torch, and without devices, `processes` of them all-reduce on the CPU. May be called on any
+    thread.
     """
-    schedule = _scheduled(report, snapshot, processes, force)
+    schedule = _scheduled(report, snapshot, verdicts(snapshot, rules), processes, force)
     if schedule.empty.problems or schedule.ranks < 2:
         return schedule.empty
     environment = launch.environment(environ)
@@ -78,7 +81,13 @@ class _Schedule:
     empty: Measured
 
 
-def _scheduled(report: Report, snapshot: Snapshot, processes: int | None, force: bool) -> _Schedule:
+def _scheduled(
+    report: Report,
+    snapshot: Snapshot,
+    judged: Mapping[str, Verdict],
+    processes: int | None,
+    force: bool,
+) -> _Schedule:
     torch = report.seen.torch if report.seen else None
     if report.seen is None or torch is None or torch.version is None:
         why = "there is no torch in this interpreter" if report.seen else "the interpreter did not answer"
@@ -91,7 +100,6 @@ def _scheduled(report: Report, snapshot: Snapshot, processes: int | None, force:
         # What would be measured then is somebody else's.
         why = "nothing is measured: the interpreter does not see the chosen devices"
         return _Schedule("nccl", {}, 0, Measured(problems=(why,)))
-    judged = verdicts(snapshot)
     skipped: list[tuple[str, str]] = []
     keys: dict[int, str] = {}
     for number, device in enumerate(report.devices):

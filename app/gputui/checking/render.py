@@ -10,6 +10,7 @@ from gputui.checking.report import Report
 from gputui.inventory.device import Device
 from gputui.inventory.document import as_text
 from gputui.inventory.formatting import GIB, printable, short_name
+from gputui.inventory.text_table import aligned
 
 SCHEMA = 1
 
@@ -37,10 +38,7 @@ def _head(report: Report) -> Iterator[str]:
 
 
 def _table(report: Report) -> Iterator[str]:
-    rows = [_row(report, number, place) for number, place in enumerate(report.places)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    yield from aligned([_row(report, number, place) for number, place in enumerate(report.places)])
 
 
 def _row(report: Report, number: int, place: Place) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from gputui.checking.measured import Measured
 from gputui.choosing.bandwidth import bandwidth
 from gputui.inventory.formatting import GIB, MIB, printable
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.text_table import aligned
 
 
 def measured_lines(measured: Measured, snapshot: Snapshot) -> tuple[str, ...]:
@@ -26,10 +27,8 @@ def _matrix(measured: Measured, snapshot: Snapshot) -> Iterator[str]:
     for source, name in zip(measured.devices, names, strict=True):
         cells = [_cell(measured, snapshot, source, target) for target in measured.devices]
         rows.append([name, *cells])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     yield "copies from row to column: GB/s measured (modelled)"
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    yield from aligned(rows)
     wrong = sum(not copy.verified for copy in measured.copies)
     if wrong:
         yield f"wrong data arrived in {wrong} of {len(measured.copies)} copies"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
 from gputui.launching.launchers import recognised
-from gputui.launching.launchers.payload import module_of
+from gputui.launching.launchers.base import ScriptLauncher
 from gputui.launching.start import missing_program
 from gputui.launching.wrappers import unwrap
 from gputui.vendors.nvidia.visibility import VISIBLE
@@ -16,9 +16,6 @@ from gputui.vendors.nvidia.visibility import VISIBLE
 _CHOOSING = ("accelerate", "deepspeed")
 """Launchers that change the devices' variable themselves (accelerate by its configuration, deepspeed always):
 only what their processes see proves anything. torchrun hands the environment on."""
-
-_KINDS = {"module": ("-m", "--module"), "program": ("--no_python", "--no-python"), "script": ()}
-"""What says that no script is started, where our script takes its place."""
 
 
 class RouteError(Exception):
@@ -44,22 +41,14 @@ def route(launch: Launch, environment: Mapping[str, str], python: str | None = N
     """The way to the interpreter of `launch`, started with `environment`. Raises RouteError."""
     prefix, command = unwrap(launch.argv)
     launcher = recognised(command) if command else None
-    if launcher is not None and launcher.name in _CHOOSING:
+    if isinstance(launcher, ScriptLauncher) and launcher.name in _CHOOSING:
         missing = missing_program(launch, environment)
         if missing is not None:
             raise RouteError(missing)
-        payload = launcher.payload(command)
-        words = command[: len(command) - len(payload.words)]
         replaced = tuple(name for name, value in launch.changes if name == VISIBLE and value is None)
-        return Route((*prefix, *_for_a_script(words, payload.kind)), None, launcher.name, replaced)
+        return Route((*prefix, *launcher.for_script(command, ())), None, launcher.name, replaced)
     try:
         found = interpreter(launch.argv, environment, launch.directory, python)
     except InterpreterError as error:
         raise RouteError(str(error)) from None
     return Route(found.argv, found.doubt)
-
-
-def _for_a_script(words: Sequence[str], kind: str) -> tuple[str, ...]:
-    """A launcher's words without the option that what follows is a module or a program."""
-    own = module_of(words)[1]
-    return (*words[:own], *(word for word in words[own:] if word not in _KINDS[kind]))

@@ -11,9 +11,9 @@ from gputui.checking.measured import Measured
 from gputui.checking.render import lines, to_document
 from gputui.checking.render_measured import measured_lines, name_of, to_measured_document
 from gputui.checking.report import Report
-from gputui.cli.choice_options import memory
-from gputui.cli.common import CHECK_FAILED, DONE, Parser, opened, print_line, say
-from gputui.cli.launching import add_launch_options, launch_of
+from gputui.cli.common import CHECK_FAILED, DONE, Parser, duration_type, opened, print_line, say
+from gputui.cli.launch_call import add_launch_options, launch_of
+from gputui.cli.request_options import memory, rules_of
 from gputui.inventory.formatting import GIB
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch import Launch
@@ -34,7 +34,7 @@ def parser() -> Parser:
     made.add_argument("--json", action="store_true", help="what was found, for a program")
     made.add_argument(
         "--timeout",
-        type=_seconds,
+        type=duration_type(1, 86_400),
         default=SECONDS,
         metavar="S",
         help=f"seconds for the answer, and again for measuring (default {SECONDS:g})",
@@ -55,16 +55,6 @@ def parser() -> Parser:
     measuring.add_argument("--force", action="store_true", help="measure busy devices too")
     add_launch_options(made)
     return made
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 1 <= seconds <= 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 86400")
-    return seconds
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
@@ -98,6 +88,7 @@ def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple
         launch,
         report,
         snapshot,
+        rules_of(args),
         os.environ,
         python=args.python,
         processes=args.processes,

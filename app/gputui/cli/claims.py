@@ -14,6 +14,7 @@ from gputui.inventory.claim import Claim
 from gputui.inventory.document import as_text, iso
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.text_table import aligned
 from gputui.sources.source import NoSourceError, Want
 
 SCHEMA = 1
@@ -80,14 +81,7 @@ def _lines(found: Sequence[Claim], box: Snapshot | None) -> list[str]:
         )
         for claim in found
     ]
-    table = [("DEVICE", "USER", "FOR", "JOB", "COMMAND"), *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(4)]
-    return [
-        "  ".join(
-            [*(cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)), row[4]]
-        ).rstrip()
-        for row in table
-    ]
+    return aligned([("DEVICE", "USER", "FOR", "JOB", "COMMAND"), *rows])
 
 
 def _device(claim: Claim, box: Snapshot | None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import printable, read_duration
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
 
@@ -23,14 +23,6 @@ DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH, CHECK_FAILED, TOO_LONG = 0, 2, 3, 4, 5,
 
 class WrongCallError(Exception):
     """The call cannot be meant: one line to stderr, status 2."""
-
-
-class NotEnoughError(Exception):
-    """Fewer devices than asked for: the reason to stderr, nothing to stdout, status 4."""
-
-
-class WaitedTooLongError(Exception):
-    """The time of `--wait` is over: status 124."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -49,6 +41,18 @@ class Parser(argparse.ArgumentParser):
         if message.startswith("unrecognized arguments"):
             message += "; a command to start goes after --"
         raise WrongCallError(message)
+
+
+def duration_type(least: float = 0.0, most: float = 366 * 86_400.0) -> Callable[[str], float]:
+    """argparse's type of a time in seconds ("90", "30m", "2h"), from `least` to `most`."""
+
+    def seconds(text: str) -> float:
+        try:
+            return read_duration(text, least, most)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return seconds
 
 
 def add_source_options(parser: argparse.ArgumentParser) -> None:

@@ -7,13 +7,12 @@ import importlib
 import os
 import sys
 
+from gputui.allocating.errors import NotEnoughError, RequestError, WaitedTooLongError
 from gputui.cli.common import (
     NO_SOURCE,
     NOT_ENOUGH,
     TOO_LONG,
     WRONG_CALL,
-    NotEnoughError,
-    WaitedTooLongError,
     WrongCallError,
     say,
 )
@@ -54,7 +53,7 @@ def dispatch(words: list[str]) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
-    except WrongCallError as error:
+    except (WrongCallError, RequestError) as error:
         say(f"{error} (see `gputui {name + ' ' if name else ''}--help`)")
         return WRONG_CALL
     except NotEnoughError as error:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
-from gputui.cli.launching import add_launch_options, launch_of
+from gputui.cli.launch_call import add_launch_options, launch_of
 from gputui.launching.exports import DEFAULT, FORMS, ExportError, Options
 from gputui.launching.launch import Launch
 
@@ -102,10 +102,10 @@ def _encoded(text: str, form: str) -> bytes:
 def _to_file(name: str, data: bytes) -> None:
     from pathlib import Path
 
-    from gputui.launching.exports.file import write_whole
+    from gputui.system.files import write_result
 
     try:
-        write_whole(Path(name), data)
+        write_result(Path(name), data)
     except OSError as error:
         raise WrongCallError(f"cannot write {name!r}: {error.strerror}") from None
     say(f"wrote {name}")

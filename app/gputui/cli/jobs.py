@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
+from gputui.cli.common import DONE, Parser, WrongCallError, duration_type, print_line, say
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.store import Stored, Unreadable, forget, found, stored
 
@@ -57,7 +57,11 @@ def parser() -> Parser:
     stop.add_argument("ids", nargs="+", metavar="ID")
     stop.add_argument("--signal", type=_signal, default=None, metavar="NAME", help="instead of TERM")
     stop.add_argument(
-        "--grace", type=_seconds, default=None, metavar="S", help="seconds before SIGKILL (default 10)"
+        "--grace",
+        type=duration_type(most=7 * 86_400),
+        default=None,
+        metavar="S",
+        help="seconds before SIGKILL (default 10)",
     )
     gone = actions.add_parser(
         "forget",
@@ -215,16 +219,6 @@ def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
     return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= 86400 * 7:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return seconds
 
 
 def _signal(text: str) -> int:

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from gputui.inventory.formatting import duration, printable
+from gputui.inventory.text_table import aligned
 from gputui.jobs.job import Job, JobDevice
 from gputui.jobs.record import SCHEMA
 from gputui.jobs.start import why_not
@@ -20,9 +21,7 @@ _HEADINGS = ("ID", "NAME", "DEVICES", "STATE", "STATUS", "RAN", "ENDED", "COMMAN
 def table(jobs: Sequence[Job], now: float, width: int | None) -> list[str]:
     """A line a job, the newest last; cut at `width` columns. `now` is seconds since the epoch."""
     rows = [_HEADINGS, *(_row(job, now) for job in jobs)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS) - 1)]
-    lines = ["  ".join([*map(str.ljust, row, widths), row[-1]]) for row in rows]
-    return [line[:width].rstrip() for line in lines]
+    return [line[:width].rstrip() for line in aligned(rows)]
 
 
 def _row(job: Job, now: float) -> tuple[str, ...]:

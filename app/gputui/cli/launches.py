@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
 from gputui.inventory.formatting import duration, printable
+from gputui.inventory.text_table import aligned
 from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, found, named
 from gputui.launching.history_file import SCHEMA, change, load, row
 from gputui.launching.shell_words import command_line
@@ -79,14 +80,18 @@ def _list(as_json: bool) -> int:
 
 
 def _lines(known: Sequence[PastLaunch]) -> list[str]:
-    wide = max(len(printable(each.name or "")) for each in known)
     now = time.time()
-    return [
-        f"{number:>3}  {printable(each.name or ''):<{wide}}  {_devices(each.count):<8}"
-        f"  {duration(max(0.0, now - each.when)):>6} ago  "
-        + printable(command_line(each.options.additions, each.options.command))
+    rows = [
+        (
+            str(number),
+            printable(each.name or ""),
+            _devices(each.count),
+            f"{duration(max(0.0, now - each.when))} ago",
+            printable(command_line(each.options.additions, each.options.command)),
+        )
         for number, each in enumerate(known, 1)
     ]
+    return aligned(rows, right=(0, 3), least=(3, 0, 8, 10))
 
 
 def _devices(count: int) -> str:

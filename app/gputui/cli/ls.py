@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 from gputui.choosing.verdict import GLYPHS, State, Verdict, verdicts
 from gputui.choosing.verdict_text import for_document, reason
-from gputui.cli.choice_options import rules_of
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened
+from gputui.cli.request_options import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_name
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.text_table import aligned
 from gputui.sources.source import Want
 
 _COLOURS: dict[State, int] = {"free": 32, "busy": 31, "held": 33, "claimed": 35, "unknown": 90, "lost": 31}
@@ -60,16 +61,15 @@ def _terminal() -> tuple[int | None, bool]:
 
 def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, colour: bool) -> str:
     """The table as text, a line a device, each ended by a newline."""
-    names = {d.key: short_name(d.name or "?") for d in snapshot.devices}
-    wide = max([4, *map(len, names.values())])
-    lines = [heading(snapshot), f"  {'#':>3}  {'NAME':<{wide}}  UTIL  {'MEMORY':>12}   °C     W  STATE"]
-    for device in snapshot.devices:
+    rows = [
+        ("#", "NAME", "UTIL", "MEMORY", "°C", "W", "STATE"),
+        *(_row(snapshot, device, judged[device.key]) for device in snapshot.devices),
+    ]
+    first, *others = aligned(rows, right=(0, 2, 3, 4, 5), least=(3, 4, 4, 12, 3, 4))
+    lines = [heading(snapshot), f"  {first}"]
+    for device, text in zip(snapshot.devices, others, strict=True):
         verdict = judged[device.key]
-        row = f"  {snapshot.label(device):>3}  {names[device.key]:<{wide}}  {_cells(device)}  "
-        state = f"{GLYPHS[verdict.state]} {verdict.state:<7} {reason(verdict, snapshot.time)}"
-        line = row + state
-        if width is not None:
-            line = line[:width]
+        line = f"  {text}"[:width]
         if colour:
             head, glyph, tail = line.partition(GLYPHS[verdict.state])
             line = f"{head}\x1b[{_COLOURS[verdict.state]}m{glyph}\x1b[0m{tail}"
@@ -92,7 +92,7 @@ def heading(snapshot: Snapshot) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def _cells(device: Device) -> str:
+def _row(snapshot: Snapshot, device: Device, verdict: Verdict) -> tuple[str, ...]:
     util = "–" if device.utilization is None else f"{device.utilization}%"
     if device.memory_used is None or device.memory_total is None:
         memory = "–"
@@ -100,4 +100,5 @@ def _cells(device: Device) -> str:
         memory = f"{device.memory_used / GIB:.1f}/{device.memory_total / GIB:.1f}G"
     heat = "–" if device.temperature is None else str(device.temperature)
     power = "–" if device.power is None else f"{device.power:.0f}"
-    return f"{util:>4}  {memory:>12}  {heat:>3}  {power:>4}"
+    state = f"{GLYPHS[verdict.state]} {verdict.state:<7} {reason(verdict, snapshot.time)}"
+    return (snapshot.label(device), short_name(device.name or "?"), util, memory, heat, power, state)

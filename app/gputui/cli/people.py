@@ -9,12 +9,13 @@ from typing import Any
 from gputui.choosing.people import Person, people
 from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.verdict_text import reason
-from gputui.cli.choice_options import rules_of
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, print_line, say
+from gputui.cli.request_options import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.document import iso
 from gputui.inventory.formatting import duration, printable, size
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.text_table import aligned
 from gputui.sources.source import Want
 
 SCHEMA = 1
@@ -75,13 +76,7 @@ def _lines(
         rows.append(
             ("-", snapshot.label(device), size(device.memory_used or 0), "-", reason(judged[device.key], now))
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return [
-        "  ".join(
-            [*(cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)), row[4]]
-        ).rstrip()
-        for row in rows
-    ]
+    return aligned(rows)
 
 
 def _document(found: Sequence[Person], held: Sequence[Device], snapshot: Snapshot) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
-from gputui.cli.choice import choose
-from gputui.cli.choice_options import add_choice_options, add_wait_option, memory, percent
-from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options
+from gputui.allocating.allocate import allocate
+from gputui.cli.allocation_listener import AllocationListener
+from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened
+from gputui.cli.request_options import add_request_options, add_wait_option, memory, percent, request_of
 from gputui.sources.source import Want
 from gputui.vendors.nvidia.visibility import identifiers, variables
 
@@ -19,7 +21,13 @@ def parser() -> Parser:
         epilog="E=$(gputui pick -n 2 --format env) && env $E python train.py\n"
         "(without &&, a shortage would start the command on every GPU; `gputui run` is safe by itself)",
     )
-    add_choice_options(made, exclusive=False)
+    add_request_options(made, exclusive=False)
+    made.add_argument(
+        "--ids",
+        choices=("index", "uuid"),
+        default="index",
+        help="name the devices by index (default) or UUID",
+    )
     made.add_argument("--min-free", type=memory, metavar="SIZE", help="at least so much free memory (20G)")
     made.add_argument("--max-util", type=percent, metavar="PCT", help="at most so much utilization")
     add_wait_option(made)
@@ -32,9 +40,12 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
     if command is not None:
         raise WrongCallError("pick starts nothing; a command is for `gputui run`")
-    want = Want.LOAD | Want.PROCESSES | Want.NAMES if args.format == "json" else Want.VERDICT
-    chosen = choose(args, want=want, told="gputui pick")
-    devices = chosen.devices
+    as_json = args.format == "json"
+    facts = Want.LOAD | Want.PROCESSES | Want.NAMES if as_json else Want.VERDICT
+    request = request_of(args, "gputui pick", facts, explain=as_json)
+    with opened(args) as source:
+        allocation = allocate(request, source, os.environ, AllocationListener(args.why))
+    devices = allocation.devices
     if args.format == "ids":
         print(identifiers(devices, args.ids))
     elif args.format == "env":
@@ -44,14 +55,14 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     else:
         import json
 
-        facts = ("index", "uuid", "name", "pci_bus_id", "parent", "memory_total", "memory_free")
+        shown = ("index", "uuid", "name", "pci_bus_id", "parent", "memory_total", "memory_free")
         print(
             json.dumps(
                 {
-                    "devices": [{fact: getattr(device, fact) for fact in facts} for device in devices],
+                    "devices": [{fact: getattr(device, fact) for fact in shown} for device in devices],
                     "environment": dict(variables(devices, args.ids)),
-                    "weakest_link": chosen.alternatives[0].weakest if chosen.alternatives else None,
-                    "reason": chosen.alternatives[0].reason if chosen.alternatives else None,
+                    "weakest_link": allocation.weakest_link,
+                    "reason": allocation.reason,
                 }
             )
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, say
 from gputui.cli.ls import document_text
+from gputui.cli.request_options import rules_of
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Want
 
@@ -34,14 +35,14 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     )
     if args.anonymous:
         snapshot = _anonymous(snapshot)
-    text = document_text(snapshot, verdicts(snapshot)) + "\n"
+    text = document_text(snapshot, verdicts(snapshot, rules_of(None))) + "\n"
     if args.file == "-":
         print(text, end="")
         return DONE
-    from gputui.launching.exports.file import write_whole
+    from gputui.system.files import write_result
 
     try:
-        write_whole(Path(args.file), text.encode())
+        write_result(Path(args.file), text.encode())
     except OSError as error:
         raise WrongCallError(f"cannot write {args.file!r}: {error.strerror}") from None
     private = f", with the user names and command lines of {named} processes (--anonymous: without)"

@@ -6,12 +6,25 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from gputui.cli.choice import asked, by_name, picks
-from gputui.cli.choice_options import add_wait_option
-from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
-from gputui.cli.launching import add_launch_options, agreement, held_launch, options_of, remember
+from gputui.allocating.allocator import Allocator, Approve
+from gputui.allocating.request import Request
+from gputui.cli.allocation_listener import AllocationListener
+from gputui.cli.common import DONE, Parser, WrongCallError, opened, print_line, say
+from gputui.cli.launch_call import (
+    NEAR,
+    add_launch_options,
+    agreement,
+    allocated,
+    launch_on,
+    noted,
+    options_of,
+    remember,
+    request_for,
+)
+from gputui.cli.request_options import add_wait_option
+from gputui.inventory.device import Device
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.start import StartError, replace_process
@@ -58,14 +71,12 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     options = options_of(args, command or ())
     if not options.command:
         raise WrongCallError("no command after the variables")
+    request = request_for(args, options, _waiting_job())
+    approve = None if args.force else agreement(options)
     if args.detach and args.wait is not None and not args.dry_run:
-        return _queue(words, command or (), options, args)
-    hold = None
-    if not args.dry_run:
-        from gputui.cli.claiming import holder
-
-        hold = holder(args, options.command)
-    launch, lease = held_launch(args, options, hold, None if args.force else agreement(options))
+        return _queue(words, command or (), options, request, approve, args)
+    allocation = allocated(args, request, holds=not args.dry_run, approve=approve)
+    launch = noted(launch_on(allocation, options, near=args.threads == NEAR))
     if args.detach:
         from gputui.jobs.start import detached
 
@@ -81,16 +92,27 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         # What a script starts over and over is not for a person's list.
         remember(options, len(launch.devices))
     if args.detach:
-        return _detach(launch, lease, args)
-    if lease is not None:
-        lease.inherit()
+        return allocation.start(lambda lease: _detach(launch, lease, args))
     try:
-        replace_process(launch, _environment(launch, lease))
+        return allocation.start(lambda lease: _become(launch, lease))
     except StartError as error:
-        if lease is not None:
-            lease.release()
         say(str(error))
         return error.status
+
+
+def _waiting_job() -> str | None:
+    """The id of the job that this process is, where it is one that waits for its devices."""
+    from gputui.jobs import FOLDER
+
+    folder = os.environ.get(FOLDER)
+    return os.path.basename(folder) if folder else None  # noqa: PTH119 - pathlib costs milliseconds
+
+
+def _become(launch: Launch, lease: Lease | None) -> NoReturn:
+    """Become the command, which inherits the lease. Raises StartError."""
+    if lease is not None:
+        lease.inherit()
+    replace_process(launch, _environment(launch, lease))
 
 
 def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:
@@ -114,7 +136,12 @@ def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:
 
 
 def _queue(
-    words: Sequence[str], command: Sequence[str], options: LaunchOptions, args: argparse.Namespace
+    words: Sequence[str],
+    command: Sequence[str],
+    options: LaunchOptions,
+    request: Request,
+    approve: Approve | None,
+    args: argparse.Namespace,
 ) -> int:
     """Start a job that waits in line: this very call without `--detach`, by itself."""
     from gputui.jobs.queued import queue_job
@@ -124,9 +151,9 @@ def _queue(
         place = inner.index("--name")
         del inner[place : place + 2]
     inner += ["--", *command] if command else []
-    count = asked(args) or 1
-    if not args.force:
-        _agree_before_waiting(args, options)
+    count = request.size or 1
+    if approve is not None:
+        approve(count if request.picks else _named(args, request))
     return _as_job(
         lambda: queue_job(inner, options.command, count, os.environ, args.name),
         lambda job: f"in line for {count}: gputui jobs log -f {job.id} follows it",
@@ -134,19 +161,11 @@ def _queue(
     )
 
 
-def _agree_before_waiting(args: argparse.Namespace, options: LaunchOptions) -> None:
-    """Raises WrongCallError now for what the job would be refused for when it begins to wait."""
-    approve = agreement(options)
-    if picks(args):
-        approve(asked(args))
-        return
-    from gputui.cli.common import opened
-    from gputui.sources.source import Want
-    from gputui.vendors.nvidia.visibility import inherited
-
+def _named(args: argparse.Namespace, request: Request) -> tuple[Device, ...]:
+    """The devices that a call names. Raises RequestError for what the job would be refused for later."""
     with opened(args) as source:
-        snapshot = source.read(Want.VERDICT)
-    approve(by_name(args.gpus, snapshot, inherited(os.environ, snapshot)))
+        allocator = Allocator(request, source, os.environ, AllocationListener())
+        return allocator.named(allocator.read())
 
 
 def _check_name(args: argparse.Namespace) -> None:

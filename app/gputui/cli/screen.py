@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -10,9 +9,9 @@ from typing import TextIO
 
 from gputui import __version__
 from gputui.choosing.verdict import verdicts
-from gputui.cli.choice_options import rules_of
-from gputui.cli.common import DONE, WRONG_CALL, Parser, add_source_options, make_source, say
+from gputui.cli.common import DONE, WRONG_CALL, Parser, add_source_options, duration_type, make_source, say
 from gputui.cli.dispatch import SUBCOMMANDS
+from gputui.cli.request_options import rules_of
 from gputui.launching.start import StartError, replace_process
 from gputui.sources.source import Source, Want
 
@@ -31,20 +30,14 @@ def parser() -> Parser:
     )
     made.add_argument("--version", action="version", version=f"gputui {__version__}")
     made.add_argument(
-        "--interval", type=_seconds, default=1.0, metavar="S", help="seconds between readings (default 1)"
+        "--interval",
+        type=duration_type(0.1, 3600),
+        default=1.0,
+        metavar="S",
+        help="seconds between readings (default 1)",
     )
     add_source_options(made)
     return made
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.1 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0.1 to 3600")
-    return seconds
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:

@@ -1,4 +1,4 @@
-"""How sizes, times and names are written for people, and how foreign text is made harmless for a screen."""
+"""How sizes, durations and names are written for people and read from them; how untrusted text is shown."""
 
 from __future__ import annotations
 
@@ -27,6 +27,21 @@ def duration(seconds: float) -> str:
     if not days:
         return f"{hours}h{minutes:02}m" if minutes and hours < 10 else f"{hours}h"
     return f"{days}d{hours}h" if hours and days < 10 else f"{days}d"
+
+
+_DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def read_duration(text: str, least: float = 0.0, most: float = 366 * 86_400.0) -> float:
+    """Seconds: "90", "90s", "30m", "2h", "1d". Raises ValueError, also for less or more than is allowed."""
+    digits, unit = (text[:-1], text[-1]) if text[-1:] in _DURATION_UNITS else (text, "s")
+    try:
+        seconds = float(digits) * _DURATION_UNITS[unit]
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time (90, 30m, 2h)") from None
+    if not least <= seconds <= most:
+        raise ValueError(f"{text!r} is not a time from {least:g} to {most:g} seconds")
+    return seconds
 
 
 @lru_cache(maxsize=512)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gputui.jobs.job import JobError
-from gputui.system.folders import NoHomeError, state_folder
+from gputui.system.files import NoHomeError, state_folder
 
 _LETTERS, _DIGITS = "abcdefghjkmnpqrstuvwxyz", "23456789"
 """Without those that are taken for one another (l 1, o 0, i)."""

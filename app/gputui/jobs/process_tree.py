@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gputui.jobs.job import Identity, Place
+from gputui.system.namespaces import pid_namespace
 
 _PROC = Path("/proc")
 
 
 def here() -> Place:
     """The place of this very process."""
-    return Place(os.uname().nodename, _text(_PROC / "sys/kernel/random/boot_id"), _namespace())
+    return Place(os.uname().nodename, _text(_PROC / "sys/kernel/random/boot_id"), pid_namespace())
 
 
 def identity(pid: int) -> Identity:
@@ -104,12 +105,5 @@ def _facts(pid: int) -> tuple[str, int, int] | None:
 def _text(file: Path) -> str | None:
     try:
         return file.read_text().strip()
-    except OSError:
-        return None
-
-
-def _namespace() -> str | None:
-    try:
-        return str((_PROC / "self/ns/pid").readlink())
     except OSError:
         return None

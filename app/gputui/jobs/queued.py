@@ -5,12 +5,14 @@ from __future__ import annotations
 import os.path
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.jobs.job import Job
 from gputui.jobs.start import Queued, start_job
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import AUTO, LaunchOptions
+from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.launch_options import words_of as option_words
 
 _GPUTUI = (
     "import sys; sys.path = [place for place in sys.path if place];"
@@ -42,19 +44,7 @@ def words_of(options: LaunchOptions, count: int, grouping: Grouping = ALL_REDUCE
     words = ["--wait", "-n", str(count)]
     if grouping != ALL_REDUCE:
         words += ["--group", "none" if grouping.independent else str(grouping)]
-    for flag, value in (
-        ("--launcher", None if options.launcher == AUTO else options.launcher),
-        ("--ids", None if options.ids == "index" else options.ids),
-        ("--directory", options.directory),
-        ("--python", _python(options)),
-        ("--processes", options.processes),
-        ("--logs", options.logs),
-        ("--nodes", options.nodes if options.nodes > 1 else None),
-        ("--rendezvous", options.rendezvous),
-        *(("--env", f"{name}={value}") for name, value in options.additions),
-    ):
-        words += [] if value is None else [f"{flag}={value}"]
-    words += ["--numa-binding"] if options.numa else []
+    words += option_words(replace(options, python=_python(options)))
     return (*words, "--", *options.command)
 
 

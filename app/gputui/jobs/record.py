@@ -27,7 +27,7 @@ from gputui.jobs.job import (
 )
 from gputui.jobs.process_tree import alive
 from gputui.launching.launch import Launch
-from gputui.system.folders import write_private
+from gputui.system.files import write_private
 
 SCHEMA = 1
 _MOST_BYTES = 16 * 1024 * 1024

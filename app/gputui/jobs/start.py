@@ -26,6 +26,7 @@ from gputui.jobs.record import (
 )
 from gputui.launching.launch import Launch
 from gputui.launching.start import StartError
+from gputui.system.users import own_name
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
@@ -152,21 +153,12 @@ def _given(launch: Launch, folder: Path, name: str | None) -> Job:
         directory=directory,
         devices=tuple(JobDevice(d.index, d.uuid, d.name) for d in launch.devices),
         launcher=launch.launcher,
-        user=_user(),
+        user=own_name(),
         place=here(),
         starter=identity(os.getpid()),
         created=time.time(),
         state="starting",
     )
-
-
-def _user() -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 def _supervise(job: Job, launch: Launch, environ: Mapping[str, str], pass_fds: Sequence[int]) -> str:

@@ -12,7 +12,7 @@ from gputui.jobs.job import STOP, Identity, Job, JobError
 from gputui.jobs.process_tree import alive, family, here, session, writers
 from gputui.jobs.record import write_finished
 from gputui.jobs.wait import refreshed, wait_for
-from gputui.system.folders import write_private
+from gputui.system.files import write_private
 
 GRACE = 10.0
 """Seconds between the signal and SIGKILL, unless told otherwise: as `docker stop`."""

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gputui.inventory.device import Device
+from gputui.launching.device_lists import lists_within
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch, OwnDevices
-from gputui.launching.launch_options import AUTO, LaunchOptions
+from gputui.launching.launch_options import AUTO, LaunchOptions, words_of
 from gputui.launching.launchers import LAUNCHERS, recognised
-from gputui.launching.launchers.base import Completed, Launcher, Request, Saying
+from gputui.launching.launchers.base import Completed, Launcher, Notices, Request
+from gputui.launching.launchers.entrypoint import with_interpreter_beside
 from gputui.launching.launchers.mpirun import parts
-from gputui.launching.launchers.payload import settled
-from gputui.launching.listed import lists_within
 from gputui.launching.wrappers import assigned, losing, unwrap
 from gputui.vendors.nvidia.visibility import (
     BY_BUS,
@@ -53,17 +53,17 @@ def compose(
     ours: tuple[tuple[str, str | None], ...] = variables(devices, options.ids)
     if completed.visible == "command":
         ours = ((ORDER, BY_BUS), (VISIBLE, None))
-    said = Saying([*completed.warnings], [*completed.remarks], completed.own)
-    _warn(said, devices, options, prefix, ours, environ)
+    notices = Notices([*completed.warnings], [*completed.remarks], completed.own)
+    _warn(notices, devices, options, prefix, ours, environ)
     return Launch(
         argv=(*prefix, *completed.argv),
         changes=(*ours, *_additions(options, ours)),
         directory=options.directory,
-        warnings=tuple(said.warnings),
-        remarks=(*said.remarks, *_elsewhere(devices, options, launcher)),
+        warnings=tuple(notices.warnings),
+        remarks=(*notices.remarks, *_elsewhere(devices, options, launcher)),
         devices=tuple(devices),
         launcher=launcher.name,
-        own=said.own,
+        own=notices.own,
     )
 
 
@@ -99,10 +99,12 @@ def _completed(
     remarks: tuple[str, ...] = ()
     source = recognised(command)
     if source is not launcher:
-        payload = settled(source.payload(command), host_environment.is_file, options.directory)
-        command = launcher.start(payload)
-        if payload.left_out:
-            remarks = (f"left out, as they are {source.name}'s: {' '.join(payload.left_out)}",)
+        entrypoint = with_interpreter_beside(
+            source.entrypoint(command), host_environment.is_file, options.directory
+        )
+        command = launcher.start(entrypoint)
+        if entrypoint.left_out:
+            remarks = (f"left out, as they are {source.name}'s: {' '.join(entrypoint.left_out)}",)
     if options.python is not None:
         command = launcher.with_python(command, options.python)
     done = launcher.complete(
@@ -135,19 +137,9 @@ def _elsewhere(devices: Sequence[Device], options: LaunchOptions, launcher: Laun
     if options.nodes < 2 or launcher.name != "torchrun" or options.rendezvous is None:
         # (Without a place to meet: a batch script, whose scheduler starts the others.)
         return ()
-    words = ["gputui", "run", *(["-n", str(len(devices))] if devices else ["--gpus", "none"])]
-    words += ["--nodes", str(options.nodes), "--rendezvous", options.rendezvous]
-    asked = {
-        "--launcher": None if options.launcher == AUTO else options.launcher,
-        "--python": options.python,
-        "--processes": str(options.processes) if options.processes else None,
-        "--directory": options.directory,
-        "--logs": options.logs,
-    }
-    words += [word for name, value in asked.items() if value is not None for word in (name, value)]
-    words += ["--numa-binding"] if options.numa else []
-    # A rank without what the others have (NCCL_IB_DISABLE) hangs them all.
-    words += [f"--env={name}={value}" for name, value in options.additions]
+    devices_there = ("-n", str(len(devices))) if devices else ("--gpus", "none")
+    # With all variables: a rank without what the others have (NCCL_IB_DISABLE) hangs them all.
+    words = ["gputui", "run", *devices_there, *words_of(options)]
     return (f"on each of the other machines: {shlex.join([*words, '--', *options.command])}",)
 
 
@@ -165,7 +157,7 @@ def _additions(
 
 
 def _warn(
-    said: Saying,
+    notices: Notices,
     devices: Sequence[Device],
     options: LaunchOptions,
     prefix: Sequence[str],
@@ -174,24 +166,20 @@ def _warn(
 ) -> None:
     """Say what there is to say whatever the launcher."""
     wanted = dict(ours)
-    _warn_of_lists(said, devices, options, prefix, wanted)
+    _warn_of_lists(notices, devices, options, prefix, wanted)
     lost = losing(prefix)
     if lost is not None and VISIBLE not in dict(assigned(prefix)):
-        said.warnings.append(
-            f"{lost} does not give the command the variables: the chosen devices do not count"
-        )
+        notices.warn(f"{lost} does not give the command the variables: the chosen devices do not count")
     if options.nodes > 1 and launcher_of(options).name in ("python", "mpirun"):
-        said.warnings.append("several machines are started by torchrun here: --launcher torchrun")
+        notices.warn("several machines are started by torchrun here: --launcher torchrun")
     if (wanted.get(VISIBLE) or "-")[0].isdigit() and _mps(devices, environ):
-        said.warnings.append(
-            "an MPS daemon may number the devices otherwise; UUIDs are right (--ids uuid, u)"
-        )
+        notices.warn("an MPS daemon may number the devices otherwise; UUIDs are right (--ids uuid, u)")
     if len(devices) > 1 and any(device.parent for device in devices):
-        said.warnings.append("a process uses one MIG instance only, however many are visible")
+        notices.warn("a process uses one MIG instance only, however many are visible")
 
 
 def _warn_of_lists(
-    said: Saying,
+    notices: Notices,
     devices: Sequence[Device],
     options: LaunchOptions,
     prefix: Sequence[str],
@@ -204,9 +192,9 @@ def _warn_of_lists(
         words, listed = _shown(overridden), overridden.get(VISIBLE)
         text = f"{words} of the command gives way to the chosen devices"
         if listed is None or names_these(listed, devices):
-            said.warnings.append(text)
+            notices.warn(text)
         else:
-            said.asks_for_others(words, text, listed, ignored=True)
+            notices.asks_for_others(words, text, listed, ignored=True)
     theirs = dict(assigned(prefix))
     effective = theirs.get(VISIBLE, wanted[VISIBLE])
     within = {n: value for n, value in theirs.items() if n in wanted and value != wanted[n]}
@@ -217,13 +205,13 @@ def _warn_of_lists(
         words = _shown(within)
         text = f"{words} within the command overrides the chosen devices"
         if _overrides(within, effective, devices, by_index):
-            said.asks_for_others(words, text, within.get(VISIBLE))
+            notices.asks_for_others(words, text, within.get(VISIBLE))
         else:
-            said.warnings.append(text)
+            notices.warn(text)
     for words, listed in _lists_of_programs(options.command):
         if names_others(listed, devices, by_index):
             text = f"{words} within the command overrides the chosen devices"
-            said.asks_for_others(words, text, listed)
+            notices.asks_for_others(words, text, listed)
 
 
 def _shown(values: Mapping[str, str | None]) -> str:
@@ -254,7 +242,7 @@ def _lists_of_programs(command: Sequence[str]) -> Iterator[tuple[str, str]]:
     if launcher.name == "mpirun":
         programs = [words for _, words in parts(inner)]
     else:
-        payload = launcher.payload(inner)
-        programs = [payload.words] if payload.kind == "program" else []
+        entrypoint = launcher.entrypoint(inner)
+        programs = [entrypoint.words] if entrypoint.kind == "program" else []
     for words in programs:
         yield from lists_within(words)

@@ -10,14 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from gputui.inventory.untrusted_json import LAST_MOMENT
 from gputui.launching.history import KeepError, Launches, PastLaunch, check_name
-from gputui.launching.launch_options import AUTO, LaunchOptions
-from gputui.launching.launchers import LAUNCHERS
-from gputui.system.folders import NoHomeError, state_folder, write_private
-from gputui.vendors.nvidia.visibility import Ids
+from gputui.launching.launch_options import MOST, LaunchOptions, table
+from gputui.system.files import NoHomeError, state_folder, write_private
 
 SCHEMA = 1
 
@@ -157,8 +155,6 @@ def row(each: PastLaunch) -> dict[str, Any]:
 
 
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-_NUMBERS, _LAUNCHERS = ("processes", "nodes"), (AUTO, *LAUNCHERS)
-_MOST_NUMBER = 10_000
 
 
 def _read(row: object) -> PastLaunch | None:
@@ -187,15 +183,7 @@ def _fits(name: str, value: Any) -> bool:
         return isinstance(value, (list, tuple)) and all(
             _words(pair) and len(pair) == 2 and bool(_VARIABLE.fullmatch(pair[0])) for pair in value
         )
-    if name == "ids":
-        return value in get_args(Ids)
-    if name == "launcher":
-        return value in _LAUNCHERS
-    if name == "numa":
-        return isinstance(value, bool)
-    if name in _NUMBERS:
-        return _whole(value, 1) or (name == "processes" and value is None)
-    return value is None or isinstance(value, str)
+    return table()[name].accepts(value)
 
 
 def _words(value: object) -> bool:
@@ -203,7 +191,7 @@ def _words(value: object) -> bool:
 
 
 def _whole(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST_NUMBER
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST
 
 
 def _moment(value: Any) -> bool:

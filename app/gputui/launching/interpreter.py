@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gputui.launching.argument_vector import program_name, read_options
 from gputui.launching.launchers import recognised
-from gputui.launching.launchers.payload import TAKE_A_VALUE, is_python, program
-from gputui.launching.wrappers import assigned, unwrap
+from gputui.launching.python_command import OPTIONS, is_python, read_python
+from gputui.launching.wrappers import assigned, behind_env, unwrap, uv_starting_python, wrappers
 
 _MOST_LINES = 1024
 """Bytes of a script in which its interpreter is named."""
@@ -27,9 +28,6 @@ space in it, or is to be found beside the script."""
 _BESIDE = b'"$(dirname -- "$(realpath -- "$0")")"/'
 _INLINE = re.compile(rb"^# /// script\s*$", re.MULTILINE)
 """Dependencies of a single script (PEP 723), for which uv makes an environment of its own."""
-
-_RUNNERS = frozenset(("uv", "poetry", "pdm", "pipenv", "rye", "pixi", "conda", "mamba", "micromamba"))
-"""Wrappers that choose the environment: a bare program behind them is theirs, not one of our PATH."""
 
 
 class InterpreterError(Exception):
@@ -65,41 +63,36 @@ def interpreter(
     if not command:
         return _of_path(path, None)
     prefix, inner = unwrap(command)
-    prefix = _staying(prefix)
+    # Nobody waits for what `setsid` starts.
+    calls = [call for call in wrappers(prefix) if call.name != "setsid"]
+    prefix = tuple(word for call in calls for word in call.words)
     own = {name: value for name, value in assigned(prefix) if value is not None}
     path = own.get("PATH", path)
     if not inner:
         return _of_path(path, f"{command[0]} starts no command")
     launcher = recognised(inner)
     if launcher.name in ("mpirun", "torchrun"):
-        payload = launcher.payload(inner)
-        if payload.kind == "program":
+        entrypoint = launcher.entrypoint(inner)
+        if entrypoint.kind == "program":
             # What they start is another command, with an interpreter of its own or none.
-            within = interpreter(payload.words, {**environ, **own}, directory)
+            within = interpreter(entrypoint.words, {**environ, **own}, directory)
             return Interpreter((*prefix, *within.argv), within.doubt)
         if launcher.name == "mpirun":
-            return Interpreter((*prefix, payload.python or "python"))
-    if is_python(inner):
-        return Interpreter((*prefix, inner[0], *_flags(inner[1:])))
-    if _names(prefix) & _RUNNERS and ("/" not in inner[0] or inner[0].endswith(".py")):
+            return Interpreter((*prefix, entrypoint.python or "python"))
+    started = read_python(inner)
+    if started is not None:
+        # Its options decide what it can import (-I, -X dev); -i would make it wait for a person.
+        options = read_options(started.options, OPTIONS).without(("i",)).option_words
+        return Interpreter((*prefix, started.interpreter, *options))
+    if any(call.chooses_environment for call in calls) and ("/" not in inner[0] or inner[0].endswith(".py")):
         return Interpreter((*prefix, "python"), _inline(inner[0], place))
-    if program(inner) == "uv":
-        return _of_uv(prefix, inner, path)
+    by_uv = uv_starting_python(inner)
+    if by_uv is not None:
+        doubt = "uv makes an environment of its own for a script" if by_uv[1] else None
+        return Interpreter((*prefix, *by_uv[0], "python"), doubt)
+    if program_name(inner) == "uv":
+        return _of_path(path, f"{' '.join(inner[:2])} starts no command")
     return _of_program(prefix, inner[0], {**environ, **own}, place, path)
-
-
-def _staying(prefix: Sequence[str]) -> tuple[str, ...]:
-    """The wrappers without `setsid`, behind which nobody waits for what is run."""
-    kept: list[str] = []
-    behind = False
-    for word in prefix:
-        behind = word == "setsid" or (behind and word.startswith("-"))
-        kept += [] if behind else [word]
-    return tuple(kept)
-
-
-def _names(prefix: Sequence[str]) -> set[str]:
-    return {word.rsplit("/", 1)[-1] for word in prefix}
 
 
 def _of_path(path: str | None, doubt: str | None) -> Interpreter:
@@ -108,37 +101,6 @@ def _of_path(path: str | None, doubt: str | None) -> Interpreter:
             taken = f"; taken is the {name} of the PATH (--python names another)" if doubt else ""
             return Interpreter((name,), f"{doubt}{taken}" if doubt else None)
     raise InterpreterError("there is no python in the PATH; name one with --python")
-
-
-def _flags(words: Sequence[str]) -> list[str]:
-    """The interpreter's own options before what it runs (-I, -X dev), which decide what it can import."""
-    flags: list[str] = []
-    rest = list(words)
-    while rest and rest[0].startswith("-") and rest[0] not in ("-", "--"):
-        word = rest.pop(0)
-        if not word.startswith("--") and not word.startswith(("-X", "-W")):
-            # Of "-um" the part before what says what is run.
-            kept = re.split("[cm]", word[1:])[0].replace("i", "")
-            flags += [f"-{kept}"] if kept else []
-            if len(re.split("[cm]", word[1:])) > 1:
-                break
-            continue
-        flags.append(word)
-        if word in TAKE_A_VALUE and rest:
-            flags.append(rest.pop(0))
-    return flags
-
-
-def _of_uv(prefix: Sequence[str], inner: Sequence[str], path: str | None) -> Interpreter:
-    """`uv run -m package` and `uv run --script file`, where uv itself starts the interpreter."""
-    words: list[str] = []
-    for word in inner:
-        if word in ("-m", "--module", "-s", "--script", "--gui-script"):
-            script = word not in ("-m", "--module")
-            doubt = "uv makes an environment of its own for a script" if script else None
-            return Interpreter((*prefix, *words, "python"), doubt)
-        words.append(word)
-    return _of_path(path, f"{' '.join(inner[:2])} starts no command")
 
 
 def _inline(word: str, place: Path) -> str | None:
@@ -190,10 +152,7 @@ def shebang(path: str) -> tuple[str, ...] | None:
         trick = _EXEC.search(lines[1])
         return _of_trick(trick[1], path) if trick else tuple(words)
     if name == "env":
-        rest = words[1:]
-        while rest and (rest[0].startswith("-") or "=" in rest[0]):
-            rest.pop(0)
-        return tuple(rest) or None
+        return behind_env(words) or None
     # The kernel gives everything behind the first space as one word.
     return tuple(os.fsdecode(lines[0][2:].strip()).split(None, 1))
 

@@ -1,21 +1,155 @@
-"""What the user wants to run, apart from the devices. By itself: a screen starts before it makes a launch."""
+"""What the user wants to run, apart from the devices: the one table of launch options.
+
+A field of `LaunchOptions` that is made by `option` is an option of `gputui run`, `export` and `check`, a row
+of the launch page, part of every launch in the history, and part of the line that starts the other machines
+of a launch. Nothing else lists the options: to add one, add a field.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
 
 from gputui.vendors.nvidia.visibility import Ids
 
 AUTO = "auto"
 """Stands for the launcher that the command itself starts with."""
 
+MOST = 10_000
+"""Processes or machines: a larger number is a typing error."""
+
+Kind = Literal["choice", "switch", "number", "text"]
+
+
+class OptionError(ValueError):
+    """What was typed is no value of the option; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One launch option.
+
+    name     the field of LaunchOptions
+    flag     on the command line: "--launcher"
+    help     there
+    label    of its row on the launch page; `about` is what stands beside its value there
+    unset    what the page shows while it has its default: "{launcher}" is the one that is recognised,
+             "{devices}" how many devices are selected
+    kind     choice: one of `choices`; switch: on or off; number: 1 to MOST; text: what `read` takes
+    metavar  how `--help` writes its value
+    applies  whether it is asked for on the launch page, for launch options as they are
+    read     the value that a typed text means. Raises OptionError
+    """
+
+    name: str
+    default: Any
+    flag: str
+    help: str
+    label: str
+    about: str
+    unset: str
+    kind: Kind
+    metavar: str | None
+    choices: Callable[[], tuple[str, ...]]
+    applies: Callable[[LaunchOptions], bool]
+    read: Callable[[str], object]
+
+    def typed(self, text: str) -> Any:
+        """The value that a person's text means. Raises OptionError."""
+        if self.kind == "number":
+            return _number(text)
+        if self.kind == "choice" and text not in self.choices():
+            raise OptionError(f"{text!r} is none of {', '.join(self.choices())}")
+        return self.read(text)
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a value, read from a file, is one that the option can have."""
+        if value is None or self.kind == "switch":
+            return value is self.default or isinstance(value, bool)
+        if self.kind == "number":
+            return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST
+        return isinstance(value, str) and (self.kind == "text" or value in self.choices())
+
+    def words(self, value: object) -> tuple[str, ...]:
+        """The words of `gputui run` that give it this value; () for its default."""
+        if value == self.default:
+            return ()
+        if self.kind == "switch":
+            return (self.flag,)
+        text = str(value)
+        # argparse takes a separate word that begins with a dash for another option.
+        return (f"{self.flag}={text}",) if text.startswith("-") else (self.flag, text)
+
+
+def option(
+    default: Any,
+    flag: str,
+    help: str,
+    label: str,
+    about: str,
+    unset: str,
+    kind: Kind = "text",
+    metavar: str | None = None,
+    choices: Callable[[], tuple[str, ...]] = tuple,
+    applies: Callable[[LaunchOptions], bool] = lambda options: True,
+    read: Callable[[str], object] = str,
+) -> Any:
+    """A field of LaunchOptions that is a launch option; see `Option`."""
+    facts = {
+        "default": default,
+        "flag": flag,
+        "help": help,
+        "label": label,
+        "about": about,
+        "unset": unset,
+        "kind": kind,
+        "metavar": metavar,
+        "choices": choices,
+        "applies": applies,
+        "read": read,
+    }
+    return field(default=default, metadata={"option": facts})
+
+
+def _launchers() -> tuple[str, ...]:
+    # (Launchers take 15 ms to import, and the first frame needs none.)
+    from gputui.launching.launchers import LAUNCHERS
+
+    return (AUTO, *LAUNCHERS)
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MOST):
+        raise OptionError(f"{text!r} is not a number from 1 to {MOST}")
+    return int(text)
+
+
+def _path(text: str) -> str:
+    """A path as a person types it; no shell has expanded its `~`."""
+    try:
+        return str(Path(text).expanduser()) if text.startswith("~") else text
+    except RuntimeError:
+        raise OptionError(f"there is no user {text.partition('/')[0][1:]!r}") from None
+
+
+def _rendezvous(text: str) -> str:
+    match = re.fullmatch(r"(\[[^\s\[\]]+\]|[^\s:\[\]]+)(?::([0-9]{1,5}))?", text)
+    if match is None or not 1 <= int(match[2] or 1) <= 65535:
+        raise OptionError(f"{text!r} is not HOST or HOST:PORT")
+    return text
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
     """What the user wants to run, apart from the devices.
 
+    command     the words that the user typed, without the variables before them
     additions   environment variables that the user wrote before the command (`FOO=1 python train.py`) or
-                asked for; None unsets one
+                asked for
     python      the interpreter to start it with, None for the command's own
     processes   how many, None for one a device
     logs        a directory for a log a rank
@@ -24,13 +158,122 @@ class LaunchOptions:
     """
 
     command: tuple[str, ...] = ()
-    launcher: str = AUTO
-    ids: Ids = "index"
-    directory: str | None = None
+    launcher: str = option(
+        AUTO,
+        "--launcher",
+        help="auto (default) recognises it from the command",
+        label="launcher",
+        about="auto recognises it from the command",
+        unset="{launcher}",
+        kind="choice",
+        choices=_launchers,
+    )
+    processes: int | None = option(
+        None,
+        "--processes",
+        help="processes, instead of one a device",
+        label="processes",
+        about="one a device",
+        unset="{devices}",
+        kind="number",
+        metavar="N",
+    )
+    python: str | None = option(
+        None,
+        "--python",
+        help="the interpreter to start it with",
+        label="Python",
+        about="the interpreter",
+        unset="the command's own",
+        metavar="PY",
+        read=_path,
+    )
+    directory: str | None = option(
+        None,
+        "--directory",
+        help="where to start it",
+        label="directory",
+        about="where it is started",
+        unset="here",
+        metavar="DIR",
+        read=_path,
+    )
+    ids: Ids = option(
+        "index",
+        "--ids",
+        help="name the devices by index (default) or UUID",
+        label="devices by",
+        about="UUIDs outlive a renumbering",
+        unset="index",
+        kind="choice",
+        choices=lambda: ("index", "uuid"),
+    )
+    logs: str | None = option(
+        None,
+        "--logs",
+        help="a log a rank there, where the launcher can",
+        label="logs",
+        about="a folder: a log a rank",
+        unset="none",
+        metavar="DIR",
+        read=_path,
+    )
+    numa: bool = option(
+        False,
+        "--numa-binding",
+        help="processes stay on the CPUs near their devices (torchrun)",
+        label="NUMA binding",
+        about="CPUs near the device",
+        unset="off",
+        kind="switch",
+    )
+    nodes: int = option(
+        1,
+        "--nodes",
+        help="so many machines (torchrun)",
+        label="machines",
+        about="torchrun on several",
+        unset="1",
+        kind="number",
+        metavar="N",
+    )
+    rendezvous: str | None = option(
+        None,
+        "--rendezvous",
+        help="the first of several machines (port 29400 unless given)",
+        label="first one",
+        about="HOST[:PORT] of it",
+        unset="HOST",
+        metavar="HOST[:PORT]",
+        applies=lambda options: options.nodes > 1,
+        read=_rendezvous,
+    )
     additions: tuple[tuple[str, str], ...] = ()
-    python: str | None = None
-    processes: int | None = None
-    logs: str | None = None
-    numa: bool = False
-    nodes: int = 1
-    rendezvous: str | None = None
+
+
+@cache
+def table() -> Mapping[str, Option]:
+    """Every launch option by the name of its field, in the order of the launch page."""
+    return {
+        each.name: Option(name=each.name, **each.metadata["option"])
+        for each in fields(LaunchOptions)
+        if "option" in each.metadata
+    }
+
+
+def words_of(options: LaunchOptions) -> tuple[str, ...]:
+    """The words of `gputui run` that mean these options: all but the devices and the command."""
+    words = [word for name, each in table().items() for word in each.words(getattr(options, name))]
+    return (*words, *(f"--env={name}={value}" for name, value in options.additions))
+
+
+def with_value(options: LaunchOptions, name: str, value: Any) -> LaunchOptions:
+    """The options with another value for the option of that name."""
+    return replace(options, **{name: value})
+
+
+def next_choice(options: LaunchOptions, name: str, now: str) -> LaunchOptions:
+    """The options with the choice behind `now` in force; the choice that stands for others is passed over."""
+    choices = [choice for choice in table()[name].choices() if choice != AUTO]
+    following = choices[(choices.index(now) + 1) % len(choices)]
+    return with_value(options, name, following)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from gputui.launching.argument_vector import likely_options, program_name
 from gputui.launching.launchers import recognised
-from gputui.launching.launchers.payload import behind_options, is_python, module_of, program
+from gputui.launching.python_command import read_python
 from gputui.launching.shells import shell_of
 from gputui.launching.wrappers import unwrap
 
@@ -27,6 +28,8 @@ _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.+)", re.DOTALL)
 _IN_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
 """https://user:password@host"""
 
+_ADDRESS = "an address with a password"
+
 
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable looks like one that holds a secret."""
@@ -35,13 +38,14 @@ def is_secret(name: str, value: str) -> bool:
 
 def secret_word(command: Sequence[str]) -> str | None:
     """The option or variable within a command that looks like one with a secret, None where there is none."""
-    for place, word in enumerate(command):
-        name, equals, value = word.partition("=")
-        following = command[place + 1] if place + 1 < len(command) else "-"
-        if _OPTION.fullmatch(name) and (value if equals else not following.startswith("-")):
-            return name
-        if _IN_ADDRESS.match(value if equals and word.startswith("-") else word):
-            return "an address with a password"
+    for option in likely_options(command):
+        if option.value and _OPTION.fullmatch(option.spelling):
+            return option.spelling
+        if _IN_ADDRESS.match(option.value):
+            return _ADDRESS
+    for word in command:
+        if _IN_ADDRESS.match(word):
+            return _ADDRESS
         assigned = _ASSIGNED.fullmatch(word)
         # In lower case it is a program's own word (sort_key=loss), told from a secret as an option is.
         if assigned and (
@@ -73,18 +77,18 @@ def program_and_script(command: Sequence[str]) -> str:
     prefix, inner = unwrap(command)
     launcher = recognised(inner)
     if launcher.name != "python":
-        payload = launcher.payload(inner)
-        kind, name = payload.kind, (*payload.words, "")[0]
-        return " ".join(filter(None, (launcher.name, _module(name) if kind == "module" else _script(name))))
-    name, shell = program(inner), shell_of(inner)
-    if is_python(inner):
-        place = behind_options(inner)
-        script = _module(module_of(inner)[0]) or _script((*inner[place:], "")[0])
+        entrypoint = launcher.entrypoint(inner)
+        name = (*entrypoint.words, "")[0]
+        what = _module(name) if entrypoint.kind == "module" else _script(name)
+        return " ".join(filter(None, (launcher.name, what)))
+    name, shell, python = program_name(inner), shell_of(inner), read_python(inner)
+    if python is not None:
+        script = _module(python.module or "") or _script(python.script or "")
     else:
         script = _script((shell.script if shell else None) or "")
         if prefix and not shell and not _script(name):
             # An option that is not in our table may have a value, which then looks like the program.
-            name = program(prefix)
+            name = program_name(prefix)
     if not _PROGRAM.fullmatch(name) or _TOKEN.fullmatch(name):
         return ""
     return " ".join(filter(None, (name, script)))

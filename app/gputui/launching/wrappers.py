@@ -1,93 +1,128 @@
-"""What stands before a command and starts it: `uv run`, `nice -n 5`, `env A=1`, `numactl -N 0`, …
+"""Wrappers: what stands before a command and starts it: `uv run`, `nice -n 5`, `env A=1`, `numactl -N 0`, …
 
-The launcher is recognised behind them, and completed there. What takes a value is listed a wrapper; an option
-that is not listed is taken for one without, unless it has a "=".
+The launcher is recognised behind them, and completed there. Options with a value are listed; an option that
+is not listed is taken for a flag.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import takewhile
+from dataclasses import dataclass
 
+from gputui.launching.argument_vector import Option, OptionTable, option_table, program_name, read_options
 from gputui.launching.shell_words import assignments
 from gputui.vendors.nvidia.visibility import VISIBLE
 
 
 @dataclass(frozen=True, slots=True)
 class _Wrapper:
-    """`takes` are options with a value in the next word; `arguments` words of its own stand before the
-    command (`timeout 60 …`); `verb` is the subcommand that runs one; `assigns`: `NAME=value` words may stand
-    before the command."""
+    """`operands` words of its own stand before the command (`timeout 60 …`); `verb` is the subcommand that
+    runs one; `assigns`: `NAME=value` words may stand before the command; `itself` are options with which it
+    starts no command of ours; `environment`: it chooses the Python environment of what it starts."""
 
-    takes: frozenset[str] = field(default_factory=frozenset)
-    arguments: int = 0
+    options: OptionTable
+    operands: int = 0
     verb: str | None = None
     assigns: bool = False
+    itself: tuple[str, ...] = ()
+    environment: bool = False
 
 
-def _options(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+_UV_STARTS_PYTHON = ("module", "script", "gui-script")
+"""Options of `uv run` with which uv itself starts the interpreter: what follows is not a command."""
 
-
-_UV = _options(
-    "--extra --no-extra --group --no-group --only-group --no-editable-package --env-file --with -w"
-    " --with-editable --with-requirements --package --python -p --python-platform --index --default-index"
-    " --index-url -i --extra-index-url --find-links -f --upgrade-package -P --upgrade-group"
-    " --reinstall-package --refresh-package --index-strategy --keyring-provider --resolution --prerelease"
-    " --prerelease-package --fork-strategy --config-setting --config-settings -C --config-settings-package"
-    " --no-build-isolation-package --exclude-newer --exclude-newer-package --no-sources-package --link-mode"
-    " --no-build-package --no-binary-package --color --directory --project --config-file --cache-dir"
-    " --allow-insecure-host"
+_UV = option_table(
+    flags="module|m script|s gui-script",
+    valued="extra no-extra group no-group only-group no-editable-package env-file with|w with-editable"
+    " with-requirements package python|p python-platform index default-index index-url|i extra-index-url"
+    " find-links|f upgrade-package|P upgrade-group reinstall-package refresh-package index-strategy"
+    " keyring-provider resolution prerelease prerelease-package fork-strategy"
+    " config-setting|config-settings|C config-settings-package no-build-isolation-package exclude-newer"
+    " exclude-newer-package no-sources-package link-mode no-build-package no-binary-package color directory"
+    " project config-file cache-dir allow-insecure-host",
 )
 """`uv run --help` of 0.13."""
 
-_CONDA = _options("-n --name -p --prefix --cwd --log-level")
+_CONDA = option_table(valued="name|n prefix|p cwd log-level")
+
+_ENV = option_table(flags="ignore-environment|i|-", valued="unset|u chdir|C", last="split-string|S")
 
 _WRAPPERS: dict[str, _Wrapper] = {
-    "uv": _Wrapper(_UV, verb="run"),
-    "poetry": _Wrapper(_options("-C --directory -P --project"), verb="run"),
-    "pdm": _Wrapper(_options("-p --project --venv"), verb="run"),
-    "pipenv": _Wrapper(verb="run"),
-    "rye": _Wrapper(verb="run"),
-    "pixi": _Wrapper(_options("-e --environment --manifest-path"), verb="run"),
-    "conda": _Wrapper(_CONDA, verb="run"),
-    "mamba": _Wrapper(_CONDA, verb="run"),
-    "micromamba": _Wrapper(_CONDA, verb="run"),
-    "env": _Wrapper(_options("-u --unset -C --chdir -S --split-string"), assigns=True),
+    "uv": _Wrapper(_UV, verb="run", itself=_UV_STARTS_PYTHON, environment=True),
+    "poetry": _Wrapper(option_table(valued="directory|C project|P"), verb="run", environment=True),
+    "pdm": _Wrapper(option_table(valued="project|p venv"), verb="run", environment=True),
+    "pipenv": _Wrapper(option_table(), verb="run", environment=True),
+    "rye": _Wrapper(option_table(), verb="run", environment=True),
+    "pixi": _Wrapper(option_table(valued="environment|e manifest-path"), verb="run", environment=True),
+    "conda": _Wrapper(_CONDA, verb="run", environment=True),
+    "mamba": _Wrapper(_CONDA, verb="run", environment=True),
+    "micromamba": _Wrapper(_CONDA, verb="run", environment=True),
+    "env": _Wrapper(
+        _ENV,
+        assigns=True,
+        # Its value is the command itself, in one word.
+        itself=("split-string",),
+    ),
     "sudo": _Wrapper(
-        _options(
-            "-u --user -g --group -h --host -p --prompt -C --close-from -r --role -t --type -T"
-            " --command-timeout -U --other-user -D --chdir -R --chroot"
+        option_table(
+            flags="preserve-env|E",
+            valued="user|u group|g host|h prompt|p close-from|C role|r type|t command-timeout|T other-user|U"
+            " chdir|D chroot|R",
         ),
         assigns=True,
     ),
-    "doas": _Wrapper(_options("-u -C")),
+    "doas": _Wrapper(option_table(valued="u C")),
     "systemd-run": _Wrapper(
-        _options(
-            "-p --property -u --unit --slice -E --setenv -H --host -M --machine --description --uid --gid"
-            " --nice --working-directory --service-type"
+        option_table(
+            flags="scope",
+            valued="property|p unit|u slice setenv|E host|H machine|M description uid gid nice"
+            " working-directory service-type",
         )
     ),
-    "flock": _Wrapper(_options("-w --wait --timeout -E --conflict-exit-code"), arguments=1),
-    "nice": _Wrapper(_options("-n --adjustment")),
-    "ionice": _Wrapper(_options("-c --class -n --classdata")),
-    "chrt": _Wrapper(arguments=1),
-    "nohup": _Wrapper(),
-    "setsid": _Wrapper(),
-    "stdbuf": _Wrapper(_options("-i --input -o --output -e --error")),
-    "time": _Wrapper(_options("-f --format -o --output")),
-    "timeout": _Wrapper(_options("-k --kill-after -s --signal"), arguments=1),
-    "taskset": _Wrapper(arguments=1),
+    "flock": _Wrapper(option_table(valued="timeout|wait|w conflict-exit-code|E"), operands=1),
+    "nice": _Wrapper(option_table(valued="adjustment|n")),
+    "ionice": _Wrapper(option_table(valued="class|c classdata|n")),
+    "chrt": _Wrapper(option_table(), operands=1),
+    "nohup": _Wrapper(option_table()),
+    "setsid": _Wrapper(option_table()),
+    "stdbuf": _Wrapper(option_table(valued="input|i output|o error|e")),
+    "time": _Wrapper(option_table(valued="format|f output|o")),
+    "timeout": _Wrapper(option_table(valued="kill-after|k signal|s"), operands=1),
+    "taskset": _Wrapper(option_table(), operands=1),
     "numactl": _Wrapper(
-        _options(
-            "-i --interleave -w --weighted-interleave -p --preferred -P --preferred-many -m --membind"
-            " -N --cpunodebind -C --physcpubind"
+        option_table(
+            valued="interleave|i weighted-interleave|w preferred|p preferred-many|P membind|m cpunodebind|N"
+            " physcpubind|C"
         )
     ),
-    "unbuffer": _Wrapper(),
+    "unbuffer": _Wrapper(option_table()),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class WrapperCall:
+    """One wrapper before a command.
+
+    words        all of its words, its own name in front
+    options      its options, those before and behind its subcommand
+    assignments  the `NAME=value` words that it has before the command
+    itself       whether it starts the interpreter, or a shell's line, itself: no command follows
+    """
+
+    name: str
+    words: tuple[str, ...]
+    options: tuple[Option, ...]
+    assignments: tuple[tuple[str, str], ...] = ()
+    itself: bool = False
+
+    def has(self, name: str) -> bool:
+        """Whether the option is given."""
+        return any(option.name == name for option in self.options)
+
+    @property
+    def chooses_environment(self) -> bool:
+        """Whether a bare program behind it is one of an environment of its own, not one of our PATH."""
+        return _WRAPPERS[self.name].environment
 
 
 def unwrap(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -96,116 +131,92 @@ def unwrap(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     A wrapper that starts nothing (`uv pip …`, `env` alone) is the command itself.
     """
     place = 0
-    while place < len(command):
-        end = _end(command, place)
-        if end is None or end >= len(command):
+    for call in wrappers(command):
+        if place + len(call.words) >= len(command):
             break
-        place = end
+        place += len(call.words)
     return tuple(command[:place]), tuple(command[place:])
 
 
+def wrappers(prefix: Sequence[str]) -> Iterator[WrapperCall]:
+    """The wrappers that the words begin with, outermost first."""
+    rest = tuple(prefix)
+    while (call := _read(rest)) is not None and not call.itself:
+        yield call
+        rest = rest[len(call.words) :]
+
+
 def assigned(prefix: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
-    """The variables that `env`, `sudo` or `systemd-run` sets (or unsets: None) among the words before the
-    command."""
+    """The variables that the wrappers before a command set (or unset: None)."""
     found: list[tuple[str, str | None]] = []
-    for name, words in _each(prefix):
-        if name == "systemd-run":
-            for word, following in zip(words, (*words[1:], ""), strict=True):
-                if word in ("-E", "--setenv") or word.startswith("--setenv="):
-                    found += assignments((word.partition("=")[2] or following,))[0]
-            continue
-        if not _WRAPPERS[name].assigns:
-            continue
-        place = 0
-        while place < len(words):
-            word = words[place]
-            if name == "env" and word in ("-u", "--unset"):
-                found += [(unset, None) for unset in words[place + 1 : place + 2]]
-            elif name == "env" and word.startswith(("--unset=", "-u")):
-                found.append((word.removeprefix("--unset=").removeprefix("-u"), None))
-            else:
-                found += assignments((word,))[0]
-            place += 2 if word in _WRAPPERS[name].takes else 1
+    for call in wrappers(prefix):
+        for option in call.options:
+            if call.name == "env" and option.name == "unset":
+                found.append((option.value, None))
+            elif call.name == "systemd-run" and option.name == "setenv":
+                found += assignments((option.value,))[0]
+        found += call.assignments
     return tuple(found)
 
 
 def losing(prefix: Sequence[str]) -> str | None:
     """The wrapper that does not give the command our variables (`env -i`, `sudo`); None where none is."""
-    for name, words in _each(prefix):
-        if name == "env" and any(_empties(word) for word in words):
+    for call in wrappers(prefix):
+        if call.name == "env" and call.has("ignore-environment"):
             return "env -i"
-        if (name == "sudo" and not _preserves(words)) or name == "doas":
-            return name
-        if name == "systemd-run" and "--scope" not in words:
+        if (call.name == "sudo" and not _preserves(call)) or call.name == "doas":
+            return call.name
+        if call.name == "systemd-run" and not call.has("scope"):
             return "systemd-run without --scope"
     return None
 
 
-def _preserves(words: Sequence[str]) -> bool:
+def uv_starting_python(command: Sequence[str]) -> tuple[tuple[str, ...], bool] | None:
+    """Of `uv run -m package` and `uv run --script file`, where uv itself starts the interpreter: what to
+    write before `python`, and whether a script is started; None for another command."""
+    call = _read(command)
+    if call is None or call.name != "uv" or not call.itself:
+        return None
+    outer = read_options(command[1:], _UV)
+    inner = read_options(outer.operands[1:], _UV)
+    words = (command[0], *outer.option_words, "run", *inner.without(_UV_STARTS_PYTHON).option_words)
+    return words, not call.has("module")
+
+
+def behind_env(words: Sequence[str]) -> tuple[str, ...]:
+    """The command of `env`, also where it is told to split it (-S), as in the first line of a script."""
+    given = read_options(words[1:], _ENV)
+    if "split-string" in given:
+        return behind_env((*words[:1], *given.get("split-string").split(), *given.rest))
+    return assignments(given.operands)[1]
+
+
+def _preserves(call: WrapperCall) -> bool:
     """Whether sudo is told to hand our variables on: -E, -HE, --preserve-env, or a list with ours."""
-    place = 0
-    while place < len(words) and words[place] != "--":
-        word = words[place]
-        name, equals, listed = word.partition("=")
-        if name == "--preserve-env" and (not equals or VISIBLE in listed.split(",")):
-            return True
-        # Of "-uE" the "E" is a user.
-        if re.fullmatch(r"-[AbBeHikKlnNPsSvV]*E.*", word):
-            return True
-        place += 2 if word in _WRAPPERS["sudo"].takes else 1
-    return False
+    return any(
+        option.name == "preserve-env" and (option.glue is None or VISIBLE in option.value.split(","))
+        for option in call.options
+    )
 
 
-def _empties(word: str) -> bool:
-    """Whether a word of `env` takes all variables away: -, -i, -iv, --ignore-environment."""
-    short = word.startswith("-") and not word.startswith(("--", "-u", "-C", "-S")) and "i" in word
-    return short or word in ("-", "--ignore-environment")
-
-
-def _each(prefix: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """The wrappers before a command by name, each with its own words."""
-    place = 0
-    while place < len(prefix):
-        end = _end(prefix, place)
-        if end is None:
-            return
-        yield prefix[place].rsplit("/", 1)[-1], prefix[place + 1 : end]
-        place = end
-
-
-def _end(command: Sequence[str], place: int) -> int | None:
-    """The place behind the wrapper that begins at `place`, None where none begins."""
-    name = command[place].rsplit("/", 1)[-1]
+def _read(command: Sequence[str]) -> WrapperCall | None:
+    """The wrapper that the words begin with; None where they begin with another program."""
+    name = program_name(command)
     wrapper = _WRAPPERS.get(name)
     if wrapper is None:
         return None
-    begin = place
-    own = takewhile(lambda word: word.startswith("-") or "=" in word, command[place + 1 :])
-    if name == "env" and any(word.startswith(("-S", "--split-string")) for word in own):
-        # Its value is the command itself, in one word.
-        return None
-    place = _behind_options(command, place + 1, wrapper)
+    given = read_options(command[1:], wrapper.options)
+    options = given.options
     if wrapper.verb is not None:
-        if list(command[place : place + 1]) != [wrapper.verb]:
+        if given.operands[:1] != (wrapper.verb,):
             return None
-        place = _behind_options(command, place + 1, wrapper)
-        if name == "uv" and {"-m", "--module", "-s", "--script", "--gui-script"} & set(command[begin:place]):
-            # uv itself starts the interpreter: what follows is not a command.
-            return None
-    if name == "env" and list(command[place : place + 1]) == ["-"]:
-        place += 1
+        given = read_options(given.operands[1:], wrapper.options)
+        options = (*options, *given.options)
+    rest = given.operands
+    assigned_words: tuple[tuple[str, str], ...] = ()
     if wrapper.assigns:
-        while place < len(command) and assignments(command[place : place + 1])[0]:
-            place += 1
-    return place + wrapper.arguments
-
-
-def _behind_options(command: Sequence[str], place: int, wrapper: _Wrapper) -> int:
-    while place < len(command) and command[place].startswith("-") and command[place] != "-":
-        word = command[place]
-        place += 1
-        if word == "--":
-            break
-        if word in wrapper.takes:
-            place += 1
-    return place
+        assigned_words, rest = assignments(rest)
+    rest = rest[wrapper.operands :]
+    words = tuple(command[: len(command) - len(rest)])
+    itself = any(option.name in wrapper.itself for option in options)
+    return WrapperCall(name, words, options, assigned_words, itself)

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN, Ancestor
 from gputui.system.containers import container
-
-_INITIAL_PID_NAMESPACE = "pid:[4026531836]"
-"""Linux gives the initial pid namespace this fixed inode (PROC_PID_INIT_INO, include/linux/proc_ns.h)."""
+from gputui.system.namespaces import in_initial_namespace
 
 _MOST_ANCESTORS = 8
 _MOST_CGROUP = 64 * 1024
@@ -76,14 +73,6 @@ class ProcessTable:
         """Drop what is known of processes that no device runs any more."""
         for pid in self._known.keys() - pids:
             del self._known[pid]
-
-
-def in_initial_namespace() -> bool:
-    """Whether this process sees the machine's own pids; True where the system has no pid namespaces."""
-    try:
-        return str(Path("/proc/self/ns/pid").readlink()) == _INITIAL_PID_NAMESPACE
-    except OSError:
-        return True
 
 
 def _look(process: Any) -> Owner:

@@ -29,11 +29,12 @@ from gputui.allocating.claims.files import (
     open_untrusted,
 )
 from gputui.allocating.claims.folder import VARIABLE, make_folder
-from gputui.allocating.claims.read import claims, empty_ended, pid_namespace
+from gputui.allocating.claims.read import claims, empty_ended
 from gputui.choosing.verdict_text import claimed
 from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
 from gputui.system.descriptors import move_to_high_number
+from gputui.system.namespaces import pid_namespace
 
 _MAX_NAMES = 8
 """Names of files that are tried for one device."""

@@ -23,6 +23,8 @@ from gputui.allocating.claims.files import (
     open_untrusted,
 )
 from gputui.allocating.claims.folder import shared_folders
+from gputui.system.namespaces import pid_namespace
+from gputui.system.users import user_name
 
 if TYPE_CHECKING:
     from gputui.inventory.claim import Claim
@@ -171,21 +173,3 @@ def _read(document: Any, key: str, user: str) -> Claim:
 
 def _text(value: object) -> str | None:
     return value[:_MAX_TEXT] if isinstance(value, str) else None
-
-
-def pid_namespace() -> str | None:
-    """The namespace in which our pids mean something (namespaces(7)); None where there are none."""
-    try:
-        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115
-    except OSError:
-        return None
-
-
-def user_name(uid: int) -> str:
-    """The name of a user; the number where this system (a container) has none for it."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gputui.launching.argument_vector import Arguments, read_options
 from gputui.launching.exports.form import DEFAULT, ExportError, Options, need_text, others, settled
 from gputui.launching.launch import Launch
-from gputui.launching.launchers import LAUNCHERS, recognised
-from gputui.launching.launchers.accelerate import _FLAGS as FLAGS
-from gputui.launching.launchers.options import Given, read
-from gputui.launching.launchers.payload import Payload
+from gputui.launching.launchers import recognised
+from gputui.launching.launchers.accelerate import OPTIONS, Accelerate
+from gputui.launching.launchers.entrypoint import Entrypoint
 from gputui.launching.wrappers import unwrap
 from gputui.vendors.nvidia.visibility import VISIBLE, variables
 
@@ -61,13 +61,13 @@ def to_accelerate(launch: Launch, options: Options = DEFAULT) -> str:
 
     need_text(launch, "accelerate's configuration")
     before, command = unwrap(launch.argv)
-    given, payload = _taken(command)
+    given, entrypoint = _taken(command)
     config, left = _config(given, launch)
     start: tuple[str, ...] = ()
-    if payload.words:
+    if entrypoint.words:
         file = options.file or "FILE"
-        kind = {"module": ("--module",), "program": ("--no_python",), "script": ()}[payload.kind]
-        start = (*before, *_starter(payload), "--config_file", file, *left, *kind, *payload.words)
+        kind = {"module": ("--module",), "program": ("--no_python",), "script": ()}[entrypoint.kind]
+        start = (*before, *_starter(entrypoint), "--config_file", file, *left, *kind, *entrypoint.words)
     line = replace(launch, argv=start, changes=_changes(launch)).line
     return f"# {line}\n{yaml.safe_dump(config, sort_keys=False, allow_unicode=True)}".rstrip("\n")
 
@@ -77,20 +77,19 @@ ACCELERATE_NOTE = (
 )
 
 
-def _starter(payload: Payload) -> tuple[str, ...]:
+def _starter(entrypoint: Entrypoint) -> tuple[str, ...]:
     """accelerate of the interpreter, or of the environment, that the command names."""
-    if payload.python is not None:
-        return payload.by_module("accelerate.commands.launch")
-    return (f"{payload.home}/accelerate" if payload.home is not None else "accelerate", "launch")
+    if entrypoint.python is not None:
+        return entrypoint.by_module("accelerate.commands.launch")
+    return (f"{entrypoint.home}/accelerate" if entrypoint.home is not None else "accelerate", "launch")
 
 
-def _taken(command: tuple[str, ...]) -> tuple[Given, Payload]:
+def _taken(command: tuple[str, ...]) -> tuple[Arguments, Entrypoint]:
     """The options of `accelerate launch` in the command, and what it starts."""
     launcher = recognised(command)
-    payload = launcher.payload(command)
-    if launcher is LAUNCHERS["accelerate"]:
-        return read(payload.left_out, FLAGS), payload
-    return Given(), payload
+    entrypoint = launcher.entrypoint(command)
+    own = entrypoint.left_out if isinstance(launcher, Accelerate) else ()
+    return read_options(own, OPTIONS), entrypoint
 
 
 def _changes(launch: Launch) -> tuple[tuple[str, str | None], ...]:
@@ -100,7 +99,7 @@ def _changes(launch: Launch) -> tuple[tuple[str, str | None], ...]:
     return (*variables(launch.devices), *others(launch).items())
 
 
-def _config(given: Given, launch: Launch) -> tuple[dict[str, object], list[str]]:
+def _config(given: Arguments, launch: Launch) -> tuple[dict[str, object], list[str]]:
     """The configuration, and the options that stay on the line."""
     if "config-file" in given:
         raise ExportError(
@@ -125,21 +124,22 @@ def _config(given: Given, launch: Launch) -> tuple[dict[str, object], list[str]]
         config["main_process_port"] = 0
     left: list[str] = []
     parts: dict[str, dict[str, object]] = {}
-    for name, words in given.words:
+    for option in given.options:
+        name = option.name
         key, section = name.replace("-", "_"), _section(name)
         if name in _KINDS or name in _WRITTEN:
             continue
-        value = True if name in FLAGS else _value(given.get(name))
+        value = True if name in OPTIONS.flags else _value(given.get(name))
         if name in _KEYS:
             config[key] = value
         elif section is not None:
             parts.setdefault(section, {})[key] = value
         else:
-            left += words
+            left += option.words
     return {**config, **parts}, left
 
 
-def _kind(given: Given, launch: Launch, count: int) -> str:
+def _kind(given: Arguments, launch: Launch, count: int) -> str:
     if not launch.devices or "cpu" in given:
         return "MULTI_CPU" if count > 1 else "NO"
     named = next((kind for name, kind in _KINDS.items() if name in given), None)

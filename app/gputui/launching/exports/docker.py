@@ -11,45 +11,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gputui.launching.argument_vector import Arguments, option_table, program_name, read_options
 from gputui.launching.exports.form import DEFAULT, ExportError, Options, need_text, need_variable, others
 from gputui.launching.launch import Launch
-from gputui.launching.launchers.payload import program
 from gputui.launching.quoting import posix
 from gputui.launching.wrappers import unwrap
 from gputui.vendors.nvidia.visibility import ORDER, VISIBLE
 
-_FLAGS = frozenset(
-    (
-        *("detach", "init", "interactive", "tty", "no-healthcheck", "oom-kill-disable", "privileged"),
-        *("publish-all", "quiet", "read-only", "rm", "sig-proxy", "disable-content-trust", "help"),
-        *("use-api-socket", "no-hosts", "no-hostname", "read-only-tmpfs", "replace", "rmi", "tls-verify"),
-        *("rootfs", "env-host", "http-proxy", "passwd", "unsetenv-all"),
-    )
+_RUN = option_table(
+    flags="detach|d init interactive|i tty|t no-healthcheck oom-kill-disable privileged publish-all|P quiet|q"
+    " read-only rm sig-proxy disable-content-trust help use-api-socket no-hosts no-hostname read-only-tmpfs"
+    " replace rmi tls-verify rootfs env-host http-proxy passwd unsetenv-all",
+    valued="env|e workdir|w",
+    unlisted="value",
 )
-_SHORT_FLAGS = frozenset("ditPq")
-"""The options of `run` that take no value (docker 28, podman 5); every other one takes the next word."""
+"""The options of `run` (docker 28, podman 5)."""
 
-_SUDO_TAKES = ("-u", "--user", "-g", "--group", "-h", "--host", "-p", "--prompt", "-D", "--chdir", "-C", "-R")
-
-_SHORT = {"e": "env", "w": "workdir"}
 _DEVICES = (VISIBLE, ORDER, "NVIDIA_VISIBLE_DEVICES")
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """The user's own `docker run`: the words up to `run`, those behind it, and the options among them."""
+    """The user's own `docker run`: the words up to `run`, and those behind it, read."""
 
     head: tuple[str, ...]
-    rest: tuple[str, ...]
-    options: tuple[tuple[str, str], ...]
-
-    @property
-    def podman(self) -> bool:
-        return any(program((word,)) == "podman" for word in self.head)
-
-    def has(self, *names: str) -> bool:
-        """Whether one of these options is there."""
-        return any(name in names for name, _ in self.options)
+    arguments: Arguments
+    podman: bool
 
 
 def to_docker(launch: Launch, options: Options = DEFAULT) -> str:
@@ -72,7 +59,7 @@ def to_docker(launch: Launch, options: Options = DEFAULT) -> str:
         rest = [*(["-w", launch.directory] if launch.directory else []), options.image, *launch.argv]
     else:
         _no_contradiction(given, options)
-        own, rest = list(given.head), list(given.rest)
+        own, rest = list(given.head), list(given.arguments.words)
     if options.name is not None:
         own += ["--name", options.name]
     words = [*own, *_devices(launch, given), *_variables(launch), *rest]
@@ -105,7 +92,7 @@ def _devices(launch: Launch, given: _Run | None) -> list[str]:
     else:
         # The inner quotes keep the comma from ending the value: docker reads it as CSV.
         words = ["--gpus", f'"device={",".join(uuids)}"']
-    shared = given is not None and given.has("ipc", "shm-size")
+    shared = given is not None and bool(given.arguments.named(("ipc", "shm-size")))
     return [*words, *(["--ipc=host"] if len(uuids) > 1 and not shared else [])]
 
 
@@ -122,14 +109,15 @@ def _variables(launch: Launch) -> list[str]:
 
 
 def _no_contradiction(given: _Run, options: Options) -> None:
-    for name, value in given.options:
+    for option in given.arguments.options:
+        name, value = option.name, option.value
         if name == "gpus" or (name == "device" and value.startswith("nvidia.com/")):
             raise ExportError(f"--{name} {value} of the command names devices already: leave it out")
         if name == "env" and value.partition("=")[0] in _DEVICES:
             raise ExportError(f"-e {value} of the command names devices already: leave it out")
     if options.image != DEFAULT.image:
         raise ExportError("the command names its image itself: leave --image out")
-    if options.name is not None and given.has("name"):
+    if options.name is not None and "name" in given.arguments:
         raise ExportError("the command names its container itself: leave --name out")
 
 
@@ -139,44 +127,11 @@ def _given(argv: Sequence[str]) -> _Run | None:
     Raises ExportError for another use of docker.
     """
     before, command = unwrap(argv)
-    if program(command) == "sudo":
-        end = _behind_sudo(command)
-        before, command = (*before, *command[:end]), command[end:]
-    if program(command) not in ("docker", "podman"):
+    name = program_name(command)
+    if name not in ("docker", "podman"):
         return None
-    place = 2 if list(command[1:2]) == ["container"] else 1
-    if list(command[place : place + 1]) != ["run"]:
-        raise ExportError(
-            f"only `{program(command)} run …` can be given devices, not {' '.join(command[:3])!r}"
-        )
-    rest = tuple(command[place + 1 :])
-    return _Run((*before, *command[: place + 1]), rest, tuple(_options(rest)))
-
-
-def _behind_sudo(command: Sequence[str]) -> int:
-    place = 1
-    while place < len(command) and command[place].startswith("-"):
-        place += 2 if command[place] in _SUDO_TAKES else 1
-    return min(place, len(command))
-
-
-def _options(words: Sequence[str]) -> list[tuple[str, str]]:
-    """The options before the image, by long name."""
-    found: list[tuple[str, str]] = []
-    place = 0
-    while place < len(words) and words[place].startswith("-") and words[place] not in ("-", "--"):
-        word = words[place]
-        place += 1
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-            takes = not equals and name not in _FLAGS
-        else:
-            letters = word[1:].lstrip("".join(_SHORT_FLAGS))
-            name, value = _SHORT.get(letters[:1], letters[:1]), letters[1:].removeprefix("=")
-            takes = len(letters) == 1
-        if takes:
-            value = words[place] if place < len(words) else ""
-            place += 1
-        if name:
-            found.append((name, value))
-    return found
+    head = command[: 2 if command[1:2] == ("container",) else 1]
+    if command[len(head) : len(head) + 1] != ("run",):
+        raise ExportError(f"only `{name} run …` can be given devices, not {' '.join(command[:3])!r}")
+    arguments = read_options(command[len(head) + 1 :], _RUN)
+    return _Run((*before, *head, "run"), arguments, podman=name == "podman")

@@ -20,21 +20,12 @@ from gputui.launching.exports.form import (
     settled,
 )
 from gputui.launching.launch import Launch
-from gputui.launching.launchers import LAUNCHERS
-from gputui.launching.launchers.payload import module_of, program
+from gputui.launching.launchers.torchrun import RENDEZVOUS, Torchrun
 from gputui.launching.quoting import quote
 from gputui.launching.wrappers import unwrap
 from gputui.vendors.nvidia.visibility import VISIBLE
 
 _PORT = 29500
-_PLACES = frozenset(
-    (
-        *("standalone", "nnodes", "node-rank", "master-addr", "master-port"),
-        *("rdzv-backend", "rdzv-id", "rdzv-endpoint"),
-    )
-)
-"""torchrun's options that say where the processes meet: between machines only Slurm knows."""
-
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@,+=-]+")
 _CORES = "OMP_NUM_THREADS"
 
@@ -125,32 +116,20 @@ def _srun(words: list[str], launch: Launch) -> str:
 def _between_nodes(launch: Launch) -> list[str]:
     """torchrun's words for several machines, quoted; those that Slurm knows are left to the shell."""
     before, command = unwrap(launch.argv)
-    torchrun = LAUNCHERS["torchrun"]
+    torchrun = Torchrun()
     if not torchrun.recognises(command):
         raise ExportError(
             f"several nodes are started through torchrun, not {launch.launcher}: --launcher torchrun"
         )
-    payload = torchrun.payload(command)
-    starter = command[: 1 if program(command) == "torchrun" else module_of(command)[1]]
-    kept = _elsewhere(payload.left_out)
-    kind = {"module": ["-m"], "program": ["--no-python"], "script": []}[payload.kind]
+    starter, rest = torchrun.split(command)
+    given = torchrun.given(rest)
+    # Between machines only Slurm knows where the processes meet; how they do (--rdzv-conf) stays.
+    kept = given.without([name for name in RENDEZVOUS if name != "rdzv-conf"])
     return [
         *(quote(word) for word in (*before, *starter)),
         '--nnodes="$SLURM_NNODES"',
         "--rdzv-backend=c10d",
         '--rdzv-id="$SLURM_JOB_ID"',
         f'--rdzv-endpoint="$head:{_PORT}"',
-        *(quote(word) for word in (*kept, *kind, *payload.words)),
+        *(quote(word) for word in (*kept.option_words, *given.operands)),
     ]
-
-
-def _elsewhere(words: tuple[str, ...]) -> list[str]:
-    """torchrun's options without those of the place where the processes meet."""
-    kept, place = [], 0
-    while place < len(words):
-        name, equals, _ = words[place].lstrip("-").replace("_", "-").partition("=")
-        own = words[place].startswith("--") and name in _PLACES
-        if not own:
-            kept.append(words[place])
-        place += 2 if own and not equals and name != "standalone" else 1
-    return kept

@@ -5,19 +5,12 @@ Attributes: "Debugging configurations" of VS Code's documentation; null unsets a
 
 from __future__ import annotations
 
-import re
-
+from gputui.launching.argument_vector import program_name
 from gputui.launching.exports.form import DEFAULT, ExportError, Options, need_command, need_text, settled
 from gputui.launching.launch import Launch
 from gputui.launching.launchers import recognised
-from gputui.launching.launchers.payload import is_python, named_python, program
+from gputui.launching.python_command import is_python, particular_interpreter, read_python
 from gputui.launching.wrappers import unwrap
-
-_WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")
-"""The interpreter's options whose value is the next word."""
-
-_RUNS = re.compile(r"-[bBdEiIOPqsSuvx]*[mc].*", re.DOTALL)
-"""-m and -c, also with other letters before, or with their value behind, in one word."""
 
 
 def to_vscode(launch: Launch, options: Options = DEFAULT) -> str:
@@ -60,27 +53,22 @@ def _what(launch: Launch) -> str:
 
 def _target(command: tuple[str, ...]) -> dict[str, object]:
     """ "program" or "module" with "args", and the interpreter where the command names one."""
-    python = named_python(command[0]) if is_python(command) else _beside(command[0])
+    named = particular_interpreter(command[0]) if is_python(command) else _beside(command[0])
     # Every launcher is a module that an interpreter can start.
-    started = recognised(command).with_python(command, python or "python")
-    if not is_python(started):
-        raise ExportError(f"VS Code's Python debugger cannot start {program(started)!r}, which is not Python")
-    place = 1
-    while place < len(started) and started[place].startswith("-") and started[place] != "-":
-        if _RUNS.fullmatch(started[place]):
-            break
-        place += 2 if started[place] in _WITH_VALUE else 1
-    interpreter: dict[str, object] = {} if python is None else {"python": python}
-    if place > 1:
-        interpreter["pythonArgs"] = list(started[1:place])
-    target = started[place : place + 1]
-    if not target or target[0] == "-" or (target[0] != "-m" and _RUNS.fullmatch(target[0])):
+    started = recognised(command).with_python(command, named or "python")
+    python = read_python(started)
+    if python is None:
+        raise ExportError(
+            f"VS Code's Python debugger cannot start {program_name(started)!r}, which is not Python"
+        )
+    interpreter: dict[str, object] = {} if named is None else {"python": named}
+    if python.options:
+        interpreter["pythonArgs"] = list(python.options)
+    if python.module is not None:
+        return {"module": python.module, "args": list(python.arguments), **interpreter}
+    if python.script in (None, "-"):
         raise ExportError("VS Code starts a file or a module: `python train.py`, `python -m package`")
-    if target[0] == "-m":
-        if len(started) == place + 1:
-            raise ExportError("the command ends with -m: which module?")
-        return {"module": started[place + 1], "args": list(started[place + 2 :]), **interpreter}
-    return {"program": target[0], "args": list(started[place + 1 :]), **interpreter}
+    return {"program": python.script, "args": list(python.arguments), **interpreter}
 
 
 def _beside(word: str) -> str | None:

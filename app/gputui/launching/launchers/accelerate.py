@@ -11,28 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gputui.launching.argument_vector import Arguments, option_table, program_name
 from gputui.launching.launchers.accelerate_config import Config, configuration
-from gputui.launching.launchers.base import Completed, Request, Saying, contradiction
-from gputui.launching.launchers.options import Given, read
-from gputui.launching.launchers.payload import module_of, program
-from gputui.launching.launchers.script_launcher import ScriptLauncher
+from gputui.launching.launchers.base import Completed, Notices, Request, ScriptLauncher, contradiction
 from gputui.launching.launchers.torchrun import overriding, several
+from gputui.launching.python_command import module_prefix
 from gputui.vendors.nvidia.visibility import identifiers, names_others
 
 _MODULE = "accelerate.commands.launch"
-_FLAGS = frozenset(
-    (
-        *("help", "h", "quiet", "q", "cpu", "multi-gpu", "tpu", "enable-cpu-affinity", "use-deepspeed"),
-        *("use-fsdp", "use-parallelism-config", "use-megatron-lm", "same-network", "module", "no-python"),
-        *("tpu-cluster", "no-tpu-cluster", "tpu-use-sudo", "downcast-bf16", "debug"),
-        *("fp8-use-autocast-during-eval", "dynamo-use-fullgraph", "dynamo-use-dynamic"),
-        *("dynamo-use-regional-compilation",),
-    )
-)
-_OLDER = frozenset(("use-mps-device", "use-xpu", "ipex"))
-"""Of versions before 1.8."""
+OLDER = ("use-mps-device", "use-xpu", "ipex")
+"""Flags of versions before 1.8."""
 
-_ALIASES = {"m": "module", "t": "tee"}
+OPTIONS = option_table(
+    flags="help|h quiet|q cpu multi-gpu tpu enable-cpu-affinity use-deepspeed use-fsdp"
+    " use-parallelism-config use-megatron-lm same-network module|m no-python tpu-cluster no-tpu-cluster"
+    " tpu-use-sudo downcast-bf16 debug fp8-use-autocast-during-eval dynamo-use-fullgraph"
+    f" dynamo-use-dynamic dynamo-use-regional-compilation {' '.join(OLDER)}",
+    valued="tee|t",
+    unlisted="value",
+)
+"""It takes no abbreviations, and so its many options with a value need not be listed."""
+
 _KINDS = ("multi-gpu", "use-fsdp", "use-deepspeed", "use-megatron-lm", "tpu", "tpu-cluster", "cpu")
 """The options that say which kind of run it is; with one of them the configuration's own does not count."""
 
@@ -46,34 +45,29 @@ class Accelerate(ScriptLauncher):
     """`accelerate launch --num_processes=N --gpu_ids=all … train.py`."""
 
     name = "accelerate"
+    options = OPTIONS
     starter = ("accelerate", "launch")
     module = _MODULE
 
-    def prefix(self, command: Sequence[str]) -> int:
-        """How many words start `accelerate launch` itself; 0 for none."""
-        if program(command) == "accelerate":
-            return 2 if list(command[1:2]) == ["launch"] else 0
-        if program(command) == "accelerate-launch":
-            return 1
-        module, end = module_of(command)
-        if module == _MODULE:
-            return end
-        if module == "accelerate.commands.accelerate_cli" and list(command[end : end + 1]) == ["launch"]:
-            return end + 1
-        return 0
-
-    def given(self, words: Sequence[str]) -> Given:
-        return read(words, _FLAGS | _OLDER, _ALIASES)
+    def split(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """`accelerate launch`, as one program or as a module; and what follows."""
+        module, own = module_prefix(command)
+        if program_name(command) in ("accelerate", "accelerate-launch"):
+            own = 1
+        elif module not in (_MODULE, "accelerate.commands.accelerate_cli"):
+            return (), tuple(command)
+        if program_name(command) == "accelerate" or module == "accelerate.commands.accelerate_cli":
+            own = own + 1 if command[own : own + 1] and command[own] == "launch" else 0
+        return tuple(command[:own]), tuple(command[own:])
 
     def complete(self, request: Request) -> Completed:
-        prefix = self.prefix(request.command)
-        starter, rest = request.command[:prefix], request.command[prefix:]
-        given, said = self.given(rest), Saying()
+        starter, rest = self.split(request.command)
+        given, notices = self.given(rest), Notices()
         config = None
         if "config-file" in given or "cpu" not in given:
             file = given.get("config-file") if "config-file" in given else None
             config = configuration(file, request.environ, request.directory, request.host_environment)
-        added = _kind(given, config, request, said)
+        added = _kind(given, config, request, notices)
         spreads = "--multi_gpu" in added or ("--cpu" not in added and _spreads(given, config))
         machines = given.number("num-machines") or 1
         if "num-processes" not in given:
@@ -88,21 +82,21 @@ class Accelerate(ScriptLauncher):
             added.append("--main_process_port=0")
         if request.logs and "log-dir" not in given:
             added += [f"--log_dir={request.logs}", *(["--tee=3"] if "tee" not in given else [])]
-        _say(given, request, said, machines)
-        _say_of_kind(given, request, said, spreads)
+        _say(given, request, notices, machines)
+        _say_of_kind(given, request, notices, spreads)
         if config is not None and ("--cpu" not in added or "config-file" in given):
-            _say_of_config(config, given, request, said, spreads)
+            _say_of_config(config, given, request, notices, spreads)
         argv = (*starter, *added, *rest)
-        return Completed(argv, tuple(said.warnings), tuple(said.remarks), own=said.own)
+        return Completed(argv, tuple(notices.warnings), tuple(notices.remarks), own=notices.own)
 
 
-def _kind(given: Given, config: Config | None, request: Request, said: Saying) -> list[str]:
+def _kind(given: Arguments, config: Config | None, request: Request, notices: Notices) -> list[str]:
     """The option that says which kind of run it is, where neither the command nor the configuration does."""
     if any(name in given for name in _KINDS):
         return []
     if not request.devices:
         if config is not None and "config-file" not in given:
-            said.remarks.append(f"--cpu: accelerate does not read {config.path} then")
+            notices.remark(f"--cpu: accelerate does not read {config.path} then")
         return ["--cpu"]
     if (given.number("num-processes") or request.count) < 2:
         return []
@@ -111,18 +105,18 @@ def _kind(given: Given, config: Config | None, request: Request, said: Saying) -
     if config.problem is not None or config.elsewhere:
         return []
     if config.kind in _SPREADING and config.kind != "MULTI_GPU":
-        said.remarks.append(f"{config.kind} as {config.path} says")
+        notices.remark(f"{config.kind} as {config.path} says")
     return ["--multi_gpu"] if config.kind == "NO" else []
 
 
-def _spreads(given: Given, config: Config | None) -> bool:
+def _spreads(given: Arguments, config: Config | None) -> bool:
     """Whether accelerate will start through torch's launcher."""
     if any(name in given for name in _KINDS):
         return not any(name in given for name in _NOT_SPREADING)
     return config is not None and config.kind in _SPREADING
 
 
-def _say(given: Given, request: Request, said: Saying, machines: int) -> None:
+def _say(given: Arguments, request: Request, notices: Notices, machines: int) -> None:
     count = len(request.devices)
     ids = given.get("gpu-ids", "all")
     same = count and ids == identifiers(request.devices, "uuid" if request.by_uuid else "index")
@@ -130,56 +124,56 @@ def _say(given: Given, request: Request, said: Saying, machines: int) -> None:
         words = f"--gpu_ids={ids}"
         warning = f"{words} of the command overrides the chosen devices"
         if "cpu" not in given and names_others(ids, request.devices, request.by_index):
-            said.asks_for_others(words, warning, ids)
+            notices.asks_for_others(words, warning, ids)
         else:
-            said.warnings.append(warning)
+            notices.warn(warning)
     asked = given.number("num-processes") if "num-processes" in given else request.processes
     if count and asked is not None and asked != count * machines:
-        said.warnings.append(contradiction("--num_processes", asked, count))
+        notices.warn(contradiction("--num_processes", asked, count))
     if machines > 1 or request.nodes > 1:
-        said.warnings.append("several machines are started by torchrun here: --launcher torchrun")
+        notices.warn("several machines are started by torchrun here: --launcher torchrun")
     if request.numa:
-        said.remarks.append("accelerate has no --numa-binding; torchrun has")
+        notices.remark("accelerate has no --numa-binding; torchrun has")
     indices = [device.index for device in request.devices]
     if "enable-cpu-affinity" in given and count and indices != list(range(count)):
-        said.warnings.append(
+        notices.warn(
             "--enable_cpu_affinity pins processes by NVML index and ignores the choice:"
             f" GPU {indices[0]}'s process gets the CPUs near GPU 0 (torchrun's --numa-binding is right)"
         )
 
 
-def _say_of_kind(given: Given, request: Request, said: Saying, spreads: bool) -> None:
+def _say_of_kind(given: Arguments, request: Request, notices: Notices, spreads: bool) -> None:
     asked = given.number("num-processes") or request.processes or 1
     if request.devices and "cpu" in given:
-        said.warnings.append("--cpu of the command leaves the chosen devices unused")
+        notices.warn("--cpu of the command leaves the chosen devices unused")
     if not request.devices:
         kinds = [f"--{name.replace('-', '_')}" for name in _KINDS if name in given and name != "cpu"]
         if kinds:
-            said.warnings.append(f"the command asks for {kinds[0]}, and no device is chosen")
+            notices.warn(f"the command asks for {kinds[0]}, and no device is chosen")
         elif asked > 1:
-            said.warnings.append(f"accelerate starts one process on the CPU; {asked} are asked for")
+            notices.warn(f"accelerate starts one process on the CPU; {asked} are asked for")
     variables = overriding(request.environ)
     if spreads and variables:
         waiting = several(request.environ)
         then = f", and waits for {waiting} machines" if waiting else ""
-        said.warnings.append(
-            f"accelerate takes torchrun's defaults from {variables} in your environment{then}"
-        )
+        notices.warn(f"accelerate takes torchrun's defaults from {variables} in your environment{then}")
 
 
-def _say_of_config(config: Config, given: Given, request: Request, said: Saying, spreads: bool) -> None:
+def _say_of_config(
+    config: Config, given: Arguments, request: Request, notices: Notices, spreads: bool
+) -> None:
     """What the line says in spite of the file, so that nobody wonders."""
     if config.problem is not None:
-        said.warnings.append(f"{config.path}: {config.problem}")
+        notices.warn(f"{config.path}: {config.problem}")
         return
     if config.elsewhere:
-        said.warnings.append(f"{config.path} starts on SageMaker, not on these devices")
+        notices.warn(f"{config.path} starts on SageMaker, not on these devices")
         return
     if config.values.get("use_cpu") is True and request.devices and not spreads:
-        said.warnings.append(f"use_cpu in {config.path} leaves the chosen devices unused")
+        notices.warn(f"use_cpu in {config.path} leaves the chosen devices unused")
     named = any(name in given for name in _KINDS)
     if config.kind not in ("NO", *_SPREADING) and not named and request.devices:
-        said.warnings.append(f"distributed_type {config.kind} in {config.path} is not for these devices")
+        notices.warn(f"distributed_type {config.kind} in {config.path} is not for these devices")
     unlike = []
     if config.gpu_ids is not None and "gpu-ids" not in given:
         unlike.append(f"gpu_ids {config.gpu_ids}")
@@ -192,4 +186,4 @@ def _say_of_config(config: Config, given: Given, request: Request, said: Saying,
         if theirs is not None and theirs > 0 and ours is not None and theirs != ours and name not in given:
             unlike.append(f"{key} {theirs}")
     if unlike:
-        said.remarks.append(f"{', '.join(unlike)} in {config.path} would count: the line says otherwise")
+        notices.remark(f"{', '.join(unlike)} in {config.path} would count: the line says otherwise")

@@ -1,16 +1,19 @@
-"""What a launcher is."""
+"""What a launcher is: the protocol of all, and the base of those that start Python scripts."""
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from gputui.inventory.device import Device
+from gputui.launching.argument_vector import Arguments, OptionTable, read_options
 from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.launch import OwnDevices
-from gputui.launching.launchers.payload import Payload
+from gputui.launching.launchers.entrypoint import Entrypoint, of_launcher
+from gputui.launching.python_command import module_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +100,11 @@ class Launcher(Protocol):
     def recognises(self, command: Sequence[str]) -> bool:
         """Whether the command starts with this launcher already."""
 
-    def payload(self, command: Sequence[str]) -> Payload:
+    def entrypoint(self, command: Sequence[str]) -> Entrypoint:
         """What a command of this launcher's own starts."""
 
-    def start(self, payload: Payload) -> tuple[str, ...]:
-        """A command of this launcher's own that starts the payload, without options."""
+    def start(self, entrypoint: Entrypoint) -> tuple[str, ...]:
+        """A command of this launcher's own that starts the entrypoint, without options."""
 
     def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
         """A command of this launcher's own, started by that interpreter."""
@@ -114,12 +117,20 @@ class Launcher(Protocol):
 
 
 @dataclass
-class Saying:
-    """Collects what a launcher has to say while it completes a command."""
+class Notices:
+    """Collects warnings and remarks while a command is completed."""
 
     warnings: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     own: OwnDevices | None = None
+
+    def warn(self, text: str) -> None:
+        """A sentence about what the user gave; it is kept as it is."""
+        self.warnings.append(text)
+
+    def remark(self, text: str) -> None:
+        """A sentence about what gputui does on its own account, and why."""
+        self.remarks.append(text)
 
     def asks_for_others(
         self,
@@ -130,8 +141,61 @@ class Saying:
         ignored: bool = False,
     ) -> None:
         """Take down that the command asks for other devices than the selected ones (as in `OwnDevices`)."""
-        self.warnings.append(warning)
+        self.warn(warning)
         self.own = self.own or OwnDevices(words, warning, listed, option, ignored)
+
+
+class ScriptLauncher(ABC):
+    """A launcher of Python scripts: its options, then a script, a module or another program.
+
+    options    its options; among them "module" and "no-python", which say that no script follows
+    starter    the launcher by its own name
+    module     the same as a Python module: an interpreter that was named has the user's torch
+    as_module  the option that says that a module follows;  as_program: that another program does
+    """
+
+    options: OptionTable
+    starter: tuple[str, ...]
+    module: str
+    as_module: str = "--module"
+    as_program: str = "--no_python"
+
+    @abstractmethod
+    def split(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The words that start the launcher itself (none of another command), and the others."""
+
+    def given(self, words: Sequence[str]) -> Arguments:
+        """The words behind the starter, read: the launcher's options, and the script with its own."""
+        return read_options(words, self.options)
+
+    def recognises(self, command: Sequence[str]) -> bool:
+        return bool(self.split(command)[0])
+
+    def entrypoint(self, command: Sequence[str]) -> Entrypoint:
+        given = self.given(self.split(command)[1])
+        left_out = given.without(("module", "no-python")).option_words
+        if "no-python" in given:
+            return of_launcher(command, "program", given.operands, left_out)
+        module = given.operands and "module" in given
+        return of_launcher(command, "module" if module else "script", given.operands, left_out)
+
+    def for_script(self, command: Sequence[str], script: Sequence[str]) -> tuple[str, ...]:
+        """The same launch of a script in place of what the command starts."""
+        starter, rest = self.split(command)
+        return (*starter, *self.given(rest).without(("module", "no-python")).option_words, *script)
+
+    def start(self, entrypoint: Entrypoint) -> tuple[str, ...]:
+        starter = self.starter if entrypoint.python is None else entrypoint.by_module(self.module)
+        if entrypoint.kind == "script":
+            return (*starter, *entrypoint.words)
+        kind = self.as_module if entrypoint.kind == "module" else self.as_program
+        return (*starter, kind, *entrypoint.words)
+
+    def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
+        if module_prefix(command)[0] is not None:
+            # What else the user gave the interpreter stays.
+            return (python, *command[1:])
+        return (python, "-m", self.module, *self.split(command)[1])
 
 
 def devices_text(count: int) -> str:

@@ -11,35 +11,25 @@ import os
 import re
 from collections.abc import Sequence
 
-from gputui.launching.launchers.base import Completed, Request, Saying
-from gputui.launching.launchers.options import Given, read
-from gputui.launching.launchers.payload import (
-    module_of,
-    program,
-    settled,
-)
-from gputui.launching.launchers.script_launcher import ScriptLauncher
+from gputui.launching.argument_vector import Arguments, option_table, program_name, write_options
+from gputui.launching.launchers.base import Completed, Notices, Request, ScriptLauncher
+from gputui.launching.launchers.entrypoint import with_interpreter_beside
 from gputui.launching.launchers.torchrun import Torchrun
+from gputui.launching.python_command import module_prefix
 
 _MODULE = "deepspeed.launcher.runner"
-_FLAGS = frozenset(
-    (
-        *("help", "h", "module", "no-python", "no-local-rank", "no-ssh", "no-ssh-check", "force-multi"),
-        *("save-pid", "bind-cores-to-rank", "quiet", "q"),
-    )
-)
-_OLDER = frozenset(("elastic-training",))
-"""Of versions before 0.19."""
+OLDER = ("elastic-training",)
+"""Flags of versions before 0.19."""
 
-_ALIASES = {"H": "hostfile", "i": "include", "e": "exclude", "num-accelerators": "num-gpus"}
-_VALUED = frozenset(
-    (
-        *("hostfile", "include", "exclude", "num-nodes", "num-gpus", "num-accelerators", "master-port"),
-        *("master-addr", "node-rank", "launcher", "launcher-args", "enable-each-rank-log", "autotuning"),
-        *("bind-core-list", "ssh-port", "venv-script", "log-level"),
-    )
+OPTIONS = option_table(
+    flags="help|h module no-python no-local-rank no-ssh no-ssh-check force-multi save-pid"
+    f" bind-cores-to-rank quiet|q {' '.join(OLDER)}",
+    valued="hostfile|H include|i exclude|e num-nodes num-gpus|num-accelerators master-port master-addr"
+    " node-rank launcher launcher-args enable-each-rank-log autotuning bind-core-list ssh-port venv-script"
+    " log-level",
+    unlisted="value",
+    abbreviations=True,
 )
-"""Options that take a value: argparse understands a beginning of any of them."""
 
 _DEVICES = ("include", "exclude", "num-gpus", "num-nodes")
 """Options that name devices: with one of them the variable is ignored, and then deleted."""
@@ -57,65 +47,65 @@ class Deepspeed(ScriptLauncher):
     """`deepspeed --include=localhost:0,2 --master_port=P train.py`."""
 
     name = "deepspeed"
+    options = OPTIONS
     starter = ("deepspeed",)
     module = _MODULE
 
-    def prefix(self, command: Sequence[str]) -> int:
-        """How many words start deepspeed itself; 0 for none."""
-        if program(command) in ("deepspeed", "deepspeed.pt", "ds"):
-            return 1
-        module, end = module_of(command)
-        return end if module == _MODULE else 0
-
-    def given(self, words: Sequence[str]) -> Given:
-        return read(words, _FLAGS | _OLDER, _ALIASES, _FLAGS | _VALUED)
+    def split(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """`deepspeed`, or `python -m deepspeed.launcher.runner`; and what follows."""
+        module, words = module_prefix(command)
+        named = program_name(command) in ("deepspeed", "deepspeed.pt", "ds")
+        own = 1 if named else words if module == _MODULE else 0
+        return tuple(command[:own]), tuple(command[own:])
 
     def complete(self, request: Request) -> Completed:
-        prefix = self.prefix(request.command)
-        starter, rest = request.command[:prefix], request.command[prefix:]
-        given, said = self.given(rest), Saying()
+        starter, rest = self.split(request.command)
+        given, notices = self.given(rest), Notices()
         own = [name for name in _DEVICES if name in given]
         machines = _machines(given, own, request)
         counted = () if machines else _counted(given, own, request)
         if counted:
-            words = given.without([name for name in given.values if name not in counted])
-            said.remarks.append(
-                f"{' '.join(words)} left out: deepspeed would take the first ones, not the chosen ones"
-            )
-            rest = (*given.without(counted), *rest[given.end :])
-            request, given, own = request.of((*starter, *rest)), self.given(rest), []
+            words = " ".join(write_options(given.named(counted)))
+            notices.remark(f"{words} left out: deepspeed would take the first ones, not the chosen ones")
+            given, own = given.without(counted), []
+            rest = given.words
+            request = request.of((*starter, *rest))
         added: list[str] = []
         if own or machines:
-            _contradict(given, own, machines, request, said)
+            _contradict(given, own, machines, request, notices)
         else:
             reason = _against(request)
             if reason is not None:
-                return self._through_torchrun(request, given, reason, said)
+                return self._through_torchrun(request, given, reason, notices)
             added.append(f"--include=localhost:{','.join(str(device.index) for device in request.devices)}")
-            said.remarks.append(
+            notices.remark(
                 "deepspeed is given the devices by --include; it ignores CUDA_VISIBLE_DEVICES then"
             )
         if not machines:
-            added += _here(given, request, said)
+            added += _here(given, request, notices)
         if request.logs and "enable-each-rank-log" not in given:
             added.append(f"--enable_each_rank_log={request.logs}")
         if not own and request.processes not in (None, len(request.devices)):
-            said.warnings.append(f"deepspeed starts a process a device; {request.processes} were asked for")
+            notices.warn(f"deepspeed starts a process a device; {request.processes} were asked for")
         if request.numa:
-            said.remarks.append("deepspeed has no --numa-binding (--bind_cores_to_rank is its own)")
+            notices.remark("deepspeed has no --numa-binding (--bind_cores_to_rank is its own)")
         if request.nodes > 1:
-            said.warnings.append("several machines are started by torchrun here: --launcher torchrun")
+            notices.warn("several machines are started by torchrun here: --launcher torchrun")
         return Completed(
-            (*starter, *added, *rest), tuple(said.warnings), tuple(said.remarks), "command", said.own
+            (*starter, *added, *rest), tuple(notices.warnings), tuple(notices.remarks), "command", notices.own
         )
 
-    def _through_torchrun(self, request: Request, given: Given, reason: str, said: Saying) -> Completed:
+    def _through_torchrun(
+        self, request: Request, given: Arguments, reason: str, notices: Notices
+    ) -> Completed:
         """torchrun with the same script: what the deepspeed library does in it is the same."""
-        payload = settled(self.payload(request.command), request.host_environment.is_file, request.directory)
+        entrypoint = with_interpreter_beside(
+            self.entrypoint(request.command), request.host_environment.is_file, request.directory
+        )
         torchrun = Torchrun()
-        done = torchrun.complete(request.of(torchrun.start(payload)))
-        remarks = [*said.remarks, f"through torchrun: {reason}"]
-        left = given.without(_FOR_TORCHRUN)
+        done = torchrun.complete(request.of(torchrun.start(entrypoint)))
+        remarks = [*notices.remarks, f"through torchrun: {reason}"]
+        left = given.without(_FOR_TORCHRUN).option_words
         if left:
             remarks.append(f"left out, as torchrun has no such options: {' '.join(left)}")
         if "no-local-rank" not in given:
@@ -123,7 +113,7 @@ class Deepspeed(ScriptLauncher):
         return Completed(done.argv, done.warnings, (*remarks, *done.remarks))
 
 
-def _counted(given: Given, own: Sequence[str], request: Request) -> tuple[str, ...]:
+def _counted(given: Arguments, own: Sequence[str], request: Request) -> tuple[str, ...]:
     """The options that only count what has been chosen (as many devices, on one machine), if all do.
 
     They contradict nothing. With one of them deepspeed takes the first devices of the box (all of them, with
@@ -138,7 +128,7 @@ def _counted(given: Given, own: Sequence[str], request: Request) -> tuple[str, .
     return () if first and list(own) == ["num-gpus"] else tuple(own)
 
 
-def _machines(given: Given, own: Sequence[str], request: Request) -> str | None:
+def _machines(given: Arguments, own: Sequence[str], request: Request) -> str | None:
     """The hostfile that says on which machines deepspeed starts; None for this one only."""
     if "hostfile" in given:
         path = os.path.join(request.directory or "", given.get("hostfile"))  # noqa: PTH118 - as deepspeed does
@@ -148,32 +138,32 @@ def _machines(given: Given, own: Sequence[str], request: Request) -> str | None:
     return HOSTFILE if not here and request.host_environment.is_file(HOSTFILE) else None
 
 
-def _here(given: Given, request: Request, said: Saying) -> list[str]:
+def _here(given: Arguments, request: Request, notices: Notices) -> list[str]:
     """What one machine needs: a port that nothing listens on, and no hostfile."""
     added = []
     if "master-port" not in given:
         # 29500 otherwise, without another where it is taken.
         port = request.host_environment.free_port()
         if port is None:
-            said.warnings.append("no TCP port is free here: deepspeed will try 29500 (--master_port PORT)")
+            notices.warn("no TCP port is free here: deepspeed will try 29500 (--master_port PORT)")
         else:
             added.append(f"--master_port={port}")
     if "hostfile" not in given and request.host_environment.is_file(HOSTFILE):
         added.append("--hostfile=/dev/null")
-        said.remarks.append(f"{HOSTFILE} would override the devices: --hostfile=/dev/null")
+        notices.remark(f"{HOSTFILE} would override the devices: --hostfile=/dev/null")
     return added
 
 
 def _contradict(
-    given: Given, own: Sequence[str], machines: str | None, request: Request, said: Saying
+    given: Arguments, own: Sequence[str], machines: str | None, request: Request, notices: Notices
 ) -> None:
     """Say that the command's own devices are not the chosen ones, or not in this order."""
-    words = " ".join(word for name, group in given.words if name in own for word in group)
+    words = " ".join(write_options(given.named(own)))
     if machines is not None:
         text = f"{machines} says on which machines and devices deepspeed starts; the chosen ones do not count"
         # (HOSTFILE is not in the command: it counts because of the command's own options.)
-        hostfile = " ".join(word for name, group in given.words if name == "hostfile" for word in group)
-        said.asks_for_others(hostfile or words, text)
+        hostfile = " ".join(write_options(given.named(("hostfile",))))
+        notices.asks_for_others(hostfile or words, text)
         return
     chosen = [device.index for device in request.devices]
     named: list[int] | None = None
@@ -188,12 +178,12 @@ def _contradict(
         named = sorted(set(named)) if _sorts(request) else named
     text = f"{words} of the command names the devices for deepspeed; the chosen ones do not count"
     if named is None or not request.by_index or not set(named) <= set(chosen):
-        said.asks_for_others(words, text, listed, option)
+        notices.asks_for_others(words, text, listed, option)
     elif sorted(named) != sorted(chosen):
-        said.warnings.append(text)
+        notices.warn(text)
     elif named != chosen:
         order = ",".join(map(str, named))
-        said.warnings.append(f"{words} of the command: deepspeed will run on {order}, in that order")
+        notices.warn(f"{words} of the command: deepspeed will run on {order}, in that order")
 
 
 def _against(request: Request) -> str | None:

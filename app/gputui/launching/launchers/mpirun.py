@@ -7,22 +7,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
-from gputui.launching.launchers.base import Completed, Request, Saying, contradiction
-from gputui.launching.launchers.options import number, words
-from gputui.launching.launchers.payload import Payload, is_python, of_python, program
+from gputui.launching.argument_vector import (
+    Arguments,
+    Option,
+    option_table,
+    program_name,
+    read_options,
+    whole_number,
+)
+from gputui.launching.launchers.base import Completed, Notices, Request, contradiction
+from gputui.launching.launchers.entrypoint import Entrypoint, of_command
+from gputui.launching.python_command import is_python
 from gputui.vendors.nvidia.visibility import BY_BUS, ORDER, VISIBLE, names_others
 
 _PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "mpiexec.openmpi", "mpirun.openmpi", "orterun", "prterun")
-_COUNT = ("n", "np", "c")
-_PER_MACHINE = ("N", "npernode", "ppn", "perhost")
-"""On one machine they say the number of processes too."""
+_COUNTS = ("np", "npernode")
+"""The number of processes, and that of each machine: on one machine they are the same."""
 
 _ELSEWHERE = ("H", "host", "hosts", "hostfile", "machinefile", "f", "default-hostfile", "app")
-_FLAGS = words(
-    "allow-run-as-root bind-to-core bind-to-socket bind-to-none bycore bynode byslot continuous d"
+OPTIONS = option_table(
+    flags="allow-run-as-root bind-to-core bind-to-socket bind-to-none bycore bynode byslot continuous d"
     " debug-devel debug debug-daemons debug-daemons-file disable-recovery display-allocation"
     " display-devel-allocation display-devel-map display-diffable-map display-map display-topo"
     " do-not-launch do-not-resolve dvm enable-instant-on-support enable-recovery fwd-mpirun-port"
@@ -31,21 +37,12 @@ _FLAGS = words(
     " report-child-jobs-separately report-state-on-timeout s preload-binary set-cwd-to-session-dir"
     " show-progress tag-output timestamp-output tv use-hwthread-cpus use-regexp v verbose V version xml"
     " l prepend-rank info print-all-exitcodes envall genvall envnone genvnone disable-auto-cleanup"
-    " disable-x enable-x disable-hostname-propagation"
+    " disable-x enable-x disable-hostname-propagation",
+    valued="np|n|c npernode|N|ppn|perhost",
+    pairs="mca gmca prtemca pmixmca env genv",
+    unlisted="value",
+    letters=False,
 )
-_TWO = words("mca gmca prtemca pmixmca env genv")
-"""Options that take two words (`--mca NAME VALUE`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Option:
-    name: str
-    words: tuple[str, ...]
-
-    @property
-    def value(self) -> str:
-        """All that stands behind the name, in one piece."""
-        return " ".join(self.words[1:]) or self.words[0].partition("=")[2]
 
 
 class Mpirun:
@@ -54,58 +51,52 @@ class Mpirun:
     name = "mpirun"
 
     def recognises(self, command: Sequence[str]) -> bool:
-        return program(command) in _PROGRAMS
+        return program_name(command) in _PROGRAMS
 
-    def payload(self, command: Sequence[str]) -> Payload:
-        options, end = _read(command)
-        inner = of_python(command[end:])
-        left_out = tuple(word for option in options if option.name not in _COUNT for word in option.words)
-        return Payload(inner.kind, inner.words, inner.python, left_out)
+    def entrypoint(self, command: Sequence[str]) -> Entrypoint:
+        given = _read(command)
+        inner = of_command(given.operands)
+        return Entrypoint(inner.kind, inner.words, inner.python, given.without(("np",)).option_words)
 
-    def start(self, payload: Payload) -> tuple[str, ...]:
-        if payload.kind == "program":
-            return ("mpirun", *payload.words)
-        module = ("-m",) if payload.kind == "module" else ()
-        return ("mpirun", payload.python or "python", *payload.options, *module, *payload.words)
+    def start(self, entrypoint: Entrypoint) -> tuple[str, ...]:
+        return ("mpirun", *entrypoint.by_python())
 
     def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
-        end = _read(command)[1]
-        inner = command[end:]
+        given = _read(command)
+        inner = given.operands
         if is_python(inner):
-            return (*command[:end], python, *inner[1:])
-        script = bool(inner) and inner[0].endswith(".py")
-        return (*command[:end], python, *inner) if script else tuple(command)
+            inner = (python, *inner[1:])
+        elif inner and inner[0].endswith(".py"):
+            inner = (python, *inner)
+        return (*command[:1], *given.option_words, *inner)
 
     def complete(self, request: Request) -> Completed:
         command, devices = request.command, len(request.devices)
-        options, end = _read(command)
-        said = Saying()
+        given = _read(command)
+        notices = Notices()
         added: tuple[str, ...] = ()
         asked: int | None = request.count
-        counts = [option for option in options if option.name in (*_COUNT, *_PER_MACHINE)]
+        counts = given.named(_COUNTS)
         if counts:
-            asked = number(counts[0].value)
-        elif not any(option.name == "pernode" for option in options):
+            asked = whole_number(counts[0].value)
+        elif "pernode" not in given:
             added = ("-np", str(request.count))
         # Of several programs (`mpirun -np 1 a : -np 1 b`) each has a count of its own.
-        if devices and asked not in (None, devices) and ":" not in command[end:]:
-            said.warnings.append(contradiction("-np", asked or 0, devices))
-        said.warnings += [
+        if devices and asked not in (None, devices) and ":" not in given.operands:
+            notices.warn(contradiction("-np", asked or 0, devices))
+        notices.warnings += [
             f"{option.words[0]}: processes on other machines get other devices, by their own indices"
-            for option in options
-            if option.name in _ELSEWHERE
+            for option in given.named(_ELSEWHERE)
         ][:1]
-        everywhere = [option for each, _ in parts(command) for option in each]
+        everywhere = [option for part, _ in parts(command) for option in part.options]
         overriding = [o for o in everywhere if o.name in ("x", "env", "genv") and _assigns(o.value)]
-        _say_of_lists(overriding, request, said)
+        _say_of_lists(overriding, request, notices)
         if devices > 1:
-            said.remarks.append(
-                "every process sees all the chosen devices: the program takes its own by its rank"
-            )
+            notices.remark("every process sees all the chosen devices: the program takes its own by its rank")
         if request.logs:
-            said.remarks.append("mpirun is not told of the logs: --output-filename is Open MPI's own option")
+            notices.remark("mpirun is not told of the logs: --output-filename is Open MPI's own option")
         argv = (*command[:1], *added, *command[1:])
-        return Completed(argv, tuple(said.warnings), tuple(said.remarks), own=said.own)
+        return Completed(argv, tuple(notices.warnings), tuple(notices.remarks), own=notices.own)
 
 
 def _assigns(value: str) -> bool:
@@ -113,42 +104,29 @@ def _assigns(value: str) -> bool:
     return any(value.startswith((f"{name}=", f"{name} ")) for name in (VISIBLE, ORDER))
 
 
-def _say_of_lists(overriding: Sequence[_Option], request: Request, said: Saying) -> None:
+def _say_of_lists(overriding: Sequence[Option], request: Request, notices: Notices) -> None:
     """Say which options set the variables, and which of them lead to other devices."""
     for option in overriding:
         words = " ".join(option.words)
         text = f"{words} of the command overrides the chosen devices"
         name, value = re.split("[= ]", option.value, maxsplit=1)
         if name == VISIBLE and names_others(value, request.devices, request.by_index):
-            said.asks_for_others(words, text, value)
+            notices.asks_for_others(words, text, value)
         elif name == ORDER and value != BY_BUS and request.by_index:
-            said.asks_for_others(words, text)
+            notices.asks_for_others(words, text)
         else:
-            said.warnings.append(text)
+            notices.warn(text)
 
 
-def parts(command: Sequence[str]) -> Iterator[tuple[list[_Option], tuple[str, ...]]]:
-    """Of each program of `mpirun -np 1 a : -np 1 b`: its options, and its words."""
-    begin = 1
-    while begin < len(command):
-        options, end = _read((*command[:1], *command[begin:]))
-        words = list(takewhile(lambda word: word != ":", command[begin - 1 + end :]))
-        yield options, tuple(words)
-        begin += end + len(words)
+def parts(command: Sequence[str]) -> Iterator[tuple[Arguments, tuple[str, ...]]]:
+    """Of each program of `mpirun -np 1 a : -np 1 b`: mpirun's options, and the program's words."""
+    rest = tuple(command[1:])
+    while rest:
+        given = read_options(rest, OPTIONS)
+        words = tuple(takewhile(lambda word: word != ":", given.operands))
+        yield given, words
+        rest = given.operands[len(words) + 1 :]
 
 
-def _read(command: Sequence[str]) -> tuple[list[_Option], int]:
-    """mpirun's own options, and the place of the program that it starts."""
-    options, place = [], 1
-    while place < len(command) and command[place].startswith("-"):
-        begin, word = place, command[place]
-        name, equals, _ = word.lstrip("-").partition("=")
-        if equals or name in _FLAGS:
-            place += 1
-        else:
-            # Intel's `-genv NAME=VALUE` is in one word.
-            two = name in _TWO and "=" not in "".join(command[place + 1 : place + 2])
-            place += 3 if two else 2
-        place = min(place, len(command))
-        options.append(_Option(name, tuple(command[begin:place])))
-    return options, place
+def _read(command: Sequence[str]) -> Arguments:
+    return read_options(command[1:], OPTIONS)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from gputui.launching.argument_vector import program_name
 from gputui.launching.launchers.base import Completed, Request
-from gputui.launching.launchers.payload import Payload, is_python, of_python, program
+from gputui.launching.launchers.entrypoint import Entrypoint, of_command
+from gputui.launching.python_command import is_python
 from gputui.vendors.nvidia.visibility import VISIBLE
 
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
@@ -43,14 +45,11 @@ class Python:
     def recognises(self, command: Sequence[str]) -> bool:
         return is_python(command)
 
-    def payload(self, command: Sequence[str]) -> Payload:
-        return of_python(command)
+    def entrypoint(self, command: Sequence[str]) -> Entrypoint:
+        return of_command(command)
 
-    def start(self, payload: Payload) -> tuple[str, ...]:
-        if payload.kind == "program":
-            return payload.words
-        module = ("-m",) if payload.kind == "module" else ()
-        return (payload.python or "python", *payload.options, *module, *payload.words)
+    def start(self, entrypoint: Entrypoint) -> tuple[str, ...]:
+        return entrypoint.by_python()
 
     def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
         if is_python(command):
@@ -59,26 +58,24 @@ class Python:
 
     def complete(self, request: Request) -> Completed:
         command, warnings, remarks = request.command, [], []
-        left = [f"{name}={request.environ[name]}" for name in _RANKS if name in request.environ]
+        name = program_name(command)
+        left = [f"{rank}={request.environ[rank]}" for rank in _RANKS if rank in request.environ]
         if left and is_python(command):
             warnings.append(f"{' '.join(left)} in your environment: the program may wait for other ranks")
         if request.processes is not None and request.processes > 1:
             warnings.append(f"{request.processes} processes need a launcher; this is one")
-        where = _ELSEWHERE.get(program(command))
+        where = _ELSEWHERE.get(name)
         if where is not None and not any(VISIBLE in word for word in command):
-            warnings.append(f"what {program(command)} starts is {where}: the chosen devices do not count")
+            warnings.append(f"what {name} starts is {where}: the chosen devices do not count")
         elif not is_python(command):
             behind = _behind(command)
             if behind in _CHOOSING:
-                warnings.append(f"{behind} behind {program(command)} is left as it is: {_CHOOSING[behind]}")
+                warnings.append(f"{behind} behind {name} is left as it is: {_CHOOSING[behind]}")
             if behind is not None and request.count > 1:
-                remarks.append(
-                    f"{behind} behind {program(command)} is left as it is: say how many processes yourself"
-                )
-        if request.logs or request.numa:
-            what = " and ".join(
-                name for name, given in (("--logs", request.logs), ("--numa-binding", request.numa)) if given
-            )
+                remarks.append(f"{behind} behind {name} is left as it is: say how many processes yourself")
+        asked = {"--logs": request.logs, "--numa-binding": request.numa}
+        if any(asked.values()):
+            what = " and ".join(option for option, given in asked.items() if given)
             remarks.append(f"{what}: a launcher does that, and this is none")
         if command and command[0].endswith(".py") and "/" not in command[0] and "uv" not in request.prefix:
             # A bare file name is on nobody's PATH.
@@ -94,7 +91,7 @@ def _behind(command: Sequence[str]) -> str | None:
         # A shell's whole command is one word.
         words += word.split() if place and re.fullmatch("-[a-z]*c", command[place - 1]) else [word]
     for place, word in enumerate(words[1:], 1):
-        name = program((word,))
+        name = program_name((word,))
         if word in _MODULES and words[place - 1] in ("-m", "--module"):
             return _MODULES[word]
         if name in _LAUNCHERS and (name != "accelerate" or words[place + 1 : place + 2] == ["launch"]):

@@ -82,7 +82,9 @@ class CheckScreen(PartsScreen):
     def _measure(self, cancelled: threading.Event) -> None:
         snapshot, report = self._app_state().snapshot, self._report
         assert snapshot is not None and report is not None  # action_measure
-        measured = measure(self._launch, report, snapshot, self._environ, cancelled=cancelled)
+        measured = measure(
+            self._launch, report, snapshot, self._app_state().rules, self._environ, cancelled=cancelled
+        )
         self._done(cancelled, report, measured)
 
     def _done(self, cancelled: threading.Event, report: Report, measured: Measured | None) -> None:

@@ -10,8 +10,8 @@ from textual import events
 
 from gputui.inventory.formatting import printable
 from gputui.launching.exports import DEFAULT, FORMS, ExportError
-from gputui.launching.exports.file import write_whole
 from gputui.launching.launch import Launch
+from gputui.system.files import write_result
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.parts import PartsScreen, window
 from gputui.tui.views.text import Line, clip, title, wrap
@@ -164,7 +164,7 @@ def written(name: str, text: str) -> str:
         file = Path(name).expanduser()
         if os.path.lexists(file):
             return f"{file} is there already; nothing was written"
-        write_whole(file, text.encode(errors="surrogateescape") + b"\n")
+        write_result(file, text.encode(errors="surrogateescape") + b"\n")
     except RuntimeError:
         return f"there is no user {name.partition('/')[0][1:]!r}; nothing was written"
     except (OSError, ValueError) as error:

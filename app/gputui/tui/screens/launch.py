@@ -25,8 +25,9 @@ from gputui.launching.history import (
     with_launch,
 )
 from gputui.launching.history_file import change, load
+from gputui.launching.launch_options import OptionError
 from gputui.tui.app_state import AppState
-from gputui.tui.option_rows import OptionError, Row, cleared, pressed, rows, typed
+from gputui.tui.option_rows import Row, cleared, pressed, rows, typed
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.parts import PartsScreen, window
 from gputui.tui.starting import count_of

@@ -1,4 +1,4 @@
-"""The options that say which devices a call is about, and what counts as free."""
+"""The options that say which devices a call is about and what counts as free, and the request they make."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import math
 import os
 from dataclasses import replace
 
-from gputui.choosing.grouping import Grouping, GroupingError, parse
+from gputui.allocating.request import Request
+from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse
 from gputui.choosing.naming import could_name
 from gputui.choosing.order import ORDERS
 from gputui.choosing.rules import Rules
-from gputui.cli.common import WrongCallError
+from gputui.cli.common import WrongCallError, duration_type
 from gputui.inventory.formatting import read_size
+from gputui.sources.source import Want
 
 
-def add_choice_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
-    """`-n` and `--gpus`; `--ids` says how the chosen ones are written."""
+def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
+    """`-n`, `--gpus`, the group and the order, and the rules."""
     group = parser.add_mutually_exclusive_group() if exclusive else parser
     group.add_argument("-n", type=count, metavar="N", help="how many of the best free devices")
     group.add_argument(
@@ -24,7 +26,7 @@ def add_choice_options(parser: argparse.ArgumentParser, exclusive: bool) -> None
     )
     parser.add_argument(
         "--group",
-        type=shape,
+        type=grouping,
         metavar="SHAPE",
         help="what the devices do together: tp=2,pp=2 (tensor-parallel groups, pipeline stages), all"
         " (default), none (separate processes)",
@@ -37,12 +39,6 @@ def add_choice_options(parser: argparse.ArgumentParser, exclusive: bool) -> None
     )
     _add_rules(parser)
     parser.add_argument("--why", action="store_true", help="say on stderr why these devices")
-    parser.add_argument(
-        "--ids",
-        choices=("index", "uuid"),
-        default="index",
-        help="name the devices by index (default) or UUID",
-    )
 
 
 def count(text: str) -> int:
@@ -52,8 +48,8 @@ def count(text: str) -> int:
     return int(text)
 
 
-def shape(text: str) -> Grouping:
-    """The shape of a job."""
+def grouping(text: str) -> Grouping:
+    """What the devices do together."""
     try:
         return parse(text)
     except GroupingError as error:
@@ -102,9 +98,43 @@ def _list(text: str) -> tuple[str, ...]:
     return words
 
 
+def request_of(
+    args: argparse.Namespace,
+    purpose: str = "",
+    facts: Want = Want.VERDICT,
+    explain: bool = False,
+    job: str | None = None,
+) -> Request:
+    """The request that a call makes. Raises WrongCallError for bad settings.
+
+    `purpose` is what other users may read of the command; `explain` asks for reasons even without `--why`.
+    """
+    group = args.group or ALL_REDUCE
+    count = None
+    if args.n is not None or args.gpus is None:
+        count = args.n or group.unit
+    return Request(
+        count=count,
+        names=args.gpus,
+        group=group,
+        order=args.order,
+        min_free=getattr(args, "min_free", None),
+        max_util=getattr(args, "max_util", None),
+        rules=rules_of(args),
+        wait=getattr(args, "wait", None),
+        force=getattr(args, "force", False),
+        explain=explain or args.why,
+        by_index=args.ids == "index",
+        facts=facts,
+        purpose=purpose,
+        job=job,
+    )
+
+
 def rules_of(args: argparse.Namespace | None) -> Rules:
     """The settings' rules with what the call says over them. Raises WrongCallError for bad settings."""
-    from gputui.allocating.settings import SettingsError, own_name, settings
+    from gputui.allocating.settings import SettingsError, settings
+    from gputui.system.users import own_name
 
     try:
         rules = settings(os.environ).rules
@@ -136,23 +166,13 @@ def add_wait_option(parser: argparse.ArgumentParser) -> None:
         "--wait",
         nargs="?",
         const=math.inf,
-        type=_time,
+        type=duration_type(),
         metavar="TIME",
         help="wait in line until so many are free, at most so long (90, 30m, 2h; status 124)",
     )
     parser.add_argument(
-        "--window", type=_time, metavar="S", help="seconds that devices must have been free (default 10)"
+        "--window",
+        type=duration_type(),
+        metavar="S",
+        help="seconds that devices must have been free (default 10)",
     )
-
-
-def _time(text: str) -> float:
-    """Seconds: "90", "90s", "30m", "2h", "1d"."""
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-    digits, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
-    try:
-        seconds = float(digits) * units[unit]
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= 366 * 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time (90, 30m, 2h)")
-    return seconds

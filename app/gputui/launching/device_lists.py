@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gputui.launching.launchers.payload import program
+from gputui.launching.argument_vector import program_name
 from gputui.launching.shell_words import assignments
 from gputui.launching.shells import shell_of
 from gputui.launching.wrappers import assigned, unwrap
@@ -31,7 +31,7 @@ def lists_within(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
         for match in _IN_SHELL.finditer(shell.command or ""):
             if not re.search(r"[$`\\]", match[2]):
                 found.append((match[1], re.sub("[\"']", "", match[2])))
-    elif program(inner) == "make":
+    elif program_name(inner) == "make":
         values = dict(pair for word in inner[1:] for pair in assignments((word,))[0])
         value = values.get(VISIBLE)
         if value is not None and "$" not in value:

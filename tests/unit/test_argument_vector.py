@@ -1,4 +1,4 @@
-"""A launcher's options are read as its own parser reads them."""
+"""Argument vectors are read as the programs' own parsers read them, and written back word for word."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gputui.launching.launchers import accelerate, deepspeed, torchrun
-from gputui.launching.launchers.options import Given, number, read
-from gputui.launching.launchers.script_launcher import ScriptLauncher
+from gputui.launching import python_command
+from gputui.launching.argument_vector import (
+    Arguments,
+    OptionTable,
+    likely_options,
+    option_table,
+    read_options,
+    whole_number,
+)
+from gputui.launching.launchers import accelerate, deepspeed, mpirun, torchrun
+from gputui.launching.launchers.base import ScriptLauncher
 from unit.real_parsers import MODULES, installed, need, parsed
 
 OURS = {"torchrun": torchrun, "accelerate": accelerate, "deepspeed": deepspeed}
@@ -24,20 +34,38 @@ SHORTENED = ("torchrun", "deepspeed")
 
 LINES = 250
 
-FLAGS = frozenset(("standalone", "module", "q", "save-pid"))
-ALIASES = {"m": "module", "r": "redirects", "num": "number"}
+TABLE = option_table(
+    flags="standalone module|m q save-pid",
+    valued="nproc-per-node rdzv-id rdzv-conf redirects|r number|num",
+    pairs="mca",
+    last="exec|x",
+    unlisted="value",
+    abbreviations=True,
+)
+GNU = option_table(flags="ignore|i|-", valued="unset|u chdir|C")
+WORDS = option_table(flags="quiet|q", valued="np|n", pairs="mca genv", unlisted="value", letters=False)
+SHELL = option_table(flags="c", valued="o", signs="-+")
 
 
-def _read(text: str) -> Given:
-    return read(text.split(), FLAGS, ALIASES, FLAGS | {"nproc-per-node", "rdzv-id", "rdzv-conf"})
+def _read(text: str) -> Arguments:
+    return read_options(text.split(), TABLE)
+
+
+def _older(launcher: str) -> Collection[str]:
+    """Flags that the installed version has no more."""
+    return getattr(OURS[launcher], "OLDER", ())
+
+
+def _values(arguments: Arguments) -> dict[str, str]:
+    return {option.name: option.value for option in arguments.options}
 
 
 # The tables beside the real parsers.
 
 
-def _names(strings: Sequence[str], aliases: Mapping[str, str]) -> set[str]:
+def _names(strings: Sequence[str], table: OptionTable) -> set[str]:
     names = {text.lstrip("-").replace("_", "-") for text in strings}
-    return {aliases.get(name, name) for name in names}
+    return {table.aliases.get(name, name) for name in names}
 
 
 @pytest.fixture(scope="module")
@@ -56,40 +84,41 @@ def told(lines: dict[str, list[list[str]]]) -> dict[str, Any]:
 def test_the_table_of_options_without_a_value_is_the_parsers_own(launcher: str, told: dict[str, Any]) -> None:
     """A flag that a new version adds, or gives a value, fails here."""
     need(launcher)
-    ours, real = OURS[launcher], told[launcher]["options"]
-    flags = set().union(*(_names(strings, ours._ALIASES) for strings, flag in real if flag))
-    valued = set().union(*(_names(strings, ours._ALIASES) for strings, flag in real if not flag))
-    assert {ours._ALIASES.get(name, name) for name in ours._FLAGS} == flags
+    ours, real = OURS[launcher].OPTIONS, told[launcher]["options"]
+    flags = set().union(*(_names(strings, ours) for strings, flag in real if flag))
+    valued = set().union(*(_names(strings, ours) for strings, flag in real if not flag))
+    assert ours.flags - set(_older(launcher)) == flags
     assert not flags & valued
 
 
 @pytest.mark.parametrize("launcher", SHORTENED)
 def test_the_table_of_options_with_a_value_is_the_parsers_own(launcher: str, told: dict[str, Any]) -> None:
     need(launcher)
-    ours, real = OURS[launcher], told[launcher]["options"]
+    ours, real = OURS[launcher].OPTIONS, told[launcher]["options"]
     long = [text for strings, flag in real if not flag for text in strings if text.startswith("--")]
-    assert {text[2:].replace("_", "-") for text in long} == set(ours._VALUED)
+    listed = {*ours.valued, *(other for other, name in ours.aliases.items() if name in ours.valued)}
+    assert {text[2:].replace("_", "-") for text in long} == {name for name in listed if len(name) > 1}
 
 
 @pytest.mark.parametrize("launcher", MODULES)
 def test_every_short_option_is_known(launcher: str, told: dict[str, Any]) -> None:
     need(launcher)
-    short = [
+    short = {
         text[1:] for strings, _ in told[launcher]["options"] for text in strings if not text.startswith("--")
-    ]
-    assert {name for name in short if name not in OURS[launcher]._ALIASES} <= set(OURS[launcher]._FLAGS)
+    }
+    assert short <= OURS[launcher].OPTIONS.aliases.keys()
 
 
 def _some_lines(launcher: str) -> list[list[str]]:
     """Random lines: options in all their ways of writing, a script, arguments that look like options."""
-    ours, chance = OURS[launcher], random.Random(7)
-    flags = sorted(ours._FLAGS - {"h", "help"})
+    ours, chance = OURS[launcher].OPTIONS, random.Random(7)
+    flags = sorted(ours.flags - {"help", *_older(launcher)})
     valued = {
         "torchrun": ("nproc-per-node", "rdzv-id", "log-dir", "master-port", "node-rank", "tee"),
         "accelerate": ("num-processes", "gpu-ids", "config-file", "main-process-port", "fsdp-version", "tee"),
         "deepspeed": ("include", "num-gpus", "master-port", "hostfile", "launcher-args", "exclude"),
     }[launcher]
-    short = {name: letter for letter, name in ours._ALIASES.items() if len(letter) == 1}
+    short = {name: letter for letter, name in ours.aliases.items() if len(letter) == 1}
     found = []
     for _ in range(LINES):
         line: list[str] = []
@@ -105,8 +134,6 @@ def _some_lines(launcher: str) -> list[list[str]]:
 
 
 def _written(name: str, flag: bool, short: str | None, cut: bool, chance: random.Random) -> list[str]:
-    if len(name) == 1:
-        return [f"-{name}"]
     value = "2" if "fsdp" not in name else "1"
     if short is not None and chance.random() < 0.5:
         return chance.choice([["-" + short]] if flag else [[f"-{short}", value], [f"-{short}{value}"]])
@@ -126,14 +153,15 @@ def test_a_line_is_read_as_the_parser_reads_it(
         if real is None:
             continue
         given = SCRIPT_LAUNCHERS[launcher].given(line)
+        assert list(given.words) == line
         script = real.get("training_script", real.get("user_script"))
         arguments = real.get("training_script_args", real.get("user_args"))
-        assert list(given.behind(line)) == [script, *arguments], line
-        for name, value in given.values.items():
-            key = {"tpu-cluster": "tpu_use_cluster", "no-tpu-cluster": "tpu_use_cluster", "q": "quiet"}.get(
+        assert list(given.operands) == [script, *arguments], line
+        for name, value in _values(given).items():
+            key = {"tpu-cluster": "tpu_use_cluster", "no-tpu-cluster": "tpu_use_cluster"}.get(
                 name, name.replace("-", "_")
             )
-            if name not in OURS[launcher]._FLAGS:
+            if name not in OURS[launcher].OPTIONS.flags:
                 assert str(real[key]) == value, line
             elif "tpu_use_cluster" not in key:
                 assert real[key] is True, line
@@ -173,27 +201,96 @@ def test_a_line_is_read_as_the_parser_reads_it(
 )
 def test_an_option_is_understood_however_it_is_written(text: str, values: Collection[str], end: int) -> None:
     given = _read(text)
-    assert (dict(given.values), given.end) == (values, end)
+    assert (_values(given), len(given.option_words)) == (values, end)
+    assert given.rest == tuple(text.split()[end:])
+
+
+@pytest.mark.parametrize(
+    ("table", "text", "values", "rest"),
+    [
+        (GNU, "-iuA -u B x", {"ignore": "", "unset": "B"}, "x"),
+        (GNU, "- -C /w x", {"ignore": "", "chdir": "/w"}, "x"),
+        (GNU, "-vuA x -i", {"v": "", "unset": "A"}, "x -i"),
+        (GNU, "-5 x", {"5": ""}, "x"),
+        (GNU, "--x y", {"x": ""}, "y"),
+        (WORDS, "-np 2 --mca a b -genv A=1 x -q", {"np": "2", "mca": "a b", "genv": "A=1"}, "x -q"),
+        (WORDS, "-n 2 -quiet -host=a x", {"np": "2", "quiet": "", "host": "a"}, "x"),
+        (WORDS, "--mca a", {"mca": "a"}, ""),
+        (SHELL, "-euo pipefail +o errexit -c x", {"e": "", "u": "", "o": "errexit", "c": ""}, "x"),
+        (SHELL, "+ x", {}, "+ x"),
+        (TABLE, "-x code --standalone", {"exec": "code"}, "--standalone"),
+        (TABLE, "-qxcode -m", {"q": "", "exec": "code"}, "-m"),
+        (TABLE, "-q=1 x", {"q": "1"}, "x"),
+        (python_command.OPTIONS, "-X dev -um a.b -c", {"X": "dev", "u": "", "m": "a.b"}, "-c"),
+        (python_command.OPTIONS, "-Wignore -ccode -m", {"W": "ignore", "c": "code"}, "-m"),
+        (mpirun.OPTIONS, "--oversubscribe -x A=1 python -n", {"oversubscribe": "", "x": "A=1"}, "python -n"),
+    ],
+)
+def test_each_kind_of_program_is_read_by_its_table(
+    table: OptionTable, text: str, values: Mapping[str, str], rest: str
+) -> None:
+    given = read_options(text.split(), table)
+    assert (_values(given), given.rest) == (values, tuple(rest.split()))
 
 
 def test_one_of_several_letters_can_be_left_out() -> None:
     given = _read("-qmr 3 x.py")
-    assert given.without(("module",)) == ("-q", "-r", "3")
-    assert given.without(()) == ("-q", "-m", "-r", "3")
+    assert given.without(("module",)).words == ("-qr", "3", "x.py")
+    assert given.without(("redirects",)).words == ("-qm", "x.py")
+    assert given.without(()).words == ("-qmr", "3", "x.py")
 
 
 def test_options_are_left_out_with_their_values_and_all_their_repetitions() -> None:
     given = _read("--rdzv-id 1 --standalone --rdzv_id=2 x.py")
-    assert given.without(("rdzv-id",)) == ("--standalone",)
+    assert given.without(("rdzv-id",)).option_words == ("--standalone",)
+    assert given.get("rdzv-id") == "2"
 
 
 def test_the_dashes_before_a_script_are_not_its_own() -> None:
-    words = ["--standalone", "--", "train.py", "--", "x"]
-    assert read(words, FLAGS).behind(words) == ("train.py", "--", "x")
+    given = read_options(["--standalone", "--", "train.py", "--", "x"], TABLE)
+    assert given.operands == ("train.py", "--", "x")
+
+
+def test_the_options_of_an_unknown_program_are_guessed() -> None:
+    found = [(o.spelling, o.value) for o in likely_options(["run", "--a", "1", "--b", "--c=2", "x", "-d"])]
+    assert found == [("--a", "1"), ("--b", ""), ("--c", "2"), ("-d", "")]
+
+
+_words = st.lists(
+    st.one_of(
+        st.sampled_from(
+            ("--standalone", "--rdzv-id", "--rdzv=1", "--nproc", "-qm", "-mr3", "-r", "-r=3", "-x")
+        ),
+        st.sampled_from(("--", "-", "+", "-qr", "--mca", "A=1", "a", "x.py")),
+        st.text(st.sampled_from("-+=_amrquxCo1"), max_size=5),
+    ),
+    max_size=8,
+)
+_tables = st.sampled_from([TABLE, GNU, WORDS, SHELL, python_command.OPTIONS])
+
+
+@given(_words, _tables)
+@settings(max_examples=400, deadline=None)
+def test_what_was_read_is_written_word_for_word(words: list[str], table: OptionTable) -> None:
+    assert list(read_options(words, table).words) == words
+
+
+@given(_words, _tables, st.integers(0, 7))
+@settings(max_examples=400, deadline=None)
+def test_what_is_left_out_is_gone_and_the_rest_reads_as_before(
+    words: list[str], table: OptionTable, which: int
+) -> None:
+    before = read_options(words, table)
+    if not before.options:
+        return
+    name = before.options[which % len(before.options)].name
+    after = read_options(before.without((name,)).option_words, table)
+    kept = [(option.name, option.values) for option in before.options if option.name != name]
+    assert [(option.name, option.values) for option in after.options] == kept
 
 
 def test_a_number_is_a_whole_one() -> None:
-    assert [number(text) for text in ("3", "0", "", "-1", "2x", "²", "1.0", "9" * 5000)] == [
+    assert [whole_number(text) for text in ("3", "0", "", "-1", "2x", "²", "1.0", "9" * 5000)] == [
         *(3, 0, None, None, None, None, None),
         999999999999,
     ]

@@ -1,4 +1,4 @@
-"""What `run`, `export` and `check` share: the launch options, and the launch of one call."""
+"""What `run`, `export` and `check` share: the options of a launch, and the launch that a call describes."""
 
 from __future__ import annotations
 
@@ -7,42 +7,36 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from gputui.cli.choice import Approve, Chosen, Hold, asked, choose, picks
-from gputui.cli.choice_options import add_choice_options, count
-from gputui.cli.common import NotEnoughError, WrongCallError, add_source_options, say
+from gputui.allocating.allocate import allocate
+from gputui.allocating.allocation import Allocation
+from gputui.allocating.allocator import Approve
+from gputui.allocating.errors import NotEnoughError, RequestError
+from gputui.allocating.request import Request
+from gputui.cli.allocation_listener import AllocationListener
+from gputui.cli.common import WrongCallError, add_source_options, opened, say
+from gputui.cli.request_options import add_request_options, count, request_of
 from gputui.inventory.device import Device
 from gputui.launching.compose import compose, launcher_of, own_devices
 from gputui.launching.environment_hints import THREADS, threads_near
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import AUTO, LaunchOptions
-from gputui.launching.launchers import LAUNCHERS
+from gputui.launching.launch_options import LaunchOptions, Option, OptionError, table
 from gputui.launching.secrets import program_and_script
 from gputui.launching.shell_words import assignments
 from gputui.sources.source import Want
-
-if TYPE_CHECKING:
-    from gputui.allocating.claims.lease import Lease
 
 NEAR = "near"
 
 
 def add_launch_options(parser: argparse.ArgumentParser) -> None:
     """Which devices, and how the command is started on them."""
-    add_choice_options(parser, exclusive=True)
+    add_request_options(parser, exclusive=True)
     how = parser.add_argument_group("how it is started")
     how.add_argument(
         "--saved", metavar="NAME|N", help="a launch of before, in place of a command (see `gputui launches`)"
     )
-    how.add_argument(
-        "--launcher",
-        choices=(AUTO, *LAUNCHERS),
-        default=AUTO,
-        help="auto (default) recognises it from the command",
-    )
-    how.add_argument("--python", metavar="PY", help="the interpreter to start it with")
-    how.add_argument("--processes", type=count, metavar="N", help="processes, instead of one a device")
+    for each in table().values():
+        _add_option(how, each)
     how.add_argument(
         "--env", action="append", default=[], type=_assignment, metavar="NAME=VALUE", help="a variable to set"
     )
@@ -52,16 +46,30 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
         metavar="N|near",
         help=f"{THREADS}; near: the CPUs near each device, divided among the GPUs there",
     )
-    how.add_argument("--directory", metavar="DIR", help="where to start it")
-    how.add_argument("--logs", metavar="DIR", help="a log a rank there, where the launcher can")
-    how.add_argument(
-        "--numa-binding", action="store_true", help="processes stay on the CPUs near their devices (torchrun)"
-    )
-    how.add_argument("--nodes", type=count, default=1, metavar="N", help="so many machines (torchrun)")
-    how.add_argument(
-        "--rendezvous", metavar="HOST[:PORT]", help="the first of several machines (port 29400 unless given)"
-    )
     add_source_options(parser)
+
+
+def _add_option(group: argparse._ArgumentGroup, each: Option) -> None:
+    """A launch option as an argument."""
+    if each.kind == "switch":
+        group.add_argument(each.flag, dest=each.name, action="store_true", help=each.help)
+        return
+
+    def typed(text: str) -> object:
+        try:
+            return each.typed(text)
+        except OptionError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    group.add_argument(
+        each.flag,
+        dest=each.name,
+        type=str if each.kind == "choice" else typed,
+        choices=each.choices() or None,
+        default=each.default,
+        metavar=each.metavar,
+        help=each.help,
+    )
 
 
 def _assignment(text: str) -> tuple[str, str]:
@@ -88,28 +96,16 @@ def options_of(args: argparse.Namespace, command: Sequence[str]) -> LaunchOption
     additions = (*saved.additions, *before, *args.env)
     if isinstance(args.threads, int):
         additions = (*additions, (THREADS, str(args.threads)))
-    said = {
-        "launcher": args.launcher,
-        "ids": args.ids,
-        "directory": args.directory,
-        "python": _from_here(args.python, args.directory),
-        "processes": args.processes,
-        "logs": args.logs,
-        "numa": args.numa_binding,
-        "nodes": args.nodes,
-        "rendezvous": args.rendezvous,
-    }
-    said = {name: value for name, value in said.items() if value != getattr(_UNSAID, name)}
-    options = replace(saved, additions=tuple(dict(additions).items()), **said)
+    given = {name: getattr(args, name) for name in table()}
+    given["python"] = _from_here(args.python, args.directory)
+    given = {name: value for name, value in given.items() if value != table()[name].default}
+    options = replace(saved, additions=tuple(dict(additions).items()), **given)
     argv = options.command
     if options.nodes > 1 and argv and launcher_of(options).name != "torchrun":
         raise WrongCallError("several machines are started by torchrun: --launcher torchrun")
     if options.nodes > 1 and not options.rendezvous and getattr(args, "form", "") != "sbatch":
         raise WrongCallError(f"--nodes {options.nodes} needs --rendezvous HOST, the first of the machines")
     return options
-
-
-_UNSAID = LaunchOptions()
 
 
 def _from_here(python: str | None, directory: str | None) -> str | None:
@@ -158,30 +154,40 @@ def remember(options: LaunchOptions, count: int) -> None:
 
 
 def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
-    """The launch that a call describes; what there is to say about it has been said."""
-    return held_launch(args, options_of(args, command), None)[0]
+    """The launch that a call describes, on devices that are not held; what there is to say about it has been
+    said."""
+    options = options_of(args, command)
+    allocation = allocated(args, request_for(args, options), holds=False)
+    return noted(launch_on(allocation, options, near=args.threads == NEAR))
 
 
-def held_launch(
-    args: argparse.Namespace, options: LaunchOptions, hold: Hold | None, approve: Approve | None = None
-) -> tuple[Launch, Lease | None]:
-    """The launch of a call's options, and the lease on its devices, which `approve` lets through."""
-    near = args.threads == NEAR
-    want = Want.VERDICT | Want.TOPOLOGY if near else Want.VERDICT
+def request_for(args: argparse.Namespace, options: LaunchOptions, job: str | None = None) -> Request:
+    """The request of a call that launches."""
+    facts = Want.VERDICT | Want.TOPOLOGY if args.threads == NEAR else Want.VERDICT
+    return request_of(args, program_and_script(options.command), facts, job=job)
+
+
+def allocated(
+    args: argparse.Namespace,
+    request: Request,
+    holds: bool,
+    approve: Approve | None = None,
+) -> Allocation:
+    """The devices of a call that launches, leased with `holds`, and such as `approve` lets through."""
     try:
-        chosen = choose(args, want=want, hold=hold, told=program_and_script(options.command), approve=approve)
+        with opened(args) as source:
+            return allocate(request, source, os.environ, AllocationListener(args.why), holds, approve)
     except NotEnoughError:
-        if approve is not None and picks(args):
+        if approve is not None and request.picks:
             # What is wrong with the call comes before what is wrong with the box.
-            approve(asked(args))
+            approve(request.size)
         raise
-    return told(composed(chosen, options, near)), chosen.lease
 
 
 def agreement(options: LaunchOptions) -> Approve:
     """What refuses devices for launch options whose command asks for others, which would not be claimed.
 
-    It raises WrongCallError.
+    It raises RequestError.
     """
 
     def approve(devices: Sequence[Device] | int) -> None:
@@ -190,23 +196,23 @@ def agreement(options: LaunchOptions) -> Approve:
         else:
             own = compose(devices, options, os.environ).own
         if own is not None:
-            raise WrongCallError(own.refusal)
+            raise RequestError(own.refusal)
 
     return approve
 
 
-def composed(chosen: Chosen, options: LaunchOptions, near: bool = False) -> Launch:
-    """The launch of launch options on devices that have been chosen; `near` adds the threads near them."""
+def launch_on(allocation: Allocation, options: LaunchOptions, near: bool = False) -> Launch:
+    """The launch of launch options on allocated devices; `near` adds the threads of the CPUs near them."""
     if near:
-        threads = threads_near(chosen.snapshot, chosen.devices)
+        threads = threads_near(allocation.snapshot, allocation.devices)
         if threads is None:
             say(f"warning: the CPUs near these devices are not known: no {THREADS}")
         else:
             options = replace(options, additions=(*options.additions, (THREADS, str(threads))))
-    return compose(chosen.devices, options, os.environ)
+    return compose(allocation.devices, options, os.environ)
 
 
-def told(launch: Launch) -> Launch:
+def noted(launch: Launch) -> Launch:
     """The launch; its warnings and remarks have been said."""
     for warning in launch.warnings:
         say(f"warning: {warning}")

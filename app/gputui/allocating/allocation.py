@@ -1,0 +1,171 @@
+"""An allocation: devices in order with the lease that holds them, and whatever stands in its way.
+
+`hold` is the only place where devices are claimed for a launch. Whether a conflict is refused, warned of, or
+asked about is for the caller: the command line refuses, the screen asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from gputui.allocating.request import Notice, Request
+from gputui.choosing.best import Alternative
+from gputui.choosing.verdict import Verdict
+from gputui.choosing.verdict_text import state_and_reason
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    # (`pick`, which must be quick, takes no lease: flock, json and pathlib cost some milliseconds.)
+    from gputui.allocating.claims.lease import Lease, TakenError
+    from gputui.allocating.queue import Waiter
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """Another job has claimed the device."""
+
+    key: str
+    error: TakenError
+
+    def text(self, snapshot: Snapshot) -> str:
+        """Which device, and who has it."""
+        return self.error.text(snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Those who wait for devices like the chosen ones, the first of them first."""
+
+    waiters: tuple[Waiter, ...]
+
+    @property
+    def for_any(self) -> bool:
+        """Whether one of them takes any device of the box."""
+        return any(waiter.devices is None for waiter in self.waiters)
+
+    def wants(self, device: Device) -> bool:
+        """Whether one of them could take this device."""
+        return any(waiter.wants_of([device.key]) for waiter in self.waiters)
+
+    def text(self) -> str:
+        """How many they are, and who is the first."""
+        from gputui.allocating.queue import in_words
+
+        return in_words(self.waiters)
+
+
+@dataclass(frozen=True, slots=True)
+class NoLongerFree:
+    """The device was free when it was chosen, and at `time` (epoch seconds) it is not any more.
+
+    `verdict` is None where it is gone.
+    """
+
+    key: str
+    verdict: Verdict | None
+    time: float
+
+    def text(self, snapshot: Snapshot) -> str:
+        """What became of it; `snapshot` is the one in which it was free."""
+        now = state_and_reason(self.verdict, self.time) if self.verdict else "it is not there any more"
+        return f"GPU {snapshot.label(snapshot.by_key[self.key])} was free a moment ago, now {now}"
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What a request came to.
+
+    devices       in order: the n-th is what the command sees as its n-th device
+    snapshot      the box as it was when they were chosen
+    alternatives  the best sets, the one that was taken first; () where devices were named
+    lease         holds the devices; None where nothing was to be claimed (`pick`, another machine's devices)
+    conflicts     the devices that others have claimed, which are not in the lease
+    notices       what the caller was told on the way
+    """
+
+    request: Request
+    devices: tuple[Device, ...]
+    snapshot: Snapshot
+    alternatives: tuple[Alternative, ...] = ()
+    lease: Lease | None = None
+    conflicts: tuple[Claimed, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+    @property
+    def reason(self) -> str | None:
+        """Why these devices, as a phrase; None where nothing was compared."""
+        return self.alternatives[0].reason if self.alternatives else None
+
+    @property
+    def weakest_link(self) -> str | None:
+        """The weakest link between them, None where that is not known or does not matter."""
+        return self.alternatives[0].weakest if self.alternatives else None
+
+    def recheck(
+        self, later: Snapshot, judged: Mapping[str, Verdict], before: Mapping[str, Verdict]
+    ) -> tuple[NoLongerFree, ...]:
+        """The devices that were free by the verdicts `before`, and are not as `later` is judged."""
+        found = []
+        for device in self.devices:
+            now = judged.get(device.key)
+            if before[device.key].free and (now is None or not now.free):
+                found.append(NoLongerFree(device.key, now, later.time))
+        return tuple(found)
+
+    def start(self, how: Callable[[Lease | None], T]) -> T:
+        """Start a launch on the devices by `how`, which hands the lease on to it, and give ours back.
+
+        What inherited the lease keeps the devices. A `how` that becomes the command does not come back;
+        whatever it raises, the devices are free again.
+        """
+        try:
+            return how(self.lease)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Give the devices back, as far as nothing that was started has inherited the lease."""
+        if self.lease is not None:
+            self.lease.release()
+
+
+def queue_for(devices: Sequence[Device], environ: Mapping[str, str]) -> Queue | None:
+    """The queue of those who wait for devices like these; None where nobody does."""
+    from gputui.allocating.claims.folder import shared_folder
+
+    if not devices or shared_folder(environ) is None:
+        return None
+    from gputui.allocating.queue import in_line_for
+
+    waiters = in_line_for([device.key for device in devices], environ)
+    return Queue(waiters) if waiters else None
+
+
+def hold(allocation: Allocation, environ: Mapping[str, str], partly: bool = False) -> Allocation:
+    """The allocation with a lease on its devices, and with the claims of others that are in its way.
+
+    All devices are leased or none; with `partly` those that nobody else has claimed.
+    """
+    from gputui.allocating.claims.lease import TakenError, take, take_unclaimed
+
+    request = allocation.request
+    keys = [device.key for device in allocation.devices]
+    if partly:
+        lease, taken = take_unclaimed(keys, environ, request.purpose, request.job)
+    else:
+        try:
+            lease, taken = take(keys, environ, request.purpose, request.job), ()
+        except TakenError as error:
+            claimed = Claimed(error.key, error)
+            return replace(allocation, conflicts=(*allocation.conflicts, claimed))
+    return replace(
+        allocation,
+        lease=lease,
+        conflicts=(*allocation.conflicts, *(Claimed(error.key, error) for error in taken)),
+        notices=(*allocation.notices, *(Notice(warning) for warning in lease.warnings)),
+    )

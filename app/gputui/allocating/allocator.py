@@ -1,0 +1,371 @@
+"""From a request to an allocation: choose, claim, read again, and choose anew where somebody was quicker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from gputui.allocating.allocation import Allocation, Queue, hold, queue_for
+from gputui.allocating.errors import NotEnoughError, RequestError
+from gputui.allocating.request import Notice, NoticeKind, Request
+from gputui.choosing.best import Alternative, best, describe_order
+from gputui.choosing.links import PERMUTED, permuted_behind_switches
+from gputui.choosing.naming import NamingError, devices_named, keys_named
+from gputui.choosing.order import SORT_KEYS, sorted_by
+from gputui.choosing.pick import Constraints, PickResult, available, pick
+from gputui.choosing.verdict import Idle, Verdict, verdicts
+from gputui.choosing.verdict_text import refusal, state_and_reason
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.source import Source, Want
+from gputui.vendors.nvidia.visibility import VISIBLE, Inherited, inherited
+
+Approve = Callable[["Sequence[Device] | int"], None]
+"""Looks, before any is claimed or waited for, whether the command agrees with these devices (with so many of
+them, where they are not known yet). Raises RequestError."""
+
+_TRIES = 50
+"""Choices of one request: each time that somebody else takes a device first, others are chosen."""
+
+
+class Listener(Protocol):
+    """Who is told what happens on the way to an allocation, as it happens."""
+
+    def notice(self, notice: Notice) -> None:
+        """A sentence beside the answer."""
+
+
+class Allocator:
+    """One request on its way.
+
+    `holds`: whether the devices are leased. Devices that are not this machine's (a recording, a simulated
+    box) have neither claims nor a queue.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        source: Source,
+        environ: Mapping[str, str],
+        listener: Listener,
+        holds: bool = False,
+        approve: Approve | None = None,
+    ) -> None:
+        self.request, self.source, self.environ = request, source, environ
+        self._listener, self._approve = listener, approve
+        self._here = not source.label
+        self.holds = holds and self._here
+        self._notices: list[Notice] = []
+        if request.count is not None and not request.group.fits(request.count):
+            raise RequestError(f"{request.count} devices do not make whole groups of {request.group}")
+        self.want = self._wanted()
+
+    def allocate(self) -> Allocation:
+        """Devices as they are now. Raises RequestError, NotEnoughError."""
+        chosen = self.choose()
+        if self.holds:
+            return self.held(chosen)
+        self.agree(chosen.devices)
+        queue = self._queue(chosen)
+        if queue is not None:
+            self._notice(f"there are {queue.text()}")
+        return self._noticed(chosen)
+
+    def agree(self, devices: Sequence[Device] | int) -> None:
+        """Raises RequestError where the command asks for other devices."""
+        if self._approve is not None:
+            self._approve(devices)
+
+    def read(self) -> Snapshot:
+        """The box now, with what the request's verdicts depend on."""
+        return self.source.read(self.want)
+
+    def verdicts(self, snapshot: Snapshot) -> dict[str, Verdict]:
+        """By the rules of the request."""
+        return verdicts(snapshot, self.request.rules)
+
+    def limits(self, snapshot: Snapshot) -> Inherited | None:
+        """The devices that this process was given itself (Slurm, a container, a shell); None for all."""
+        return inherited(self.environ, snapshot)
+
+    def named(self, snapshot: Snapshot) -> tuple[Device, ...]:
+        """The devices that the request names, in its order. Raises RequestError."""
+        names, limits = self.request.names or "", self.limits(snapshot)
+        try:
+            devices = devices_named(names, snapshot)
+        except NamingError as error:
+            raise RequestError(str(error)) from None
+        outside = [snapshot.label(d) for d in devices if limits and d.key not in limits.keys]
+        if limits and outside:
+            raise RequestError(
+                f"--gpus {names}: GPU {', '.join(outside)} is not in {VISIBLE}={limits.text}, which was"
+                f" given to you; `env -u {VISIBLE} gputui …` sees all"
+            )
+        return devices
+
+    def constraints(self, snapshot: Snapshot, within: Collection[str] | None) -> Constraints:
+        """What the devices must be like, of these keys (None: of all)."""
+        request = self.request
+        return Constraints(
+            request.count or 1,
+            request.min_free,
+            request.max_util,
+            within,
+            request.group,
+            request.order or "best",
+            limit=1,
+            never=keys_named(request.rules.never, snapshot),
+            prefer=keys_named(request.rules.prefer, snapshot),
+        )
+
+    def choose(
+        self, avoid: Mapping[str, str] | None = None, only: Collection[str] | None = None
+    ) -> Allocation:
+        """The devices, not held yet. Those that are picked are none of `avoid` (key: why it cannot be had),
+        and are of `only` where that is given. Raises RequestError, NotEnoughError."""
+        snapshot = self.read()
+        limits = self.limits(snapshot)
+        if limits and limits.warning and not avoid:
+            self._notice(limits.warning)
+        within: set[str] | None = set(limits.keys) if limits else None
+        if self.request.names is not None:
+            devices = self.named(snapshot)
+            if not self.request.picks:
+                return self._as_named(self._checked(devices, snapshot), snapshot)
+            within = {device.key for device in devices}
+        if avoid:
+            within = (set(snapshot.by_key) if within is None else within) - set(avoid)
+        if only is not None:
+            within = set(only) if within is None else within & set(only)
+        return self._best(snapshot, limits, within, avoid or {})
+
+    def held(self, chosen: Allocation, only: Collection[str] | None = None) -> Allocation:
+        """The same devices under a lease, or others (of `only`) if these are taken or not free any more.
+
+        Named ones stay with a warning, unless `only` says that they were waited for. Raises NotEnoughError.
+        """
+        request, picks = self.request, self.request.picks
+        avoid: dict[str, str] = {}
+        for _ in range(_TRIES):
+            self.agree(chosen.devices)
+            taken = self._queued(chosen)
+            if not taken:
+                allocation = hold(chosen, self.environ, partly=request.force)
+                taken = self._claimed(allocation)
+                if not taken:
+                    for notice in allocation.notices:
+                        self._tell(notice)
+                    later = self.read() if allocation.devices else allocation.snapshot
+                    gone = allocation.recheck(later, self.verdicts(later), self.verdicts(allocation.snapshot))
+                    final = not picks and only is None
+                    for conflict in gone:
+                        self._notice(conflict.text(allocation.snapshot), "warning" if final else "note")
+                    if not gone or final:
+                        return self._noticed(allocation)
+                    allocation.release()
+                    taken = {conflict.key: conflict.text(allocation.snapshot) for conflict in gone}
+                    if not picks:
+                        raise NotEnoughError("; ".join(taken.values()))
+            avoid |= taken
+            chosen = self.choose(avoid, only)
+        raise NotEnoughError("devices are taken faster than they can be chosen")
+
+    def _wanted(self) -> Want:
+        """What is to be read to judge and name the devices: as little as possible, `pick` must be quick."""
+        request, want = self.request, self.request.facts
+        if request.order == "fastest":
+            want |= Want.NAMES
+        if request.rules.by_owner:
+            # Whose processes they are decides then, and how much memory is not theirs.
+            want = (want & ~Want.VERDICT) | Want.MONITOR
+        by_index = request.by_index and request.names is None and VISIBLE not in self.environ
+        by_index = by_index and not self.holds and request.wait is None
+        by_index = by_index and all(word.isdigit() for word in (*request.rules.never, *request.rules.prefer))
+        if want == Want.VERDICT and request.count != 1 and by_index:
+            want = Want.VERDICT | Want.WHOLE
+        return want
+
+    def _best(
+        self, snapshot: Snapshot, limits: Inherited | None, within: set[str] | None, avoid: Mapping[str, str]
+    ) -> Allocation:
+        """The best devices of these. Raises NotEnoughError."""
+        constraints = self.constraints(snapshot, within)
+        eligible = available(snapshot, self.verdicts(snapshot), constraints)
+        if not eligible.enough(constraints):
+            # Only now are the owners worth what it costs to read them.
+            snapshot = self.source.read(Want.MONITOR)
+            constraints = self.constraints(snapshot, within)
+            picked = pick(snapshot, self.verdicts(snapshot), constraints)
+            raise NotEnoughError(_shortage(picked, constraints, snapshot, limits, avoid))
+        explain = self.request.explain
+        a_choice = len(eligible.devices) > constraints.count or constraints.count > 2
+        if explain or (a_choice and len(eligible.devices) > 1):
+            # Links among those that can be had: of two, to take both, they decide nothing.
+            keys = {device.key for device in eligible.devices}
+            snapshot = self.source.read(self._links | (Want.NAMES if explain else Want(0)), keys)
+        picked = pick(snapshot, self.verdicts(snapshot), constraints)
+        if not picked.enough(constraints):
+            # One was lost while its links were read.
+            raise NotEnoughError(_shortage(picked, constraints, snapshot, limits, avoid))
+        if explain:
+            self._explain(snapshot, picked.devices, picked.alternatives[0].reason)
+        self._warn_of_order(snapshot, picked.devices)
+        return Allocation(self.request, picked.devices, snapshot, picked.alternatives)
+
+    @property
+    def _links(self) -> Want:
+        """Links; with owners only where verdicts depend on them."""
+        return Want.LINKS | (self.want & Want.OWNERS)
+
+    def _as_named(self, devices: tuple[Device, ...], snapshot: Snapshot) -> Allocation:
+        """Devices that were named, in the order that is asked for; as they were named unless one is."""
+        request = self.request
+        if not request.group.fits(len(devices)):
+            raise RequestError(f"{len(devices)} devices do not make whole groups of {request.group}")
+        order = request.order or "given"
+        keys = {device.key for device in devices}
+        alternatives: tuple[Alternative, ...] = ()
+        in_box: tuple[Device, ...] = ()
+        if len(devices) > 1 and (order == "best" or request.explain):
+            snapshot = self.source.read(self._links | Want.NAMES, keys)
+            devices = tuple(
+                snapshot.by_key[device.key] for device in devices if device.key in snapshot.by_key
+            )
+            if len(devices) < len(keys):
+                raise NotEnoughError("a device that was named is not there any more")
+            in_box = tuple(device for device in snapshot.devices if device.key in keys)
+            if order == "best":
+                devices = best(snapshot, in_box, len(devices), request.group, limit=1)[0].devices
+        if order in SORT_KEYS:
+            devices = sorted_by(order, devices)
+        if request.explain and len(devices) > 1:
+            alternatives = (describe_order(snapshot, in_box, devices, request.group, named=True),)
+        if request.explain and devices:
+            why = f"as named; {alternatives[0].reason}" if alternatives else "as named"
+            self._explain(snapshot, devices, why)
+        self._warn_of_order(snapshot, devices)
+        return Allocation(request, devices, snapshot, alternatives)
+
+    def _checked(self, devices: Sequence[Device], snapshot: Snapshot) -> tuple[Device, ...]:
+        """Devices named one by one: a decision. Conditions asked for must hold; all else is a warning."""
+        request = self.request
+        judged = self.verdicts(snapshot)
+        if not all(judged[device.key].free for device in devices):
+            # The short reading was enough to see that; only a whole one can say why.
+            snapshot = self.source.read(Want.MONITOR | (self.want & ~Want.VERDICT))
+            judged = self.verdicts(snapshot)
+        gone = [device.key for device in devices if device.key not in judged]
+        if gone:
+            raise NotEnoughError(f"{', '.join(gone)} is not there any more")
+        for device in devices:
+            verdict, name = judged[device.key], f"GPU {snapshot.label(device)}"
+            if verdict.state == "lost":
+                raise NotEnoughError(f"{name} is {state_and_reason(verdict, snapshot.time)}")
+            if not verdict.free and not (self.holds and verdict.state == "claimed"):
+                # (A claim is refused when the devices are held, or passed over with a warning then.)
+                self._notice(f"{name} is {state_and_reason(verdict, snapshot.time)}")
+        if request.min_free is not None or request.max_util is not None:
+            as_free = {key: Verdict("free", Idle()) for key in judged}
+            keys = {device.key for device in devices}
+            picked = pick(snapshot, as_free, Constraints(1, request.min_free, request.max_util, keys))
+            if picked.refused:
+                raise NotEnoughError(_refusals(picked, snapshot))
+        return tuple(snapshot.by_key[device.key] for device in devices)
+
+    def _queued(self, chosen: Allocation) -> dict[str, str]:
+        """The devices for which others wait, with the reason why they are not taken.
+
+        Who takes them now keeps a large request waiting: nobody overtakes. To name devices is a decision, and
+        only a warning. Raises NotEnoughError where others wait for any device of the box.
+        """
+        if self.request.force:
+            return {}
+        queue = self._queue(chosen)
+        if queue is None:
+            return {}
+        if not self.request.picks:
+            self._notice(f"there are {queue.text()}")
+            return {}
+        why = f"{queue.text()}: --wait joins them, --force goes ahead"
+        if queue.for_any:
+            raise NotEnoughError(why)
+        return {
+            device.key: f"GPU {chosen.snapshot.label(device)}: {why}"
+            for device in chosen.devices
+            if queue.wants(device)
+        }
+
+    def _queue(self, chosen: Allocation) -> Queue | None:
+        """Who waits for devices like these; None for those who wait themselves, and have their turn now."""
+        if self.request.wait is not None or not self._here:
+            return None
+        return queue_for(chosen.devices, self.environ)
+
+    def _claimed(self, allocation: Allocation) -> dict[str, str]:
+        """The devices that others have claimed, with whose they are; with `force` that is a warning.
+
+        Raises NotEnoughError for devices that were named.
+        """
+        texts = {}
+        for conflict in allocation.conflicts:
+            text = conflict.text(allocation.snapshot)
+            if self.request.force:
+                self._notice(f"{text}; --force")
+            elif not self.request.picks:
+                raise NotEnoughError(f"{text}; --force takes it all the same")
+            else:
+                texts[conflict.key] = text
+        return texts
+
+    def _explain(self, snapshot: Snapshot, devices: Sequence[Device], reason: str) -> None:
+        """Tell the choice and its reason as one sentence."""
+        labels = ",".join(map(snapshot.label, devices))
+        self._notice(f"GPU {labels}: {reason or 'no difference is known'}", "reason")
+
+    def _warn_of_order(self, snapshot: Snapshot, devices: Sequence[Device]) -> None:
+        """Warn of an order that NCCL may get wrong. More is read only for an order that is not ascending."""
+        positions = [snapshot.position[device.key] for device in devices]
+        if positions == sorted(positions):
+            return
+        keys = [device.key for device in devices]
+        linked = self.source.read(Want.LINKS | Want.NAMES, set(keys))
+        there = [linked.by_key[key] for key in keys if key in linked.by_key]
+        if permuted_behind_switches(linked, there):
+            self._notice(PERMUTED)
+
+    def _notice(self, text: str, kind: NoticeKind = "warning") -> None:
+        self._tell(Notice(text, kind))
+
+    def _tell(self, notice: Notice) -> None:
+        self._notices.append(notice)
+        self._listener.notice(notice)
+
+    def _noticed(self, allocation: Allocation) -> Allocation:
+        """With everything that was told on the way to it."""
+        return replace(allocation, notices=tuple(self._notices))
+
+
+def _shortage(
+    picked: PickResult,
+    constraints: Constraints,
+    snapshot: Snapshot,
+    limits: Inherited | None,
+    avoid: Mapping[str, str],
+) -> str:
+    """Why there are too few: `avoid` has those that turned out not to be had, and why."""
+    have = len(picked.devices)
+    asked = f"{constraints.count} device{'s' if constraints.count > 1 else ''} asked for"
+    there = f"{have if have else 'none'} of {have + len(picked.refused) + len(avoid)} can be had"
+    where = f" (inside {VISIBLE}={limits.text})" if limits else ""
+    reasons = "; ".join(filter(None, (_refusals(picked, snapshot), *avoid.values())))
+    if snapshot.host.driver is None and not snapshot.time:
+        # What `--from` makes of a printed matrix.
+        reasons = "a matrix does not say who uses them; --demo FILE plays its box with nobody on it"
+    return f"{asked}, {there}{where}{': ' + reasons if reasons else ''}"
+
+
+def _refusals(picked: PickResult, snapshot: Snapshot) -> str:
+    return "; ".join(
+        f"GPU {snapshot.label(device)} {refusal(why, snapshot.time)}" for device, why in picked.refused
+    )

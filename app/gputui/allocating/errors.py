@@ -1,0 +1,15 @@
+"""Why a request ends without an allocation."""
+
+from __future__ import annotations
+
+
+class RequestError(Exception):
+    """The request itself cannot be met on any box, or contradicts the command. The message is one line."""
+
+
+class NotEnoughError(Exception):
+    """Fewer devices than asked for. The message is one line that says why the others are not to be had."""
+
+
+class WaitedTooLongError(Exception):
+    """The time that the caller was willing to wait is over."""

@@ -1,0 +1,75 @@
+"""What is asked for: how many devices or which ones, what restricts them, and how long the caller waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
+from gputui.choosing.naming import NONE
+from gputui.choosing.order import Order
+from gputui.choosing.rules import DEFAULT_RULES, Rules
+from gputui.sources.source import Want
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request for devices.
+
+    count      how many of the best; None where `names` says exactly which
+    names      devices as `--gpus` names them, in order; with a `count`, the devices to pick from
+    group      what the devices do together; `count` must be a multiple of its unit
+    order      of the devices; None: the best with a count, as named without one
+    min_free   bytes that must be free on each device; max_util: percent of utilization at most
+    rules      what counts as free
+    wait       seconds to wait in line for the devices, `math.inf` for ever, None not at all
+    force      take devices also where others have claimed them or wait for them
+    explain    read the links also where they decide nothing, because the caller shows the reason
+    by_index   the caller names the devices by index only, so that UUIDs need not be read
+    facts      what the caller has to know of the devices
+    purpose    what every user may read of the command in claims and in the queue
+    job        the id of the job that asks, None outside a job
+    """
+
+    count: int | None = None
+    names: str | None = None
+    group: Grouping = ALL_REDUCE
+    order: Order | None = None
+    min_free: int | None = None
+    max_util: int | None = None
+    rules: Rules = DEFAULT_RULES
+    wait: float | None = None
+    force: bool = False
+    explain: bool = False
+    by_index: bool = False
+    facts: Want = Want.VERDICT
+    purpose: str = ""
+    job: str | None = None
+
+    @property
+    def picks(self) -> bool:
+        """Whether it is left to us which devices."""
+        return self.count is not None
+
+    @property
+    def size(self) -> int:
+        """The number of devices that are asked for; 0 for CPU only."""
+        if self.count is not None:
+            return self.count
+        return 0 if self.names in (None, NONE) else len((self.names or "").split(","))
+
+
+NoticeKind = Literal["warning", "note", "reason"]
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that the caller is told beside the answer: a sentence, and what kind of one.
+
+    warning  the launch goes on, and may not do what was meant
+    note     what happened on the way: a device that was free a moment ago is not any more
+    reason   why these devices
+    """
+
+    text: str
+    kind: NoticeKind = "warning"

@@ -1,0 +1,136 @@
+"""Waiting in line for a request: when its turn has come and enough devices are free, they are allocated."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Protocol
+
+from gputui.allocating.allocation import Allocation
+from gputui.allocating.allocator import Allocator
+from gputui.allocating.errors import NotEnoughError, RequestError, WaitedTooLongError
+from gputui.allocating.queue import Ticket
+from gputui.allocating.request import Notice
+from gputui.allocating.waiting import Progress, TooLongError, Wait
+from gputui.choosing.naming import keys_named
+from gputui.choosing.pick import Constraints, available
+from gputui.choosing.verdict import Divided, Idle, Verdict
+from gputui.inventory.device import Device
+from gputui.inventory.formatting import duration
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.source import Want
+
+_LOOK = Want.MONITOR & ~Want.SENSORS
+
+
+class TurnListener(Protocol):
+    """Who is told what happens on the way to an allocation, and while it waits."""
+
+    def notice(self, notice: Notice) -> None:
+        """A sentence beside the answer."""
+
+    def progress(self, progress: Progress) -> None:
+        """How waiting stands; often the same as before."""
+
+    def waited(self, allocation: Allocation | None, seconds: float) -> None:
+        """Waiting is over after so many seconds; None: without an allocation."""
+
+
+def allocate_in_turn(allocator: Allocator, listener: TurnListener) -> Allocation:
+    """The devices of a request, when they can be had. Raises what `allocate` raises.
+
+    The place in line is kept until the devices are held, so that nobody behind us is quicker.
+    """
+    request = allocator.request
+    if allocator.source.label:
+        raise RequestError("--wait is for this machine's devices, not for --demo or --from")
+    allocator.want |= _LOOK
+    began = time.monotonic()
+    snapshot = allocator.read()
+    keys = _eligible(allocator, snapshot)
+    count = request.count if request.count is not None else len(allocator.named(snapshot))
+    can = _most(allocator, snapshot, keys)
+    if count > can:
+        raise NotEnoughError(
+            f"{count} device{'s' if count > 1 else ''} asked for, and {can or 'none'} will ever do here:"
+            " waiting does not help"
+        )
+    allocator.agree(count if request.picks else allocator.named(snapshot))
+    wait = Wait(
+        allocator.environ,
+        _ticket(allocator, count, keys, listener),
+        lambda box: _each(allocator, box, keys),
+        count,
+        request.rules,
+        listener.progress,
+        None if request.wait in (None, math.inf) else began + (request.wait or 0.0),
+    )
+    allocation = None
+    try:
+        while allocation is None:
+            _, ready = wait.devices(allocator.read)
+            only = {device.key for device in ready}
+            try:
+                chosen = allocator.choose(only=only)
+                allocation = allocator.held(chosen, only) if allocator.holds else chosen
+            except NotEnoughError:
+                # Taken first, by somebody who is not in line: our place in line is still ours.
+                continue
+        return allocation
+    except TooLongError:
+        raise WaitedTooLongError(
+            f"waited for {duration(time.monotonic() - began)}; it was too long"
+        ) from None
+    finally:
+        if wait.ticket is not None:
+            wait.ticket.leave()
+        listener.waited(allocation, time.monotonic() - began)
+
+
+def _eligible(allocator: Allocator, snapshot: Snapshot) -> frozenset[str] | None:
+    """The keys of the devices that will do, None for all."""
+    if allocator.request.names is not None:
+        return frozenset(device.key for device in allocator.named(snapshot))
+    limits = allocator.limits(snapshot)
+    never = set(keys_named(allocator.request.rules.never, snapshot))
+    if limits is None and not never:
+        return None
+    return frozenset(key for key in (limits.keys if limits else snapshot.by_key) if key not in never)
+
+
+def _each(allocator: Allocator, snapshot: Snapshot, keys: Collection[str] | None) -> Constraints:
+    """What each device must be like. (Of devices that are named, several may be MIG instances.)"""
+    return replace(allocator.constraints(snapshot, keys), count=allocator.request.count or 1)
+
+
+def _most(allocator: Allocator, snapshot: Snapshot, keys: Collection[str] | None) -> int:
+    """How many devices could be had if nobody used any."""
+    constraints = replace(_each(allocator, snapshot, keys), max_util=None)
+    empty = tuple(
+        replace(device, memory_free=_at_most(device, constraints.min_free)) for device in snapshot.devices
+    )
+    as_free = {
+        device.key: Verdict("busy", Divided(0)) if device.mig else Verdict("free", Idle()) for device in empty
+    }
+    return len(available(replace(snapshot, devices=empty), as_free, constraints).devices)
+
+
+def _at_most(device: Device, asked: int | None) -> int | None:
+    """The free memory of an empty device in bytes; as much as is asked for where that is not known."""
+    return asked if device.memory_total is None else device.memory_total
+
+
+def _ticket(
+    allocator: Allocator, count: int, keys: frozenset[str] | None, listener: TurnListener
+) -> Ticket | None:
+    """Our place in line; where there can be none we wait by ourselves, and say so."""
+    try:
+        ticket = Ticket.draw(allocator.environ, count, keys, allocator.request.purpose)
+    except OSError as error:
+        listener.notice(Notice(f"there is no line to wait in: {error.strerror}"))
+        return None
+    if ticket is None:
+        listener.notice(Notice("there is no line to wait in: there is no folder that all users can write"))
+    return ticket

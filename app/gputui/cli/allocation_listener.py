@@ -1,0 +1,108 @@
+"""What the command line prints on the way to an allocation: warnings, progress, the end of a wait."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputui.allocating.request import Notice
+from gputui.cli.common import say
+from gputui.inventory.formatting import duration, printable
+
+if TYPE_CHECKING:
+    from gputui.allocating.allocation import Allocation
+    from gputui.allocating.waiting import Progress
+
+_LOG_EVERY = 600.0
+"""Seconds between two lines of progress in a log."""
+
+
+class AllocationListener:
+    """Messages on stderr. Progress is one line that rewrites itself on a terminal; else a line at each step,
+    and now and then."""
+
+    def __init__(self, explain: bool = False) -> None:
+        self._explain = explain
+        self._terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._shown = ""
+        self._last_line: tuple[int, float] | None = None
+
+    def notice(self, notice: Notice) -> None:
+        """Print a warning or a note; a reason only where `--why` asks for it."""
+        if notice.kind == "reason" and not self._explain:
+            return
+        self._clear_progress()
+        say(f"warning: {notice.text}" if notice.kind == "warning" else notice.text)
+
+    def progress(self, progress: Progress) -> None:
+        """Show how waiting stands."""
+        words = printable(f"gputui: {progress.words}")
+        if self._terminal:
+            words = words[: shutil.get_terminal_size().columns - 1]
+            if words != self._shown:
+                print(f"\r\x1b[K{words}", end="", file=sys.stderr, flush=True)
+                self._shown = words
+            return
+        now, ahead = time.monotonic(), len(progress.ahead)
+        if self._last_line is None or self._last_line[0] != ahead or now - self._last_line[1] >= _LOG_EVERY:
+            self._last_line = (ahead, now)
+            say(progress.words)
+
+    def waited(self, allocation: Allocation | None, seconds: float) -> None:
+        """Leave the line to what follows, and call the person who waited."""
+        self._clear_progress()
+        if allocation is not None:
+            labels = ", ".join(f"GPU {allocation.snapshot.label(device)}" for device in allocation.devices)
+            _notify(f"{labels} after {duration(seconds)} of waiting")
+
+    def _clear_progress(self) -> None:
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._shown = ""
+
+
+def _notify(message: str) -> None:
+    """Ring the bell, raise a notification (OSC 9, OSC 777), and start the command of the settings."""
+    from gputui.allocating.settings import SettingsError, settings
+
+    say(message)
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(
+            f"\a\x1b]9;gputui: {message}\x1b\\\x1b]777;notify;gputui;{message}\x1b\\", end="", file=sys.stderr
+        )
+        sys.stderr.flush()
+    try:
+        words = settings(os.environ).notify
+    except SettingsError as error:
+        say(f"warning: {error}")
+        return
+    if words:
+        _start_unattended([word.replace("{message}", f"gputui: {message}") for word in words])
+
+
+def _start_unattended(argv: Sequence[str]) -> None:
+    """Start a command that is nobody's child: the command that we become must not find a child that it has
+    not started."""
+    import subprocess
+
+    program = shutil.which(argv[0])
+    if program is None:
+        say(f"warning: the command of wait.notify cannot be started: {argv[0]}")
+        return
+    try:
+        subprocess.run(
+            ["/bin/sh", "-c", '"$@" &', "sh", str(Path(program).absolute()), *argv[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+            check=False,
+        )
+    except (OSError, ValueError) as error:
+        say(f"warning: the command of wait.notify cannot be started: {argv[0]}: {error}")

@@ -1,0 +1,256 @@
+"""The one reader of argument vectors: which words of a program are options, what their values are, and where
+the operands begin.
+
+A program is described by an `OptionTable`; `read_options` reads its words into `Arguments`. From those,
+options are read and removed by name; what is left alone is written back word for word. "Option",
+"operand" and "--" are as in the Utility Syntax Guidelines of POSIX (XBD 12.2); clusters, glued values and
+abbreviations are as argparse and getopt_long take them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class OptionTable:
+    """The options of a program; made by `option_table`. All names are without dashes, "_" written as "-".
+
+    flags           options without a value; one with a "=" behind it has a value all the same
+    valued          options with one value: `--x v`, `--x=v`, `-x v`, `-xv`, `-x=v`
+    pairs           options with two words as their value (`--mca NAME VALUE`), or one (`-genv NAME=VALUE`)
+    last            options with a value behind which there are no more options (`python -m MODULE`)
+    aliases         other names and the name that they stand for: {"m": "module"}
+    unlisted        whether an option that is not listed is taken for a flag or for one with a value
+    abbreviations   whether the beginning of a long name stands for it where only one listed name begins so
+    letters         whether one dash begins a cluster of letters (`-abc`); else one dash is the same as two
+    signs           the characters that begin an option ("-+" for shells)
+    """
+
+    flags: frozenset[str]
+    valued: frozenset[str]
+    pairs: frozenset[str]
+    last: frozenset[str]
+    aliases: Mapping[str, str]
+    unlisted: Literal["flag", "value"]
+    abbreviations: bool
+    letters: bool
+    signs: str
+
+    def letter(self, name: str) -> str:
+        """The listed name that the letter of a cluster stands for; else the letter."""
+        return self.aliases.get(name, name)
+
+    def long_name(self, name: str) -> str:
+        """The listed name that a long name, an alias or an abbreviation stands for; else the name."""
+        name = name.replace("_", "-")
+        if self.abbreviations:
+            listed = self.flags | self.valued | self.pairs | self.last | self.aliases.keys()
+            like = [name] if name in listed else [each for each in listed if each.startswith(name)]
+            name = like[0] if len(like) == 1 else name
+        return self.aliases.get(name, name)
+
+    def begins_option(self, word: str) -> bool:
+        """Whether a word in front of the operands is an option. A lone "-" is one where it is listed."""
+        if word == "-":
+            return word in self.aliases
+        return len(word) > 1 and word[0] in self.signs and word != "--"
+
+    def value_count(self, name: str, following: Sequence[str]) -> int:
+        """How many of the following words are the value of the option with that listed name."""
+        if name in self.pairs:
+            return 1 if following and "=" in following[0] else min(2, len(following))
+        listed = name in self.valued or name in self.last
+        takes = listed or (self.unlisted == "value" and name not in self.flags)
+        return min(1, len(following)) if takes else 0
+
+
+def option_table(
+    *,
+    flags: str = "",
+    valued: str = "",
+    pairs: str = "",
+    last: str = "",
+    unlisted: Literal["flag", "value"] = "flag",
+    abbreviations: bool = False,
+    letters: bool = True,
+    signs: str = "-",
+) -> OptionTable:
+    """A table from names in one text each; an option with several names is written "module|m"."""
+    aliases: dict[str, str] = {}
+
+    def names(text: str) -> frozenset[str]:
+        found = [each.split("|") for each in text.split()]
+        aliases.update((other, name) for name, *others in found for other in others)
+        return frozenset(name for name, *_ in found)
+
+    return OptionTable(
+        flags=names(flags),
+        valued=names(valued),
+        pairs=names(pairs),
+        last=names(last),
+        aliases=aliases,
+        unlisted=unlisted,
+        abbreviations=abbreviations,
+        letters=letters,
+        signs=signs,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option as it was given.
+
+    name      its listed name
+    spelling  as it was written, with its dashes and without its value: "--nproc", "-r"
+    values    empty for a flag, and where the words ended before the value
+    glue      what stands between spelling and value in the same word ("=" or nothing); None where the
+              values are words of their own
+    place     the place of its word among the words that were read; letters of one cluster share it
+    """
+
+    name: str
+    spelling: str
+    values: tuple[str, ...] = ()
+    glue: str | None = None
+    place: int = -1
+
+    @property
+    def value(self) -> str:
+        """The value in one piece; "" where there is none."""
+        return " ".join(self.values)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The option alone, as words."""
+        if self.glue is None:
+            return (self.spelling, *self.values)
+        return (f"{self.spelling}{self.glue}{self.value}",)
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The words of a program, read. `rest` is what stands behind the options, a "--" in front included."""
+
+    options: tuple[Option, ...]
+    rest: tuple[str, ...]
+    table: OptionTable
+
+    def __contains__(self, name: str) -> bool:
+        return any(option.name == name for option in self.options)
+
+    def get(self, name: str, default: str = "") -> str:
+        """The option's value. The last one counts, as with argparse and getopt."""
+        return next((option.value for option in reversed(self.options) if option.name == name), default)
+
+    def number(self, name: str) -> int | None:
+        """The option's value where it is a whole number."""
+        return whole_number(self.get(name))
+
+    def named(self, names: Collection[str]) -> tuple[Option, ...]:
+        """The options with one of these names, in the order in which they were given."""
+        return tuple(option for option in self.options if option.name in names)
+
+    def without(self, names: Collection[str]) -> Arguments:
+        """The same without some options, their values and all their repetitions."""
+        return replace(self, options=tuple(option for option in self.options if option.name not in names))
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """What stands behind the options, without the "--" that ends them."""
+        return self.rest[1:] if self.rest[:1] == ("--",) else self.rest
+
+    @property
+    def option_words(self) -> tuple[str, ...]:
+        """The options as words."""
+        return write_options(self.options)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All words."""
+        return (*self.option_words, *self.rest)
+
+
+def read_options(words: Sequence[str], table: OptionTable) -> Arguments:
+    """The options at the beginning of `words`, which are those behind the program's own name."""
+    options: list[Option] = []
+    place = 0
+    while place < len(words) and table.begins_option(words[place]):
+        word, following = words[place], words[place + 1 :]
+        if table.letters and word != "-" and not word.startswith("--"):
+            found = _cluster(word, following, table, place)
+        else:
+            found = [_long(word, following, table, place)]
+        options += found
+        place += 1 + sum(len(option.values) for option in found if option.glue is None)
+        if found[-1].name in table.last:
+            break
+    return Arguments(tuple(options), tuple(words[place:]), table)
+
+
+def write_options(options: Sequence[Option]) -> tuple[str, ...]:
+    """The options as words. Letters that stood in one cluster stand in one again."""
+    words: list[str] = []
+    for place, group in groupby(options, key=lambda option: option.place):
+        if place < 0:
+            words += [word for option in group for word in option.words]
+            continue
+        first, *others = group
+        joined = list(first.words)
+        for option in others:
+            own = option.words
+            joined = [joined[0] + own[0][1:], *joined[1:], *own[1:]]
+        words += joined
+    return tuple(words)
+
+
+def likely_options(words: Sequence[str]) -> Iterator[Option]:
+    """Every word of an unknown program that begins as an option does, wherever it stands.
+
+    The next word is taken for its value unless that begins with a dash too.
+    """
+    for place, word in enumerate(words):
+        if not word.startswith("-"):
+            continue
+        spelling, equals, value = word.partition("=")
+        following = [each for each in words[place + 1 : place + 2] if not each.startswith("-")]
+        values = (value,) if equals else tuple(following)
+        yield Option(spelling.lstrip("-"), spelling, values, "=" if equals else None, place)
+
+
+def program_name(command: Sequence[str]) -> str:
+    """The name of the program that a command starts: "/opt/venv/bin/torchrun" is "torchrun"."""
+    return command[0].rsplit("/", 1)[-1] if command else ""
+
+
+def whole_number(text: str) -> int | None:
+    """A whole number, None for anything else. Of one that is too long to be a count, its beginning."""
+    return int(text[:12]) if text.isascii() and text.isdigit() else None
+
+
+def _long(word: str, following: Sequence[str], table: OptionTable, place: int) -> Option:
+    spelling, equals, value = word.partition("=")
+    name = table.long_name(spelling.lstrip(table.signs) or spelling)
+    if equals:
+        return Option(name, spelling, (value,), "=", place)
+    return Option(name, spelling, tuple(following[: table.value_count(name, following)]), None, place)
+
+
+def _cluster(word: str, following: Sequence[str], table: OptionTable, place: int) -> list[Option]:
+    """The options of a word with one dash: "-r3", "-r=3", "-qm"."""
+    sign, text = word[0], word[1:]
+    options: list[Option] = []
+    while text:
+        letter, text = text[0], text[1:]
+        name, spelling = table.letter(letter), f"{sign}{letter}"
+        # What is no letter is none of the cluster: the "=" of "-q=1".
+        if text and (not text[0].isalnum() or table.value_count(name, (text,))):
+            glue = "=" if text[0] == "=" else ""
+            options.append(Option(name, spelling, (text.removeprefix("="),), glue, place))
+            break
+        values = () if text else tuple(following[: table.value_count(name, following)])
+        options.append(Option(name, spelling, values, None, place))
+    return options

@@ -1,0 +1,187 @@
+"""The allocation: what is claimed for a launch, what stands in its way, and when it is given back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gputui.allocating.allocate import allocate
+from gputui.allocating.allocation import Allocation, hold, queue_for
+from gputui.allocating.claims.lease import take
+from gputui.allocating.claims.read import claims
+from gputui.allocating.errors import NotEnoughError, RequestError
+from gputui.allocating.queue import Ticket
+from gputui.allocating.request import Notice, Request
+from gputui.choosing.grouping import Grouping
+from gputui.choosing.verdict import verdicts
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.source import Want
+from unit.builders import box, busy, gpu
+
+
+class Boxes:
+    """A source that shows one box after another, the last one again and again."""
+
+    label = ""
+
+    def __init__(self, *snapshots: Snapshot) -> None:
+        self._snapshots = list(snapshots)
+
+    def open(self) -> None: ...
+
+    def read(self, want: Want = Want.ALL, among: object = None) -> Snapshot:
+        return self._snapshots.pop(0) if len(self._snapshots) > 1 else self._snapshots[0]
+
+    def close(self) -> None: ...
+
+
+class Heard:
+    """A listener that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notices: list[Notice] = []
+
+    def notice(self, notice: Notice) -> None:
+        self.notices.append(notice)
+
+    def progress(self, progress: object) -> None: ...
+
+    def waited(self, allocation: object, seconds: float) -> None: ...
+
+
+FREE = box(*(gpu(index) for index in range(4)))
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return {"GPUTUI_CLAIMS": str(tmp_path / "claims")}
+
+
+def _claimed(environ: dict[str, str]) -> set[str]:
+    """The keys that other processes see as claimed: of this process's own leases its records tell."""
+    folder = Path(environ["GPUTUI_CLAIMS"])
+    return {path.name.partition("@")[0] for path in folder.glob("*.claim") if path.stat().st_size}
+
+
+def _allocated(environ: dict[str, str], request: Request, *snapshots: Snapshot) -> Allocation:
+    return allocate(request, Boxes(*snapshots or (FREE,)), environ, Heard(), holds=True)
+
+
+def _indices(devices: Sequence[Device]) -> list[int]:
+    return [device.index for device in devices]
+
+
+def test_devices_are_held_until_the_launch_is_over(environ: dict[str, str]) -> None:
+    allocation = _allocated(environ, Request(2, purpose="train.py"))
+    keys = {device.key for device in allocation.devices}
+    assert allocation.start(lambda lease: _claimed(environ)) == keys
+    assert _claimed(environ) == set()
+
+
+def test_devices_are_given_back_where_the_launch_fails(environ: dict[str, str]) -> None:
+    allocation = _allocated(environ, Request(2))
+
+    def fails(_: object) -> None:
+        raise OSError("no such program")
+
+    with pytest.raises(OSError, match="no such program"):
+        allocation.start(fails)
+    assert _claimed(environ) == set()
+
+
+def test_a_device_that_is_busy_by_the_time_it_is_held_is_replaced(environ: dict[str, str]) -> None:
+    later = replace(FREE, devices=(busy(gpu(0)), *FREE.devices[1:]))
+    allocation = _allocated(environ, Request(1), FREE, FREE, later)
+    assert _indices(allocation.devices) == [1] and len(_claimed(environ)) == 1
+    assert [notice.kind for notice in allocation.notices] == ["note"]
+    allocation.release()
+
+
+def test_a_named_device_that_is_busy_by_the_time_it_is_held_stays_with_a_warning(
+    environ: dict[str, str],
+) -> None:
+    later = replace(FREE, devices=(busy(gpu(0)), *FREE.devices[1:]))
+    allocation = _allocated(environ, Request(names="0"), FREE, later)
+    assert _indices(allocation.devices) == [0]
+    assert [notice.kind for notice in allocation.notices] == ["warning"]
+    allocation.release()
+
+
+def test_whole_groups_only(environ: dict[str, str]) -> None:
+    with pytest.raises(RequestError):
+        _allocated(environ, Request(3, group=Grouping(2)))
+
+
+def test_what_the_command_does_not_agree_with_is_neither_claimed_nor_waited_for(
+    environ: dict[str, str],
+) -> None:
+    def refuse(_: object) -> None:
+        raise RequestError("other devices")
+
+    for request in (Request(1), Request(names="0"), Request(1, wait=5.0)):
+        with pytest.raises(RequestError):
+            allocate(request, Boxes(FREE), environ, Heard(), holds=True, approve=refuse)
+    assert not Path(environ["GPUTUI_CLAIMS"]).exists()
+
+
+def test_nobody_overtakes_unless_forced_and_a_named_device_is_a_warning(environ: dict[str, str]) -> None:
+    ticket = Ticket.draw(environ, 4, None, "other.py")
+    assert ticket is not None
+    with pytest.raises(NotEnoughError):
+        _allocated(environ, Request(1))
+    forced = _allocated(environ, Request(1, force=True))
+    named = _allocated(environ, Request(names="3"))
+    assert [notice.kind for notice in named.notices] == ["warning"]
+    for allocation in (forced, named):
+        allocation.release()
+    ticket.leave()
+
+
+def test_of_devices_for_which_somebody_waits_others_are_taken(environ: dict[str, str]) -> None:
+    ticket = Ticket.draw(environ, 1, frozenset({FREE.devices[0].key}), "other.py")
+    assert ticket is not None
+    allocation = _allocated(environ, Request(1))
+    assert _indices(allocation.devices) == [1]
+    allocation.release()
+    ticket.leave()
+
+
+# what the screen uses: the devices are selected already
+
+
+def test_a_part_can_be_held_and_the_rest_is_told_with_its_owner(environ: dict[str, str]) -> None:
+    other = take([FREE.devices[1].key], environ, "other.py")
+    other.inherit()
+    selected = Allocation(Request(names="0,1"), FREE.devices[:2], FREE)
+    none = hold(selected, environ)
+    assert none.lease is None and [conflict.key for conflict in none.conflicts] == [FREE.devices[1].key]
+    part = hold(selected, environ, partly=True)
+    assert part.lease is not None and part.lease.keys == (FREE.devices[0].key,)
+    assert [conflict.key for conflict in part.conflicts] == [FREE.devices[1].key]
+    assert claims(environ)[0][0].key == FREE.devices[1].key
+    part.release()
+    other.release()
+
+
+def test_the_queue_is_of_those_who_could_take_one_of_these_devices(environ: dict[str, str]) -> None:
+    assert queue_for(FREE.devices, environ) is None
+    ticket = Ticket.draw(environ, 2, frozenset({FREE.devices[0].key}), "other.py")
+    assert ticket is not None
+    assert queue_for(FREE.devices[1:], environ) is None
+    queue = queue_for(FREE.devices, environ)
+    assert queue is not None and not queue.for_any
+    assert [queue.wants(device) for device in FREE.devices] == [True, False, False, False]
+    ticket.leave()
+
+
+def test_only_what_was_free_and_is_not_any_more_has_changed() -> None:
+    before = replace(FREE, devices=(gpu(0), busy(gpu(1)), gpu(2), gpu(3)))
+    after = replace(FREE, devices=(busy(gpu(0)), busy(gpu(1)), gpu(2)))
+    allocation = Allocation(Request(names="0,1,2,3"), before.devices, before)
+    changed = allocation.recheck(after, verdicts(after), verdicts(before))
+    assert [conflict.key for conflict in changed] == [gpu(0).key, gpu(3).key]
+    assert changed[1].verdict is None

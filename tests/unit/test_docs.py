@@ -1,0 +1,205 @@
+"""The pages for users agree with the program: keys, options, states, settings, examples and links."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from gputui.allocating.settings import settings
+from gputui.choosing.verdict import GLYPHS, STATES
+from gputui.cli.completion import whole_parser
+from gputui.cli.dispatch import SUBCOMMANDS
+from gputui.launching.exports import FORMS
+from gputui.sources.simulated.boxes import BOXES
+from gputui.tui.actions import ACTIONS
+from unit.calling import Call
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(DOCS.glob("*.md"))
+BY_NAME = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def section(page: str, heading: str) -> str:
+    """The text below a heading, up to the next one of the same level."""
+    found = re.search(
+        rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert found is not None, f"{page} has no heading {heading!r}"
+    return found[1]
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """By subcommand, those within one too ("jobs log"); "" is the screen."""
+    found: dict[str, argparse.ArgumentParser] = {}
+
+    def walk(name: str, parser: argparse.ArgumentParser) -> None:
+        found[name] = parser
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for each, inner in action.choices.items():
+                    walk(f"{name} {each}".strip(), inner)
+
+    walk("", whole_parser())
+    return found
+
+
+PARSERS = parsers()
+
+
+# Keys
+
+
+def first_cells(text: str) -> set[str]:
+    """What stands in backquotes in the first column of the tables."""
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    return {word for row in rows for word in re.findall(r"`([^`]+)`", row.split("|")[1])}
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.id)
+def test_every_key_of_the_main_screen_is_in_the_table_of_keys(action: object) -> None:
+    signs = {"enter": "⏎", "question_mark": "?", "down": "↓", "up": "↑"}
+    keys = {signs.get(key, key) for key in action.keys.split(",")}  # type: ignore[attr-defined]
+    assert keys <= first_cells(section("keys.md", "The main screen"))
+
+
+def test_the_table_of_keys_has_no_key_that_does_nothing() -> None:
+    signs = {"⏎": "enter", "?": "question_mark", "↓": "down", "↑": "up"}
+    bound = {key for action in ACTIONS for key in action.keys.split(",")} | set("0123456789")
+    assert {signs.get(key, key) for key in first_cells(section("keys.md", "The main screen"))} <= bound
+
+
+# The command line
+
+_SHARED = ("Calls", "Which box", "Which devices", "How it is started")
+
+
+def options_in(text: str) -> set[str]:
+    """The options within backquotes, without what else stands there."""
+    return {
+        option
+        for quoted in re.findall(r"`([^`]+)`", _FENCE.sub("", text))
+        for option in re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", quoted)
+    }
+
+
+@pytest.mark.parametrize("name", PARSERS, ids=lambda name: name or "screen")
+def test_every_option_and_choice_is_on_the_page_of_the_command_line(name: str) -> None:
+    places = list(_SHARED)
+    subcommand = name.partition(" ")[0]
+    own = f"`gputui {subcommand}`"
+    page = (DOCS / "command-line.md").read_text()
+    if f"## {own}\n" in page:
+        places.append(own)
+    text = "".join(section("command-line.md", place) for place in places)
+    there, words = options_in(text), set(re.findall(r"[\w-]+", text))
+    assert f"`gputui {name}".rstrip() in page
+    for action in PARSERS[name]._actions:
+        assert set(action.option_strings) <= there, action.option_strings
+        if action.choices is not None and not isinstance(action, argparse._SubParsersAction):
+            assert set(map(str, action.choices)) <= words, action.option_strings
+
+
+WITH_A_CHAPTER = re.findall(r"^## `gputui (\w+)`$", (DOCS / "command-line.md").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", WITH_A_CHAPTER)
+def test_the_page_of_the_command_line_has_no_option_that_does_not_exist(name: str) -> None:
+    assert name in SUBCOMMANDS
+    # An option of `run` may be named where a page refers to it.
+    real = {
+        option
+        for each, parser in PARSERS.items()
+        if each.partition(" ")[0] in (name, "run")
+        for action in parser._actions
+        for option in action.option_strings
+    }
+    assert options_in(section("command-line.md", f"`gputui {name}`")) <= real
+
+
+def test_every_demo_box_and_every_form_is_told() -> None:
+    assert first_cells(section("exports.md", "The forms")) >= set(FORMS)
+    boxes = section("command-line.md", "Which box")
+    assert all(f"`{name}`" in boxes for name in BOXES)
+
+
+def calls(page: Path) -> Iterator[str]:
+    """The calls of gputui in the examples of a page."""
+    for language, block in _FENCE.findall(page.read_text()):
+        for line in block.splitlines():
+            for call in re.findall(r"(?<![\w./-])gputui (?!:)([^|>)&#]+)", line):
+                if language in ("sh", "console") and "…" not in call:
+                    yield call.strip()
+
+
+@BY_NAME
+def test_every_example_is_a_call_that_the_program_takes(page: Path) -> None:
+    for call in calls(page):
+        words = shlex.split(call)
+        before = words[: words.index("--")] if "--" in words else words
+        PARSERS[""].parse_args(before)
+
+
+@BY_NAME
+def test_an_example_with_its_output_prints_just_that(page: Path, call: Call) -> None:
+    """Of what goes to stdout and stderr; a terminal shows both in any order."""
+    for language, block in _FENCE.findall(page.read_text()):
+        if language != "console":
+            continue
+        for example in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            typed, *printed = example.splitlines()
+            done = call(*shlex.split(typed)[1:])
+            assert sorted([*done.out.splitlines(), *done.err.splitlines()]) == sorted(printed)
+
+
+# Rules
+
+
+def test_every_state_is_told_with_its_sign() -> None:
+    rows = (DOCS / "rules.md").read_text().splitlines()
+    told = [(row.split("|")[1].strip(), row.split("|")[2].strip()) for row in rows if row.count("|") == 4]
+    assert [(state, f"`{GLYPHS[state]}`") for state in STATES] == [each for each in told if each[0] in STATES]
+
+
+def test_the_settings_of_the_page_are_settings(tmp_path: Path) -> None:
+    (block,) = [
+        text for language, text in _FENCE.findall((DOCS / "rules.md").read_text()) if language == "toml"
+    ]
+    file = tmp_path / "gputui" / "config.toml"
+    file.parent.mkdir()
+    file.write_text(block)
+    found = settings({"XDG_CONFIG_HOME": str(tmp_path)})
+    assert found.rules.never == ("0",) and found.notify
+
+
+# Links
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", _FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@BY_NAME
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", _FENCE.sub("", page.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        place, _, anchor = unquote(link).partition("#")
+        target = page.parent / place if place else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\(docs/([^)#\s]+)", (ROOT / "README.md").read_text()))
+    assert linked == {page.name for page in DOCS.glob("*.md")}

@@ -1,0 +1,82 @@
+"""The table of launch options: an option that is added there, and nowhere else, is an option everywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import gputui
+
+NEW = """
+    flavour: str | None = option(
+        None,
+        "--flavour",
+        help="what it tastes of",
+        label="flavour",
+        about="a taste",
+        unset="plain",
+    )
+    additions: tuple[tuple[str, str], ...] = ()
+"""
+
+ASK = """
+import json, sys
+from gputui.cli.launch_call import options_of
+from gputui.cli.run import parser
+from gputui.inventory.device import Device
+from gputui.jobs.queued import words_of
+from gputui.launching.compose import compose
+from gputui.launching.history import with_launch
+from gputui.launching.history_file import change, load
+from gputui.launching.launch_options import LaunchOptions
+from gputui.tui.app_state import AppState
+from gputui.tui.option_rows import cleared, rows, typed
+
+environ = {"HOME": sys.argv[1], "XDG_STATE_HOME": sys.argv[1]}
+words = ["-n", "1", "--flavour", "mint", "--nodes", "2", "--rendezvous", "head"]
+args = parser().parse_args(words)
+options = options_of(args, ("torchrun", "train.py"))
+change(environ, lambda known: with_launch(known, options, 1, 1.0))
+plain = AppState(environ={}, options=LaunchOptions(("python", "x.py")))
+row = next(row for row in rows(plain) if row.id == "flavour")
+minty = typed(plain, row, " mint ")
+print(json.dumps({
+    "help": parser().format_help(),
+    "parsed": options.flavour,
+    "row": [row.label, row.value, row.given],
+    "typed": minty.options.flavour,
+    "cleared": cleared(minty, row).options.flavour,
+    "kept": load(environ)[0].options.flavour,
+    "queued": words_of(options, 1),
+    "elsewhere": compose([Device(index=0, uuid="GPU-0")], options, environ).remarks,
+}))
+"""
+
+
+def test_an_option_is_added_in_one_place(tmp_path: Path) -> None:
+    source = Path(gputui.__file__).parent
+    shutil.copytree(source, tmp_path / "gputui", ignore=shutil.ignore_patterns("__pycache__"))
+    table = tmp_path / "gputui" / "launching" / "launch_options.py"
+    before, additions, after = table.read_text().rpartition(
+        "    additions: tuple[tuple[str, str], ...] = ()\n"
+    )
+    assert additions
+    table.write_text(before + NEW.lstrip("\n") + after)
+    answer = subprocess.run(
+        [sys.executable, "-c", ASK, str(tmp_path / "home")],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    seen = json.loads(answer.stdout)
+    assert "--flavour" in seen["help"]
+    assert seen["row"] == ["flavour", "plain", False]
+    assert (seen["parsed"], seen["typed"], seen["cleared"], seen["kept"]) == ("mint", "mint", None, "mint")
+    assert "--flavour" in seen["queued"]
+    assert any("--flavour mint" in remark for remark in seen["elsewhere"])
