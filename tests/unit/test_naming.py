@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gputui.choosing.naming import NamingError, named
+from gputui.choosing.naming import NamingError, devices_named
 from unit.builders import box, gpu, instance
 
 DIVIDED = gpu(2, mig=True)
@@ -17,12 +17,12 @@ UUIDS = [device.uuid for device in BOX.devices]
 
 
 def _labels(text: str) -> list[str]:
-    return [BOX.label(device) for device in named(text, BOX)]
+    return [BOX.label(device) for device in devices_named(text, BOX)]
 
 
 def _wrong(text: str) -> str:
     with pytest.raises(NamingError) as wrong:
-        named(text, BOX)
+        devices_named(text, BOX)
     return str(wrong.value)
 
 
@@ -47,7 +47,7 @@ def test_devices_are_named_in_order(text: str, labels: list[str]) -> None:
 
 @pytest.mark.parametrize("text", ["none", " none "])
 def test_none_is_no_device(text: str) -> None:
-    assert named(text, BOX) == ()
+    assert devices_named(text, BOX) == ()
 
 
 @pytest.mark.parametrize("text", ["", " ", ",", "0,", ",0", "0,,1"])
@@ -76,12 +76,12 @@ def test_the_beginning_of_several_uuids_is_a_wrong_call_that_names_them(text: st
 
 
 def test_the_beginning_of_the_only_uuid_is_enough() -> None:
-    assert named("GPU-", box(gpu(0))) == (gpu(0),)
+    assert devices_named("GPU-", box(gpu(0))) == (gpu(0),)
 
 
 def test_a_whole_uuid_is_that_device_though_another_begins_with_it() -> None:
     short, long = gpu(0, uuid="GPU-1"), gpu(1, uuid="GPU-11")
-    assert named("GPU-1", box(short, long)) == (short,)
+    assert devices_named("GPU-1", box(short, long)) == (short,)
 
 
 @pytest.mark.parametrize(
@@ -97,19 +97,19 @@ def test_a_divided_gpu_is_a_wrong_call_that_names_its_instances() -> None:
 
 
 def test_an_index_never_means_an_instance() -> None:
-    assert [device.parent for device in named("0,1", BOX)] == [None, None]
+    assert [device.parent for device in devices_named("0,1", BOX)] == [None, None]
 
 
 def test_a_box_without_devices_says_so() -> None:
     with pytest.raises(NamingError, match="no devices"):
-        named("0", box())
+        devices_named("0", box())
 
 
 def test_a_device_that_was_lost_before_its_uuid_was_read_is_named_by_index_only() -> None:
     lost = replace(gpu(1), uuid="")
-    assert named("1", box(gpu(0), lost)) == (lost,)
+    assert devices_named("1", box(gpu(0), lost)) == (lost,)
     with pytest.raises(NamingError):
-        named("GPU-00000001", box(gpu(0), lost))
+        devices_named("GPU-00000001", box(gpu(0), lost))
 
 
 @pytest.mark.parametrize("digits", [20, 5_000])
@@ -128,7 +128,7 @@ _entries = st.one_of(
 @settings(max_examples=300, deadline=None)
 def test_whatever_is_typed_gives_distinct_devices_or_a_wrong_call(text: str) -> None:
     try:
-        devices = named(text, BOX)
+        devices = devices_named(text, BOX)
     except NamingError as wrong:
         assert str(wrong)
         return

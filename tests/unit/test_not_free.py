@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gputui.choosing.not_free import NotFree, not_free
-from gputui.choosing.selection import Selection
+from gputui.choosing.selection import NotFree, Selection, not_free
 from gputui.choosing.verdict import ClaimedBy, Verdict, verdicts
 from gputui.choosing.verdict_text import not_free_lines
 from gputui.inventory.claim import Claim

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.choosing.people import IDLE_AFTER, Person, people, quiet_for
+from gputui.choosing.people import IDLE_AFTER, Person, idle_seconds, people
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.watch import Watch
 from gputui.inventory.claim import Claim
@@ -40,7 +40,7 @@ def seen(device: Device, seconds: int, step: int = 1) -> tuple[Person, ...]:
     for second in range(0, seconds + 1, step):
         snapshot = box(device, time=NOW + second)
         watch = watch.after(snapshot, verdicts(snapshot))
-    return people(snapshot, quiet_for(watch, snapshot))
+    return people(snapshot, idle_seconds(watch, snapshot))
 
 
 def test_who_has_the_most_memory_comes_first_and_of_equals_by_name() -> None:
@@ -143,7 +143,7 @@ def test_a_moment_of_work_or_of_not_knowing_breaks_the_quiet(load: int | None) -
     ):
         snapshot = box(device, time=NOW + second)
         watch = watch.after(snapshot, verdicts(snapshot))
-    assert quiet_for(watch, snapshot) == {quiet.key: 0.0}
+    assert idle_seconds(watch, snapshot) == {quiet.key: 0.0}
 
 
 def test_hours_in_which_nobody_looked_are_not_hours_seen_at_nothing() -> None:
@@ -158,7 +158,7 @@ def test_an_instance_that_has_no_load_is_never_called_idle() -> None:
     for second in (0, 3600):
         snapshot = box(parent, part, time=NOW + second)
         watch = watch.after(snapshot, verdicts(snapshot))
-    assert not people(snapshot, quiet_for(watch, snapshot))[0].idle
+    assert not people(snapshot, idle_seconds(watch, snapshot))[0].idle
 
 
 def test_the_largest_that_is_held_idle_says_whom_to_ask() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.choosing.naming import listed
+from gputui.choosing.naming import keys_named
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import judge, verdicts
 from gputui.inventory.claim import Claim
@@ -161,10 +161,10 @@ def test_a_list_of_devices_names_what_is_there_and_instances_with_their_gpu() ->
     divided = replace(PARENT, index=1, uuid="GPU-1111")
     parts = [instance(divided, n) for n in range(2)]
     snapshot = box(gpu(0), divided, *parts, gpu(2))
-    assert listed(["2", "0", "9", "2"], snapshot) == (gpu(2).key, gpu(0).key)
-    assert listed(["01"], snapshot) == (divided.key, *(part.key for part in parts))
-    assert listed([parts[1].uuid[:12], "GPU-ffff", "nonsense"], snapshot) == tuple(p.key for p in parts)
-    assert listed(["GPU-0000"], snapshot) == (gpu(0).key, gpu(2).key), "one never means too few"
+    assert keys_named(["2", "0", "9", "2"], snapshot) == (gpu(2).key, gpu(0).key)
+    assert keys_named(["01"], snapshot) == (divided.key, *(part.key for part in parts))
+    assert keys_named([parts[1].uuid[:12], "GPU-ffff", "nonsense"], snapshot) == tuple(p.key for p in parts)
+    assert keys_named(["GPU-0000"], snapshot) == (gpu(0).key, gpu(2).key), "one never means too few"
 
 
 # by flags

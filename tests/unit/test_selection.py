@@ -49,7 +49,7 @@ class KeyPresses(RuleBasedStateMachine):
 
     @rule()
     def none(self) -> None:
-        self.selection = self.selection.none()
+        self.selection = self.selection.toggle_cpu_only()
         self.cpu_only = not self.cpu_only
         self.expected = []
 
@@ -133,14 +133,14 @@ def test_pruning_nothing_gives_the_very_same_selection(selection: Selection) -> 
 
 
 def test_cpu_only_survives_a_device_that_vanishes() -> None:
-    assert Selection().none().prune(()).cpu_only
+    assert Selection().toggle_cpu_only().prune(()).cpu_only
 
 
 @given(selections)
 def test_cpu_only_leaves_no_device_and_a_second_time_nothing_decided(selection: Selection) -> None:
-    alone = selection.none()
+    alone = selection.toggle_cpu_only()
     assert alone.cpu_only and alone.decided and len(alone) == 0
-    assert not alone.none().decided
+    assert not alone.toggle_cpu_only().decided
 
 
 @given(keys)
@@ -156,7 +156,7 @@ def test_nothing_changes_a_selection_in_place(selection: Selection, key: str) ->
         lambda: selection.toggle(key),
         lambda: selection.move(key, 1),
         selection.clear,
-        selection.none,
+        selection.toggle_cpu_only,
         lambda: selection.prune(()),
     ):
         change()

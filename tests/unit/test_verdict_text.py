@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import gputui.choosing
 from gputui.choosing import verdict_text
-from gputui.choosing.not_free import not_free
 from gputui.choosing.pick import (
     Constraints,
     NeverTaken,
@@ -23,7 +22,7 @@ from gputui.choosing.pick import (
     TooMuchLoad,
     pick,
 )
-from gputui.choosing.selection import Selection
+from gputui.choosing.selection import Selection, not_free
 from gputui.choosing.verdict import (
     Cause,
     ClaimedBy,
@@ -50,7 +49,7 @@ from gputui.choosing.verdict_text import (
     state_and_brief,
     state_and_reason,
 )
-from gputui.choosing.watch import Watch, settled
+from gputui.choosing.watch import Watch, with_cooling
 from gputui.cli.main import main
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import FAULT_KINDS, Fault
@@ -230,7 +229,7 @@ def _decided() -> list[object]:
         watch = Watch().after(snapshot, judged)
         everything = Selection(tuple(device.key for device in snapshot.devices))
         decided += [
-            settled(judged, watch, snapshot.time, 10.0),
+            with_cooling(judged, watch, snapshot.time, 10.0),
             [pick(snapshot, judged, Constraints(count)) for count in (1, 2, 4, 99)],
             not_free(everything, {}, snapshot, judged),
         ]

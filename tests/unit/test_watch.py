@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.choosing.verdict import Cooling, Verdict, verdicts
-from gputui.choosing.watch import LONGEST, Watch, settled
+from gputui.choosing.watch import MAX_LOADS, Watch, with_cooling
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from unit.builders import NOW, box, busy, gpu
@@ -26,27 +26,27 @@ def _watched(*film: tuple[float, Device]) -> Watch:
 
 
 def test_a_device_that_was_never_seen_has_no_time() -> None:
-    assert Watch().lasting(KEY, NOW) is None
+    assert Watch().seconds_in_state(KEY, NOW) is None
 
 
 def test_a_state_lasts_since_it_was_first_seen() -> None:
     watch = _watched((0, gpu(0)), (5, gpu(0)), (9, gpu(0)))
-    assert watch.lasting(KEY, NOW + 10) == 10
+    assert watch.seconds_in_state(KEY, NOW + 10) == 10
 
 
 def test_another_state_begins_anew() -> None:
     watch = _watched((0, gpu(0)), (5, busy(gpu(0))), (9, busy(gpu(0))))
-    assert watch.lasting(KEY, NOW + 10) == 5
+    assert watch.seconds_in_state(KEY, NOW + 10) == 5
 
 
 def test_a_state_that_comes_back_begins_anew() -> None:
     watch = _watched((0, gpu(0)), (5, busy(gpu(0))), (9, gpu(0)))
-    assert watch.lasting(KEY, NOW + 10) == 1
+    assert watch.seconds_in_state(KEY, NOW + 10) == 1
 
 
 def test_a_device_that_went_away_is_forgotten() -> None:
     watch = _after(_watched((0, gpu(0))), box(gpu(1), time=NOW + 1))
-    assert watch.lasting(KEY, NOW + 2) is None
+    assert watch.seconds_in_state(KEY, NOW + 2) is None
     assert set(watch.loads) == {gpu(1).key}
 
 
@@ -57,17 +57,17 @@ def test_loads_are_kept_oldest_first_and_unknown_stays_unknown() -> None:
 
 def test_only_the_last_loads_are_kept() -> None:
     watch = Watch()
-    for second in range(LONGEST + 10):
+    for second in range(MAX_LOADS + 10):
         watch = _after(watch, box(gpu(0, utilization=second % 100), time=NOW + second))
-    assert len(watch.loads[KEY]) == LONGEST
-    assert watch.loads[KEY][-1] == (LONGEST + 9) % 100
+    assert len(watch.loads[KEY]) == MAX_LOADS
+    assert watch.loads[KEY][-1] == (MAX_LOADS + 9) % 100
     assert watch.loads[KEY][0] == 10
 
 
 def test_a_watch_is_not_changed_by_what_comes_after_it() -> None:
     first = _watched((0, gpu(0)))
     _after(first, box(busy(gpu(0)), time=NOW + 5))
-    assert first.lasting(KEY, NOW + 5) == 5 and len(first.loads[KEY]) == 1
+    assert first.seconds_in_state(KEY, NOW + 5) == 5 and len(first.loads[KEY]) == 1
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=30))
@@ -75,7 +75,7 @@ def test_a_watch_is_not_changed_by_what_comes_after_it() -> None:
 def test_a_state_lasts_as_long_as_its_last_run(film: list[bool]) -> None:
     watch = _watched(*((second, busy(gpu(0)) if taken else gpu(0)) for second, taken in enumerate(film)))
     run = next((n for n, taken in enumerate(reversed(film)) if taken != film[-1]), len(film))
-    assert watch.lasting(KEY, NOW + len(film)) == run
+    assert watch.seconds_in_state(KEY, NOW + len(film)) == run
 
 
 # Free all through the window
@@ -97,7 +97,7 @@ def test_free_is_believed_only_if_it_was_so_in_every_reading_of_the_window(
         watch = _after(watch, snapshot)
         readings.append((second, taken))
         judged = verdicts(snapshot)
-        found = settled(judged, watch, snapshot.time, window)[KEY]
+        found = with_cooling(judged, watch, snapshot.time, window)[KEY]
         last = max((n for n, (_, busy_then) in enumerate(readings) if busy_then), default=None)
         since = readings[0][0] if last is None else readings[last + 1][0] if not taken else None
         believed = since is not None and (last is None or second - since >= window)
@@ -110,24 +110,24 @@ def test_free_is_believed_only_if_it_was_so_in_every_reading_of_the_window(
 
 def test_the_first_reading_is_believed_whatever_the_window() -> None:
     watch = _watched((0, gpu(0)))
-    assert settled(verdicts(box(gpu(0))), watch, NOW, 3600)[KEY].free
+    assert with_cooling(verdicts(box(gpu(0))), watch, NOW, 3600)[KEY].free
 
 
 def test_one_that_comes_later_than_the_first_reading_is_not_believed_at_once() -> None:
     """A device that was away may come back with somebody who has not begun yet."""
     watch = _after(_watched((0, gpu(1))), box(gpu(0), gpu(1), time=NOW + 5))
-    found = settled(verdicts(box(gpu(0), gpu(1))), watch, NOW + 5, 10)
+    found = with_cooling(verdicts(box(gpu(0), gpu(1))), watch, NOW + 5, 10)
     assert not found[KEY].free and found[gpu(1).key].free
 
 
 def test_without_a_window_what_a_reading_says_stands() -> None:
     watch = _watched((0, busy(gpu(0))), (1, gpu(0)))
-    assert settled(verdicts(box(gpu(0))), watch, NOW + 1, 0)[KEY].free
+    assert with_cooling(verdicts(box(gpu(0))), watch, NOW + 1, 0)[KEY].free
 
 
 def test_no_time_is_ever_less_than_none_when_the_clock_is_set_back() -> None:
     watch = _watched((0, busy(gpu(0))), (100, gpu(0)), (50, gpu(0)))
-    assert watch.lasting(KEY, NOW + 50) == 0
-    found = settled(verdicts(box(gpu(0))), watch, NOW + 50, 10)[KEY]
+    assert watch.seconds_in_state(KEY, NOW + 50) == 0
+    found = with_cooling(verdicts(box(gpu(0))), watch, NOW + 50, 10)[KEY]
     assert found == Verdict("busy", Cooling(NOW + 50))
-    assert settled(verdicts(box(gpu(0))), watch, NOW + 60, 10)[KEY].free
+    assert with_cooling(verdicts(box(gpu(0))), watch, NOW + 60, 10)[KEY].free

@@ -11,7 +11,7 @@ from gputui.allocating.errors import NotEnoughError, RequestError
 from gputui.allocating.request import Notice, NoticeKind, Request
 from gputui.choosing.best import Alternative, best, describe_order
 from gputui.choosing.links import PERMUTED, permuted_behind_switches
-from gputui.choosing.naming import NamingError, listed, named
+from gputui.choosing.naming import NamingError, devices_named, keys_named
 from gputui.choosing.order import SORT_KEYS, sorted_by
 from gputui.choosing.pick import Constraints, PickResult, available, pick
 from gputui.choosing.verdict import Idle, Verdict, verdicts
@@ -93,7 +93,7 @@ class Allocator:
         """The devices that the request names, in its order. Raises RequestError."""
         names, limits = self.request.names or "", self.limits(snapshot)
         try:
-            devices = named(names, snapshot)
+            devices = devices_named(names, snapshot)
         except NamingError as error:
             raise RequestError(str(error)) from None
         outside = [snapshot.label(d) for d in devices if limits and d.key not in limits.keys]
@@ -115,8 +115,8 @@ class Allocator:
             request.group,
             request.order or "best",
             limit=1,
-            never=listed(request.rules.never, snapshot),
-            prefer=listed(request.rules.prefer, snapshot),
+            never=keys_named(request.rules.never, snapshot),
+            prefer=keys_named(request.rules.prefer, snapshot),
         )
 
     def choose(

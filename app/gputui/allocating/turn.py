@@ -14,7 +14,7 @@ from gputui.allocating.errors import NotEnoughError, RequestError, WaitedTooLong
 from gputui.allocating.queue import Ticket
 from gputui.allocating.request import Notice
 from gputui.allocating.waiting import Progress, TooLongError, Wait
-from gputui.choosing.naming import listed
+from gputui.choosing.naming import keys_named
 from gputui.choosing.pick import Constraints, available
 from gputui.choosing.verdict import Divided, Idle, Verdict
 from gputui.inventory.device import Device
@@ -94,7 +94,7 @@ def _eligible(allocator: Allocator, snapshot: Snapshot) -> frozenset[str] | None
     if allocator.request.names is not None:
         return frozenset(device.key for device in allocator.named(snapshot))
     limits = allocator.limits(snapshot)
-    never = set(listed(allocator.request.rules.never, snapshot))
+    never = set(keys_named(allocator.request.rules.never, snapshot))
     if limits is None and not never:
         return None
     return frozenset(key for key in (limits.keys if limits else snapshot.by_key) if key not in never)

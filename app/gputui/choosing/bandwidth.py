@@ -1,4 +1,4 @@
-"""What a link can carry, as NCCL models it: GB/s one way. Pure. A model for comparing, not a measurement."""
+"""NCCL's model of the bandwidth of a link, in GB/s one way: for comparing, not a measurement. Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _PER_BRIDGE_LINK = 12.0
 """GB/s of one NVLink of a GA102 bridge (RTX 3090, A6000), which is slower than its generation."""
 
 _PER_PCIE: dict[int, float] = {1: 3.0, 2: 6.0, 3: 12.0, 4: 24.0, 5: 48.0, 6: 96.0}
-"""GB/s of PCIe x16 by generation."""
+"""GB/s of PCIe x16 by generation, as NCCL models it."""
 
 _LANES = 16
 
 
 def nvlink_generation(device: Device) -> int | None:
-    """Of the device's NVLinks: 1 Pascal, 2 Volta and Turing, 3 Ampere, 4 Hopper, 5 Blackwell.
+    """The generation of a device's NVLinks: 1 Pascal, 2 Volta and Turing, 3 Ampere, 4 Hopper, 5 Blackwell.
 
-    By compute capability: NVML's NvLinkVersion is an enumeration, not a generation. None for GPUs that have
-    none, and for those that are not known.
+    It follows from the compute capability, as NVML's NvLinkVersion is an enumeration, not a generation. None
+    for GPUs without NVLink, and for unknown ones.
     """
     capability = device.capability
     if capability is None or capability == (8, 9):
@@ -31,7 +31,7 @@ def nvlink_generation(device: Device) -> int | None:
 
 
 def generation(snapshot: Snapshot, one: Device, other: Device) -> int | None:
-    """The generation of what joins two devices: of NVLink, else of PCIe; the older of both ends."""
+    """The generation of the link between two devices, NVLink or else PCIe: that of the older end."""
     word = snapshot.link(one, other) or ""
     if word.startswith("XGMI"):
         return None
@@ -44,30 +44,30 @@ def generation(snapshot: Snapshot, one: Device, other: Device) -> int | None:
 
 
 def bandwidth(snapshot: Snapshot, one: Device, other: Device) -> float | None:
-    """GB/s one way between two devices, None where something that decides it is not known."""
+    """The bandwidth between two devices in GB/s one way; None where a fact that it depends on is unknown."""
     word = snapshot.link(one, other)
-    if word is None or (word.startswith("XGMI")):
-        # (Of AMD's links no model is at hand.)
+    if word is None or word.startswith("XGMI"):
+        # (No model of AMD's links is at hand.)
         return None
-    count, age = direct_links(word), generation(snapshot, one, other)
-    if age is None:
+    count, oldest = direct_links(word), generation(snapshot, one, other)
+    if oldest is None:
         return None
     if count:
         ga102 = any(device.capability == (8, 6) for device in (one, other))
-        return round(count * (_PER_BRIDGE_LINK if ga102 else _PER_NVLINK[age]), 1)
+        return round(count * (_PER_BRIDGE_LINK if ga102 else _PER_NVLINK[oldest]), 1)
     lanes = [_pcie(snapshot, end)[1] for end in (one, other)]
-    if None in lanes or age not in _PER_PCIE:
+    if None in lanes or oldest not in _PER_PCIE:
         return None
-    over_pcie = _PER_PCIE[age] * min(lane for lane in lanes if lane is not None) / _LANES
+    over_pcie = _PER_PCIE[oldest] * min(lane for lane in lanes if lane is not None) / _LANES
     if word != "SYS":
-        # NCCL counts NODE as PHB: the way between host bridges of one socket is no narrower.
+        # NCCL counts NODE as PHB: host bridges of one socket are joined by no narrower path.
         return round(over_pcie, 1)
     between = snapshot.topology.between_cpus if snapshot.topology else None
     return None if between is None else round(min(over_pcie, between), 1)
 
 
 def _pcie(snapshot: Snapshot, device: Device) -> tuple[int | None, int | None]:
-    """Generation and lanes."""
+    """The PCIe generation of a device and its number of lanes, None for what is unknown."""
     if snapshot.topology is None:
         return None, None
     place = snapshot.topology.places[snapshot.position[device.key]]

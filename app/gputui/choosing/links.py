@@ -1,4 +1,4 @@
-"""What the links of a selection are worth. Pure."""
+"""The links among selected devices: the weakest one, and orders that NCCL may get wrong. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gputui.inventory.device import Device
 from gputui.inventory.link import direct_links, strength
 from gputui.inventory.snapshot import Snapshot
 
-MOST_BRIDGED = 12
-"""NVLinks that bridges give a pair at most."""
+MAX_BRIDGED = 12
+"""NVLinks that NVLink bridges give a pair of GPUs at most; more go through NVSwitches."""
 
 
 def weakest(snapshot: Snapshot, devices: Sequence[Device]) -> str | None:
-    """The weakest link between any two of the devices; None for fewer than two, or where one is not known.
+    """The weakest link between any two of the devices, by nvidia-smi's word.
 
-    A link that is not known could be the weakest: then nothing is claimed.
+    None for fewer than two devices, and where a link is unknown, as that one could be the weakest.
     """
     if len(devices) < 2 or not snapshot.links:
         return None
@@ -26,8 +26,10 @@ def weakest(snapshot: Snapshot, devices: Sequence[Device]) -> str | None:
 
 
 def weakest_ring(snapshot: Snapshot, devices: Sequence[Device]) -> str | None:
-    """The weakest link of the best ring through the devices, which is what a collective over all of them
-    runs at: NCCL builds its own rings, whatever the order. None as for `weakest`."""
+    """The weakest link of the best ring through the devices, which limits a collective over all of them.
+
+    The order does not matter, as NCCL builds its own rings. None as for `weakest`.
+    """
     overall = weakest(snapshot, devices)
     if overall is None or len(devices) < 4:
         return overall
@@ -38,11 +40,11 @@ def weakest_ring(snapshot: Snapshot, devices: Sequence[Device]) -> str | None:
 
 
 def permuted_behind_switches(snapshot: Snapshot, devices: Sequence[Device]) -> bool:
-    """Whether the devices are in another order than the box's where NVSwitches reduce by themselves (NVLS).
+    """Whether the devices are in another order than the box's, where NVSwitches do the reduction (NVLS).
 
-    From Hopper on, and behind NVSwitches: a single GPU has 18 links, and more than 12 to one other are never
-    a bridge. There a permuted CUDA_VISIBLE_DEVICES can give AllGather and ReduceScatter results in a wrong
-    order (nccl #1906, open).
+    NVSwitches do so from Hopper on. There a permuted CUDA_VISIBLE_DEVICES can give the results of AllGather
+    and ReduceScatter in a wrong order (nccl #1906, open). Where the topology does not tell about NVSwitches,
+    more than `MAX_BRIDGED` NVLinks between two GPUs do.
     """
     places = [snapshot.position[device.key] for device in devices]
     if len(devices) < 2 or places == sorted(places):
@@ -51,17 +53,17 @@ def permuted_behind_switches(snapshot: Snapshot, devices: Sequence[Device]) -> b
     counts = [direct_links(snapshot.link(one, other)) for one, other in combinations(devices, 2)]
     topology = snapshot.topology
     switched = [topology.places[place].switched if topology else None for place in places]
-    return hopper and all(counts) and (all(switched) or min(counts) > MOST_BRIDGED)
+    return hopper and all(counts) and (all(switched) or min(counts) > MAX_BRIDGED)
 
 
 PERMUTED = (
     "NCCL behind NVSwitches can return AllGather and ReduceScatter in a wrong order when"
     " CUDA_VISIBLE_DEVICES is not ascending (nccl #1906); ascending loses nothing on this box"
 )
-"""What there is to say about such an order."""
+"""The warning about such an order."""
 
 
 def numa_nodes(devices: Sequence[Device]) -> tuple[int, ...]:
-    """The host NUMA nodes that the devices hang on, ascending; () where one of them is not known."""
+    """The host's NUMA nodes of the devices, ascending; () where one of them is unknown."""
     nodes = {device.numa_node for device in devices}
     return tuple(sorted(node for node in nodes if node is not None)) if None not in nodes else ()

@@ -1,4 +1,4 @@
-"""The box by people: who has which devices, how much memory, since when, and who only holds it. Pure."""
+"""The box by user: who uses which devices, with how much memory, since when, and who is idle. Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 
 IDLE_AFTER = 600.0
-"""Seconds at 0 % after which somebody who holds memory is called idle; a checkpoint takes minutes."""
+"""Seconds at 0 % after which a user who has memory in use counts as idle; a checkpoint takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
     """One user's processes on one device.
 
-    memory    bytes, None where the driver does not tell
-    since     start of the oldest of them, seconds since the epoch
-    idle      seconds for which the device has been seen doing nothing while they had it, None where that is
-              not known
+    memory    bytes, None where the driver does not report any
+    since     when the oldest of them started, in epoch seconds
+    idle      for how many seconds the device has been at 0 % while they had it, None where that is unknown
     """
 
     device: Device
@@ -33,7 +32,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A user, or None for processes whose owner is not known; `claims` are devices held without a process."""
+    """A user, None for processes whose owner is unknown; `claims` are devices claimed without a process."""
 
     user: str | None
     holdings: tuple[Holding, ...]
@@ -41,25 +40,25 @@ class Person:
 
     @property
     def memory(self) -> int | None:
-        """Bytes in all, as far as they are known; None where none of them are."""
+        """The sum of the memory that is known, in bytes; None if none is known."""
         sizes = [holding.memory for holding in self.holdings if holding.memory is not None]
         return sum(sizes) if sizes or not self.holdings else None
 
     @property
     def since(self) -> float | None:
-        """Start of the oldest process."""
+        """When the oldest process started, in epoch seconds."""
         return min((h.since for h in self.holdings if h.since is not None), default=None)
 
     @property
     def idle(self) -> tuple[Holding, ...]:
-        """What is held by somebody who has long done nothing with it."""
+        """The holdings whose devices have been idle for at least `IDLE_AFTER`."""
         return tuple(h for h in self.holdings if h.idle is not None and h.idle >= IDLE_AFTER)
 
 
-def people(snapshot: Snapshot, quiet: Mapping[str, float] | None = None) -> tuple[Person, ...]:
-    """Everybody with something on the box, who has the most memory first.
+def people(snapshot: Snapshot, idle: Mapping[str, float] | None = None) -> tuple[Person, ...]:
+    """All users with processes or claims, by memory, the most first.
 
-    `quiet` has the seconds for which a device has been seen at 0 %, by its key (`quiet_for`).
+    `idle` has the seconds for which a device has been at 0 %, by its key (see `idle_seconds`).
     """
     found: dict[str | None, list[Holding]] = {}
     for device in snapshot.devices:
@@ -68,13 +67,15 @@ def people(snapshot: Snapshot, quiet: Mapping[str, float] | None = None) -> tupl
             if process.kind != "graphics":
                 by_user.setdefault(process.user, []).append(process)
         for user, processes in by_user.items():
-            seen = (quiet or {}).get(device.key)
-            found.setdefault(user, []).append(_holding(device, processes, seen, snapshot.time))
+            seconds = (idle or {}).get(device.key)
+            found.setdefault(user, []).append(_holding(device, processes, seconds, snapshot.time))
     claimed: dict[str | None, dict[str, Device]] = {}
     for claim in snapshot.claims:
-        there = snapshot.by_key.get(claim.key)
-        if there is not None and not any(h.device.key == claim.key for h in found.get(claim.user, ())):
-            claimed.setdefault(claim.user, {})[claim.key] = there
+        claimed_device = snapshot.by_key.get(claim.key)
+        if claimed_device is not None and not any(
+            h.device.key == claim.key for h in found.get(claim.user, ())
+        ):
+            claimed.setdefault(claim.user, {})[claim.key] = claimed_device
     persons = [
         Person(user, tuple(found.get(user, ())), tuple(claimed.get(user, {}).values()))
         for user in {*found, *claimed}
@@ -82,18 +83,18 @@ def people(snapshot: Snapshot, quiet: Mapping[str, float] | None = None) -> tupl
     return tuple(sorted(persons, key=lambda each: (-(each.memory or 0), each.user or "")))
 
 
-def _holding(device: Device, processes: list[Process], quiet: float | None, now: float) -> Holding:
+def _holding(device: Device, processes: list[Process], idle_for: float | None, now: float) -> Holding:
     sizes = [process.memory for process in processes if process.memory is not None]
     since = min((p.started for p in processes if p.started is not None), default=None)
-    # The hours for which a device did nothing before they came are nobody's fault.
-    idle = None if quiet is None or since is None else max(0.0, min(quiet, now - since))
+    # The time for which the device was idle before they came does not count.
+    idle = None if idle_for is None or since is None else max(0.0, min(idle_for, now - since))
     return Holding(device, tuple(processes), sum(sizes) if sizes else None, since, idle)
 
 
-def quiet_for(watch: Watch, snapshot: Snapshot) -> dict[str, float]:
-    """Seconds for which each device has been seen at 0 % without a break, by its key."""
+def idle_seconds(watch: Watch, snapshot: Snapshot) -> dict[str, float]:
+    """For how many seconds each device has been at 0 % in every snapshot, by its key."""
     return {
         device.key: snapshot.time - since
         for device in snapshot.devices
-        if (since := watch.quiet.get(device.key)) is not None
+        if (since := watch.idle_since.get(device.key)) is not None
     }

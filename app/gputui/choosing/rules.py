@@ -1,4 +1,4 @@
-"""What still counts as nobody's: the thresholds and exceptions by which verdicts are made. Pure."""
+"""The rules for verdicts: how much use still counts as free, and whose processes do not count. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gputui.inventory.formatting import GIB, MIB
 class Rules:
     """Memory in bytes, utilization in percent, times in seconds.
 
-    memory, utilization                  up to so much a device without a process is free
-    desktop_memory, desktop_utilization  the same for one on which programs only draw: a desktop's few hundred
-                                         MiB and a moving window do not make a workstation's only GPU busy
-    window   for so long a device must have been free before one that watches calls it free
+    memory, utilization                  a device without processes is free up to these
+    desktop_memory, desktop_utilization  the same for a device with graphics processes only: a desktop's few
+                                         hundred MiB do not make a workstation's only GPU busy
+    window   seconds for which a device must have been free before the screen and waiting call it free
     ignore   users whose processes do not count (a monitoring daemon's)
-    mine     a user whose processes do not count either: one's own, where one's own count as free
-    never    devices that are not taken, by index or beginning of a UUID
-    prefer   devices in the order in which they are taken, the others after them
+    mine     one's own user name, where one's own processes do not count; None where they do
+    never    devices that are never picked, by index or beginning of a UUID
+    prefer   devices that are picked before others, in this order
     """
 
     memory: int = 512 * MIB
@@ -37,7 +37,7 @@ class Rules:
         return bool(self.ignore) or self.mine is not None
 
     def counts(self, user: str | None) -> bool:
-        """Whether a process of that user makes a device busy. An unknown owner always does."""
+        """Whether a process of this user makes a device busy; one of an unknown user (None) always does."""
         return user is None or (user not in self.ignore and user != self.mine)
 
 

@@ -1,14 +1,22 @@
-"""The selection: the chosen devices in their order, kept by UUID. Immutable; its n-th is cuda:n."""
+"""The selection: the selected devices in their order, by UUID, and which of them are not free. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+
+from gputui.choosing.verdict import State, Verdict
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`keys` are `Device.key`s in the chosen order, each once. `cpu_only`: no device, on purpose."""
+    """An immutable order of devices; the n-th is cuda:n.
+
+    `keys` are `Device.key`s, each once. `cpu_only`: no device, on purpose. Raises ValueError for a key that
+    is there twice, and for keys with `cpu_only`.
+    """
 
     keys: tuple[str, ...] = ()
     cpu_only: bool = False
@@ -30,21 +38,21 @@ class Selection:
 
     @property
     def decided(self) -> bool:
-        """Whether there is anything to launch on: devices, or none on purpose."""
+        """Whether a launch is possible: devices are selected, or none on purpose."""
         return bool(self.keys) or self.cpu_only
 
     def rank(self, key: str) -> int | None:
-        """The n of cuda:n, None for a device that is not chosen."""
+        """The n of cuda:n; None for a device that is not selected."""
         return self.keys.index(key) if key in self.keys else None
 
     def toggle(self, key: str) -> Selection:
-        """Take the device as the last one, or leave it out."""
+        """The selection with the device added as the last one, or without it if it was selected."""
         if key in self.keys:
             return Selection(tuple(k for k in self.keys if k != key))
         return Selection((*self.keys, key))
 
     def move(self, key: str, by: int) -> Selection:
-        """The device `by` places later (earlier when negative), stopping at the ends."""
+        """The selection with the device moved `by` places (back if negative), stopping at the ends."""
         if key not in self.keys:
             return self
         rest = [k for k in self.keys if k != key]
@@ -52,16 +60,43 @@ class Selection:
         return Selection((*rest[:place], key, *rest[place:]))
 
     def clear(self) -> Selection:
-        """Nothing chosen, nothing decided."""
+        """The empty selection: nothing is decided."""
         return Selection()
 
-    def none(self) -> Selection:
-        """No device, on purpose: a run on the CPU. Asked again, undecided again."""
+    def toggle_cpu_only(self) -> Selection:
+        """No device, on purpose, for a run on the CPU; the empty selection if it was that already."""
         return Selection(cpu_only=not self.cpu_only)
 
     def prune(self, present: Iterable[str]) -> Selection:
-        """Without the devices that are not `present` any more; the others keep their order."""
-        there = set(present)
-        if all(key in there for key in self.keys):
+        """The selection without the devices that are not `present` any more."""
+        left = set(present)
+        if all(key in left for key in self.keys):
             return self
-        return Selection(tuple(key for key in self.keys if key in there))
+        return Selection(tuple(key for key in self.keys if key in left))
+
+
+@dataclass(frozen=True, slots=True)
+class NotFree:
+    """A selected device that is not free, which would be `cuda:<rank>`.
+
+    `device` and `verdict` are None where it has vanished from the box; `before` is its state when it was
+    selected, None where that is not known.
+    """
+
+    rank: int
+    device: Device | None
+    verdict: Verdict | None
+    before: State | None
+
+
+def not_free(
+    selection: Selection, selected_as: Mapping[str, Verdict], now: Snapshot, verdicts: Mapping[str, Verdict]
+) -> dict[str, NotFree]:
+    """Every selected device that is not free now, by its key; `selected_as` has the verdicts at selection."""
+    found = {}
+    for rank, key in enumerate(selection):
+        device, before = now.by_key.get(key), selected_as.get(key)
+        verdict = verdicts[key] if device else None
+        if verdict is None or not verdict.free:
+            found[key] = NotFree(rank, device, verdict, before.state if before else None)
+    return found

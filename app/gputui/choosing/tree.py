@@ -1,6 +1,6 @@
-"""What hangs where: NUMA nodes, host bridges, switches, and the devices and network devices under them. Pure.
+"""The PCIe tree of a box: NUMA nodes, host bridges and switches with the GPUs and NICs below them. Pure.
 
-Made of the PCIe classes of all pairs, which is all that NVML and a recording tell of the bridges between.
+It is derived from the PCIe class of every pair, as NVML and recordings tell nothing else about the bridges.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _JOINED_BY: tuple[tuple[str, str], ...] = (
     ("PXB", "PCIe switches"),
     ("PIX", "PCIe switch"),
 )
-"""From the outermost: a class, and what all who are joined by it or closer hang under."""
+"""From the outermost one: a class, and what devices that are joined by it, or closer, have in common."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Something with devices under it. `members` are branches, devices with their MIG instances, and NICs,
-    in the box's order."""
+    """A node of the tree. `members` are branches, devices with their MIG instances, and NICs, in the box's
+    order."""
 
     name: str
     members: tuple[Branch | Device | Nic, ...]
 
 
 def tree(snapshot: Snapshot) -> tuple[Branch, ...]:
-    """The box's NUMA nodes with all that hangs under them; () before the links have been read."""
+    """The NUMA nodes of the box with all below them; () if the links have not been read."""
     if not snapshot.pcie:
         return ()
     things: list[Device | Nic] = [device for device in snapshot.devices if device.parent is None]
@@ -51,7 +51,7 @@ def tree(snapshot: Snapshot) -> tuple[Branch, ...]:
 
 
 def lines(snapshot: Snapshot) -> list[tuple[str, Device | Nic | None]]:
-    """The tree as drawn lines: what stands before a name, or all of a branch's line, and whose line it is."""
+    """The tree as lines: (indentation, its device or NIC), or (the whole text of a branch, None)."""
     drawn: list[tuple[str, Device | Nic | None]] = []
     for branch in tree(snapshot):
         drawn.append((branch.name, None))
@@ -73,9 +73,9 @@ def _draw(
 
 
 def nvlinks(snapshot: Snapshot) -> tuple[str, ...]:
-    """The NVLinks in words: who is joined to whom by how many; of many GPUs joined alike in one go."""
+    """The direct links in words, a line each kind: its pairs, or "between all of" GPUs that it joins."""
     devices = [device for device in snapshot.devices if device.parent is None]
-    told = []
+    described = []
     words = {snapshot.link(a, b) for a, b in combinations(devices, 2)}
     for word in sorted(filter(direct_links, words), key=strength, reverse=True):
         joined = [[snapshot.link(a, b) == word for b in devices] for a in devices]
@@ -88,8 +88,8 @@ def nvlinks(snapshot: Snapshot) -> tuple[str, ...]:
                 parts.append(f"between all of {ranges(devices[i].index for i in group)}")
             else:
                 parts += [f"{devices[i].index}━{devices[j].index}" for i, j in pairs]
-        told.append(f"{word} {'  '.join(parts)}")
-    return tuple(told)
+        described.append(f"{word} {'  '.join(parts)}")
+    return tuple(described)
 
 
 def _inside(
@@ -99,8 +99,8 @@ def _inside(
     group: Sequence[int],
     level: int,
 ) -> tuple[Branch | Device | Nic, ...]:
-    """What is in a group that hangs together at this level of `_JOINED_BY`: branches where some of it hang
-    together more closely, the rest as it is."""
+    """The members of a group whose things are joined at this level of `_JOINED_BY`: a branch for those that
+    are joined more closely, and the others as they are."""
     if level + 1 == len(_JOINED_BY):
         return tuple(part for i in group for part in _with_instances(snapshot, things[i]))
     members: list[Branch | Device | Nic] = []
@@ -112,7 +112,7 @@ def _inside(
 
 
 def _innermost(words: Sequence[Sequence[str | None]], group: Sequence[int], level: int) -> int:
-    """The innermost level, from this one on, at which the whole group still hangs together."""
+    """The innermost level, from this one on, at which the whole group is still joined."""
     while level + 1 < len(_JOINED_BY) and len(_clusters(words, group, _JOINED_BY[level + 1][0])) == 1:
         level += 1
     return level
@@ -123,7 +123,7 @@ def _with_instances(snapshot: Snapshot, thing: Device | Nic) -> tuple[Device | N
 
 
 def _words(snapshot: Snapshot, things: Sequence[Device | Nic]) -> list[list[str | None]]:
-    """The PCIe class of every pair of devices and NICs."""
+    """The PCIe class of every pair of devices and NICs, None where it is unknown."""
     topology = snapshot.topology
 
     def word(i: int, j: int) -> str | None:
@@ -148,7 +148,7 @@ def _to_nic(snapshot: Snapshot, topology: Topology, one: Device | Nic, nic: Devi
 
 
 def _clusters(words: Sequence[Sequence[str | None]], group: Sequence[int], word: str) -> list[list[int]]:
-    """The members of a group by who is joined by `word` or closer."""
+    """The connected components of a group, where things are joined by the class `word` or closer."""
     members = list(group)
 
     def near(a: int, b: int) -> bool:

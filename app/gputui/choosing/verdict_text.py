@@ -28,8 +28,8 @@ from gputui.inventory.formatting import duration, printable, program, size
 
 if TYPE_CHECKING:
     # (`pick` must start quickly, and mostly there is no claim.)
-    from gputui.choosing.not_free import NotFree
     from gputui.choosing.pick import Refusal
+    from gputui.choosing.selection import NotFree
     from gputui.inventory.claim import Claim
     from gputui.inventory.process import Process
     from gputui.inventory.snapshot import Snapshot

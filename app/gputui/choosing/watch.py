@@ -1,4 +1,4 @@
-"""What one snapshot cannot tell: since when a device is in its state, how it was loaded before. Pure."""
+"""What only several snapshots tell: since when a device is in its state, and its past utilization. Pure."""
 
 from __future__ import annotations
 
@@ -8,42 +8,43 @@ from dataclasses import dataclass, field
 from gputui.choosing.verdict import Cooling, State, Verdict
 from gputui.inventory.snapshot import Snapshot
 
-LONGEST = 240
-"""How many utilizations are kept: four minutes at the usual pace."""
+MAX_LOADS = 240
+"""Utilizations that are kept of a device: four minutes at one reading a second."""
 
 _LOOKED_AWAY = 60.0
-"""Seconds between two readings after which nobody can say what was in between (the screen was stopped)."""
+"""Seconds without a reading after which nothing is assumed of the time between (the screen was stopped)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A fold over snapshots, by device key.
+    """What is remembered of past snapshots, by device key; times are epoch seconds.
 
-    `seen` has a device's state, and since when (epoch seconds) it has been seen in that state; `loads` its
-    last utilizations in percent, oldest first, at most `LONGEST`, None where it was not known; `quiet` since
-    when it has been seen at 0 % without a break; `began` when the first snapshot was, `last` the last one.
+    seen         a device's state, and the time since which every snapshot has had it in that state
+    loads        its last utilizations in percent, oldest first, at most `MAX_LOADS`; None is unknown
+    idle_since   the time since which every snapshot has had it at 0 %
+    began, last  the times of the first and the last snapshot
     """
 
     seen: Mapping[str, tuple[State, float]] = field(default_factory=dict)
     loads: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
-    quiet: Mapping[str, float] = field(default_factory=dict)
+    idle_since: Mapping[str, float] = field(default_factory=dict)
     began: float | None = None
     last: float | None = None
 
     def after(self, snapshot: Snapshot, verdicts: Mapping[str, Verdict]) -> Watch:
-        """The watch with one more snapshot and its verdicts."""
+        """The watch after one more snapshot with its verdicts."""
         now = snapshot.time
-        kept = self.quiet if self.last is not None and now - self.last <= _LOOKED_AWAY else {}
+        kept = self.idle_since if self.last is not None and now - self.last <= _LOOKED_AWAY else {}
         return Watch(
             {
-                # (Nothing has begun later than now: the clock may have been set back.)
+                # (The clock may have been set back: nothing has begun in the future.)
                 key: (before[0], min(before[1], now))
                 if (before := self.seen.get(key)) and before[0] == verdict.state
                 else (verdict.state, now)
                 for key, verdict in verdicts.items()
             },
             {
-                device.key: (*self.loads.get(device.key, ())[1 - LONGEST :], device.utilization)
+                device.key: (*self.loads.get(device.key, ())[1 - MAX_LOADS :], device.utilization)
                 for device in snapshot.devices
             },
             {
@@ -55,17 +56,19 @@ class Watch:
             now,
         )
 
-    def lasting(self, key: str, now: float) -> float | None:
-        """Seconds for which the device has been seen in its present state; None if it never was seen."""
+    def seconds_in_state(self, key: str, now: float) -> float | None:
+        """For how many seconds the device has been in its present state; None if it was never seen."""
         seen = self.seen.get(key)
         return None if seen is None else now - seen[1]
 
 
-def settled(verdicts: Mapping[str, Verdict], watch: Watch, now: float, window: float) -> dict[str, Verdict]:
-    """The verdicts, with those that say "free" of a device that was not so all through the window taken back:
-    between two steps of a sweep a GPU looks free for three seconds.
+def with_cooling(
+    verdicts: Mapping[str, Verdict], watch: Watch, now: float, window: float
+) -> dict[str, Verdict]:
+    """The verdicts, with "busy" (`Cooling`) for devices that have been free for less than `window` seconds.
 
-    `watch` has `now` in it already. What was free from the first reading on is believed.
+    Between two runs of a sweep a GPU looks free for some seconds. A device that has been free since the first
+    snapshot counts as free. `watch` must have the snapshot of `now` already.
     """
     found = dict(verdicts)
     for key, verdict in verdicts.items():

@@ -9,14 +9,14 @@ from functools import cached_property
 from gputui.choosing.best import Alternative, best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.links import permuted_behind_switches
-from gputui.choosing.naming import listed
+from gputui.choosing.naming import keys_named
 from gputui.choosing.order import ORDERS, Order, sorted_by
 from gputui.choosing.pick import Constraints, pick
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.verdict_text import state_and_brief, state_and_reason
-from gputui.choosing.watch import Watch, settled
+from gputui.choosing.watch import Watch, with_cooling
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.host_environment import HostEnvironment, ThisHost
@@ -112,7 +112,7 @@ class AppState:
         """The same over the window of readings: what has only just become free is not yet."""
         if self.snapshot is None:
             return {}
-        return settled(self.verdicts_now, self.watch, self.snapshot.time, self.rules.window)
+        return with_cooling(self.verdicts_now, self.watch, self.snapshot.time, self.rules.window)
 
     @cached_property
     def limits(self) -> Inherited | None:
@@ -194,7 +194,7 @@ class AppState:
 
     def cpu_only(self) -> AppState:
         """No device, on purpose; or undecided again."""
-        return self._select(self.selection.none())
+        return self._select(self.selection.toggle_cpu_only())
 
     def _select(self, selection: Selection) -> AppState:
         earlier = self.verdicts_when_selected
@@ -233,7 +233,7 @@ class AppState:
         if self.snapshot is None:
             return self, "nothing has been read yet"
         within = set(self.limits.keys) if self.limits else None
-        never, prefer = (listed(words, self.snapshot) for words in (self.rules.never, self.rules.prefer))
+        never, prefer = (keys_named(words, self.snapshot) for words in (self.rules.never, self.rules.prefer))
         constraints = Constraints(
             count, within=within, grouping=grouping, required=kept, never=never, prefer=prefer
         )

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from gputui.choosing.grouping import parse_request
-from gputui.choosing.not_free import not_free
-from gputui.choosing.selection import Selection
+from gputui.choosing.selection import Selection, not_free
 from gputui.choosing.verdict_text import not_free_lines
 from gputui.launching.clipboard import Copied, copy
 from gputui.launching.shell_words import WordsError, assignments, command_line, shell_syntax, split

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-from gputui.choosing.people import Person, people, quiet_for
+from gputui.choosing.people import Person, idle_seconds, people
 from gputui.inventory.formatting import printable
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, shown
@@ -29,7 +29,7 @@ class PeopleScreen(ListPage):
     def item_keys(self) -> Sequence[Hashable]:
         app_state = self.view.app_state
         snapshot = app_state.snapshot
-        self._people = people(snapshot, quiet_for(app_state.watch, snapshot)) if snapshot else ()
+        self._people = people(snapshot, idle_seconds(app_state.watch, snapshot)) if snapshot else ()
         return [(person.user,) for person in self._people]
 
     def notes(self, width: int) -> list[Line]:

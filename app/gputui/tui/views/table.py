@@ -145,7 +145,7 @@ def _state_words(app_state: AppState, device: Device) -> str:
     assert app_state.snapshot is not None
     verdict, now = app_state.verdicts[device.key], app_state.snapshot.time
     words = brief(verdict, now)
-    lasting = app_state.watch.lasting(device.key, now) or 0
+    lasting = app_state.watch.seconds_in_state(device.key, now) or 0
     return f"{words} {duration(lasting)}" if verdict.free and lasting >= _LONG_ENOUGH else words
 
 
