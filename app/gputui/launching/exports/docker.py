@@ -12,7 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputui.launching.argument_vector import Arguments, option_table, program_name, read_options
-from gputui.launching.exports.form import DEFAULT, ExportError, Options, need_text, need_variable, others
+from gputui.launching.exports.form import (
+    DEFAULT,
+    ExportError,
+    Options,
+    need_text,
+    need_variable,
+    other_changes,
+)
 from gputui.launching.launch import Launch
 from gputui.launching.quoting import posix
 from gputui.launching.wrappers import unwrap
@@ -102,7 +109,7 @@ def _variables(launch: Launch) -> list[str]:
     # The user's own -e come later in the line, where docker lets the last one count, as the launch does.
     return [
         word
-        for name, value in {**visible, **others(launch)}.items()
+        for name, value in {**visible, **other_changes(launch)}.items()
         if value is not None
         for word in ("-e", f"{name}={value}")
     ]

@@ -48,14 +48,14 @@ class Form:
     utf8: bool = False
 
 
-def settled(launch: Launch) -> dict[str, str | None]:
+def final_changes(launch: Launch) -> dict[str, str | None]:
     """The changes with one value a name, the last one, as the environment has it."""
     return dict(launch.changes)
 
 
-def others(launch: Launch) -> dict[str, str | None]:
+def other_changes(launch: Launch) -> dict[str, str | None]:
     """The changes that do not say which devices are visible."""
-    return {name: value for name, value in settled(launch).items() if name not in (VISIBLE, ORDER)}
+    return {name: value for name, value in final_changes(launch).items() if name not in (VISIBLE, ORDER)}
 
 
 def need_command(launch: Launch, what: str) -> None:
@@ -76,7 +76,7 @@ def need_text(launch: Launch, what: str) -> None:
 
 def need_variable(launch: Launch, where: str) -> None:
     """Raises ExportError where the command itself names devices by an index that means others elsewhere."""
-    if settled(launch).get(VISIBLE, "") is None:
+    if final_changes(launch).get(VISIBLE, "") is None:
         raise ExportError(
             f"the {launch.launcher} command names devices by this box's indices, and {where};"
             " --launcher torchrun names none"
