@@ -1,4 +1,4 @@
-"""A job: a launch that was started to go on by itself. What its record says, and what it is doing now."""
+"""A job: a launch that runs detached from whoever started it; what its record says, and its state."""
 
 from __future__ import annotations
 

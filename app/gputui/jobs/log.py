@@ -1,4 +1,4 @@
-"""A job's log as a terminal would show it, so that a progress bar that rewrites its line reads as one line.
+"""A job's log as a terminal would show it: a progress bar that rewrites its line is one line.
 
 The terminal is pyte's. Two of its steps are done here: as they are, it takes half a second for 64 KiB.
 """

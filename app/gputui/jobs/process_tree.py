@@ -1,4 +1,4 @@
-"""The system's side of a job: which processes are alive, whose children they are, who writes to a log."""
+"""The processes of a job, from /proc: which are alive, their descendants, which write to its log."""
 
 from __future__ import annotations
 

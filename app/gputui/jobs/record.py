@@ -1,4 +1,4 @@
-"""A job's record: the files of its folder, read into a Job. Broken files and those of others are refused."""
+"""A job's record: the files of its folder, written and read. Malformed files and other users' are refused."""
 
 from __future__ import annotations
 

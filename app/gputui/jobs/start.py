@@ -1,4 +1,4 @@
-"""Starting a job: its record, its log, its supervisor; and the answer whether its command has begun."""
+"""Starting a job: its record, its log and its supervisor, which answers whether the command has started."""
 
 from __future__ import annotations
 

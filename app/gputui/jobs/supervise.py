@@ -1,4 +1,4 @@
-"""A job's supervisor: starts the command, sees it end, writes that down. A program of its own.
+"""A job's supervisor: a program that starts the command, waits for its end and writes how it ended.
 
     python -I -S supervise.py FOLDER PIPE [DESCRIPTOR…]
 
@@ -209,7 +209,7 @@ def _is_text(path: bytes) -> bool:
 
 
 class _Watch:
-    """The command's life from here on, and the stop that may be asked for."""
+    """Waits for the command to end, and stops it when asked."""
 
     def __init__(self, folder: str, command: int) -> None:
         self._folder, self._command = folder, command
@@ -221,7 +221,7 @@ class _Watch:
         self._pause = _AGAIN
 
     def until_the_end(self) -> str:
-        """How it ended, as JSON."""
+        """Wait until the job has ended; how it ended, as JSON."""
         while not self._over():
             number = signal.sigwait(_WAITED_FOR)
             if number == signal.SIGTERM:
@@ -249,7 +249,7 @@ class _Watch:
         return False
 
     def _collect(self) -> bool:
-        """Take note of who has ended; whether anybody is left."""
+        """Collect the children that have ended; whether any are left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -261,7 +261,7 @@ class _Watch:
                 self._ended, self._when = status, time.time()
 
     def _begin_to_stop(self) -> None:
-        """Also a second time: with another signal, or less patience."""
+        """Send the signal that was asked for, and start the grace; a later request replaces both."""
         self._stop, grace = _asked(self._folder)
         self._rest_told = False
         if self._ended is None:
@@ -296,7 +296,7 @@ def _asked(folder: str) -> tuple[int, float]:
 
 
 def _signal(pid: int, number: int) -> None:
-    # It has ended; or it has become somebody else's (sudo), who has to be asked.
+    # It has ended, or runs as another user by now (sudo).
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 

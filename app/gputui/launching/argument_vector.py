@@ -1,5 +1,4 @@
-"""The one reader of argument vectors: which words of a program are options, what their values are, and where
-the operands begin.
+"""The one reader of argument vectors: options, their values, and where the operands begin.
 
 A program is described by an `OptionTable`; `read_options` reads its words into `Arguments`. From those,
 options are read and removed by name; what is left alone is written back word for word. "Option",

@@ -1,4 +1,4 @@
-"""The launch in other forms, each opened by the thing that it is for: a shell, a scheduler, an editor."""
+"""Exports: the launch in the form of a shell, a scheduler, a container engine, an editor or a program."""
 
 from __future__ import annotations
 
