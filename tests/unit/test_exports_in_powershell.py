@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gputui.launching.exports import ExportError
-from gputui.launching.exports.powershell import to_powershell
+from gputui.launching.exports.shell_lines import to_powershell
 from gputui.launching.launch import Launch
 from unit import powershell_reader
 from unit.powershell_reader import read

@@ -64,7 +64,17 @@ def _imported(words: list[str]) -> tuple[int, set[str], set[str]]:
 def test_a_call_starts_without_textual_torch_or_nvml(call: str) -> None:
     status, packages, modules = _imported(CALLS[call])
     assert status == 0
-    assert not packages & {"textual", "rich", "torch", "numpy", "pynvml", "psutil", "shtab", "asyncio"}
+    assert not packages & {
+        "textual",
+        "rich",
+        "torch",
+        "numpy",
+        "pynvml",
+        "psutil",
+        "platformdirs",
+        "shtab",
+        "asyncio",
+    }
     assert not {module for module in modules if module.startswith("gputui.tui")}
 
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.jobs.ansi_sanitizer import Harmless
-from gputui.jobs.follow import last_lines
+from gputui.jobs.ansi_sanitizer import AnsiSanitizer
 from gputui.jobs.log import Tail, read_lines
+from gputui.jobs.wait import last_lines
 
 
-def harmless(data: bytes, colours: bool = True) -> str:
-    return Harmless(colours).feed(data, final=True)
+def sanitized(data: bytes, colours: bool = True) -> str:
+    return AnsiSanitizer(colours).feed(data, final=True)
 
 
 # What reaches a terminal.
@@ -50,41 +50,41 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_nothing_but_text_colours_and_bars_reaches_a_terminal(name: str) -> None:
-    shown = harmless(b"before" + HOSTILE[name] + b"\nafter\n")
+    shown = sanitized(b"before" + HOSTILE[name] + b"\nafter\n")
     assert "\x1b" not in shown and "\x07" not in shown
     assert shown.startswith("before") and shown.endswith("\nafter\n")
 
 
 def test_the_text_around_a_control_string_is_all_there() -> None:
     for name in ("title", "clipboard", "DCS", "tmux passthrough", "APC", "PM, SOS", "keyboard", "reset"):
-        assert harmless(b"a" + HOSTILE[name] + b"b") == "ab", name
+        assert sanitized(b"a" + HOSTILE[name] + b"b") == "ab", name
 
 
 def test_control_characters_of_eight_bits_are_dropped_and_marks_of_direction_seen() -> None:
-    assert harmless("a\x9b31mb\x9d0;c\x9c\u202ed\u2066e".encode()) == "a31mb0;c·d·e"
-    assert harmless(b"a\x9bb\xff") == "a\ufffdb\ufffd"
+    assert sanitized("a\x9b31mb\x9d0;c\x9c\u202ed\u2066e".encode()) == "a31mb0;c·d·e"
+    assert sanitized(b"a\x9bb\xff") == "a\ufffdb\ufffd"
 
 
 def test_colours_pass_and_can_be_left_out() -> None:
     coloured = b"\x1b[1;38;5;208mloss\x1b[0m \x1b[38:2::1:2:3mx\x1b[m"
-    assert harmless(coloured) == coloured.decode()
-    assert harmless(coloured, colours=False) == "loss x"
+    assert sanitized(coloured) == coloured.decode()
+    assert sanitized(coloured, colours=False) == "loss x"
 
 
 def test_what_progress_bars_do_passes() -> None:
     bars = "\r 45%|███▊   |\n\x1b[2K\x1b[A\r\x1b[K100%\b\b\x1b[3G\x1b[4C\x1b[J\t"
-    assert harmless(bars.encode()) == bars.replace("\x1b[A", "\x1b[1A")
+    assert sanitized(bars.encode()) == bars.replace("\x1b[A", "\x1b[1A")
 
 
 def test_a_log_does_not_write_over_what_was_on_the_screen_before_it() -> None:
-    assert harmless(b"\x1b[5Aover\n\n\x1b[9A\x1b[A") == "over\n\n\x1b[2A"
+    assert sanitized(b"\x1b[5Aover\n\n\x1b[9A\x1b[A") == "over\n\n\x1b[2A"
 
 
 def test_a_control_string_without_an_end_hides_one_line_at_most() -> None:
-    feed = Harmless()
+    feed = AnsiSanitizer()
     shown = feed.feed(b"\x1b]0;" + b"x" * 100) + feed.feed(b"\nstep 1\nstep 2\n")
     assert shown.endswith("\nstep 1\nstep 2\n")
-    long = Harmless()
+    long = AnsiSanitizer()
     assert "x" * 1000 in long.feed(b"\x1b]0;" + b"x" * 10_000)
 
 
@@ -100,15 +100,15 @@ ALLOWED = re.compile(r"(?:[^\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f]|\x1b\[[0-9:;]*
 
 @given(PIECES, st.lists(st.integers(1, 9), max_size=40))
 @settings(max_examples=200, deadline=None)
-def test_in_whatever_pieces_a_log_is_read_the_same_is_shown_and_it_is_harmless(
+def test_in_whatever_pieces_a_log_is_read_the_same_is_shown_and_it_is_sanitized(
     data: bytes, cuts: list[int]
 ) -> None:
-    feed, shown, place = Harmless(), "", 0
+    feed, shown, place = AnsiSanitizer(), "", 0
     for cut in cuts:
         shown += feed.feed(data[place : place + cut])
         place += cut
     shown += feed.feed(data[place:], final=True)
-    assert shown == harmless(data)
+    assert shown == sanitized(data)
     assert ALLOWED.fullmatch(shown)
 
 

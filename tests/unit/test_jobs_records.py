@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.process_tree import here
 from gputui.jobs.record import RecordError, read_job
-from gputui.jobs.store import Stored, Unreadable, all_jobs, forget, found, stored
+from gputui.jobs.store import Stored, Unreadable, all_jobs, find_job, forget, stored
 from unit.jobs_support import Desk, desk_at, ended
 
 
@@ -144,21 +144,21 @@ def test_a_job_is_meant_by_its_id_the_beginning_of_it_or_its_name(desk: Desk) ->
     job = ended(desk.start("/bin/true", name="llama"))
     kept = stored(desk.environ)
     for word in (job.id, job.id[:1], job.id[:3], "llama"):
-        assert found(word, kept) == job
+        assert find_job(word, kept) == job
     for word in ("", "lla", job.id + "x", "../" + job.id):
         with pytest.raises(JobError, match="there is no job"):
-            found(word, kept)
+            find_job(word, kept)
 
 
 def test_a_word_that_means_several_jobs_means_none(desk: Desk) -> None:
     jobs = [ended(desk.start("/bin/true", name="llama")) for _ in range(2)]
     with pytest.raises(JobError) as error:
-        found("llama", stored(desk.environ))
+        find_job("llama", stored(desk.environ))
     assert all(job.id in str(error.value) for job in jobs)
     for number, job in enumerate(jobs):
         job.folder.rename(desk.jobs / f"zz{number}")
     with pytest.raises(JobError, match="'zz' is more than one job: zz0, zz1"):
-        found("zz", stored(desk.environ))
+        find_job("zz", stored(desk.environ))
 
 
 def test_of_several_jobs_of_a_name_the_one_that_runs_is_meant(desk: Desk) -> None:
@@ -166,7 +166,7 @@ def test_of_several_jobs_of_a_name_the_one_that_runs_is_meant(desk: Desk) -> Non
     ended(desk.start("/bin/true", name="llama"))
     running = desk.start("/bin/sh", "-c", gate.wait, name="llama")
     ended(desk.start("/bin/true", name="llama"))
-    meant = found("llama", stored(desk.environ))
+    meant = find_job("llama", stored(desk.environ))
     assert isinstance(meant, Job) and meant.id == running.id
 
 
@@ -175,7 +175,7 @@ def test_an_id_is_meant_before_a_name_and_a_name_before_a_beginning(desk: Desk) 
     second = ended(desk.start("/bin/true", name=first.id))
     third = ended(desk.start("/bin/true", name=second.id[:1]))
     kept = stored(desk.environ)
-    assert found(first.id, kept) == first and found(second.id[:1], kept) == third
+    assert find_job(first.id, kept) == first and find_job(second.id[:1], kept) == third
 
 
 # Forgetting.
@@ -228,6 +228,6 @@ def test_what_has_ended_is_not_read_again(desk: Desk) -> None:
 def test_a_name_that_is_given_again_every_night_means_the_last_one_where_that_is_asked(desk: Desk) -> None:
     jobs = [ended(desk.start("true", name="nightly")) for _ in range(2)]
     kept = stored(desk.environ)
-    assert found("nightly", kept, newest=True).id == jobs[-1].id
+    assert find_job("nightly", kept, newest=True).id == jobs[-1].id
     with pytest.raises(JobError, match="more than one job"):
-        found("nightly", kept)
+        find_job("nightly", kept)

@@ -16,10 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from gputui.jobs.folder import jobs_folder
 from gputui.jobs.job import JobError
 from gputui.jobs.start import detached, start_job
-from gputui.jobs.store import all_jobs
+from gputui.jobs.store import all_jobs, jobs_folder
 from gputui.launching.launch import Launch
 from gputui.launching.start import StartError
 from unit.builders import gpu

@@ -178,8 +178,8 @@ def test_a_job_of_another_machine_cannot_be_stopped_from_here(desk: Desk) -> Non
     job = desk.sh("echo ready; sleep 100")
     record = job.folder / "job.json"
     true = record.read_text()
-    record.write_text(true.replace(f'"boot": "{job.place.boot}"', '"boot": "x", "host": "elsewhere"', 1))
-    record.write_text(record.read_text().replace(f'"host": "{job.place.host}", ', "", 1))
+    record.write_text(true.replace(f'"boot": "{job.scope.boot}"', '"boot": "x", "host": "elsewhere"', 1))
+    record.write_text(record.read_text().replace(f'"host": "{job.scope.host}", ', "", 1))
     with pytest.raises(JobError, match="belongs to 'elsewhere'"):
         stop(job)
     record.write_text(true)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gputui.cli.common import DONE, Parser, WrongCallError, duration_type, print_line, say
 from gputui.jobs.job import Job, JobError
-from gputui.jobs.store import Stored, Unreadable, forget, found, stored
+from gputui.jobs.store import Stored, Unreadable, find_job, forget, stored
 
 NOT_KNOWN = 1
 """The exit status of `wait` where a job's own is not known, and of `stop` where a job goes on."""
@@ -125,7 +125,7 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
         for line in tail.lines(args.lines):
             print(line)
         return DONE
-    from gputui.jobs.follow import follow, last_lines
+    from gputui.jobs.wait import follow, last_lines
 
     on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
     lines = args.lines if args.lines is not None else _LINES if args.follow and on_a_terminal else None
@@ -143,14 +143,14 @@ def _as_it_is(pieces: Iterable[bytes]) -> None:
 
 
 def _to_a_terminal(pieces: Iterable[bytes]) -> None:
-    from gputui.jobs.ansi_sanitizer import Harmless
+    from gputui.jobs.ansi_sanitizer import AnsiSanitizer
 
-    harmless = Harmless()
+    sanitizer = AnsiSanitizer()
     try:
         for piece in pieces:
-            sys.stdout.write(harmless.feed(piece))
+            sys.stdout.write(sanitizer.feed(piece))
             sys.stdout.flush()
-        sys.stdout.write(harmless.feed(b"", final=True))
+        sys.stdout.write(sanitizer.feed(b"", final=True))
     finally:
         # A colour must not outlive the log.
         sys.stdout.write("\x1b[0m")
@@ -192,7 +192,7 @@ def _forget(args: argparse.Namespace, jobs: Stored) -> int:
     if bool(args.ids) == args.all_ended:
         raise WrongCallError("forget takes the ids of jobs, or --all-ended")
     ended = [job for job in jobs.jobs if job.over]
-    chosen = ended if args.all_ended else [found(word, jobs) for word in args.ids]
+    chosen = ended if args.all_ended else [find_job(word, jobs) for word in args.ids]
     for job in chosen:
         forget(job, args.force)
     say(f"forgot {len(chosen)} {'job' if len(chosen) == 1 else 'jobs'}")
@@ -209,7 +209,7 @@ _ACTIONS: dict[str | None, Callable[[argparse.Namespace, Stored], int]] = {
 
 
 def _readable(word: str, jobs: Stored, newest: bool = False) -> Job:
-    job = found(word, jobs, newest)
+    job = find_job(word, jobs, newest)
     if isinstance(job, Unreadable):
         raise WrongCallError(f"{job.id} is no job: {job.reason}; `gputui jobs forget {job.id}` removes it")
     return job

@@ -63,7 +63,7 @@ def _note(job: Job) -> str:
     if job.trouble is not None:
         return f"({printable(why_not(job.trouble, job))}) "
     if job.state == "elsewhere":
-        return f"(on {printable(job.place.host)}) "
+        return f"(on {printable(job.scope.host)}) "
     if job.left:
         return f"({job.left} of its processes went on) "
     return ""
@@ -90,7 +90,7 @@ def _document(job: Job) -> dict[str, Any]:
         "devices": [{"index": d.index, "uuid": d.uuid, "name": d.name} for d in job.devices],
         "launcher": job.launcher,
         "user": job.user,
-        "host": job.place.host,
+        "host": job.scope.host,
         "pid": job.command.pid if job.command else None,
         "supervisor": job.supervisor.pid if job.supervisor else None,
         "created": _moment(job.created),

@@ -1,4 +1,4 @@
-"""What a command wrote, made harmless for a terminal: progress bars and colours pass, all else is dropped.
+"""Text that a command wrote, sanitized for a terminal: progress bars and colours pass, all else is dropped.
 
 A log may hold anything: sequences that set a title, fill the clipboard, make the terminal type an answer
 (ECMA-48; xterm's ctlseqs), or move text that is not the log's. What is not known to be harmless is left out.
@@ -23,7 +23,7 @@ _SEQUENCE = re.compile(
 A string ends with its line at the latest, and after 4096 characters: no text is hidden behind one for long.
 """
 _BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[PX^_\]][^\x07\x1b\n]*\x1b?|[ -/]*)")
-_DOUBTFUL = re.compile(r"[^\x20-\x7e\n\r\t\x08]+")
+_NOT_PLAIN = re.compile(r"[^\x20-\x7e\n\r\t\x08]+")
 _JOINER = "\u200d"
 """Between two emoji that are shown as one; it does nothing else."""
 _UP, _MOVES = "AF", "BCDGK"
@@ -31,15 +31,15 @@ _LONGEST = 4096
 """Characters of a sequence that are waited for."""
 
 
-class Harmless:
-    """Bytes in, text out, in pieces of any size. Not a screen: the terminal does what is left to do."""
+class AnsiSanitizer:
+    """Bytes in, text that a terminal may be given out, in pieces of any size. It emulates no terminal."""
 
     def __init__(self, colours: bool = True) -> None:
         self._colours = colours
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
         self._below = 0
-        """How many lines the cursor may go up and still be in the log's own."""
+        """How many lines the cursor may go up and still be in the text that the log itself wrote."""
 
     def feed(self, data: bytes, final: bool = False) -> str:
         """What may be written; with `final`, also what seemed to be the beginning of a sequence."""
@@ -51,7 +51,7 @@ class Harmless:
             done.append(self._plain(text[place:escape]))
             match = _SEQUENCE.match(text, escape)
             if match is not None:
-                done.append(self._kept(match))
+                done.append(self._sanitized(match))
                 place = match.end()
                 continue
             begun = _BEGUN.match(text, escape)
@@ -64,10 +64,10 @@ class Harmless:
 
     def _plain(self, text: str) -> str:
         self._below += text.count("\n")
-        return _DOUBTFUL.sub(_shown, text)
+        return _NOT_PLAIN.sub(_shown, text)
 
-    def _kept(self, match: re.Match[str]) -> str:
-        """A sequence that is known to do no harm, "" for every other."""
+    def _sanitized(self, match: re.Match[str]) -> str:
+        """The sequence where it is known to do no harm, else ""."""
         numbers, final = match["numbers"], match["final"]
         if numbers is None:
             return ""

@@ -1,4 +1,4 @@
-"""A job: a launch that was started to go on by itself. What its record says, and what it is doing now."""
+"""A job: a launch that runs detached from whoever started it; what its record says, and its state."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a pid means something: the machine, one boot of it, and the container.
+class PidScope:
+    """Where a pid means one process: on one machine, in one boot of it, in one pid namespace.
 
     host   its name, for people
     boot   /proc/sys/kernel/random/boot_id; None where there is none
@@ -94,7 +94,7 @@ class Job:
     devices: tuple[JobDevice, ...]
     launcher: str
     user: str
-    place: Place
+    scope: PidScope
     starter: Identity
     created: float
     supervisor: Identity | None = None

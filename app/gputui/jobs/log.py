@@ -1,4 +1,4 @@
-"""A job's log as a terminal would show it, so that a progress bar that rewrites its line reads as one line.
+"""A job's log as a terminal would show it: a progress bar that rewrites its line is one line.
 
 The terminal is pyte's. Two of its steps are done here: as they are, it takes half a second for 64 KiB.
 """
@@ -16,7 +16,7 @@ import pyte
 from pyte.modes import LNM
 from pyte.screens import Char
 
-from gputui.jobs.ansi_sanitizer import Harmless
+from gputui.jobs.ansi_sanitizer import AnsiSanitizer
 
 MOST = 256 * 1024
 """Bytes read at once: of a long log only its end, whatever its size."""
@@ -59,7 +59,7 @@ class Tail:
         except OSError:
             return False
         self._place += len(data)
-        self._stream.feed(self._harmless.feed(_from_a_line_on(data) if skips else data))
+        self._stream.feed(self._sanitizer.feed(_from_a_line_on(data) if skips else data))
         return True
 
     def lines(self, height: int | None = None) -> list[str]:
@@ -73,13 +73,13 @@ class Tail:
     def _reset(self) -> None:
         self._screen = _Screen(self._columns)
         self._stream = pyte.Stream(self._screen)
-        self._harmless = Harmless(colours=False)
+        self._sanitizer = AnsiSanitizer(colours=False)
 
 
 def read_lines(data: bytes, columns: int = 200) -> list[str]:
     """What a terminal of that many columns would show of `data`, with all that has scrolled away."""
     screen = _Screen(columns)
-    pyte.Stream(screen).feed(Harmless(colours=False).feed(data, final=True))
+    pyte.Stream(screen).feed(AnsiSanitizer(colours=False).feed(data, final=True))
     return [*screen.past, *screen.rows()]
 
 

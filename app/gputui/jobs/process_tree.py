@@ -1,4 +1,4 @@
-"""The system's side of a job: which processes are alive, whose children they are, who writes to a log."""
+"""The processes of a job, from /proc: which are alive, their descendants, which write to its log."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from gputui.jobs.job import Identity, Place
+from gputui.jobs.job import Identity, PidScope
 from gputui.system.namespaces import pid_namespace
 
 _PROC = Path("/proc")
 
 
-def here() -> Place:
-    """The place of this very process."""
-    return Place(os.uname().nodename, _text(_PROC / "sys/kernel/random/boot_id"), pid_namespace())
+def here() -> PidScope:
+    """The scope of this very process's pids."""
+    return PidScope(os.uname().nodename, _text(_PROC / "sys/kernel/random/boot_id"), pid_namespace())
 
 
 def identity(pid: int) -> Identity:

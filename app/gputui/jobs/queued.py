@@ -1,4 +1,4 @@
-"""Jobs that wait in line for their devices: a `gputui run --wait` that becomes the command, as a job."""
+"""Jobs that wait in the queue for devices: a job that is `gputui run --wait` until it becomes the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's record: the files of its folder, read into a Job. Broken files and those of others are refused."""
+"""A job's record: the files of its folder, written and read. Malformed files and other users' are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gputui.jobs.job import (
     Identity,
     Job,
     JobDevice,
-    Place,
+    PidScope,
     State,
     Trouble,
 )
@@ -53,9 +53,9 @@ def write_given(job: Job) -> None:
         "devices": [{"index": d.index, "uuid": d.uuid, "name": d.name} for d in job.devices],
         "launcher": job.launcher,
         "user": job.user,
-        "host": job.place.host,
-        "boot": job.place.boot,
-        "pids": job.place.pids,
+        "host": job.scope.host,
+        "boot": job.scope.boot,
+        "pids": job.scope.pids,
         "starter": {"pid": job.starter.pid, "ticks": job.starter.ticks},
         "created": job.created,
         "waits": job.waits,
@@ -104,17 +104,17 @@ def write_finished(folder: Path, ended: float, **facts: object) -> None:
     write_private(folder / FINISHED, json.dumps({"ended": ended, **facts}))
 
 
-def read_job(folder: Path, place: Place) -> Job:
-    """The job of `folder` as it is seen from `place`. Raises RecordError, and nothing else."""
+def read_job(folder: Path, scope: PidScope) -> Job:
+    """The job of `folder` as a process of that scope sees it. Raises RecordError, and nothing else."""
     try:
         if folder.stat().st_uid != os.geteuid():
             raise RecordError("it belongs to another user")
         job = _read(folder)
-        state = _state(job, place)
+        state = _state(job, scope)
         if state == "ended" and job.ended is None:
             # It may have ended, and its end been written, while we looked.
             job = _read(folder)
-            state = _state(job, place)
+            state = _state(job, scope)
     except OSError as error:
         raise RecordError(f"it cannot be read: {error.strerror}") from None
     except (DocumentError, ValueError, RecursionError) as error:
@@ -122,17 +122,17 @@ def read_job(folder: Path, place: Place) -> Job:
     return replace(job, state=state)
 
 
-def _state(job: Job, place: Place) -> State:
+def _state(job: Job, scope: PidScope) -> State:
     if job.ended is not None:
         if job.stop is not None:
             return "stopped"
         if job.exit_status is None:
             return "ended"
         return "done" if job.exit_status == 0 else "failed"
-    if job.place.boot != place.boot:
+    if job.scope.boot != scope.boot:
         # This machine after a reboot, or another one that shares the folder (NFS).
-        return "ended" if job.place.host == place.host else "elsewhere"
-    if job.place.pids != place.pids:
+        return "ended" if job.scope.host == scope.host else "elsewhere"
+    if job.scope.pids != scope.pids:
         return "elsewhere"
     if job.started is None:
         return "starting" if alive(job.starter) else "ended"
@@ -164,7 +164,7 @@ def _read(folder: Path) -> Job:
         taken=None if taken is None else _moment(taken["taken"]),
         launcher=_text(given["launcher"]),
         user=_text(given["user"]),
-        place=Place(_text(given["host"]), _maybe(given["boot"]), _maybe(given["pids"])),
+        scope=PidScope(_text(given["host"]), _maybe(given["boot"]), _maybe(given["pids"])),
         starter=_identity(given["starter"]),
         created=_moment(given["created"]),
         **(_started(started) if started else {}),

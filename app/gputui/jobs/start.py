@@ -1,4 +1,4 @@
-"""Starting a job: its record, its log, its supervisor; and the answer whether its command has begun."""
+"""Starting a job: its record, its log and its supervisor, which answers whether the command has started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from gputui.jobs import FOLDER
-from gputui.jobs.folder import cannot_keep, jobs_folder, new_folder
 from gputui.jobs.job import Job, JobDevice, JobError, Trouble
 from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import (
@@ -24,6 +23,7 @@ from gputui.jobs.record import (
     write_given,
     write_words,
 )
+from gputui.jobs.store import cannot_keep, jobs_folder, new_folder
 from gputui.launching.launch import Launch
 from gputui.launching.start import StartError
 from gputui.system.users import own_name
@@ -105,7 +105,7 @@ def start_job(
     if answer != "started":
         raise _not_started(given, answer)
     try:
-        return read_job(given.folder, given.place)
+        return read_job(given.folder, given.scope)
     except RecordError as error:
         raise JobError(f"job {given.id} has started, but its record is gone: {error}") from None
 
@@ -154,7 +154,7 @@ def _given(launch: Launch, folder: Path, name: str | None) -> Job:
         devices=tuple(JobDevice(d.index, d.uuid, d.name) for d in launch.devices),
         launcher=launch.launcher,
         user=own_name(),
-        place=here(),
+        scope=here(),
         starter=identity(os.getpid()),
         created=time.time(),
         state="starting",

@@ -39,19 +39,19 @@ def stop(job: Job, number: int = signal.SIGTERM, grace: float = GRACE) -> Stoppe
     while (job := refreshed(job)).state == "starting":
         time.sleep(_ASK_AGAIN)
     if job.state == "elsewhere":
-        raise JobError(f"job {job.id} belongs to {job.place.host!r}; it can be stopped there")
+        raise JobError(f"job {job.id} belongs to {job.scope.host!r}; it can be stopped there")
     if job.supervisor is not None and not job.over and alive(job.supervisor):
         _ask(job, job.supervisor, number, grace)
         job = wait_for(job, grace + _PATIENCE)
-        return Stopped(job, _told(job, number, time.monotonic() - began, job.killed))
+        return Stopped(job, _message(job, number, time.monotonic() - began, job.killed))
     killed = _stop_ourselves(job, number, grace)
     if killed is None:
         return Stopped(job, f"job {job.id} has ended already: nothing is left of it to stop")
     job = refreshed(job)
-    return Stopped(job, _told(job, number, time.monotonic() - began, killed))
+    return Stopped(job, _message(job, number, time.monotonic() - began, killed))
 
 
-def _told(job: Job, number: int, seconds: float, killed: int) -> str:
+def _message(job: Job, number: int, seconds: float, killed: int) -> str:
     sent = f"job {job.id}: {signal.Signals(number).name}"
     if not job.over:
         return f"{sent}, and SIGKILL; it has not ended after {seconds:.0f}s (waiting for a driver?)"
@@ -103,7 +103,7 @@ def _members(job: Job) -> set[Identity]:
     """
     others = {os.getpid(), *([job.supervisor.pid] if job.supervisor else [])}
     roots = writers(job.log) - others
-    if job.command is not None and job.place == here() and alive(job.command):
+    if job.command is not None and job.scope == here() and alive(job.command):
         roots |= {job.command.pid} | session(job.command.pid)
     return {process for process in family(roots) if process.pid not in others}
 

@@ -1,17 +1,62 @@
-"""The jobs that there are: all of them, the one that a person means, and those to be forgotten."""
+"""Where jobs are kept: their folder, the id of a new one, which job a person means, and forgetting one."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputui.jobs.folder import jobs_folder
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.process_tree import here
 from gputui.jobs.record import RecordError, read_job
+from gputui.system.files import NoHomeError, state_folder
+
+_LETTERS, _DIGITS = "abcdefghjkmnpqrstuvwxyz", "23456789"
+"""Without those that are taken for one another (l 1, o 0, i)."""
+_TRIES = 1000
+
+
+def jobs_folder(environ: Mapping[str, str]) -> Path:
+    """The folder of our user's jobs. Raises JobError when there is no home."""
+    try:
+        return state_folder(environ) / "jobs"
+    except NoHomeError as error:
+        raise JobError(str(error)) from None
+
+
+def new_folder(jobs: Path) -> Path:
+    """An empty folder for a new job, made by nobody else; its name is the job's id.
+
+    Letter, digit, letter, digit ("k3f9"): short, no word, no number that could be a device or a count, and
+    not soon given again, so that an id that a script kept means no other job. Raises JobError.
+    """
+    try:
+        for part in (*reversed(jobs.parents), jobs):
+            if not part.is_dir():
+                part.mkdir(0o700, exist_ok=True)
+                part.chmod(0o700)  # whatever the umask left of it
+        for _ in range(_TRIES):
+            drawn = zip((_LETTERS, _DIGITS) * 2, os.urandom(4), strict=True)
+            folder = jobs / "".join(signs[number % len(signs)] for signs, number in drawn)
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir(0o700)
+                folder.chmod(0o700)
+                return folder
+    except OSError as error:
+        raise cannot_keep(jobs, error) from None
+    raise JobError(f"there are too many jobs in {str(jobs)!r}; `gputui jobs forget --all-ended` removes them")
+
+
+def cannot_keep(jobs: Path, error: OSError) -> JobError:
+    """That the folder cannot be written, as a message."""
+    return JobError(
+        f"cannot keep a job's record in {str(jobs)!r}: {error.strerror};"
+        " set XDG_STATE_HOME to a folder that can be written"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +88,7 @@ def stored(environ: Mapping[str, str], before: Stored | None = None) -> Stored:
         return Stored()
     except OSError as error:
         raise JobError(f"cannot look into {str(folder)!r}: {error.strerror}") from None
-    place = here()
+    scope = here()
     jobs: list[Job] = []
     unreadable: list[Unreadable] = []
     known = {job.id: job for job in before.jobs if job.over} if before else {}
@@ -52,7 +97,7 @@ def stored(environ: Mapping[str, str], before: Stored | None = None) -> Stored:
             jobs.append(known[entry.name])
             continue
         try:
-            jobs.append(read_job(entry, place))
+            jobs.append(read_job(entry, scope))
         except RecordError as error:
             if entry.exists():  # else it was forgotten meanwhile
                 unreadable.append(Unreadable(entry.name, entry, str(error)))
@@ -64,7 +109,7 @@ def all_jobs(environ: Mapping[str, str]) -> list[Job]:
     return list(stored(environ).jobs)
 
 
-def found(word: str, among: Stored, newest: bool = False) -> Job | Unreadable:
+def find_job(word: str, among: Stored, newest: bool = False) -> Job | Unreadable:
     """The job that `word` means: its id, its name, or the beginning of its id. Raises JobError.
 
     Of several jobs of one name the one that has not ended is meant; where all have, with `newest` the last
@@ -95,7 +140,7 @@ def forget(job: Job | Unreadable, force: bool = False) -> None:
     """
     if isinstance(job, Job) and not job.over and not (force and job.state == "elsewhere"):
         remedy = (
-            f"it belongs to {job.place.host!r}, where it may be running; --force forgets it"
+            f"it belongs to {job.scope.host!r}, where it may be running; --force forgets it"
             if job.state == "elsewhere"
             else f"`gputui jobs stop {job.id}` stops it"
         )

@@ -1,4 +1,4 @@
-"""A job's supervisor: starts the command, sees it end, writes that down. A program of its own.
+"""A job's supervisor: a program that starts the command, waits for its end and writes how it ended.
 
     python -I -S supervise.py FOLDER PIPE [DESCRIPTOR…]
 
@@ -39,7 +39,7 @@ def main() -> None:
         # Who started us waits for this process only; the other one belongs to init.
         os._exit(0)
     os.set_inheritable(answer, False)
-    told = _told()
+    given = _read_command()
     for number in _NOT_FOR_US:
         signal.signal(number, signal.SIG_IGN)
     for number in _WAITED_FOR:
@@ -47,7 +47,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, _WAITED_FOR)
     _adopt_orphans()
     try:
-        command, trouble = _start(folder, told)
+        command, trouble = _start(folder, given)
     except OSError as error:
         _reply(answer, f"record {error.errno}")
         raise
@@ -68,8 +68,8 @@ def main() -> None:
     _reply(answer, f"{step} {why}")
 
 
-class _Told:
-    """The words of the command, its directory ("" for ours), its LC_CTYPE ("=…", "" for none)."""
+class _Command:
+    """The command's words, its directory ("" for ours), its LC_CTYPE ("=…", "" for none)."""
 
     def __init__(self, directory: bytes, locale: bytes, argv: list[bytes]) -> None:
         self.directory, self._locale, self.argv = directory, locale, argv
@@ -80,8 +80,8 @@ class _Told:
         return {**made, b"LC_CTYPE": self._locale[1:]} if self._locale else made
 
 
-def _told() -> _Told:
-    """What stdin says, which is /dev/null afterwards."""
+def _read_command() -> _Command:
+    """Read the command from stdin, which is /dev/null afterwards."""
     data = b""
     while piece := os.read(0, 1 << 20):
         data += piece
@@ -90,12 +90,12 @@ def _told() -> _Told:
     os.close(null)
     count, directory, locale, *argv = data.split(b"\0")
     if int(count) != len(argv):
-        raise SystemExit("gputui: who started this job ended before it had told the whole command")
-    return _Told(directory, locale, argv)
+        raise SystemExit("gputui: who started this job ended before it had sent the whole command")
+    return _Command(directory, locale, argv)
 
 
 def _reply(answer: int, text: str) -> None:
-    """Tell who started us; nobody may be there any more, which changes nothing."""
+    """Answer the process that started us; it may have ended, which changes nothing."""
     with contextlib.suppress(BrokenPipeError):
         os.write(answer, text.encode())
     os.close(answer)
@@ -136,7 +136,7 @@ def _adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
-def _start(folder: str, told: _Told) -> tuple[int, tuple[str, int] | None]:
+def _start(folder: str, given: _Command) -> tuple[int, tuple[str, int] | None]:
     """The pid of the command, and why it could not be started. Raises OSError when nothing can be kept."""
     go, allow = os.pipe()
     failed, fail = os.pipe()
@@ -146,7 +146,7 @@ def _start(folder: str, told: _Told) -> tuple[int, tuple[str, int] | None]:
             os.close(allow)
             # Nothing comes when the record could not be written, or the supervisor was killed.
             if os.read(go, 1):
-                _become(told, fail)
+                _become(given, fail)
         finally:
             os._exit(126)
     os.close(go)
@@ -166,7 +166,7 @@ def _start(folder: str, told: _Told) -> tuple[int, tuple[str, int] | None]:
     return command, (step, int(number)) if said else None
 
 
-def _become(told: _Told, fail: int) -> None:
+def _become(given: _Command, fail: int) -> None:
     """Become the command; comes back only when that cannot be, with the reason written to `fail`."""
     os.setsid()
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
@@ -174,10 +174,10 @@ def _become(told: _Told, fail: int) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     step = "directory"
     try:
-        if told.directory:
-            os.chdir(told.directory)
+        if given.directory:
+            os.chdir(given.directory)
         step = "program"
-        _execute(told.argv, told.environment())
+        _execute(given.argv, given.environment())
     except (OSError, ValueError) as error:
         # (Python itself refuses an empty program.)
         why = error.errno if isinstance(error, OSError) else errno.EINVAL
@@ -209,7 +209,7 @@ def _is_text(path: bytes) -> bool:
 
 
 class _Watch:
-    """The command's life from here on, and the stop that may be asked for."""
+    """Waits for the command to end, and stops it when asked."""
 
     def __init__(self, folder: str, command: int) -> None:
         self._folder, self._command = folder, command
@@ -221,7 +221,7 @@ class _Watch:
         self._pause = _AGAIN
 
     def until_the_end(self) -> str:
-        """How it ended, as JSON."""
+        """Wait until the job has ended; how it ended, as JSON."""
         while not self._over():
             number = signal.sigwait(_WAITED_FOR)
             if number == signal.SIGTERM:
@@ -249,7 +249,7 @@ class _Watch:
         return False
 
     def _collect(self) -> bool:
-        """Take note of who has ended; whether anybody is left."""
+        """Collect the children that have ended; whether any are left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -261,7 +261,7 @@ class _Watch:
                 self._ended, self._when = status, time.time()
 
     def _begin_to_stop(self) -> None:
-        """Also a second time: with another signal, or less patience."""
+        """Send the signal that was asked for, and start the grace; a later request replaces both."""
         self._stop, grace = _asked(self._folder)
         self._rest_told = False
         if self._ended is None:
@@ -296,7 +296,7 @@ def _asked(folder: str) -> tuple[int, float]:
 
 
 def _signal(pid: int, number: int) -> None:
-    # It has ended; or it has become somebody else's (sudo), who has to be asked.
+    # It has ended, or runs as another user by now (sudo).
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 

@@ -1,4 +1,7 @@
-"""Waiting for a job to end, without asking again and again where the system can tell (Linux: pidfd)."""
+"""Waiting for a job to end, and following its log until then.
+
+Where the system has pidfds (Linux 5.3), a job that ends wakes us; elsewhere it is looked at again and again.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import select
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from gputui.jobs.job import Identity, Job, JobError
 from gputui.jobs.process_tree import alive, here
@@ -16,6 +20,13 @@ from gputui.jobs.record import RecordError, read_job
 _ASK_AGAIN = 0.05
 """Seconds between two looks at a job that is about to start or to end."""
 _LONGEST = 3600.0
+"""Seconds that are waited at once."""
+_PIECE = 64 * 1024
+"""Bytes of a log that are read at once."""
+_MOST_BACK = 1024 * 1024
+"""Bytes before the end of a log in which its last lines are looked for."""
+_LOOK_AGAIN = 0.1
+"""Seconds between two looks at the log."""
 
 
 def refreshed(job: Job) -> Job:
@@ -37,7 +48,7 @@ def wait_for(job: Job, timeout: float | None = None) -> Job:
         if job.over:
             return job
         if job.state == "elsewhere":
-            raise JobError(f"job {job.id} belongs to {job.place.host!r}; it can be waited for there")
+            raise JobError(f"job {job.id} belongs to {job.scope.host!r}; it can be waited for there")
         left = _LONGEST if deadline is None else deadline - time.monotonic()
         if left <= 0:
             return job
@@ -80,3 +91,56 @@ def _readable(descriptor: int, seconds: float) -> None:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     poll.poll(seconds * 1000)
+
+
+def follow(job: Job, place: int = 0, live: bool = True) -> Iterator[bytes]:
+    """The log's bytes from `place` on; with `live` until the job has ended. Raises JobError."""
+    try:
+        file = job.log.open("rb")
+    except OSError as error:
+        raise JobError(f"job {job.id} has no log that can be read: {error.strerror}") from None
+    with file, ending(job) as end:
+        file.seek(place)
+        over = job.over or not live
+        while True:
+            while data := file.read(_PIECE):
+                yield data
+            if over:
+                return
+            if os.fstat(file.fileno()).st_size < file.tell():
+                # Somebody has emptied it.
+                file.seek(0)
+                continue
+            if _has_ended(end):
+                # What it wrote last is still to be read.
+                job = refreshed(job)
+                over = job.over or job.state == "elsewhere"
+
+
+def last_lines(log: Path, number: int) -> int:
+    """The place in a log where its last `number` lines begin, at most a mebibyte before its end.
+
+    A log that is not there begins at 0.
+    """
+    try:
+        with log.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            start = max(0, size - _MOST_BACK)
+            file.seek(start)
+            data = file.read(_MOST_BACK)
+    except OSError:
+        return 0
+    place = len(data) - data.endswith(b"\n")
+    for _ in range(number):
+        place = data.rfind(b"\n", 0, place)
+        if place < 0:
+            return start
+    return start + place + 1
+
+
+def _has_ended(end: int | None) -> bool:
+    """Let a moment pass, less when the job ends; whether it may have ended."""
+    poll = select.poll()
+    if end is not None:
+        poll.register(end, select.POLLIN)
+    return bool(poll.poll(_LOOK_AGAIN * 1000)) or end is None

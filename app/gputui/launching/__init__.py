@@ -1,1 +1,1 @@
-"""From a selection to a running command: visibility variables, launchers, the launch object, its forms."""
+"""From a selection to a running command: launchers, the launch object, its exports, starting it."""

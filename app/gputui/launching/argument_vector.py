@@ -1,10 +1,10 @@
-"""The one reader of argument vectors: which words of a program are options, what their values are, and where
-the operands begin.
+"""The one reader of argument vectors: options, their values, and where the operands begin.
 
 A program is described by an `OptionTable`; `read_options` reads its words into `Arguments`. From those,
 options are read and removed by name; what is left alone is written back word for word. "Option",
 "operand" and "--" are as in the Utility Syntax Guidelines of POSIX (XBD 12.2); clusters, glued values and
-abbreviations are as argparse and getopt_long take them.
+abbreviations are as argparse and getopt_long take them. The table of a program stands where the program is
+known: each launcher, wrapper, shell and container engine in its own module.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ class Option:
 
     name: str
     spelling: str
-    values: tuple[str, ...] = ()
-    glue: str | None = None
-    place: int = -1
+    values: tuple[str, ...]
+    glue: str | None
+    place: int
 
     @property
     def value(self) -> str:
@@ -194,10 +194,7 @@ def read_options(words: Sequence[str], table: OptionTable) -> Arguments:
 def write_options(options: Sequence[Option]) -> tuple[str, ...]:
     """The options as words. Letters that stood in one cluster stand in one again."""
     words: list[str] = []
-    for place, group in groupby(options, key=lambda option: option.place):
-        if place < 0:
-            words += [word for option in group for word in option.words]
-            continue
+    for _, group in groupby(options, key=lambda option: option.place):
         first, *others = group
         joined = list(first.words)
         for option in others:

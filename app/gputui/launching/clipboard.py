@@ -1,4 +1,4 @@
-"""Putting text on the clipboard of the person at the keyboard, and saying truthfully what was done.
+"""Copying text to the clipboard of the person at the keyboard, and reporting which way it took.
 
 Over SSH a local tool would reach the wrong machine: tmux, else OSC 52. Here: the desktop's own tool, then
 tmux, then OSC 52. tmux's default `set-clipboard external` drops OSC 52 of the programs inside it, but passes

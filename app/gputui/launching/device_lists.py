@@ -1,4 +1,4 @@
-"""Lists of devices that a program's words give what it starts.
+"""Lists of devices in a command's words: `CUDA_VISIBLE_DEVICES=…` for what the command itself starts.
 
 `env CUDA_VISIBLE_DEVICES=1 …`, `bash -c 'CUDA_VISIBLE_DEVICES=1 …'`, `make CUDA_VISIBLE_DEVICES=1`.
 """
@@ -15,13 +15,13 @@ from gputui.launching.wrappers import assigned, unwrap
 from gputui.vendors.nvidia.visibility import VISIBLE
 
 _IN_SHELL = re.compile(rf"(?:^|(?<=[\s;&|(`{{]))({VISIBLE}=((?:\"[^\"]*\"|'[^']*'|[^\s;&|()<>\"'])*))")
-"""An assignment to the end of its word: nothing stands behind it that could make the match end earlier."""
+"""An assignment up to the end of its word in a shell's command."""
 
 
 def lists_within(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Each list of devices that a program's words give what they start: as it is written, and its value.
+    """Each list of devices in a command's words, as (what is written, the list).
 
-    What a shell would put in (`$1`, `$(…)`) is not known: such a list is not among them.
+    A list that a shell would expand (`$1`, `$(…)`) is left out, as its value is not known.
     """
     prefix, inner = unwrap(words)
     listed = dict(assigned(prefix)).get(VISIBLE)

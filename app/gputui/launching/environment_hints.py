@@ -1,4 +1,4 @@
-"""Environment variables that are worth offering beside a launch, each with a line on what it does.
+"""Environment variables that the launch page suggests, each with a line on what it does.
 
 Nothing of this is set unless the user asks for it. Sources: NCCL's and PyTorch's environment variables,
 the frameworks' own documentation on GPU memory.
@@ -18,7 +18,7 @@ THREADS = "OMP_NUM_THREADS"
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentHint:
-    """A variable, the value that it is offered with, and what it does."""
+    """A variable, the suggested value, and what it does."""
 
     name: str
     value: str
@@ -41,7 +41,7 @@ _FIXED: tuple[EnvironmentHint, ...] = (
 
 
 def hints(snapshot: Snapshot | None, devices: Sequence[Device]) -> tuple[EnvironmentHint, ...]:
-    """What can be offered for a launch on these devices; the number of threads where the CPUs are known."""
+    """The suggestions for a launch on these devices; with the number of threads where the CPUs are known."""
     near = threads_near(snapshot, devices) if snapshot is not None else None
     if near is None:
         return _FIXED
@@ -49,7 +49,7 @@ def hints(snapshot: Snapshot | None, devices: Sequence[Device]) -> tuple[Environ
 
 
 def threads_near(snapshot: Snapshot, devices: Sequence[Device]) -> int | None:
-    """How many CPUs a process on each device can have near it; None where that is not known.
+    """How many of the CPUs near its device each process gets, one process a device; None where not known.
 
     A CPU that several GPUs of the box are near to is divided among all of them, as the others will have
     processes too; what a GPU has, among the chosen instances of it. Logical CPUs, as the driver counts them.

@@ -1,6 +1,6 @@
-"""What a launch depends on besides devices and variables: files, programs and their versions, a free port.
+"""What launchers ask of the machine: files, programs and their versions, a free TCP port.
 
-Launchers ask this and nothing else, so that what they make is a function of what they are given.
+Launchers ask the machine through this only, so that they are pure functions of what they are given.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Protocol
 
 _MOST = 1 << 16
-"""Characters of a file that is read: a configuration is short, and one named by mistake may be anything."""
+"""Characters of a file that are read at most: a file named by mistake may be of any size."""
 
 _NOT_BESIDE = ("env", "sh")
-"""Programs of a first line that say nothing of where the interpreter is."""
+"""Programs in the first line of a script that are not its interpreter."""
 
 
 class HostEnvironment(Protocol):
     """The machine as launchers see it."""
 
     def text(self, path: str) -> str | None:
-        """What the file says, None where there is no such file, or it is not text or no short one."""
+        """The file's text; None where there is none, it is not text, or has more than 64 Ki characters."""
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a regular file."""
+        """Whether the path is a regular file."""
 
     def program(self, name: str, environ: Mapping[str, str]) -> str | None:
         """The path of a program, as a shell with that environment would find it."""
@@ -39,14 +39,14 @@ class HostEnvironment(Protocol):
 
 
 class ThisHost:
-    """This machine. The port stays the same as long as it is free; versions are looked up once."""
+    """This machine. `free_port` gives the same port while it is free; versions are looked up once."""
 
     def __init__(self) -> None:
         self._port: int | None = None
         self._versions: dict[tuple[str, str], tuple[int, ...] | None] = {}
 
     def text(self, path: str) -> str | None:
-        # (First: opening a pipe would wait for somebody to write into it.)
+        # First, as opening a pipe would wait for a writer.
         if not self.is_file(path):
             return None
         try:
@@ -100,7 +100,7 @@ def _is_free(port: int) -> bool:
 
 
 def _version(package: str, program: str) -> tuple[int, ...] | None:
-    """Read from the names in site-packages: starting the interpreter to ask takes 20 to 60 times as long."""
+    """The version by the folders in site-packages; starting the interpreter takes 20 to 60 times as long."""
     for home in _environments(program):
         for pattern in (
             "lib/python3*/site-packages",
@@ -115,7 +115,7 @@ def _version(package: str, program: str) -> tuple[int, ...] | None:
 
 
 def _environments(program: str) -> list[Path]:
-    """Where the packages of a script may be: beside its interpreter, which its first line names, or it."""
+    """The environments that a script may belong to: its interpreter's, then that of its own folder."""
     homes = [Path(program).parent.parent]
     try:
         with Path(program).open("rb") as file:

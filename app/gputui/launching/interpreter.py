@@ -1,6 +1,6 @@
-"""Which Python interpreter a command will train in: what is to be written before a script to run it there.
+"""Which Python interpreter a command will train in, and how to start a script of ours in it.
 
-Pure, but for looking programs up in the PATH and reading their first lines.
+It looks programs up in the PATH and reads their first lines; it starts nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from gputui.launching.python_command import OPTIONS, is_python, read_python
 from gputui.launching.wrappers import assigned, behind_env, unwrap, uv_starting_python, wrappers
 
 _MOST_LINES = 1024
-"""Bytes of a script in which its interpreter is named."""
+"""Bytes at the beginning of a script in which its interpreter is looked for."""
 
 _EXEC = re.compile(rb"'''exec' (.+) \"\$0\" \"\$@\"")
-"""What pip (distlib) and uv write into a script whose interpreter's path is too long for a first line, has a
-space in it, or is to be found beside the script."""
+"""The second line that pip (distlib) and uv write where the interpreter's path is too long for a first line,
+has a space in it, or is relative to the script."""
 
 _BESIDE = b'"$(dirname -- "$(realpath -- "$0")")"/'
 _INLINE = re.compile(rb"^# /// script\s*$", re.MULTILINE)
@@ -31,14 +31,14 @@ _INLINE = re.compile(rb"^# /// script\s*$", re.MULTILINE)
 
 
 class InterpreterError(Exception):
-    """There is no interpreter to be asked. The message is one line."""
+    """No interpreter was found. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """What to write before a script: ("uv", "run", "python"), ("/opt/venv/bin/python3",).
+    """What starts a script: ("uv", "run", "python"), ("/opt/venv/bin/python3",).
 
-    doubt  why the command's own interpreter could not be told and another is taken; None where it could
+    doubt  why the command's own interpreter is not known and another was taken; None where it is known
     """
 
     argv: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Writing a word so that a shell reads exactly that word, and a person can see what it is."""
+"""Quoting words for shells: the shell reads exactly that word, and a person can see all of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_PROGRAM = re.compile(
     r"[A-Za-z_][A-Za-z0-9_]*\+?=.*|time|if|then|elif|else|fi|for|foreach|end|while|until|repeat|do|done|case|esac"
     r"|select|function|coproc|nocorrect"
 )
-"""What a shell reads as something of its own at the beginning of a command; zsh also after a `NAME=…`."""
+"""Words that a shell reads as its own syntax at the beginning of a command; zsh also after a `NAME=…`."""
 
 _FISH_PLAIN = re.compile(r"[A-Za-z0-9_@+:,./-][A-Za-z0-9_@%+=:,./-]*")
 _POWERSHELL_PLAIN = re.compile(r"(?:--?)?[A-Za-z_/][A-Za-z0-9_/-]*")

@@ -1,6 +1,6 @@
-"""Secrets in a launch: what looks like one is shown and run like everything else, but not kept in a file.
+"""Which words of a launch look like secrets: those are shown and run, but not written to a file.
 
-Of a command other users read its program and script only.
+Other users read only the program and the script of a command.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from gputui.launching.shells import shell_of
 from gputui.launching.wrappers import unwrap
 
 _VARIABLE = re.compile(r"KEY|TOKEN(?!IZ)|SECRET|PASS|CREDENTIAL|_PWD$|_PAT$", re.IGNORECASE)
-"""In a variable's name. Not TOKENIZERS_PARALLELISM, which is offered beside every launch."""
+"""In a variable's name; but not TOKENIZERS_PARALLELISM, which the launch page suggests."""
 
 _OPTION = re.compile(
     r"--?(?:.*[-_])?(?:(?:api|access|secret|private|auth|hf|wandb)[-_]?key"
     r"|(?:auth|access|api)?token|secret|password|passwd|passphrase|credentials?)",
     re.IGNORECASE,
 )
-"""The whole name of an option. Many an option is a key of another kind (--sort-key), or counts tokens."""
+"""The whole name of an option: --sort-key is another kind of key, and --max-tokens counts tokens."""
 
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.+)", re.DOTALL)
 _IN_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)

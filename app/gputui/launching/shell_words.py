@@ -1,4 +1,4 @@
-"""Between a line that a person types and the words of a command. No shell: nothing is expanded."""
+"""Splitting a typed line into words and joining words to a line. Nothing is expanded as a shell would."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class WordsError(ValueError):
 
 
 def split(line: str) -> tuple[str, ...]:
-    """The words of a line, with a shell's quotes and nothing else of it. Raises WordsError."""
+    """The words of a line; quotes and backslashes mean what they mean to a shell. Raises WordsError."""
     try:
         return tuple(shlex.split(line))
     except ValueError as error:
@@ -34,11 +34,11 @@ def assignments(words: Sequence[str]) -> tuple[tuple[tuple[str, str], ...], tupl
 
 
 def shell_syntax(words: Sequence[str]) -> str | None:
-    """A word that would mean something to a shell and here is a plain argument, None when there is none."""
+    """A word that is syntax to a shell (a pipe, a redirection) and a plain argument here; None for none."""
     return next((word for word in words if word in _SHELL_WORDS), None)
 
 
 def command_line(additions: Sequence[tuple[str, str]], command: Sequence[str]) -> str:
-    """Variables and a command as one line to be typed on; `split` and `assignments` read it back."""
+    """Variables and a command as one line that can be edited; `split` and `assignments` read it back."""
     words = [f"{name}={shlex.quote(value)}" for name, value in additions]
     return " ".join([*words, *([shlex.join(command)] if command else [])])

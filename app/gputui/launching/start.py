@@ -1,4 +1,4 @@
-"""Starting a launch: this very process becomes the command. Same pid, its own exit status, no parent left."""
+"""Starting a launch in place of this process, with its pid and terminal, or as a child of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputui.launching.launch import Launch
 
 
 def _shell_script(program: str, environment: Mapping[str, str]) -> str | None:
-    """The path of a program without "#!", which every shell reads as a script; None for a binary."""
+    """The path of a text file without "#!", which every shell runs as a script; None for a binary."""
     path = shutil.which(program, path=environment.get("PATH"))
     if path is None:
         return None
@@ -23,7 +23,7 @@ def _shell_script(program: str, environment: Mapping[str, str]) -> str | None:
 
 
 def missing_program(launch: Launch, environ: Mapping[str, str]) -> str | None:
-    """That the launch's program cannot be found, None when it can: said before a screen is left for it."""
+    """A sentence where the launch's program cannot be found, else None; asked before the screen is left."""
     program = launch.argv[0]
     if "/" in program:
         found = (Path(launch.directory or ".") / program).exists()

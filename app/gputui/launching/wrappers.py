@@ -1,4 +1,4 @@
-"""Wrappers: what stands before a command and starts it: `uv run`, `nice -n 5`, `env A=1`, `numactl -N 0`, …
+"""Wrappers, which stand before a command and start it: `uv run`, `nice -n 5`, `env A=1`, `numactl -N 0`.
 
 The launcher is recognised behind them, and completed there. Options with a value are listed; an option that
 is not listed is taken for a flag.

@@ -1,1 +1,1 @@
-"""What the operating system knows: processes, users, folders, descriptors. Standard library and psutil."""
+"""Facts and services of the operating system: processes, users, namespaces, files, descriptors, signals."""

@@ -1,4 +1,4 @@
-"""In which container a process runs, out of its control groups (cgroups(7)), which all users may read.
+"""The container that a process runs in, by its control groups (cgroups(7)), which all users may read.
 
 The names are those of the container engines: Docker and containerd ("docker-ID.scope", "/docker/ID",
 "cri-containerd-ID.scope"), CRI-O ("crio-ID.scope"), Podman ("libpod-ID.scope"), LXC ("lxc.payload.NAME"),

@@ -1,4 +1,4 @@
-"""The host's processors, as far as they matter to GPUs: how fast the way between two sockets is."""
+"""The bandwidth between two CPU sockets, by the model of the host's processors."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""High numbers for the files that a command inherits, where they meet neither its own nor a shell's.
-
-(A script may say `exec 9>lock`.)
+"""Moving inherited file descriptors to high numbers, which commands and shells (`exec 9>lock`) do not use.
 
 A process that was started with its stderr closed gets 2 for the next file that it opens. Were that a claim's
 record, the command's messages would be written into it.

@@ -1,7 +1,7 @@
-"""Files that gputui writes: where what outlives it is kept, and how a file is written at once.
+"""The folder for state, and atomic writes.
 
-A file is written under another name in its folder, and then renamed: whoever reads it finds the whole of the
-old text or of the new one, never half.
+A file is written under another name in its folder and then renamed: a reader finds the whole of the old text
+or of the new one, never half.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who owns a process, what it runs and since when: the operating system's side of a pid that a driver named.
+"""The owner, command and start of the processes whose pids a driver reports.
 
-NVML reports the host's pids. Inside a container they name nothing, or the wrong process, so nothing is
-looked up there; a process that may not be looked at is still somebody's.
+NVML reports the host's pids. Inside a container they name no process or a wrong one, so nothing is looked up
+there. A process that we may not inspect still has an owner: it is reported as unknown, never as none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Signals to processes on devices: only to one's own, only to the very process that was looked at."""
+"""Sending signals to processes on devices: only to our own, and never to another that got the same pid."""
 
 from __future__ import annotations
 

@@ -1,16 +1,14 @@
-"""The launch in other forms, each opened by the thing that it is for: a shell, a scheduler, an editor."""
+"""Exports: the launch in the form of a shell, a scheduler, a container engine, an editor or a program."""
 
 from __future__ import annotations
 
 from gputui.launching.exports.accelerate import ACCELERATE_NOTE, to_accelerate
 from gputui.launching.exports.docker import docker_notes, to_docker
 from gputui.launching.exports.dotenv import to_dotenv
-from gputui.launching.exports.fish import to_fish
 from gputui.launching.exports.form import DEFAULT, ExportError, Form, Options
 from gputui.launching.exports.json_document import to_json
-from gputui.launching.exports.powershell import to_powershell
 from gputui.launching.exports.sbatch import sbatch_notes, to_sbatch
-from gputui.launching.exports.sh import to_sh
+from gputui.launching.exports.shell_lines import to_fish, to_powershell, to_sh
 from gputui.launching.exports.vscode import to_vscode
 
 __all__ = ["DEFAULT", "FORMS", "ExportError", "Form", "Options", "to_json", "to_sh"]

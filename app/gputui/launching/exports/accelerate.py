@@ -10,7 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gputui.launching.argument_vector import Arguments, read_options
-from gputui.launching.exports.form import DEFAULT, ExportError, Options, need_text, others, settled
+from gputui.launching.exports.form import (
+    DEFAULT,
+    ExportError,
+    Options,
+    final_changes,
+    need_text,
+    other_changes,
+)
 from gputui.launching.launch import Launch
 from gputui.launching.launchers import recognised
 from gputui.launching.launchers.accelerate import OPTIONS, Accelerate
@@ -94,9 +101,9 @@ def _taken(command: tuple[str, ...]) -> tuple[Arguments, Entrypoint]:
 
 def _changes(launch: Launch) -> tuple[tuple[str, str | None], ...]:
     """The changes, with the variable where another launcher names the devices on its line."""
-    if settled(launch).get(VISIBLE, "") is not None:
+    if final_changes(launch).get(VISIBLE, "") is not None:
         return launch.changes
-    return (*variables(launch.devices), *others(launch).items())
+    return (*variables(launch.devices), *other_changes(launch).items())
 
 
 def _config(given: Arguments, launch: Launch) -> tuple[dict[str, object], list[str]]:

@@ -1,6 +1,6 @@
-"""A `docker run` line, or the user's own with the devices in it.
+"""A `docker run` line for the launch, or the user's own `docker run` with the devices added.
 
-A container counts its devices anew, in bus order, whatever order `--gpus` names them in. UUIDs are the same
+A container numbers its devices from 0 in bus order, whatever order `--gpus` has. UUIDs are the same
 inside, so CUDA_VISIBLE_DEVICES by UUID keeps the order there, and CUDA_DEVICE_ORDER is not needed.
 `--ipc=host`: ranks that talk through NCCL and DataLoader workers share memory in /dev/shm, of which a
 container has 64 MiB unless told otherwise.
@@ -12,7 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputui.launching.argument_vector import Arguments, option_table, program_name, read_options
-from gputui.launching.exports.form import DEFAULT, ExportError, Options, need_text, need_variable, others
+from gputui.launching.exports.form import (
+    DEFAULT,
+    ExportError,
+    Options,
+    need_text,
+    need_variable,
+    other_changes,
+)
 from gputui.launching.launch import Launch
 from gputui.launching.quoting import posix
 from gputui.launching.wrappers import unwrap
@@ -71,7 +78,7 @@ def to_docker(launch: Launch, options: Options = DEFAULT) -> str:
 
 
 def docker_notes(launch: Launch, options: Options = DEFAULT) -> tuple[str, ...]:
-    """What in the line is not the launch's own."""
+    """What the line has besides the launch, and why."""
     given = _given(launch.argv)
     notes = []
     if given is None and options.image == DEFAULT.image:
@@ -102,7 +109,7 @@ def _variables(launch: Launch) -> list[str]:
     # The user's own -e come later in the line, where docker lets the last one count, as the launch does.
     return [
         word
-        for name, value in {**visible, **others(launch)}.items()
+        for name, value in {**visible, **other_changes(launch)}.items()
         if value is not None
         for word in ("-e", f"{name}={value}")
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gputui.launching.exports.form import ExportError, need_text, settled
+from gputui.launching.exports.form import ExportError, final_changes, need_text
 from gputui.launching.launch import Launch
 
 _AS_IT_IS = re.compile(r"(?!['\"`])(?:[^\s#$\\'\"`]|(?<=[^\s])#|(?<=[^\s]) (?=[^\s#])|(?<=[^\s])['\"`\\])*")
@@ -21,7 +21,7 @@ def to_dotenv(launch: Launch) -> str:
     """
     need_text(launch, "a dotenv file")
     lines = [f"# {launch.line}"] if launch.argv else []
-    for name, value in settled(launch).items():
+    for name, value in final_changes(launch).items():
         if value is None:
             raise ExportError(f"a dotenv file cannot unset {name}; --as sh can")
         lines += _lines(name, value)

@@ -1,4 +1,4 @@
-"""What a form of export is, how it refuses, and what the forms ask of a launch."""
+"""What all exports share: their options, their error, and what they require of a launch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ExportError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a form may be told besides the launch; each form takes what means something to it.
+    """Options of an export besides the launch; each form takes those that it has a use for.
 
     image   of the container (docker)
     nodes   how many machines (sbatch); other forms have them in the launch
@@ -48,14 +48,14 @@ class Form:
     utf8: bool = False
 
 
-def settled(launch: Launch) -> dict[str, str | None]:
-    """The changes with one value a name, the last one, as the environment has it."""
+def final_changes(launch: Launch) -> dict[str, str | None]:
+    """The environment changes by name; of several for one name the last, as in the environment."""
     return dict(launch.changes)
 
 
-def others(launch: Launch) -> dict[str, str | None]:
-    """The changes that do not say which devices are visible."""
-    return {name: value for name, value in settled(launch).items() if name not in (VISIBLE, ORDER)}
+def other_changes(launch: Launch) -> dict[str, str | None]:
+    """The changes without those that say which devices are visible."""
+    return {name: value for name, value in final_changes(launch).items() if name not in (VISIBLE, ORDER)}
 
 
 def need_command(launch: Launch, what: str) -> None:
@@ -76,7 +76,7 @@ def need_text(launch: Launch, what: str) -> None:
 
 def need_variable(launch: Launch, where: str) -> None:
     """Raises ExportError where the command itself names devices by an index that means others elsewhere."""
-    if settled(launch).get(VISIBLE, "") is None:
+    if final_changes(launch).get(VISIBLE, "") is None:
         raise ExportError(
             f"the {launch.launcher} command names devices by this box's indices, and {where};"
             " --launcher torchrun names none"

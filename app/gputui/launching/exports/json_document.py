@@ -1,4 +1,4 @@
-"""The launch for a program."""
+"""The launch as JSON, for programs."""
 
 from __future__ import annotations
 

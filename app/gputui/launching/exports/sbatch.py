@@ -14,10 +14,10 @@ from gputui.launching.exports.form import (
     DEFAULT,
     ExportError,
     Options,
+    final_changes,
     need_command,
     need_variable,
-    others,
-    settled,
+    other_changes,
 )
 from gputui.launching.launch import Launch
 from gputui.launching.launchers.torchrun import RENDEZVOUS, Torchrun
@@ -42,7 +42,7 @@ def to_sbatch(launch: Launch, options: Options = DEFAULT) -> str:
     if launch.directory and not _PLAIN.fullmatch(launch.directory):
         place = launch.directory if launch.directory.startswith("/") else f"./{launch.directory}"
         lines.append(f"cd -- {quote(place)} || exit")
-    for name, value in others(launch).items():
+    for name, value in other_changes(launch).items():
         lines.append(f"unset {name}" if value is None else f"export {name}={quote(value) if value else ''}")
     if _cores(launch):
         # Since 22.05 srun does not take this over from the job.
@@ -58,7 +58,7 @@ def sbatch_notes(launch: Launch) -> tuple[str, ...]:
     """What the script leaves to Slurm."""
     notes = []
     if launch.devices:
-        chosen = settled(launch).get(VISIBLE)
+        chosen = final_changes(launch).get(VISIBLE)
         notes.append(
             f"Slurm chooses the devices: the script asks for {len(launch.devices)}, not for {chosen}"
         )
@@ -98,7 +98,7 @@ def _name(launch: Launch, options: Options) -> str:
 
 def _cores(launch: Launch) -> int | None:
     """Cores of a node's task, where the launch says how many threads each of its processes has."""
-    threads = settled(launch).get(_CORES) or ""
+    threads = final_changes(launch).get(_CORES) or ""
     if not (threads.isascii() and threads.isdigit()) or not int(threads):
         return None
     return int(threads) * (1 if launch.launcher == "python" else max(1, len(launch.devices)))

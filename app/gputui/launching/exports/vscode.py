@@ -6,7 +6,14 @@ Attributes: "Debugging configurations" of VS Code's documentation; null unsets a
 from __future__ import annotations
 
 from gputui.launching.argument_vector import program_name
-from gputui.launching.exports.form import DEFAULT, ExportError, Options, need_command, need_text, settled
+from gputui.launching.exports.form import (
+    DEFAULT,
+    ExportError,
+    Options,
+    final_changes,
+    need_command,
+    need_text,
+)
 from gputui.launching.launch import Launch
 from gputui.launching.launchers import recognised
 from gputui.launching.python_command import is_python, particular_interpreter, read_python
@@ -25,7 +32,7 @@ def to_vscode(launch: Launch, options: Options = DEFAULT) -> str:
     before, command = unwrap(launch.argv)
     if before:
         raise ExportError(f"VS Code starts Python itself: leave out {' '.join(before)!r}")
-    environment = settled(launch)
+    environment = final_changes(launch)
     for word in (*command, launch.directory or "", *filter(None, environment.values())):
         if "${" in word:
             raise ExportError(f"VS Code replaces ${{…}}, and has no way to write it: {word!r}")

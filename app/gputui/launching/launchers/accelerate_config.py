@@ -1,4 +1,4 @@
-"""The configuration that `accelerate launch` reads of itself, found as accelerate finds it.
+"""The configuration file that `accelerate launch` reads by default, found as accelerate finds it.
 
 accelerate/commands/config/config_args.py and commands/launch.py (`_validate_launch_command`), 1.15.0.
 """

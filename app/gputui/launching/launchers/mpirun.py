@@ -1,4 +1,4 @@
-"""mpirun (Open MPI, MPICH, Intel MPI): a process a device. The program finds its device by its local rank.
+"""mpirun (Open MPI, MPICH, Intel MPI): one process per device, which takes its device by its local rank.
 
 Options: `mpirun --help full` of Open MPI 4.1, where one dash and two are the same; Hydra's of MPICH.
 """

@@ -1,4 +1,4 @@
-"""A plain program: one process that sees all the chosen devices. What the command is, it stays."""
+"""A command without a launcher: one process that sees all selected devices. The command stays as it is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gputui.launching.python_command import is_python
 from gputui.vendors.nvidia.visibility import VISIBLE
 
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-"""What a launcher gives its processes; left over in a shell, it makes a program wait for the other ranks."""
+"""What a launcher gives its processes; where a shell has them, a program waits for the other ranks."""
 
 _ELSEWHERE = {
     **dict.fromkeys(("srun", "sbatch"), "Slurm's, which gives the devices of the job"),
@@ -22,7 +22,7 @@ _ELSEWHERE = {
     ),
     **dict.fromkeys(("tmux", "su", "runuser"), "of a server or a login of its own, with other variables"),
 }
-"""Programs whose command does not inherit the variable, and where it runs."""
+"""Programs whose command does not inherit our variables, and where it runs."""
 
 _LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
 _MODULES = {
@@ -34,7 +34,7 @@ _CHOOSING = {
     "accelerate": "gpu_ids of its configuration would count, not the chosen devices (--gpu_ids=all)",
     "deepspeed": "it sorts the devices, and takes all where none is chosen",
 }
-"""Launchers that choose devices themselves unless they are told not to, and what they do."""
+"""Launchers that choose devices themselves by default, and how."""
 
 
 class Python:
@@ -84,8 +84,8 @@ class Python:
 
 
 def _behind(command: Sequence[str]) -> str | None:
-    """The launcher that a program which is not known starts: `nsys profile accelerate launch …`,
-    `uv run -m torch.distributed.run …`, `bash -c 'deepspeed …'`."""
+    """The launcher among the words of a program that we do not know: `nsys profile accelerate launch …`,
+    `uv run -m torch.distributed.run …`, `bash -c 'deepspeed …'`; None for none."""
     words: list[str] = []
     for place, word in enumerate(command):
         # A shell's whole command is one word.

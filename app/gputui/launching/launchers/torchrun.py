@@ -1,4 +1,4 @@
-"""torchrun: a process a device (torch.distributed.run, 2.13)."""
+"""torchrun: one process per device (torch.distributed.run, 2.13)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _rendezvous_id(request: Request) -> str:
 
 
 def _where(given: Arguments, request: Request, notices: Notices) -> list[str]:
-    """Where the processes meet."""
+    """The options for the rendezvous that the command does not give."""
     if request.nodes > 1:
         wanted = {
             "nnodes": str(request.nodes),

@@ -1,0 +1,107 @@
+"""The launch as a line for a shell: any POSIX shell, fish, PowerShell (5.1, and 7 of every kind).
+
+Rules of PowerShell: about_Quoting_Rules, about_Environment_Variables and about_Parsing of Microsoft's
+documentation.
+"""
+
+from __future__ import annotations
+
+from gputui.launching.exports.form import final_changes, need_text
+from gputui.launching.launch import Launch
+from gputui.launching.quoting import assignment, fish, posix, powershell
+from gputui.vendors.nvidia.visibility import VISIBLE
+
+
+def to_sh(launch: Launch) -> str:
+    """For any POSIX shell; without a command the variables alone, to be read with `eval` or `source`."""
+    if launch.argv:
+        return launch.render(posix)
+    set_to = " ".join(assignment(name, value, posix) for name, value in launch.changes if value is not None)
+    unset = " ".join(name for name, value in launch.changes if value is None)
+    return "\n".join([*([f"unset {unset}"] if unset else []), *([f"export {set_to}"] if set_to else [])])
+
+
+_FISH_WORDS = frozenset(
+    (
+        *(".", ":", "[", "_", "abbr", "and", "argparse", "begin", "bg", "bind", "block", "break"),
+        *("breakpoint", "builtin", "case", "cd", "command", "commandline", "complete"),
+        *("contains", "continue", "count", "disown", "echo", "else", "emit", "end", "eval", "exec"),
+        *("exit", "false", "fg", "for", "function", "functions", "history", "if", "jobs", "math"),
+        *("not", "or", "path", "printf", "pwd", "random", "read", "realpath", "return", "set"),
+        *("set_color", "source", "status", "string", "switch", "test", "time", "true", "type"),
+        *("ulimit", "wait", "while", "fish_indent", "fish_key_reader", "{", "}"),
+    )
+)
+"""fish's own words (`builtin --names`, 3.6 and 4.0). Quotes do not hide them: `'if'` begins a block."""
+
+
+def to_fish(launch: Launch) -> str:
+    """One line that sets and unsets for the command only; without a command lines for `source`."""
+    if not launch.argv:
+        return "\n".join(
+            f"set -e {name}" if value is None else f"set -gx {name} {fish(value)}"
+            for name, value in final_changes(launch).items()
+        )
+    unset = [name for name, value in launch.changes if value is None]
+    words = [
+        *(["env", *(word for name in unset for word in ("-u", name))] if unset else []),
+        *(assignment(name, value, fish) for name, value in launch.changes if value is not None),
+        *_fish_program(launch.argv[0], after_env=bool(unset)),
+        *(fish(word) for word in launch.argv[1:]),
+    ]
+    line = " ".join(words)
+    if not launch.directory:
+        return line
+    # As in `Launch.render`: not the last directory ("-"), nor one of CDPATH.
+    place = launch.directory if launch.directory.startswith("/") else f"./{launch.directory}"
+    return f"cd -- {fish(place)} && {line}"
+
+
+def _fish_program(word: str, after_env: bool) -> list[str]:
+    if not after_env and word in _FISH_WORDS:
+        return ["command", fish(word)]
+    # Without quotes `A=1` would be an assignment.
+    return [f"'{word}'" if fish(word) == word and "=" in word else fish(word)]
+
+
+_NO_DEVICE = "-1"
+"""An index that does not exist ends CUDA's list before its first device: none, as the empty list has."""
+
+
+def to_powershell(launch: Launch) -> str:
+    """One line of statements; PowerShell has no variables for one command, so they stay set in the session.
+
+    Lines above it, comments and a check of the version, are there only where an older PowerShell would do
+    otherwise. Without a command the variables alone, a line each.
+    """
+    need_text(launch, "a PowerShell line")
+    above, statements = [], []
+    for name, value in final_changes(launch).items():
+        if value == "" and name == VISIBLE:
+            above.append(
+                f"# {VISIBLE}={_NO_DEVICE} is no device; before 7.5 no variable can be set to nothing."
+            )
+            value = _NO_DEVICE
+        elif value == "":
+            above.append(_since_7_5(name))
+        statements.append(f"$env:{name} = {'$null' if value is None else _in_quotes(value)}")
+    if not launch.argv:
+        return "\n".join([*above, *statements])
+    if any(word == "" or '"' in word for word in launch.argv[1:]):
+        above.append("# Before 7.3 an empty argument is left out, and double quotes in one are lost.")
+    if launch.directory:
+        statements.insert(0, f"Set-Location -LiteralPath {powershell(launch.directory)} -ErrorAction Stop")
+    command = " ".join(["&", _in_quotes(launch.argv[0]), *(powershell(word) for word in launch.argv[1:])])
+    return "\n".join([*above, "; ".join([*statements, command])])
+
+
+def _in_quotes(word: str) -> str:
+    """Where an expression is expected, or a program's name, a bare word would be something of its own."""
+    text = powershell(word)
+    return text if text.startswith("'") else f"'{text}'"
+
+
+def _since_7_5(name: str) -> str:
+    """A line that stops where the empty value would silently be none at all (.NET before 9)."""
+    version = "$PSVersionTable.PSVersion.Major * 100 + $PSVersionTable.PSVersion.Minor"
+    return f"if ({version} -lt 705) {{ throw '{name} is to be empty, which needs PowerShell 7.5' }}"
