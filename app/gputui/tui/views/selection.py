@@ -23,8 +23,8 @@ def selection_lines(app_state: AppState, width: int) -> list[Line]:
     if not app_state.selected or app_state.snapshot is None:
         if app_state.snapshot is not None and not app_state.snapshot.devices:
             return [head, clip(((" no devices in this box", "dim"), ("   c CPU only", "dim")), width)]
-        words = " nothing yet: space or 0-9 selects, b takes the best free one, c is CPU only"
-        return [head, clip(((words, "dim"),), width)]
+        hint = " nothing yet: space or 0-9 selects, b takes the best free one, c is CPU only"
+        return [head, clip(((hint, "dim"),), width)]
     facts = _facts(app_state)
     for form in (_with_buses, _short, _ranks):
         line: Line = ((" ", ""), *form(app_state, app_state.selected), *facts)
@@ -76,8 +76,10 @@ def _facts(app_state: AppState) -> Line:
     if len(app_state.selected) > 1:
         facts.append(f"weakest link {_weakest(app_state)}")
         if app_state.grouping.tensor > 1 or app_state.grouping.pipeline > 1:
-            way = as_ordered(app_state.snapshot, app_state.selected, app_state.selected, app_state.grouping)
-            facts[-1] = f"{app_state.grouping}: weakest link {way.weakest or 'unknown'}"
+            this_order = as_ordered(
+                app_state.snapshot, app_state.selected, app_state.selected, app_state.grouping
+            )
+            facts[-1] = f"{app_state.grouping}: weakest link {this_order.weakest or 'unknown'}"
     nodes = numa_nodes(app_state.selected)
     if nodes:
         facts.append(f"NUMA {','.join(map(str, nodes))}")
