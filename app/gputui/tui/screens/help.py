@@ -1,4 +1,4 @@
-"""All keys and signs, from the one table of actions."""
+"""HelpScreen: all keys, from the table of actions, and what the signs mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One line to type, at the bottom of the screen: a command, a number, a name."""
+"""LineScreen: one line to type, at the bottom of the screen: a command, a number, a name."""
 
 from __future__ import annotations
 
