@@ -259,7 +259,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
 async def test_w_asks_how_many_and_a_job_is_in_line(desk: Desk, environ: dict[str, str]) -> None:
     async with session(command=("python", "train.py"), environ=environ) as s:
         await s.press("4", "5", "w")
-        assert isinstance(s.app.screen, LineScreen) and "wait in line for how many" in s.app.screen._prompt
+        assert isinstance(s.app.screen, LineScreen) and "wait in line for how many" in s.app.screen.prompt
         await s.press("ctrl+u", "4", "space", *"tp=2", "enter")
         await s.until(lambda: "is in line for 4: D shows it" in s.main.message)
         (job,) = all_jobs(desk.environ)
@@ -275,7 +275,7 @@ async def test_w_left_with_escape_or_without_a_command_puts_nobody_in_line(
         assert s.app.screen is s.main
     async with session(command=(), environ=environ) as s:
         await s.press("w")
-        assert isinstance(s.app.screen, LineScreen) and "command" in s.app.screen._prompt
+        assert isinstance(s.app.screen, LineScreen) and "command" in s.app.screen.prompt
     async with session(command=("no-such-program",), environ=environ) as s:
         await s.press("w")
         assert "there is no program 'no-such-program'" in s.main.message

@@ -117,7 +117,7 @@ async def test_w_joins_those_who_are_in_line(environ: dict[str, str]) -> None:
             await s.press("0", "enter")
             await asked(s)
             await s.press("w")
-            assert isinstance(s.app.screen, LineScreen) and "wait in line" in s.app.screen._prompt
+            assert isinstance(s.app.screen, LineScreen) and "wait in line" in s.app.screen.prompt
             await s.press("escape")
         await s.press("enter")
         await s.until(lambda: not s.app.is_running)

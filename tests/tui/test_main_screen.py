@@ -19,7 +19,7 @@ from gputui.tui.actions import ACTIONS
 from gputui.tui.messages import NewReading
 from gputui.tui.readings import Reading
 from gputui.tui.screens.confirm import ConfirmScreen
-from gputui.tui.screens.help import TOGETHER, HelpScreen
+from gputui.tui.screens.help import PAIRS, HelpScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.tui.widgets.lines import Lines
@@ -289,10 +289,10 @@ async def test_the_help_names_every_action() -> None:
     async with session(size=(130, 50)) as s:
         await s.press("question_mark")
         shown = "\n".join(str(each.render()) for each in s.app.screen.query("Static"))
-        connected_components = {id for first, (other, *_) in TOGETHER.items() for id in (first, other)}
-        assert all(action.title in shown for action in ACTIONS if action.id not in connected_components)
-        assert all(keys in shown and what in shown for _, keys, what in TOGETHER.values())
-        assert connected_components <= {action.id for action in ACTIONS}
+        paired = {id for first, (other, *_) in PAIRS.items() for id in (first, other)}
+        assert all(action.title in shown for action in ACTIONS if action.id not in paired)
+        assert all(keys in shown and what in shown for _, keys, what in PAIRS.values())
+        assert paired <= {action.id for action in ACTIONS}
 
 
 async def test_every_action_has_a_handler_and_every_handler_an_action() -> None:

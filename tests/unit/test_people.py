@@ -16,7 +16,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.process import ANOTHER_NAMESPACE
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
-from gputui.tui.views.people import headline, held_lines, idle_words, listed
+from gputui.tui.views.people import headline, held_lines, idle_notice, listed
 from gputui.tui.views.text import Line
 from unit.builders import GIB, NOW, box, busy, gpu, instance, job, recording
 from unit.calling import Call
@@ -165,14 +165,14 @@ def test_the_largest_that_is_held_idle_says_whom_to_ask() -> None:
     one, two = (replace(busy(gpu(n), job(n + 1, memory=(n + 1) * GIB)), utilization=0) for n in (0, 1))
     found = people(box(one, two), {one.key: 3600, two.key: 1800})
     app_state = AppState({}).with_snapshot(box(one, two))
-    assert idle_words(found, app_state) == "2.0G held on GPU 1 by mira, 0 % for 30m"
+    assert idle_notice(found, app_state) == "2.0G held on GPU 1 by mira, 0 % for 30m"
     assert "  0 % for 1h" in shown(box(one, two), found)
 
 
 def test_memory_that_nobody_tells_is_not_called_nothing(call: Call, tmp_path: Path) -> None:
     device = replace(busy(gpu(0), job(memory=None)), utilization=0)
     found = people(box(device), {device.key: 3600})
-    assert idle_words(found, AppState({}).with_snapshot(box(device))) == "GPU 0 is held by mira, 0 % for 1h"
+    assert idle_notice(found, AppState({}).with_snapshot(box(device))) == "GPU 0 is held by mira, 0 % for 1h"
     assert "0.0G" not in shown(box(device), found)
     file = recording(tmp_path, box(device))
     assert call("people", "--from", file).text.splitlines()[1].split()[:4] == ["mira", "0", "-", "1h"]

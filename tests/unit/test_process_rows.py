@@ -108,20 +108,20 @@ def test_what_is_typed_is_looked_for_everywhere(wanted: str, found: list[str]) -
         job(2, user="olek", command="python -m sweep"),
         job(3, user="bo", command="serve", container="docker 3f2a9c01d4e5"),
     )
-    assert pids(rows(those, wanted=wanted)) == found
+    assert pids(rows(those, filter_text=wanted)) == found
 
 
 def test_a_device_is_that_device_and_not_all_that_begin_like_it() -> None:
     sixteen = app_state(*(job(100 + n) for n in range(12)))
-    assert [row.label for row in rows(sixteen, wanted="gpu 1")] == ["1"]
+    assert [row.label for row in rows(sixteen, filter_text="gpu 1")] == ["1"]
 
 
 def test_a_gpu_has_its_instances_with_it() -> None:
     parent = gpu(0, mig=True)
     parts = (replace(instance(parent, n), processes=(job(n + 7),)) for n in (0, 1))
     there = AppState({}).with_snapshot(box(parent, *parts))
-    assert pids(rows(there, wanted="gpu 0")) == ["7", "8"]
-    assert pids(rows(there, wanted="gpu 0:1")) == ["8"]
+    assert pids(rows(there, filter_text="gpu 0")) == ["7", "8"]
+    assert pids(rows(there, filter_text="gpu 0:1")) == ["8"]
 
 
 # Trees
@@ -182,7 +182,7 @@ def test_the_filter_leaves_of_a_tree_what_leads_to_what_was_found() -> None:
         app_state(
             job(1, user="bo", ancestors=(TORCHRUN, SHELL)), job(2, user="ana", ancestors=(TORCHRUN, SHELL))
         ),
-        wanted="ana",
+        filter_text="ana",
         tree=True,
     )
     assert drawn(found) == [(0, "50"), (1, "60"), (2, "2")]

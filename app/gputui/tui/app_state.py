@@ -156,7 +156,7 @@ class AppState:
     # Selecting by hand. Here and below a method gives the new app state, and what to tell the person of it.
 
     def toggle(self, device: Device) -> tuple[AppState, str | None]:
-        """The device selected, or deselected. A busy one can be selected: that is a decision, and is told."""
+        """The device selected, or deselected. A busy one can be selected, with a message."""
         if device.key in self.selection:
             return self._select(self.selection.toggle(device.key)), None
         refusal = self._refusal(device)

@@ -43,11 +43,12 @@ class Row:
         return (self.key, self.pid, self.process.started if self.process else None)
 
 
-def rows(app_state: AppState, sort: str = "device", wanted: str = "", tree: bool = False) -> tuple[Row, ...]:
-    """All of them; `wanted` is in the user, the command, the container, the pid, or names a device
-    ("gpu 3") or a user ("user ana")."""
-    found = [row for row in _all(app_state) if _matches(row, wanted.lower())]
-    # (Sorting is stable: of equals the order of the devices, and then the driver's, counts.)
+def rows(
+    app_state: AppState, sort: str = "device", filter_text: str = "", tree: bool = False
+) -> tuple[Row, ...]:
+    """Those that match `filter_text`: part of a user, command, container or pid, or "gpu 3", "user ana"."""
+    found = [row for row in _all(app_state) if _matches(row, filter_text.lower())]
+    # (Sorting is stable: equal rows stay in the order of the devices, then of the driver.)
     found.sort(key=_ORDER[sort])
     return tuple(_trees(found)) if tree else tuple(found)
 
@@ -79,11 +80,11 @@ def _all(app_state: AppState) -> Iterator[Row]:
             yield Row(label, "", user, used, "–", "", what, None, device.key, amount=device.memory_used or 0)
 
 
-def _matches(row: Row, wanted: str) -> bool:
+def _matches(row: Row, filter_text: str) -> bool:
     texts = (row.user, row.what, row.where, row.pid)
     # A GPU has its instances with it.
     names = (f"gpu {row.label}", f"gpu {row.label.split(':')[0]}", f"user {row.user.lower()}")
-    return not wanted or wanted in names or any(wanted in text.lower() for text in texts)
+    return not filter_text or filter_text in names or any(filter_text in text.lower() for text in texts)
 
 
 def _age(row: Row) -> float:

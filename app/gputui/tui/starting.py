@@ -87,7 +87,7 @@ def run_and_return(
     """
     try:
         with app.suspend():
-            ended = _in_our_place(launch, environ, lease.descriptors if lease else ())
+            ended = _on_our_terminal(launch, environ, lease.descriptors if lease else ())
             if ended.gone:
                 end_without_terminal()
             return ended
@@ -95,7 +95,7 @@ def run_and_return(
         return Returned("this terminal cannot be given away: ⏎ becomes the command, d starts it as a job")
 
 
-def _in_our_place(launch: Launch, environ: Mapping[str, str], descriptors: Sequence[int]) -> Returned:
+def _on_our_terminal(launch: Launch, environ: Mapping[str, str], descriptors: Sequence[int]) -> Returned:
     from gputui.tui.terminal_handoff import LentTerminal
 
     began = time.monotonic()

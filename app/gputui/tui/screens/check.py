@@ -17,7 +17,7 @@ from gputui.checking.report import Report
 from gputui.inventory.formatting import duration
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import Page, hidden, shown
-from gputui.tui.views import check as views
+from gputui.tui.views.check import report_lines
 from gputui.tui.views.text import Line, clip, title, wrap
 
 _PATIENCE = 2.0
@@ -105,7 +105,7 @@ class CheckScreen(Page):
         for at, text in enumerate(wrap(self._launch.line, width - 4)):
             lines.append(((f" {' ' if at else '$'} {text}", ""),))
         if self._report is not None:
-            lines += [clip(line, width) for line in views.found(self._report, width)]
+            lines += [clip(line, width) for line in report_lines(self._report, width)]
         if self._measured is not None:
             lines += self._measurement(self._measured, width)
         if self._busy:

@@ -1,4 +1,4 @@
-"""The question before a launch on devices that are not free, or for which others wait."""
+"""ConfirmScreen: the question before a launch on devices that are not free, or for which others wait."""
 
 from __future__ import annotations
 

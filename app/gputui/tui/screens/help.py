@@ -1,4 +1,4 @@
-"""All keys and signs, from the one table of actions."""
+"""HelpScreen: all keys, from the table of actions, and what the signs mean."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ LINKS: tuple[tuple[str, str], ...] = (
     ("SYS", "SYS across CPUs"),
 )
 
-TOGETHER: dict[str, tuple[str, str, str]] = {
+PAIRS: dict[str, tuple[str, str, str]] = {
     "later": ("earlier", "J K", "Move the selected later, earlier"),
     "down": ("up", "↓↑ j k", "Cursor"),
     "first": ("last", "g G", "Cursor to the first, the last"),
     "palette": ("stop", "^p ^z", "Search; back to the shell"),
 }
-"""Actions that stand in one line: by the first, the second, the keys of both and what they do."""
+"""Two actions on one line: by the id of the first, that of the second, the keys of both, and the text."""
 
 
 class HelpScreen(ModalScreen[None]):
@@ -49,9 +49,9 @@ class HelpScreen(ModalScreen[None]):
         super().__init__(classes="dialog")
 
     def compose(self) -> ComposeResult:
-        second = {other for other, _, _ in TOGETHER.values()}
+        second = {other for other, _, _ in PAIRS.values()}
         rows = [
-            TOGETHER[action.id][1:] if action.id in TOGETHER else (action.shown, action.title)
+            PAIRS[action.id][1:] if action.id in PAIRS else (action.shown, action.title)
             for action in ACTIONS
             if action.id not in second
         ]

@@ -129,7 +129,7 @@ class LaunchScreen(ListPage):
             self.show_message(message)
 
     def _take(self, each: PastLaunch) -> str:
-        """Take over its options; what is to be told of it."""
+        """Take over its options; the message to show."""
         app_state = replace(self.view.app_state, options=again(each))
         lacks = missing(each, self._environ)
         taken = f"taken {lacks}" if lacks else "taken"

@@ -1,4 +1,4 @@
-"""One line to type, at the bottom of the screen: a command, a number, a name."""
+"""LineScreen: one line to type, at the bottom of the screen: a command, a number, a name."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ class LineScreen(ModalScreen[str | None]):
         check: Callable[[str], str | None] | None = None,
     ) -> None:
         super().__init__(classes="one-line")
-        self._prompt, self._value, self._placeholder = prompt, value, placeholder
+        self.prompt, self._value, self._placeholder = prompt, value, placeholder
         self._check = check or (lambda line: None)
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Static(self._prompt, id="what", markup=False)
+            yield Static(self.prompt, id="what", markup=False)
             yield OneLine(self._value, placeholder=self._placeholder)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        self.query_one("#what", Static).update(self._wrong(event.value) or self._prompt)
+        self.query_one("#what", Static).update(self._error_in(event.value) or self.prompt)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        wrong = self._wrong(event.value)
-        if wrong is None:
+        error = self._error_in(event.value)
+        if error is None:
             self.dismiss(event.value)
         else:
-            self.query_one("#what", Static).update(wrong)
+            self.query_one("#what", Static).update(error)
 
-    def _wrong(self, line: str) -> str | None:
+    def _error_in(self, line: str) -> str | None:
         return self._check(line) if line.strip() else None

@@ -8,7 +8,7 @@ from gputui.choosing.people import Person, idle_seconds, people
 from gputui.inventory.formatting import printable
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, shown
-from gputui.tui.views.people import headline, held_lines, idle_words, listed
+from gputui.tui.views.people import headline, held_lines, idle_notice, listed
 from gputui.tui.views.text import Line, clip
 
 
@@ -33,8 +33,8 @@ class PeopleScreen(ListPage):
         return [(person.user,) for person in self._people]
 
     def notes(self, width: int) -> list[Line]:
-        words = idle_words(self._people, self.view.app_state)
-        return [clip(((f" {words}", "warn"),), width)] if words else []
+        notice = idle_notice(self._people, self.view.app_state)
+        return [clip(((f" {notice}", "warn"),), width)] if notice else []
 
     def lines(self, width: int, height: int) -> list[Line]:
         app_state = self.view.app_state

@@ -1,4 +1,4 @@
-"""TopologyScreen: the matrix of links, or the tree of what hangs where, to select devices from.
+"""TopologyScreen: the matrix of links, or the tree, to select devices from.
 
 It changes the app state of the main screen by the main screen's own actions, so that nothing can be done
 here that cannot be done there.
@@ -22,7 +22,7 @@ from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matrix_rows
 from gputui.tui.views.selection import at_least, runs
 from gputui.tui.views.text import Line, clip, title
-from gputui.tui.views.topology_tree import hangs
+from gputui.tui.views.topology_tree import tree_lines
 from gputui.tui.widgets.lines import LinkLines
 
 _NO_PLACE = ("topology", "down", "up", "first", "last", "palette", "stop", "quit")
@@ -79,7 +79,7 @@ class TopologyScreen(ListPage):
         """The keys of the devices, as they stand in the matrix or in the tree."""
         app_state = self.view.app_state
         if self._as_tree:
-            return [key for key in hangs(app_state, self.size.width)[1] if key is not None]
+            return [key for key in tree_lines(app_state, self.size.width)[1] if key is not None]
         return [device.key for device in matrix_rows(app_state)]
 
     def follow(self) -> None:
@@ -116,7 +116,7 @@ class TopologyScreen(ListPage):
         return [head, *heading, *visible]
 
     def _tree(self, app_state: AppState, width: int, height: int) -> list[Line]:
-        drawn, keys = hangs(app_state, width)
+        drawn, keys = tree_lines(app_state, width)
         head = title("topology", width, "tab: matrix")
         if not drawn:
             return [head, (("  the links have not been read yet", "dim"),)]

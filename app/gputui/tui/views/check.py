@@ -11,7 +11,7 @@ from gputui.inventory.formatting import GIB, printable, short_bus_id, short_name
 from gputui.tui.views.text import Line, fit, wrap
 
 
-def found(report: Report, width: int) -> Iterator[Line]:
+def report_lines(report: Report, width: int) -> Iterator[Line]:
     """The interpreter, two lines a device, and one sentence."""
     if report.doubt:
         yield from _wrapped(report.doubt, width, "warn")
@@ -19,7 +19,7 @@ def found(report: Report, width: int) -> Iterator[Line]:
         yield from _wrapped(lines(report)[0], width, "dim")
     yield (("", ""),)
     for number, place in enumerate(report.places):
-        yield from _place(report, number, place)
+        yield from _device_lines(report, number, place)
     if report.places:
         yield (("", ""),)
     sign, style = ("✓", "free") if report.equal else ("✕", "lost")
@@ -27,7 +27,7 @@ def found(report: Report, width: int) -> Iterator[Line]:
         yield ((f" {' ' if at else sign} ", style), (piece, "strong"))
 
 
-def _place(report: Report, number: int, place: Place) -> Iterator[Line]:
+def _device_lines(report: Report, number: int, place: Place) -> Iterator[Line]:
     sign, style = ("✓", "free") if place.state == "equal" else ("✕", "lost")
     device, seen = place.chosen, place.seen
     selected = "none" if device is None else f"GPU {report.snapshot.label(device)}"

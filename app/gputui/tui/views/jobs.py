@@ -31,10 +31,10 @@ def headline(jobs: Sequence[Job], unreadable: int, width: int) -> Line:
     """The rule at the top: how many run, and how many records cannot be read (`gputui jobs` says why)."""
     waiting = sum(job.state == "waiting" for job in jobs)
     running = sum(not job.over for job in jobs) - waiting
-    told = [f"{running} of {len(jobs)} running"] if jobs else []
-    told += [f"{waiting} waiting"] if waiting else []
-    told += [f"{unreadable} cannot be read: gputui jobs"] if unreadable else []
-    return title("jobs", width, ", ".join(told))
+    counts = [f"{running} of {len(jobs)} running"] if jobs else []
+    counts += [f"{waiting} waiting"] if waiting else []
+    counts += [f"{unreadable} cannot be read: gputui jobs"] if unreadable else []
+    return title("jobs", width, ", ".join(counts))
 
 
 def listed(jobs: Sequence[Job], cursor: int, width: int, now: float) -> list[Line]:
@@ -88,13 +88,13 @@ def devices_of(job: Job, app_state: AppState, width: int, most: int) -> list[Lin
     if app_state.snapshot is None or not job.devices or job.over:
         return []
     found = [app_state.snapshot.by_key.get(device.uuid) for device in job.devices]
-    there = [device for device in found if device is not None]
-    if not there:
+    devices = [device for device in found if device is not None]
+    if not devices:
         return []
     columns = Columns.of(app_state, width)
-    lines = [row(app_state, device, columns, width) for device in there[:most]]
-    if len(there) > most:
-        lines.append(((f"   … and {len(there) - most} more", "dim"),))
+    lines = [row(app_state, device, columns, width) for device in devices[:most]]
+    if len(devices) > most:
+        lines.append(((f"   … and {len(devices) - most} more", "dim"),))
     return lines
 
 

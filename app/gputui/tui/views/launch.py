@@ -1,4 +1,4 @@
-"""The launch line: what Enter starts and `y` copies, wrapped, never abridged in the middle."""
+"""The launch line: what Enter starts and `y` copies; wrapped, and cut at its end only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from gputui.tui.views.text import Line, clip, title, wrap
 
 
 def launch(app_state: AppState, width: int, most: int) -> list[Line]:
-    """A rule, the line in as many lines as it needs but at most `most`, its warnings, and what there is room
-    for of the remarks on what was done unasked."""
+    """A rule, and at most `most` lines: the launch line, its warnings, and remarks where there is room."""
     name = f"launch: {app_state.launcher}" if app_state.options.command else "launch"
     lines = [title(name, width)]
     if not app_state.options.command:
@@ -21,20 +20,20 @@ def launch(app_state: AppState, width: int, most: int) -> list[Line]:
     warnings = (*app_state.launch.warnings, *app_state.warnings)
     style = "" if app_state.selection.decided else "dim"
     wrapped = wrap(app_state.launch.line, width - 4)
-    told = _warnings(warnings, width, most)
-    room = max(1, most - len(told))
+    warning_lines = _warnings(warnings, width, most)
+    room = max(1, most - len(warning_lines))
     if len(wrapped) > room:
         wrapped = [*wrapped[: room - 1], f"{wrapped[room - 1][: width - 20]} … (e shows all)"]
     for place, text in enumerate(wrapped):
         lines.append(clip(((" $ " if place == 0 else "   ", "prompt"), (text, style)), width))
-    lines += told
-    left = max(0, most - len(told) - len(wrapped))
+    lines += warning_lines
+    left = max(0, most - len(warning_lines) - len(wrapped))
     lines += [clip((("   · ", "dim"), (remark, "dim")), width) for remark in app_state.launch.remarks[:left]]
     return lines
 
 
 def _warnings(warnings: Sequence[str], width: int, most: int) -> list[Line]:
-    """The warnings, whole: that the selected devices do not count stands at the end of one.
+    """The warnings, whole: what matters most may stand at the end of one.
 
     A line each only where the launch line would have less than half of the room.
     """

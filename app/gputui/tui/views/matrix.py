@@ -132,7 +132,7 @@ def _cell(word: str | None, cell: int) -> Span:
 
 def legend(width: int) -> Line:
     """What the signs mean, as much as fits."""
-    told = (
+    entries = (
         ("NV", "NVLink"),
         ("PIX", "PIX one switch"),
         ("PXB", "PXB switches"),
@@ -140,10 +140,10 @@ def legend(width: int) -> Line:
         ("NODE", "NODE one socket"),
         ("SYS", "SYS across"),
     )
-    brief = tuple((name, words.split()[0]) for name, words in told)
-    wordy = sum(len(words) + 4 for _, words in told) < width
+    brief = tuple((name, words.split()[0]) for name, words in entries)
+    wordy = sum(len(words) + 4 for _, words in entries) < width
     spans: list[Span] = []
-    for name, words in told if wordy else brief:
+    for name, words in entries if wordy else brief:
         sign, style = SIGNS[name]
         spans += [(f" {sign}", style), (f" {words} ", "dim")]
     return tuple(spans)

@@ -35,7 +35,7 @@ def listed(found: Sequence[Person], app_state: AppState, width: int) -> tuple[li
 
 
 def held_lines(found: Sequence[Person], app_state: AppState, width: int) -> list[Line]:
-    """What is held by no process that can be seen: by nobody, as far as one can tell."""
+    """The devices whose memory is held by no process that can be seen."""
     snapshot = app_state.snapshot
     if snapshot is None:
         return []
@@ -81,18 +81,18 @@ def _person(person: Person, snapshot: Snapshot, wide: int, total: int) -> list[L
         age = "–" if holding.since is None else duration(snapshot.time - holding.since)
         more = f" +{len(holding.processes) - 1}" if len(holding.processes) > 1 else ""
         idle = holding.idle if holding in person.idle else None
-        told = "" if idle is None else f"  0 % for {duration(idle)}"
+        idle_for = "" if idle is None else f"  0 % for {duration(idle)}"
         what = printable(main.command or main.note or "?")
         head = _columns(f"GPU {snapshot.label(holding.device)}", used, age, wide)
-        lines.append((*head, (told, "warn"), (f"  {what}{more}", "dim")))
+        lines.append((*head, (idle_for, "warn"), (f"  {what}{more}", "dim")))
     if person.claims:
         claimed = ",".join(map(snapshot.label, person.claims))
         lines.append(((f"   GPU {claimed}  ", "dim"), ("claimed", "claimed")))
     return lines
 
 
-def idle_words(found: Sequence[Person], app_state: AppState) -> str:
-    """Whom to ask: the largest holding of somebody who does nothing with it."""
+def idle_notice(found: Sequence[Person], app_state: AppState) -> str:
+    """Whom to ask for a device: the largest holding that does nothing."""
     snapshot = app_state.snapshot
     idle = [(person, holding) for person in found for holding in person.idle]
     if snapshot is None or not idle:

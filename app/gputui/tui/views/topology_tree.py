@@ -1,4 +1,4 @@
-"""The tree of what hangs where, for those who do not read matrices."""
+"""The topology as a tree: NUMA nodes, switches, devices, network devices, and the NVLinks below."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, clip, fit
 
 
-def hangs(app_state: AppState, width: int) -> tuple[list[Line], list[str | None]]:
-    """The drawn tree, and whose line each is (`Device.key`, None for a branch or a network device)."""
+def tree_lines(app_state: AppState, width: int) -> tuple[list[Line], list[str | None]]:
+    """The lines of the tree, and the device of each (`Device.key`, None for a branch or a network device)."""
     snapshot = app_state.snapshot
     if snapshot is None:
         return [], []
@@ -30,8 +30,8 @@ def hangs(app_state: AppState, width: int) -> tuple[list[Line], list[str | None]
                 clip(((f"      {before}", "rule"), (f"network {printable(thing.name)}", "dim")), width)
             )
             keys.append(None)
-    for place, told in enumerate(nvlinks(snapshot)):
-        drawn.append(clip((("      NVLink  " if not place else " " * 14, "title"), (told, "link-nv")), width))
+    for place, text in enumerate(nvlinks(snapshot)):
+        drawn.append(clip((("      NVLink  " if not place else " " * 14, "title"), (text, "link-nv")), width))
         keys.append(None)
     return drawn, keys
 

@@ -17,10 +17,9 @@ class OneLine(Input):
         super().__init__(value, placeholder=placeholder, select_on_focus=False)
         self.cursor_blink = False
 
-    async def _on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
+        # (Textual calls this before the handler of Input, which `prevent_default` keeps from the key.)
         if event.key == "enter":
             event.stop()
             event.prevent_default()
             await self.action_submit()
-            return
-        await super()._on_key(event)
