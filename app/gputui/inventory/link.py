@@ -51,7 +51,10 @@ def strength(word: str | None) -> int:
 
 
 def connected_components(count: int, near: Callable[[int, int], bool]) -> tuple[int, ...]:
-    """Who hangs together when near ones do, over others too: for each of `count` the first of its group."""
+    """The connected components of `count` nodes, of which `near` says which two are joined.
+
+    For each node the lowest number of its component.
+    """
     first = list(range(count))
     for i in range(count):
         for j in range(i):
