@@ -7,8 +7,7 @@ asked about is for the caller: the command line refuses, the screen asks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gputui.allocating.request import Notice, Request
 from gputui.choosing.best import Alternative
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(NamedTuple):
     """Another job has claimed the device."""
 
     key: str
@@ -37,8 +35,7 @@ class Claimed:
         return self.error.text(snapshot)
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(NamedTuple):
     """Those who wait for devices like the chosen ones, the first of them first."""
 
     waiters: tuple[Waiter, ...]
@@ -59,8 +56,7 @@ class Queue:
         return in_words(self.waiters)
 
 
-@dataclass(frozen=True, slots=True)
-class NoLongerFree:
+class NoLongerFree(NamedTuple):
     """The device was free when it was chosen, and at `time` (epoch seconds) it is not any more.
 
     `verdict` is None where it is gone.
@@ -76,8 +72,7 @@ class NoLongerFree:
         return f"GPU {snapshot.label(snapshot.by_key[self.key])} was free a moment ago, now {now}"
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(NamedTuple):
     """What a request came to.
 
     devices       in order: the n-th is what the command sees as its n-th device
@@ -162,9 +157,8 @@ def hold(allocation: Allocation, environ: Mapping[str, str], partly: bool = Fals
             lease, taken = take(keys, environ, request.purpose, request.job), ()
         except TakenError as error:
             claimed = Claimed(error.key, error)
-            return replace(allocation, conflicts=(*allocation.conflicts, claimed))
-    return replace(
-        allocation,
+            return allocation._replace(conflicts=(*allocation.conflicts, claimed))
+    return allocation._replace(
         lease=lease,
         conflicts=(*allocation.conflicts, *(Claimed(error.key, error) for error in taken)),
         notices=(*allocation.notices, *(Notice(warning) for warning in lease.warnings)),

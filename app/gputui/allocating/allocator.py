@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from gputui.allocating.allocation import Allocation, Queue, hold, queue_for
@@ -343,7 +342,7 @@ class Allocator:
 
     def _noticed(self, allocation: Allocation) -> Allocation:
         """With everything that was told on the way to it."""
-        return replace(allocation, notices=tuple(self._notices))
+        return allocation._replace(notices=tuple(self._notices))
 
 
 def _shortage(

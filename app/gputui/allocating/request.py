@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.naming import NONE
@@ -62,8 +62,7 @@ class Request:
 NoticeKind = Literal["warning", "note", "reason"]
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(NamedTuple):
     """Something that the caller is told beside the answer: a sentence, and what kind of one.
 
     warning  the launch goes on, and may not do what was meant

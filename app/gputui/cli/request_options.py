@@ -6,8 +6,8 @@ import argparse
 import math
 import os
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from gputui.allocating.request import Request
 from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse
 from gputui.choosing.naming import could_name
 from gputui.choosing.order import ORDERS
@@ -15,6 +15,9 @@ from gputui.choosing.rules import Rules
 from gputui.cli.common import WrongCallError, duration_type
 from gputui.inventory.formatting import read_size
 from gputui.sources.source import Want
+
+if TYPE_CHECKING:
+    from gputui.allocating.request import Request
 
 
 def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
@@ -110,6 +113,9 @@ def request_of(
     `purpose` is what other users may read of the command; `explain` asks for reasons even without `--why`.
     """
     group = args.group or ALL_REDUCE
+    # (Imported here: the screen wants the rules only, before its first frame.)
+    from gputui.allocating.request import Request
+
     count = None
     if args.n is not None or args.gpus is None:
         count = args.n or group.unit
