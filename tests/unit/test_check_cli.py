@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.checking.child import SCRIPTS
+from gputui.checking.interpreter_process import SCRIPTS
 from unit.calling import Call
 
 NO_TORCH = ("--", sys.executable, "-S", "-E", "train.py")

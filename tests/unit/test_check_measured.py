@@ -12,14 +12,20 @@ from typing import Any
 import pytest
 
 from gputui.checking.check import check
-from gputui.checking.measure import measure
-from gputui.checking.measured import AllReduce, Copy, Measured, Point, read_all_reduce, read_copies
-from gputui.checking.render_measured import measured_lines, to_measured_document
-from gputui.checking.seen import bare
+from gputui.checking.measurement import (
+    AllReduce,
+    Copy,
+    Measured,
+    Point,
+    measure,
+    read_all_reduce,
+    read_copies,
+)
+from gputui.checking.render import measured_lines, to_measured_document
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.untrusted_json import DocumentError, Node
 from gputui.launching.launch import Launch
-from gputui.vendors.nvidia.visibility import variables
+from gputui.vendors.nvidia.vendor import VENDOR
 from unit.builders import GIB, MIB, box, busy, gpu
 from unit.faketorch import install
 
@@ -108,7 +114,12 @@ class Fake:
         self.snapshot = snapshot
         speeds = {f"{i}>{j}": 100.0 + 10 * i + j for i in range(8) for j in range(8)}
         devices = [
-            {"uuid": bare(d.uuid), "bus": [0, 16 + d.index, 0], "name": d.name, "memory": d.memory_total}
+            {
+                "uuid": VENDOR.bare_uuid(d.uuid),
+                "bus": [0, 16 + d.index, 0],
+                "name": d.name,
+                "memory": d.memory_total,
+            }
             for d in snapshot.devices
         ]
         told = {"devices": devices, "gb_per_s": speeds, **told}
@@ -118,7 +129,9 @@ class Fake:
             "FAKE_TORCH": json.dumps(told),
         }
         devices_ = snapshot.devices
-        self.launch = Launch((sys.executable, "train.py"), variables(devices_), devices=devices_)
+        self.launch = Launch(
+            (sys.executable, "train.py"), VENDOR.visibility.changes(devices_), devices=devices_
+        )
 
     def check(self) -> Any:
         return check(self.launch, self.snapshot, self.environ)

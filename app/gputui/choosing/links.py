@@ -41,7 +41,7 @@ def permuted_behind_switches(snapshot: Snapshot, devices: Sequence[Device]) -> b
     """Whether the devices are in another order than the box's where NVSwitches reduce by themselves (NVLS).
 
     From Hopper on, and behind NVSwitches: a single GPU has 18 links, and more than 12 to one other are never
-    a bridge. There a permuted CUDA_VISIBLE_DEVICES can give AllGather and ReduceScatter results in a wrong
+    a bridge. There a permuted list of visible devices can give AllGather and ReduceScatter results in a wrong
     order (nccl #1906, open).
     """
     places = [snapshot.position[device.key] for device in devices]
@@ -56,7 +56,7 @@ def permuted_behind_switches(snapshot: Snapshot, devices: Sequence[Device]) -> b
 
 PERMUTED = (
     "NCCL behind NVSwitches can return AllGather and ReduceScatter in a wrong order when"
-    " CUDA_VISIBLE_DEVICES is not ascending (nccl #1906); ascending loses nothing on this box"
+    " the devices are not ascending (nccl #1906); ascending loses nothing on this box"
 )
 """What there is to say about such an order."""
 

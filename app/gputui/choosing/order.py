@@ -1,4 +1,4 @@
-"""The order of chosen devices: the n-th is cuda:n, and rank n of a job that starts a process a device. Pure.
+"""The order of chosen devices: the n-th is rank n of a job that starts a process a device. Pure.
 
 Tensor-parallel groups are consecutive ranks, so that each group stands together; then come the neighbours of
 a pipeline. Where an order gains nothing devices stay in the box's order, as on a box behind NVSwitches.

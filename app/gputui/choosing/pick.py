@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -64,7 +65,18 @@ def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: 
                 refused.append((device, why))
                 continue
         good.append(device)
-    return Picked(tuple(good), tuple(refused))
+    vendor = _vendor_taken(good, constraints)
+    others = [device for device in good if device.vendor != vendor]
+    refused += [(device, f"free, but a command runs on one vendor's devices ({vendor})") for device in others]
+    return Picked(tuple(device for device in good if device.vendor == vendor), tuple(refused))
+
+
+def _vendor_taken(good: Sequence[Device], constraints: Constraints) -> str | None:
+    """Of several vendors the one of the required devices, else the first that has enough, else the most."""
+    counts = Counter(device.vendor for device in good)
+    required = [device.vendor for device in good if device.key in constraints.required]
+    enough = [vendor for vendor, count in counts.items() if count >= constraints.count]
+    return next(iter((*required, *enough)), None) or max(counts, key=lambda name: counts[name], default=None)
 
 
 def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Constraints) -> Picked:

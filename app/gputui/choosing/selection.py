@@ -1,4 +1,4 @@
-"""The selection: the chosen devices in their order, kept by UUID. Immutable; its n-th is cuda:n."""
+"""The selection: the chosen devices in their order, kept by UUID. Immutable; its n-th is a program's n-th."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Selection:
         return bool(self.keys) or self.cpu_only
 
     def rank(self, key: str) -> int | None:
-        """The n of cuda:n, None for a device that is not chosen."""
+        """The number that a program gives the device, None for a device that is not chosen."""
         return self.keys.index(key) if key in self.keys else None
 
     def toggle(self, key: str) -> Selection:

@@ -21,7 +21,8 @@ from gputui.cli.common import NotEnoughError, WrongCallError, opened, say
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
-from gputui.vendors.nvidia.visibility import VISIBLE, Inherited, inherited
+from gputui.vendors.registry import MixedVendorsError, inherited, inherits, vendor_of
+from gputui.vendors.visibility import Inherited
 
 if TYPE_CHECKING:
     # (`pick`, which must be quick, takes no lease.)
@@ -76,7 +77,7 @@ def choose(
         # Whose processes they are decides then, and how much memory is not theirs.
         want = (want & ~Want.VERDICT) | Want.MONITOR
     waits = getattr(args, "wait", None) is not None
-    by_index = args.gpus is None and args.ids == "index" and VISIBLE not in environ
+    by_index = args.gpus is None and args.ids == "index" and not inherits(environ)
     by_index = by_index and hold is None and not waits
     by_index = by_index and all(word.isdigit() for word in (*rules.never, *rules.prefer))
     if want == Want.VERDICT and count != 1 and by_index:
@@ -292,13 +293,14 @@ def _warn_of_order(source: Source, snapshot: Snapshot, devices: Sequence[Device]
 def by_name(text: str, snapshot: Snapshot, limits: Inherited | None) -> tuple[Device, ...]:
     try:
         devices = named(text, snapshot)
-    except NamingError as error:
+        vendor_of(devices)
+    except (NamingError, MixedVendorsError) as error:
         raise WrongCallError(str(error)) from None
     outside = [snapshot.label(d) for d in devices if limits and d.key not in limits.keys]
     if limits and outside:
         raise WrongCallError(
-            f"--gpus {text}: GPU {', '.join(outside)} is not in CUDA_VISIBLE_DEVICES={limits.text}, which was"
-            " given to you; `env -u CUDA_VISIBLE_DEVICES gputui …` sees all"
+            f"--gpus {text}: GPU {', '.join(outside)} is not in {limits.words}, which was"
+            f" given to you; `{limits.unset} gputui …` sees all"
         )
     return devices
 
@@ -347,7 +349,7 @@ def _shortage(
     have, taken = len(picked.devices), taken or {}
     asked = f"{constraints.count} device{'s' if constraints.count > 1 else ''} asked for"
     there = f"{have if have else 'none'} of {have + len(picked.refused) + len(taken)} can be had"
-    where = f" (inside CUDA_VISIBLE_DEVICES={limits.text})" if limits else ""
+    where = f" (inside {limits.words})" if limits else ""
     reasons = "; ".join(filter(None, (_refusals(picked, snapshot), *taken.values())))
     if snapshot.host.driver is None and not snapshot.time:
         # What `--from` makes of a printed matrix.

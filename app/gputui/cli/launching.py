@@ -21,6 +21,7 @@ from gputui.launching.launchers import LAUNCHERS
 from gputui.launching.secrets import program_and_script
 from gputui.launching.shell_words import assignments
 from gputui.sources.source import Want
+from gputui.vendors.registry import vendors_of
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
@@ -203,7 +204,7 @@ def composed(chosen: Chosen, options: LaunchOptions, near: bool = False) -> Laun
             say(f"warning: the CPUs near these devices are not known: no {THREADS}")
         else:
             options = replace(options, additions=(*options.additions, (THREADS, str(threads))))
-    return compose(chosen.devices, options, os.environ)
+    return compose(chosen.devices, options, os.environ, box=vendors_of(chosen.snapshot.devices))
 
 
 def told(launch: Launch) -> Launch:

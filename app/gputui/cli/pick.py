@@ -8,7 +8,7 @@ from gputui.cli.choice import choose
 from gputui.cli.choice_options import add_choice_options, add_wait_option, memory, percent
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options
 from gputui.sources.source import Want
-from gputui.vendors.nvidia.visibility import identifiers, variables
+from gputui.vendors.registry import vendor_of, vendors_of
 
 
 def parser() -> Parser:
@@ -35,12 +35,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     want = Want.LOAD | Want.PROCESSES | Want.NAMES if args.format == "json" else Want.VERDICT
     chosen = choose(args, want=want, told="gputui pick")
     devices = chosen.devices
+    visibility = vendor_of(devices, vendors_of(chosen.snapshot.devices)).visibility
     if args.format == "ids":
-        print(identifiers(devices, args.ids))
+        print(visibility.identifiers(devices, args.ids))
     elif args.format == "env":
         from gputui.launching.launch import Launch
 
-        print(Launch((), variables(devices, args.ids)).line)
+        print(Launch((), visibility.changes(devices, args.ids)).line)
     else:
         import json
 
@@ -49,7 +50,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             json.dumps(
                 {
                     "devices": [{fact: getattr(device, fact) for fact in facts} for device in devices],
-                    "environment": dict(variables(devices, args.ids)),
+                    "environment": dict(visibility.changes(devices, args.ids)),
                     "weakest_link": chosen.alternatives[0].weakest if chosen.alternatives else None,
                     "reason": chosen.alternatives[0].reason if chosen.alternatives else None,
                 }

@@ -142,7 +142,7 @@ def _agree_before_waiting(args: argparse.Namespace, options: LaunchOptions) -> N
         return
     from gputui.cli.common import opened
     from gputui.sources.source import Want
-    from gputui.vendors.nvidia.visibility import inherited
+    from gputui.vendors.registry import inherited
 
     with opened(args) as source:
         snapshot = source.read(Want.VERDICT)

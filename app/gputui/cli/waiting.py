@@ -22,7 +22,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Want
-from gputui.vendors.nvidia.visibility import inherited
+from gputui.vendors.registry import inherited
 
 _LOOK = Want.MONITOR & ~Want.SENSORS
 _LOG_EVERY = 600.0

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from gputui.inventory.claim import Claim
-from gputui.inventory.device import COMPUTE_MODES, FAULT_KINDS, ComputeMode, Device, Fault, FaultKind
+from gputui.inventory.device import COMPUTE_MODES, FAULT_KINDS, UUID, ComputeMode, Device, Fault, FaultKind
 from gputui.inventory.document import SCHEMA
 from gputui.inventory.link import PEER_WORDS, SELF, LinkMatrix, is_link
 from gputui.inventory.process import KINDS, Ancestor, Kind, Process
@@ -27,8 +27,7 @@ MOST_ANCESTORS = 64
 MOST_NUMBERS = 262_144
 """CPUs and NUMA nodes of all devices together: 72 devices of a machine with 3,600."""
 
-_UUID = re.compile(r"(?:GPU|MIG)-[A-Za-z0-9/-]{1,120}")
-"""As CUDA_VISIBLE_DEVICES takes it: nothing in it may end an entry, or move a cursor."""
+_UUID = re.compile(UUID)
 
 
 def from_json(text: str | bytes) -> Snapshot:
@@ -78,19 +77,19 @@ def from_document(document: Any) -> Snapshot:
 
 
 def _check_family(devices: tuple[Device, ...]) -> None:
-    """UUIDs that can be given to CUDA, and instances that are parts of a GPU before them, each once."""
+    """UUIDs that can be put into a list, and instances that are parts of a GPU before them, each once."""
     whole: set[str] = set()
-    places: set[tuple[str | None, int]] = set()
+    places: set[tuple[str, str | None, int]] = set()
     for place, device in enumerate(devices):
         if device.uuid and not _UUID.fullmatch(device.uuid):
-            raise DocumentError(f"devices[{place}].uuid: GPU-… or MIG-… expected")
+            raise DocumentError(f"devices[{place}].uuid: a UUID expected (GPU-…, MIG-…)")
         if device.parent is None:
             whole.add(device.uuid)
         elif device.parent not in whole or not device.uuid:
             raise DocumentError(f"devices[{place}].parent: no device before it has this uuid")
-        if (device.parent, device.index) in places:
+        if (device.vendor, device.parent, device.index) in places:
             raise DocumentError(f"devices[{place}].index: it is there twice")
-        places.add((device.parent, device.index))
+        places.add((device.vendor, device.parent, device.index))
 
 
 def _device(node: Node, fault: Fault | None) -> Device:

@@ -17,7 +17,7 @@ from gputui.launching.history import KeepError, Launches, PastLaunch, check_name
 from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.launchers import LAUNCHERS
 from gputui.system.folders import NoHomeError, state_folder, write_private
-from gputui.vendors.nvidia.visibility import Ids
+from gputui.vendors.visibility import Ids
 
 SCHEMA = 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gputui.vendors.nvidia.visibility import Ids
+from gputui.vendors.visibility import Ids
 
 AUTO = "auto"
 """Stands for the launcher that the command itself starts with."""

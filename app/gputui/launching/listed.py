@@ -1,39 +1,46 @@
 """Lists of devices that a program's words give what it starts.
 
-`env CUDA_VISIBLE_DEVICES=1 …`, `bash -c 'CUDA_VISIBLE_DEVICES=1 …'`, `make CUDA_VISIBLE_DEVICES=1`.
+With VISIBLE for the variable: `env VISIBLE=1 …`, `bash -c 'VISIBLE=1 …'`, `make VISIBLE=1`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from gputui.launching.launchers.payload import program
 from gputui.launching.shell_words import assignments
 from gputui.launching.shells import shell_of
 from gputui.launching.wrappers import assigned, unwrap
-from gputui.vendors.nvidia.visibility import VISIBLE
-
-_IN_SHELL = re.compile(rf"(?:^|(?<=[\s;&|(`{{]))({VISIBLE}=((?:\"[^\"]*\"|'[^']*'|[^\s;&|()<>\"'])*))")
-"""An assignment to the end of its word: nothing stands behind it that could make the match end earlier."""
 
 
-def lists_within(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
+@lru_cache(maxsize=8)
+def _in_shell(variable: str) -> re.Pattern[str]:
+    """Matches an assignment to the end of its word, so that nothing behind it can end the match earlier."""
+    return re.compile(rf"(?:^|(?<=[\s;&|(`{{]))({variable}=((?:\"[^\"]*\"|'[^']*'|[^\s;&|()<>\"'])*))")
+
+
+def lists_within(words: Sequence[str], variable: str) -> tuple[tuple[str, str], ...]:
     """Each list of devices that a program's words give what they start: as it is written, and its value.
+
+    `variable` has the list; "" where the vendor has none.
 
     What a shell would put in (`$1`, `$(…)`) is not known: such a list is not among them.
     """
+    if not variable:
+        return ()
     prefix, inner = unwrap(words)
-    listed = dict(assigned(prefix)).get(VISIBLE)
-    found = [] if listed is None else [(f"{VISIBLE}={listed}", listed)]
+    listed = dict(assigned(prefix)).get(variable)
+    found = [] if listed is None else [(f"{variable}={listed}", listed)]
     shell = shell_of(inner)
     if shell is not None:
-        for match in _IN_SHELL.finditer(shell.command or ""):
+        for match in _in_shell(variable).finditer(shell.command or ""):
             if not re.search(r"[$`\\]", match[2]):
                 found.append((match[1], re.sub("[\"']", "", match[2])))
     elif program(inner) == "make":
         values = dict(pair for word in inner[1:] for pair in assignments((word,))[0])
-        value = values.get(VISIBLE)
+        value = values.get(variable)
         if value is not None and "$" not in value:
-            found.append((f"{VISIBLE}={value}", value))
+            found.append((f"{variable}={value}", value))
     return tuple(found)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from gputui.launching.shell_words import assignments
-from gputui.vendors.nvidia.visibility import VISIBLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,25 +128,28 @@ def assigned(prefix: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
     return tuple(found)
 
 
-def losing(prefix: Sequence[str]) -> str | None:
-    """The wrapper that does not give the command our variables (`env -i`, `sudo`); None where none is."""
+def losing(prefix: Sequence[str], variable: str) -> str | None:
+    """The wrapper that does not give the command our variables (`env -i`, `sudo`); None where none is.
+
+    `variable` is the one of ours that counts: sudo may be told to preserve it by name.
+    """
     for name, words in _each(prefix):
         if name == "env" and any(_empties(word) for word in words):
             return "env -i"
-        if (name == "sudo" and not _preserves(words)) or name == "doas":
+        if (name == "sudo" and not _preserves(words, variable)) or name == "doas":
             return name
         if name == "systemd-run" and "--scope" not in words:
             return "systemd-run without --scope"
     return None
 
 
-def _preserves(words: Sequence[str]) -> bool:
+def _preserves(words: Sequence[str], variable: str) -> bool:
     """Whether sudo is told to hand our variables on: -E, -HE, --preserve-env, or a list with ours."""
     place = 0
     while place < len(words) and words[place] != "--":
         word = words[place]
         name, equals, listed = word.partition("=")
-        if name == "--preserve-env" and (not equals or VISIBLE in listed.split(",")):
+        if name == "--preserve-env" and (not equals or variable in listed.split(",")):
             return True
         # Of "-uE" the "E" is a user.
         if re.fullmatch(r"-[AbBeHikKlnNPsSvV]*E.*", word):

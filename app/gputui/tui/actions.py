@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gputui.vendors.registry import default_vendor
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
@@ -24,6 +26,10 @@ class Action:
     about: str
     call: str
 
+
+_VENDOR = default_vendor()
+_FIRST, _SECOND = _VENDOR.device(0), _VENDOR.device(1)
+_NONE = f"{_VENDOR.visibility.variable}={_VENDOR.visibility.none}"
 
 ACTIONS: tuple[Action, ...] = (
     Action(
@@ -154,7 +160,7 @@ ACTIONS: tuple[Action, ...] = (
         "v",
         "",
         "Verify what the command will see",
-        "its own Python is asked which GPU is cuda:0, cuda:1, …",
+        f"its own Python is asked which GPU is {_FIRST}, {_SECOND}, …",
         "check",
     ),
     Action(
@@ -163,7 +169,7 @@ ACTIONS: tuple[Action, ...] = (
         "J",
         "reorder",
         "Move the chosen device later",
-        "cuda:0 becomes cuda:1; shift+down does the same",
+        f"{_FIRST} becomes {_SECOND}; shift+down does the same",
         "reorder(1)",
     ),
     Action(
@@ -172,7 +178,7 @@ ACTIONS: tuple[Action, ...] = (
         "K",
         "",
         "Move the chosen device earlier",
-        "cuda:1 becomes cuda:0; shift+up does the same",
+        f"{_SECOND} becomes {_FIRST}; shift+up does the same",
         "reorder(-1)",
     ),
     Action("down", "down,j", "↓ j", "", "Cursor down", "", "cursor(1)"),
@@ -186,7 +192,7 @@ ACTIONS: tuple[Action, ...] = (
         "c",
         "",
         "CPU only",
-        "run with CUDA_VISIBLE_DEVICES= so that the command sees no GPU",
+        f"run with {_NONE} so that the command sees no GPU",
         "cpu",
     ),
     Action(

@@ -25,6 +25,7 @@ from gputui.allocating.claims.folder import VARIABLE, make_folder
 from gputui.allocating.claims.read import claims, empty_ended, pid_namespace
 from gputui.choosing.verdict import claimed_by
 from gputui.inventory.claim import Claim
+from gputui.inventory.device import is_uuid
 from gputui.inventory.snapshot import Snapshot
 from gputui.system.descriptors import out_of_the_way
 
@@ -109,7 +110,7 @@ def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str
     """
     lease = Lease()
     wanted = sorted(set(keys))
-    known = [key for key in wanted if key.startswith(("GPU-", "MIG-"))]
+    known = [key for key in wanted if is_uuid(key)]
     if len(known) < len(wanted):
         lease.warnings.append("a device without a UUID cannot be claimed")
     if not known:

@@ -21,7 +21,7 @@ from gputui.allocating.claims.folder import shared_folders
 if TYPE_CHECKING:
     from gputui.inventory.claim import Claim
 
-NAME = re.compile(r"(?P<key>(?:GPU|MIG)-[0-9A-Za-z+-]{1,80})@(?P<uid>[0-9]{1,10})\.(?P<n>[0-9]{1,4})\.claim")
+NAME = re.compile(r"(?P<key>[0-9A-Za-z]+-[0-9A-Za-z+-]{1,80})@(?P<uid>[0-9]{1,10})\.(?P<n>[0-9]{1,4})\.claim")
 _MOST_TOLD = 3
 """Things that are no claims, told one by one; of the others only how many."""
 

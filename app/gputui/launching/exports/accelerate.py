@@ -1,22 +1,21 @@
 """A configuration for `accelerate launch --config_file FILE`.
 
 Keys and their meaning: accelerate/commands/config/config_args.py (ClusterConfig; an unknown key is an error)
-and `_validate_launch_command` (1.15.0). `gpu_ids: all` leaves CUDA_VISIBLE_DEVICES alone; every other value
-overrides it.
+and `_validate_launch_command` (1.15.0). `gpu_ids: all` leaves the list of visible devices alone;
+every other value overrides it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from gputui.launching.exports.form import DEFAULT, ExportError, Options, need_text, others, settled
+from gputui.launching.exports.form import DEFAULT, ExportError, Options, need_text, others, visible
 from gputui.launching.launch import Launch
 from gputui.launching.launchers import LAUNCHERS, recognised
 from gputui.launching.launchers.accelerate import _FLAGS as FLAGS
 from gputui.launching.launchers.options import Given, read
 from gputui.launching.launchers.payload import Payload
 from gputui.launching.wrappers import unwrap
-from gputui.vendors.nvidia.visibility import VISIBLE, variables
 
 _KINDS = {
     "use-fsdp": "FSDP",
@@ -72,9 +71,11 @@ def to_accelerate(launch: Launch, options: Options = DEFAULT) -> str:
     return f"# {line}\n{yaml.safe_dump(config, sort_keys=False, allow_unicode=True)}".rstrip("\n")
 
 
-ACCELERATE_NOTE = (
-    f"the file says how many processes, {VISIBLE} which devices: the comment on top is the line to start it"
-)
+def accelerate_notes(launch: Launch) -> tuple[str, ...]:
+    """What the file leaves to its line."""
+    variable = launch.vendor.visibility.variable
+    which = f"{variable} which devices: the" if variable else "not which devices: the"
+    return (f"the file says how many processes, {which} comment on top is the line to start it",)
 
 
 def _starter(payload: Payload) -> tuple[str, ...]:
@@ -95,9 +96,9 @@ def _taken(command: tuple[str, ...]) -> tuple[Given, Payload]:
 
 def _changes(launch: Launch) -> tuple[tuple[str, str | None], ...]:
     """The changes, with the variable where another launcher names the devices on its line."""
-    if settled(launch).get(VISIBLE, "") is not None:
+    if visible(launch) is not None:
         return launch.changes
-    return (*variables(launch.devices), *others(launch).items())
+    return (*launch.vendor.visibility.changes(launch.devices), *others(launch).items())
 
 
 def _config(given: Given, launch: Launch) -> tuple[dict[str, object], list[str]]:

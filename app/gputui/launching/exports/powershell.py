@@ -8,10 +8,6 @@ from __future__ import annotations
 from gputui.launching.exports.form import need_text, settled
 from gputui.launching.launch import Launch
 from gputui.launching.quoting import powershell as quoted
-from gputui.vendors.nvidia.visibility import VISIBLE
-
-_NONE = "-1"
-"""An index that does not exist ends CUDA's list before its first device: none, as the empty list has."""
 
 
 def to_powershell(launch: Launch) -> str:
@@ -22,10 +18,11 @@ def to_powershell(launch: Launch) -> str:
     """
     need_text(launch, "a PowerShell line")
     above, statements = [], []
+    variable, none = launch.vendor.visibility.variable, launch.vendor.visibility.none_in_words
     for name, value in settled(launch).items():
-        if value == "" and name == VISIBLE:
-            above.append(f"# {VISIBLE}={_NONE} is no device; before 7.5 no variable can be set to nothing.")
-            value = _NONE
+        if value == "" and name == variable:
+            above.append(f"# {variable}={none} is no device; before 7.5 no variable can be set to nothing.")
+            value = none
         elif value == "":
             above.append(_since_7_5(name))
         statements.append(f"$env:{name} = {'$null' if value is None else _in_quotes(value)}")

@@ -1,6 +1,6 @@
 """Hugging Face Accelerate: `accelerate launch`.
 
-Facts (seen with 1.15.0): `gpu_ids` of the user's configuration overrides CUDA_VISIBLE_DEVICES, and
+Facts (seen with 1.15.0): `gpu_ids` of the user's configuration overrides the devices' variable, and
 `--gpu_ids all` restores it; `--multi_gpu` drops an FSDP or DeepSpeed type of the configuration, and with one
 process it is an error; `--main_process_port 0` takes a free port; `--cpu` starts one process whatever the
 count, and does not read the configuration; `enable_cpu_affinity` of a configuration has no effect, the option
@@ -17,7 +17,6 @@ from gputui.launching.launchers.options import Given, read
 from gputui.launching.launchers.payload import module_of, program
 from gputui.launching.launchers.script_launcher import ScriptLauncher
 from gputui.launching.launchers.torchrun import overriding, several
-from gputui.vendors.nvidia.visibility import identifiers, names_others
 
 _MODULE = "accelerate.commands.launch"
 _FLAGS = frozenset(
@@ -125,11 +124,13 @@ def _spreads(given: Given, config: Config | None) -> bool:
 def _say(given: Given, request: Request, said: Saying, machines: int) -> None:
     count = len(request.devices)
     ids = given.get("gpu-ids", "all")
-    same = count and ids == identifiers(request.devices, "uuid" if request.by_uuid else "index")
+    same = count and ids == request.visibility.identifiers(
+        request.devices, "uuid" if request.by_uuid else "index"
+    )
     if ids != "all" and not same:
         words = f"--gpu_ids={ids}"
         warning = f"{words} of the command overrides the chosen devices"
-        if "cpu" not in given and names_others(ids, request.devices, request.by_index):
+        if "cpu" not in given and request.visibility.names_others(ids, request.devices, request.by_index):
             said.asks_for_others(words, warning, ids)
         else:
             said.warnings.append(warning)

@@ -11,6 +11,9 @@ from gputui.inventory.device import Device
 from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.launch import OwnDevices
 from gputui.launching.launchers.payload import Payload
+from gputui.vendors.registry import default_vendor
+from gputui.vendors.vendor import Vendor
+from gputui.vendors.visibility import Visibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class Request:
     nodes       machines; `rendezvous` is HOST[:PORT] of the first
     prefix      what stands before the command (`uv run`)
     directory   where it is started, None for here
+    vendor      of the devices: whose variables count
     """
 
     command: tuple[str, ...]
@@ -40,6 +44,7 @@ class Request:
     rendezvous: str | None = None
     prefix: tuple[str, ...] = ()
     directory: str | None = None
+    vendor: Vendor = field(default_factory=default_vendor)
 
     def of(self, command: tuple[str, ...]) -> Request:
         """The same for another command."""
@@ -62,6 +67,11 @@ class Request:
         elif not name or self.prefix:
             return None
         return self.host_environment.program(name, self.environ)
+
+    @property
+    def visibility(self) -> Visibility:
+        """The variables that make the devices visible."""
+        return self.vendor.visibility
 
     @property
     def by_index(self) -> bool:

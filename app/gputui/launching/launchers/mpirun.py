@@ -13,7 +13,7 @@ from itertools import takewhile
 from gputui.launching.launchers.base import Completed, Request, Saying, contradiction
 from gputui.launching.launchers.options import number, words
 from gputui.launching.launchers.payload import Payload, is_python, of_python, program
-from gputui.vendors.nvidia.visibility import BY_BUS, ORDER, VISIBLE, names_others
+from gputui.vendors.visibility import Visibility
 
 _PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "mpiexec.openmpi", "mpirun.openmpi", "orterun", "prterun")
 _COUNT = ("n", "np", "c")
@@ -96,7 +96,9 @@ class Mpirun:
             if option.name in _ELSEWHERE
         ][:1]
         everywhere = [option for each, _ in parts(command) for option in each]
-        overriding = [o for o in everywhere if o.name in ("x", "env", "genv") and _assigns(o.value)]
+        overriding = [
+            o for o in everywhere if o.name in ("x", "env", "genv") and _assigns(o.value, request.visibility)
+        ]
         _say_of_lists(overriding, request, said)
         if devices > 1:
             said.remarks.append(
@@ -108,9 +110,9 @@ class Mpirun:
         return Completed(argv, tuple(said.warnings), tuple(said.remarks), own=said.own)
 
 
-def _assigns(value: str) -> bool:
+def _assigns(value: str, visibility: Visibility) -> bool:
     """Whether an option sets one of the variables that say which devices: NAME=VALUE, or NAME VALUE."""
-    return any(value.startswith((f"{name}=", f"{name} ")) for name in (VISIBLE, ORDER))
+    return any(value.startswith((f"{name}=", f"{name} ")) for name in visibility.names)
 
 
 def _say_of_lists(overriding: Sequence[_Option], request: Request, said: Saying) -> None:
@@ -119,9 +121,11 @@ def _say_of_lists(overriding: Sequence[_Option], request: Request, said: Saying)
         words = " ".join(option.words)
         text = f"{words} of the command overrides the chosen devices"
         name, value = re.split("[= ]", option.value, maxsplit=1)
-        if name == VISIBLE and names_others(value, request.devices, request.by_index):
-            said.asks_for_others(words, text, value)
-        elif name == ORDER and value != BY_BUS and request.by_index:
+        other_order = (name, value) != request.visibility.order
+        if name == request.visibility.variable:
+            others = request.visibility.names_others(value, request.devices, request.by_index)
+            said.asks_for_others(words, text, value) if others else said.warnings.append(text)
+        elif other_order and request.by_index:
             said.asks_for_others(words, text)
         else:
             said.warnings.append(text)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from gputui.launching.launchers.base import Completed, Request
 from gputui.launching.launchers.payload import Payload, is_python, of_python, program
-from gputui.vendors.nvidia.visibility import VISIBLE
 
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 """What a launcher gives its processes; left over in a shell, it makes a program wait for the other ranks."""
@@ -65,7 +64,7 @@ class Python:
         if request.processes is not None and request.processes > 1:
             warnings.append(f"{request.processes} processes need a launcher; this is one")
         where = _ELSEWHERE.get(program(command))
-        if where is not None and not any(VISIBLE in word for word in command):
+        if where is not None and not _names(command, request.visibility.variable):
             warnings.append(f"what {program(command)} starts is {where}: the chosen devices do not count")
         elif not is_python(command):
             behind = _behind(command)
@@ -84,6 +83,11 @@ class Python:
             # A bare file name is on nobody's PATH.
             command = ("python", *command)
         return Completed(tuple(command), tuple(warnings), tuple(remarks))
+
+
+def _names(command: Sequence[str], variable: str) -> bool:
+    """Whether a command hands the variable on itself (`ssh box NAME=1 …`)."""
+    return bool(variable) and any(variable in word for word in command)
 
 
 def _behind(command: Sequence[str]) -> str | None:

@@ -18,7 +18,6 @@ from gputui.sources.sampler import Sampler
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.choosing import Choosing, wrong_number
 from gputui.tui.session import Outcome
-from gputui.vendors.nvidia.visibility import listed_keys
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
@@ -200,7 +199,7 @@ class Launching(Choosing):
             return ()
         if own.ignored or own.listed is None or app_state.snapshot is None:
             return (own.warning,)
-        theirs = Selection(listed_keys(own.listed, app_state.snapshot))
+        theirs = Selection(app_state.vendor.visibility.listed_keys(own.listed, app_state.snapshot.devices))
         return (own.warning, *not_free(theirs, {}, app_state.snapshot, app_state.verdicts).values())
 
     def _start(self, way: Way, lease: Lease | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gputui.tui.screens.launching import Launching
 
 if TYPE_CHECKING:
-    from gputui.checking.measured import Measured
+    from gputui.checking.measurement import Measured
 
 
 class Pages(Launching):

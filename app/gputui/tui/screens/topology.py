@@ -157,7 +157,7 @@ class TopologyScreen(PartsScreen):
         snapshot, chosen = app_state.snapshot, app_state.chosen
         if snapshot is None or not chosen:
             return ((" nothing yet: space or 0-9 chooses, b takes the best free one", "dim"),)
-        text = f" cuda:0{f'…{len(chosen) - 1}' if len(chosen) > 1 else ''} = GPU "
+        text = f" {app_state.vendor.device(0)}{f'…{len(chosen) - 1}' if len(chosen) > 1 else ''} = GPU "
         text += runs(app_state, chosen)
         if len(chosen) > 1:
             ring, overall = weakest_ring(snapshot, chosen), weakest(snapshot, chosen)
