@@ -70,5 +70,5 @@ def _pcie(snapshot: Snapshot, device: Device) -> tuple[int | None, int | None]:
     """Generation and lanes."""
     if snapshot.topology is None:
         return None, None
-    place = snapshot.topology.places[snapshot.position[device.key]]
+    place = snapshot.topology.localities[snapshot.position[device.key]]
     return place.pcie_generation, place.pcie_width

@@ -50,7 +50,7 @@ def permuted_behind_switches(snapshot: Snapshot, devices: Sequence[Device]) -> b
     hopper = all((device.capability or (0, 0)) >= (9, 0) for device in devices)
     counts = [direct_links(snapshot.link(one, other)) for one, other in combinations(devices, 2)]
     topology = snapshot.topology
-    switched = [topology.places[place].switched if topology else None for place in places]
+    switched = [topology.localities[place].switched if topology else None for place in places]
     return hopper and all(counts) and (all(switched) or min(counts) > MOST_BRIDGED)
 
 

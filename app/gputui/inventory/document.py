@@ -110,7 +110,7 @@ def topology_document(topology: Topology) -> dict[str, Any]:
                 "pcie_generation": place.pcie_generation,
                 "pcie_width": place.pcie_width,
             }
-            for place in topology.places
+            for place in topology.localities
         ],
         "nics": [
             {"name": nic.name, "pci_bus_id": nic.pci_bus_id, "numa_node": nic.numa_node}

@@ -16,7 +16,7 @@ from gputui.inventory.document import SCHEMA
 from gputui.inventory.link import PEER_WORDS, SELF, LinkMatrix, is_link
 from gputui.inventory.process import KINDS, Ancestor, Kind, Process
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.inventory.topology import Nic, Place, Topology, from_ranges
+from gputui.inventory.topology import Locality, Nic, Topology, from_ranges
 from gputui.inventory.untrusted_json import DocumentError, Node
 
 MOST_BYTES = 32 * 1024 * 1024
@@ -179,29 +179,29 @@ def _topology(node: Node, devices: int) -> Topology | None:
     places, between = node["places"].items(MOST_DEVICES), node["between_cpus"]
     if len(places) != devices:
         raise node["places"].wrong(f"one place for each of the {devices} devices")
-    hung: list[Place] = []
+    near: list[Locality] = []
     numbers = 0
     for each in places:
-        hung.append(_place(each))
-        numbers += len(hung[-1].cpus or ()) + len(hung[-1].memory_nodes or ())
+        near.append(_locality(each))
+        numbers += len(near[-1].cpus or ()) + len(near[-1].memory_nodes or ())
         if numbers > MOST_NUMBERS:
             raise node["places"].wrong(f"at most {MOST_NUMBERS} CPUs and nodes in all")
     nics = tuple(_nic(each) for each in node["nics"].items(MOST_DEVICES))
     if nics and not node["nic_links"].items(1 + 2 * MOST_DEVICES):
         raise node["nic_links"].wrong("a row for each device and network device")
     return Topology(
-        places=tuple(hung),
+        localities=tuple(near),
         nics=nics,
         nic_links=_matrix(node["nic_links"], devices + len(nics), len(nics), _link) if nics else (),
         between_cpus=between.number() if between.known else None,
     )
 
 
-def _place(node: Node) -> Place:
+def _locality(node: Node) -> Locality:
     own, switched, generation, width = (
         node[key] for key in ("own_node", "switched", "pcie_generation", "pcie_width")
     )
-    return Place(
+    return Locality(
         cpus=_numbers(node["cpus"]),
         memory_nodes=_numbers(node["memory_nodes"]),
         own_node=own.whole() if own.known else None,

@@ -15,7 +15,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.link import SELF, LinkMatrix, is_link
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.topology import Place, from_ranges, ranges
+from gputui.inventory.topology import Locality, from_ranges, ranges
 
 NOT_KNOWN = "N/A"
 TAIL: tuple[str, ...] = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
@@ -76,7 +76,7 @@ class Printed:
 
     gpus: tuple[str, ...]
     links: LinkMatrix
-    places: tuple[Place, ...]
+    localities: tuple[Locality, ...]
     nics: tuple[str, ...] = ()
     nic_links: LinkMatrix = ()
 
@@ -96,8 +96,8 @@ def write(snapshot: Snapshot) -> str:
         row = snapshot.position[device.key]
         cells = [SELF if other is device else snapshot.link(device, other) for other in gpus]
         cells += topology.nic_links[row] if topology and nics else ()
-        place = topology.places[row] if topology else Place()
-        lines.append("\t".join([name, *map(_cell, cells), *_tail(place)]))
+        near = topology.localities[row] if topology else Locality()
+        lines.append("\t".join([name, *map(_cell, cells), *_tail(near)]))
     for number in range(len(nics)):
         assert topology is not None
         row = len(snapshot.devices) + number
@@ -127,11 +127,11 @@ def _cell(word: str | None) -> str:
     return _SELF_CELL if word == SELF else word or NOT_KNOWN
 
 
-def _tail(place: Place) -> list[str]:
-    nodes = NOT_KNOWN if place.memory_nodes is None else ranges(place.memory_nodes)
-    own = NOT_KNOWN if place.own_node is None else str(place.own_node)
+def _tail(near: Locality) -> list[str]:
+    nodes = NOT_KNOWN if near.memory_nodes is None else ranges(near.memory_nodes)
+    own = NOT_KNOWN if near.own_node is None else str(near.own_node)
     # Two tabs: "NUMA Affinity" is wider than one stop, and readers of nvidia-smi expect them.
-    return [ranges(place.cpus or ()), nodes, "", own]
+    return [ranges(near.cpus or ()), nodes, "", own]
 
 
 def read(text: str) -> Printed:
@@ -214,13 +214,13 @@ class _Reader:
     def __init__(self, header: _Header) -> None:
         self._header = header
         self._cells: dict[tuple[str, str], str] = {}
-        self._places: dict[str, Place] = {}
+        self._localities: dict[str, Locality] = {}
         self._nic_names: dict[str, str] = {}
 
     @property
     def found(self) -> bool:
         """Whether there was any row: it is the heading, then."""
-        return bool(self._places)
+        return bool(self._localities)
 
     def read(self, lines: Iterable[str]) -> Printed:
         for line in lines:
@@ -230,14 +230,14 @@ class _Reader:
             else:
                 self._row(_REMARK.sub("", line))
         names = self._header.names
-        if not self._places:
+        if not self._localities:
             raise MatrixError("there is no row below its heading")
         gpus = tuple(name for name in names if _GPU.fullmatch(name))
         nics = tuple(name for name in names if name not in gpus)
         return Printed(
             gpus=gpus,
             links=self._matrix(gpus, gpus),
-            places=tuple(self._places.get(name, Place()) for name in gpus),
+            localities=tuple(self._localities.get(name, Locality()) for name in gpus),
             nics=tuple(self._nic_names.get(name.upper(), name) for name in nics),
             nic_links=self._matrix((*gpus, *nics), nics) if nics else (),
         )
@@ -252,13 +252,13 @@ class _Reader:
             return
         cells = [_word(match[0]) for match in words[1 : len(names) + 1]]
         if len(cells) < len(names) or None in cells:
-            if name in self._places:
+            if name in self._localities:
                 # A remark about a device whose row has been there ("GPU0 - the one with the display").
                 return
             raise MatrixError(
                 f"the row of {_short(name)} has not a link for each of the {len(names)} columns"
             )
-        if name in self._places:
+        if name in self._localities:
             raise MatrixError(f"the row of {_short(name)} is there twice")
         if cells[names.index(name)] != SELF:
             raise MatrixError(f"the row of {_short(name)} has no X where it meets itself")
@@ -266,7 +266,7 @@ class _Reader:
             if (cell == SELF) != (other == name):
                 raise MatrixError(f"{_short(name)} and {_short(other)} are joined by {cell}")
             self._cells[name, other] = cell or ""
-        self._places[name] = _place_of(self._tail(line, words[len(names) + 1 :]))
+        self._localities[name] = _locality_of(self._tail(line, words[len(names) + 1 :]))
 
     def _tail(self, line: str, words: Sequence[re.Match[str]]) -> dict[str, str]:
         """What stands behind the links, by column."""
@@ -311,14 +311,14 @@ def _by_tabs(fields: Sequence[str]) -> dict[str, str]:
     return dict(zip(_COLUMNS, (cpus, nodes, own), strict=True))
 
 
-def _place_of(found: Mapping[str, str]) -> Place:
-    place = Place()
+def _locality_of(found: Mapping[str, str]) -> Locality:
+    near = Locality()
     if "CPUAFFINITY" in found:
-        place = replace(place, cpus=_numbers(found["CPUAFFINITY"]))
+        near = replace(near, cpus=_numbers(found["CPUAFFINITY"]))
     if "NUMAAFFINITY" in found:
-        place = replace(place, memory_nodes=_numbers(found["NUMAAFFINITY"]))
+        near = replace(near, memory_nodes=_numbers(found["NUMAAFFINITY"]))
     own = _numbers(found.get("GPUNUMAID", "")) or ()
-    return replace(place, own_node=own[0]) if len(own) == 1 else place
+    return replace(near, own_node=own[0]) if len(own) == 1 else near
 
 
 def _word(text: str) -> str | None:

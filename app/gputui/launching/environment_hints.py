@@ -63,7 +63,7 @@ def threads_near(snapshot: Snapshot, devices: Sequence[Device]) -> int | None:
         return None
     near = {
         device.key: place.cpus
-        for device, place in zip(snapshot.devices, topology.places, strict=True)
+        for device, place in zip(snapshot.devices, topology.localities, strict=True)
         if place.cpus and device.parent is None
     }
     sharing = Counter(cpu for cpus in near.values() for cpu in cpus)

@@ -61,14 +61,14 @@ def joined(boxes: Sequence[Snapshot]) -> Snapshot:
     Indices are each vendor's own, so that two devices may have the same one. Rows of network devices are left
     out: each vendor's source tells of its own devices' distance only.
     """
-    from gputui.inventory.topology import Place, Topology
+    from gputui.inventory.topology import Locality, Topology
 
     sizes = [len(box.devices) for box in boxes]
     known = [box.topology for box in boxes]
-    places = tuple(
-        place
+    near = tuple(
+        each
         for box, topology in zip(boxes, known, strict=True)
-        for place in (topology.places if topology else (Place(),) * len(box.devices))
+        for each in (topology.localities if topology else (Locality(),) * len(box.devices))
     )
     return Snapshot(
         host=Host(
@@ -82,7 +82,7 @@ def joined(boxes: Sequence[Snapshot]) -> Snapshot:
         errors=tuple(error for box in boxes for error in box.errors),
         pcie=_diagonal([box.pcie for box in boxes], sizes),
         peers=_diagonal([box.peers for box in boxes], sizes),
-        topology=Topology(places, between_cpus=next((t.between_cpus for t in known if t), None))
+        topology=Topology(near, between_cpus=next((t.between_cpus for t in known if t), None))
         if any(known)
         else None,
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gputui.inventory.device import FaultKind
 from gputui.inventory.link import SELF, LinkMatrix
 from gputui.inventory.process import Kind
-from gputui.inventory.topology import Place
+from gputui.inventory.topology import Locality
 
 MIB = 1024 * 1024
 
@@ -30,7 +30,7 @@ class Gpu:
     """A GPU as it stands idle. Memory in MiB, power in W, clock in MHz.
 
     generation    of PCIe, on 16 lanes
-    place         where it hangs, for what does not follow from `numa`: 32 CPUs a NUMA node, its memory
+    locality      what is near it, where that does not follow from `numa` (32 CPUs a NUMA node, its memory)
     reserve       MiB in use with nobody on it (a desktop, the driver)
     unsupported   the attributes of `Device` that this GPU's driver answers with "not supported"
     fails_after   seconds after the box was opened at which `fault` strikes; None: never
@@ -45,7 +45,7 @@ class Gpu:
     numa: int | None = None
     cores: int | None = None
     generation: int = 4
-    place: Place | None = None
+    locality: Locality | None = None
     idle_power: float = 20.0
     reserve: int = 0
     mig: tuple[Mig, ...] = ()
