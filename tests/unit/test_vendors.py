@@ -97,6 +97,12 @@ def test_a_vendor_is_found_by_the_entry_point_of_another_distribution() -> None:
     assert vendor_named("acme").visibility.variable == "ACME_VISIBLE_DEVICES"
 
 
+def test_a_vendor_that_does_not_load_is_named(gputui: Gputui, tmp_path: Path) -> None:
+    (tmp_path / "site" / "acme.py").write_text("import nothing_of_that_name")
+    done = gputui("pick")
+    assert done.returncode == 3 and "acme:VENDOR" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
 def test_its_devices_are_listed(gputui: Gputui) -> None:
     listed = json.loads(gputui("ls", "--json").stdout)
     assert [(d["vendor"], d["index"], d["verdict"]["state"]) for d in listed["devices"]] == [

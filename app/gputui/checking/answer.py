@@ -81,20 +81,20 @@ class Seen:
         return tuple(_completed(one, other) for one, other in pairs)
 
 
-def _completed(told: SeenDevice, driver: SeenDevice) -> SeenDevice:
+def _completed(torch: SeenDevice, driver: SeenDevice) -> SeenDevice:
     """torch's device, completed by the driver's of the same number (of one process they are the same).
 
     The driver knows more of a UUID: a MIG instance's own one, where a runtime may tell its GPU's.
     """
-    if told.bus is not None and driver.bus is not None and not same_bus(told.bus, driver.bus):
-        return told
-    if told.bus is None and told.uuid is not None and driver.uuid is not None and told.uuid != driver.uuid:
-        return told
+    if torch.bus is not None and driver.bus is not None and not same_bus(torch.bus, driver.bus):
+        return torch
+    if torch.bus is None and torch.uuid is not None and driver.uuid is not None and torch.uuid != driver.uuid:
+        return torch
     return SeenDevice(
-        driver.uuid or told.uuid,
-        told.bus or driver.bus,
-        told.name or driver.name,
-        told.memory or driver.memory,
+        driver.uuid or torch.uuid,
+        torch.bus or driver.bus,
+        torch.name or driver.name,
+        torch.memory or driver.memory,
     )
 
 
@@ -112,12 +112,12 @@ def read(node: Node, vendor: Vendor) -> Seen:
     environment = node["environment"].value
     if not isinstance(environment, dict):
         raise node["environment"].wrong("an object")
-    told, driver = node["torch"], node["driver"]
+    torch, driver = node["torch"], node["driver"]
     return Seen(
         python=node["python"].text(),
         executable=_maybe(node["executable"]),
         environment=tuple((name, _maybe(node["environment"][name])) for name in environment),
-        torch=_torch(told, vendor) if told.known else None,
+        torch=_torch(torch, vendor) if torch.known else None,
         driver=_driver(driver, vendor) if driver.known else Driver(),
     )
 

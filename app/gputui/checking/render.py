@@ -131,8 +131,8 @@ def _device(number: int, each: Comparison) -> dict[str, Any]:
 
 def measured_lines(measured: Measured, snapshot: Snapshot) -> tuple[str, ...]:
     """The matrix, measured and modelled, the all-reduce, and what there is to say."""
-    told = (*_matrix(measured, snapshot), *_latency(measured), *_all_reduce(measured))
-    return tuple(printable(line) for line in ("", *told, *measured.remarks, *measured.problems))
+    text = (*_matrix(measured, snapshot), *_latency(measured), *_all_reduce(measured))
+    return tuple(printable(line) for line in ("", *text, *measured.remarks, *measured.problems))
 
 
 def _matrix(measured: Measured, snapshot: Snapshot) -> Iterator[str]:

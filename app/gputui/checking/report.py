@@ -17,7 +17,7 @@ from gputui.vendors.registry import vendor_named
 from gputui.vendors.vendor import Vendor
 
 State = Literal["equal", "differs", "missing", "extra", "unsure"]
-"""missing: chosen and not seen; extra: seen and not chosen; unsure: it may be the device or one like it."""
+"""missing: selected, not seen; extra: seen, not selected; unsure: it may be the device or one like it."""
 
 
 @dataclass(frozen=True, slots=True)

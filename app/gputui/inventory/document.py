@@ -1,7 +1,7 @@
 """A snapshot as JSON, schema 1: what `ls --json` prints and `record` writes.
 
-The way in (`reading.py`) is strict, for a recording may come from a stranger. Bytes, percent, °C, W, MHz,
-ISO 8601; unknown is null. Beside the keys of the contract a device has `mig`,
+`document_reader.py` reads it back, strictly, as a recording may come from a stranger. Bytes, percent, °C, W,
+MHz, ISO 8601; unknown is null. Beside the keys of the contract a device has `mig`,
 `claim`, `cores`, `max_sm_clock`, `compute_mode` and `display`, a process has `note`, `container` and
 `ancestors`, and the box has `pcie`, `peers` and `topology`.
 """

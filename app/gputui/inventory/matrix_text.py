@@ -1,5 +1,4 @@
-"""The matrix of links as text, in the form of `nvidia-smi topo -m`: written from a snapshot, and read from
-what people have posted.
+"""The matrix of links as `nvidia-smi topo -m` prints it: written from a snapshot, read from what people post.
 
 Written with tabs, as nvidia-smi does. Read with tabs or spaces, with or without affinities, with old words
 (SOC), with network devices by name or number, with a prompt, a legend or remarks around it.
@@ -71,7 +70,7 @@ class MatrixError(ValueError):
 class Printed:
     """A matrix as it was printed. `nic_links`: a row for each GPU and then each NIC, a column for each NIC.
 
-    A cell that says nothing is None; of `places` only what the text has is known.
+    A cell that says nothing is None; `localities` have what the text has.
     """
 
     gpus: tuple[str, ...]
@@ -160,7 +159,7 @@ def looks_like_one(text: str) -> bool:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines without what stands around a matrix in a mail ("> ") or a table ("|")."""
+    """The lines without what surrounds a matrix in a mail ("> ") or a table ("|")."""
     lines = (_STYLING.sub("", line) for line in text.removeprefix("\ufeff").splitlines())
     return [_QUOTED.sub("", line).replace("|", " ") for line in lines]
 
@@ -219,7 +218,7 @@ class _Reader:
 
     @property
     def found(self) -> bool:
-        """Whether there was any row: it is the heading, then."""
+        """Whether there was any row, so that the line above was a heading."""
         return bool(self._localities)
 
     def read(self, lines: Iterable[str]) -> Printed:
@@ -276,8 +275,8 @@ class _Reader:
             return {name: match[0] for name, match in zip(columns, words, strict=True)}
         fields = [field.strip() for field in line.split("\t")]
         if columns == list(_COLUMNS)[: len(columns)] and len(fields) > len(self._header.names) + 1:
-            told = _by_tabs(fields[len(self._header.names) + 1 :])
-            return {name: told[name] for name in columns}
+            by_tabs = _by_tabs(fields[len(self._header.names) + 1 :])
+            return {name: by_tabs[name] for name in columns}
         found = dict.fromkeys(columns, "")
         for match in words:
             above = [name for name, start in self._header.tail if start <= match.start() + 2]

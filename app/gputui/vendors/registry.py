@@ -16,6 +16,7 @@ from typing import cast
 
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
+from gputui.sources.source import NoSourceError
 from gputui.vendors.vendor import UnknownVendor, Vendor
 from gputui.vendors.visibility import Inherited
 
@@ -98,12 +99,19 @@ def inherits(environ: Mapping[str, str]) -> bool:
 
 @lru_cache(maxsize=1)
 def _added() -> dict[str, Vendor]:
-    """The vendors of other distributions, by name."""
+    """The vendors of other distributions, by name. Raises NoSourceError for one that does not load."""
     if not _any_added():
         return {}
     from importlib.metadata import entry_points
 
-    return {point.name: point.load() for point in entry_points(group=GROUP)}
+    found: dict[str, Vendor] = {}
+    for point in entry_points(group=GROUP):
+        try:
+            found[point.name] = point.load()
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            raise NoSourceError(f"the vendor {point.name!r} ({point.value}) does not load: {why}") from error
+    return found
 
 
 def _any_added() -> bool:

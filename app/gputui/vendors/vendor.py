@@ -90,7 +90,7 @@ class Vendor:
     def driver_trouble(self, code: int | None, error: str | None) -> str | None:
         """Why the driver gives no device, and what helps; None where it does not say.
 
-        `code` and `error` are as `driver_probe` told them.
+        `code` and `error` are what `driver_probe` answered.
         """
         return error
 

@@ -62,16 +62,16 @@ def _join(folder: Path, rank: int, spec: dict[str, Any]) -> None:
         world_size=ranks,
         timeout=timedelta(seconds=spec["left"]),
     )
-    told: dict[str, Any] = {"backend": backend, "ranks": ranks, "points": [], "verified": True}
+    reduced: dict[str, Any] = {"backend": backend, "ranks": ranks, "points": [], "verified": True}
     for size in _SIZES_ON_HOST if backend == _ON_HOST else _SIZES:
         if _TENSORS * size > spec["max_memory"]:
             break
         seconds, verified = _reduce(torch, group, size // 4, device, rank, ranks)
-        told["points"].append([size, seconds])
-        told["verified"] = told["verified"] and verified
+        reduced["points"].append([size, seconds])
+        reduced["verified"] = reduced["verified"] and verified
         if rank == 0:
             part = folder / "all_reduce.part"
-            part.write_text(json.dumps(told), encoding="utf-8")
+            part.write_text(json.dumps(reduced), encoding="utf-8")
             part.replace(folder / "all_reduce.json")
     group.destroy_process_group()
 

@@ -1,4 +1,4 @@
-"""Measures what the devices of an interpreter exchange: first copies, then an all-reduce. Stands above both.
+"""Measures what the devices of an interpreter exchange: starts the copies, and then an all-reduce.
 
     python bandwidth.py FOLDER SPEC
 

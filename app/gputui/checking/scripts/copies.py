@@ -41,7 +41,7 @@ def _measure(folder: Path, spec: dict[str, Any], deadline: float) -> None:
     runtime = getattr(torch, kind)
     # A buffer to send from and one to receive into, on each device.
     sizes = [size for size in _SIZES if 2 * size <= spec["max_memory"]]
-    devices, told = spec["devices"], []
+    devices, copied = spec["devices"], []
     if not sizes:
         raise ValueError(f"{spec['max_memory']} bytes are too few to measure anything")
     pattern = torch.arange(251, dtype=torch.uint8).repeat(sizes[-1] // 251 + 1)[: sizes[-1]]
@@ -53,7 +53,7 @@ def _measure(folder: Path, spec: dict[str, Any], deadline: float) -> None:
                 continue
             if time.monotonic() > deadline:
                 raise TimeoutError("the time was up before every pair was measured")
-            told.append(
+            copied.append(
                 {
                     "source": source,
                     "target": target,
@@ -64,7 +64,7 @@ def _measure(folder: Path, spec: dict[str, Any], deadline: float) -> None:
             )
             # After each pair: what has been measured counts, however it ends.
             part = folder / "copies.part"
-            part.write_text(json.dumps(told), encoding="utf-8")
+            part.write_text(json.dumps(copied), encoding="utf-8")
             part.replace(folder / "copies.json")
 
 

@@ -4,8 +4,8 @@
 
 The answer is FOLDER/RANK.json: a file, because programs and sitecustomize write what they like to stdout.
 TYPE is the devices' type in torch, DRIVER the vendor's script that asks its driver ("-" for none). NAME are
-environment variables whose values are told. torch is only asked for properties, which needs no context on a
-device, so that no memory is taken from whoever is there.
+environment variables whose values are answered. torch is only asked for properties, which needs no context
+on a device, so that no memory is taken from whoever is there.
 
 This file must run on Python 3.8 and newer with nothing installed. torch is imported by its name as a text,
 because nothing of gputui itself may import it.
@@ -56,7 +56,7 @@ def _torch(device_type: str) -> dict[str, Any] | None:
             return None
         torch = importlib.import_module("torch")
         built = getattr(torch.version, "cuda", None), getattr(torch.version, "hip", None)
-        told: dict[str, Any] = {
+        found: dict[str, Any] = {
             "version": str(torch.__version__),
             "cuda": _text(built[0]),
             "hip": _text(built[1]),
@@ -74,9 +74,9 @@ def _torch(device_type: str) -> dict[str, Any] | None:
             "devices": [],
         }
     # (A build for ROCm has its devices in the module of the name "cuda".)
-    told["built"] = any(built) if device_type == "cuda" else hasattr(torch, device_type)
-    if not told["built"]:
-        return told
+    found["built"] = any(built) if device_type == "cuda" else hasattr(torch, device_type)
+    if not found["built"]:
+        return found
     try:
         module = getattr(torch, device_type)
         count = module.device_count()
@@ -86,10 +86,10 @@ def _torch(device_type: str) -> dict[str, Any] | None:
                 module.init()
             count = module.device_count()
         for place in range(count):
-            told["devices"].append(_of_torch(module.get_device_properties(place)))
+            found["devices"].append(_of_torch(module.get_device_properties(place)))
     except BaseException as error:  # noqa: BLE001 - as above
-        told["error"] = _line(error)
-    return told
+        found["error"] = _line(error)
+    return found
 
 
 def _of_torch(properties: Any) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class Task:
     load     mean percent of utilization that it causes; `swing` is how far it moves around that
     age      seconds it has been running when the box is opened
     starts, ends, every   seconds after opening between which it lives; repeated every so many seconds
-    hidden   the operating system does not show the process: its memory is held by nobody to be seen
+    hidden   the operating system does not show the process: nobody can be seen to hold its memory
     starter  the command of the process that started it (a launcher), whose pid is the one before
     container  where it runs
     """
@@ -88,10 +88,10 @@ class Task:
 class Box:
     """A named box.
 
-    switched   its NVLinks all go to NVSwitches, not from GPU to GPU
-    fabrics    which GPUs share switches, by a number for each GPU; left out: all
-    pcie       the PCIe class of every pair; left out, that of `links`, and where NVLinks join two GPUs NODE
-               on one NUMA node and SYS between two
+    switched   all its NVLinks go to NVSwitches, none from GPU to GPU
+    fabrics    the group of each GPU, as a number: GPUs of one group share switches; None: all do
+    pcie       the PCIe class of every pair; None: that of `links`, and of two GPUs that NVLinks join NODE on
+               one NUMA node, else SYS
     peers      peer access over PCIe: whether GPUs read each other's memory where no NVLink joins them; None:
                the driver does not tell
     nics       names of the RDMA network devices; nic_links: a row for each GPU and NIC, a column a NIC

@@ -1,4 +1,4 @@
-"""How a simulated box is wired: links, peer access and places over all its devices. Pure."""
+"""How a simulated box is wired: the links, peer access and locality of all its devices. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CPUS_A_NODE = 32
 
 @dataclass(frozen=True, slots=True)
 class Wired:
-    """The wiring part of a snapshot. Between MIG instances there is nothing to be known."""
+    """The wiring part of a snapshot. Cells of MIG instances are None: the driver tells nothing of them."""
 
     links: LinkMatrix
     pcie: LinkMatrix

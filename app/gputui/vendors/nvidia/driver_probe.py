@@ -14,26 +14,26 @@ from typing import Any
 
 def driver() -> dict[str, Any]:
     """What the CUDA driver itself gives to any program of this environment."""
-    told: dict[str, Any] = {"error": None, "code": None, "version": None, "devices": []}
+    found: dict[str, Any] = {"error": None, "code": None, "version": None, "devices": []}
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        told["error"] = _line(error)
-        return told
+        found["error"] = _line(error)
+        return found
     try:
         version = ctypes.c_int()
         if cuda.cuDriverGetVersion(ctypes.byref(version)) == 0:
-            told["version"] = version.value
+            found["version"] = version.value
         count = ctypes.c_int()
         code = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
         if code:
-            told["code"] = code
-            return told
+            found["code"] = code
+            return found
         for place in range(count.value):
-            told["devices"].append(_of_driver(cuda, place))
+            found["devices"].append(_of_driver(cuda, place))
     except (AttributeError, ValueError, OSError) as error:
-        told["error"] = _line(error)
-    return told
+        found["error"] = _line(error)
+    return found
 
 
 def _of_driver(cuda: Any, place: int) -> dict[str, Any]:

@@ -202,7 +202,7 @@ class NvmlSource:
 
 @dataclass(frozen=True, slots=True)
 class _Wired:
-    """What was last read of the wiring, and of which devices."""
+    """The wiring as it was last read, and the keys of the devices that it is of."""
 
     want: Want
     keys: tuple[str, ...] = ()
@@ -216,7 +216,7 @@ _NOTHING = _Wired(Want(0))
 
 
 def _shut_down(nvml: Any) -> None:
-    """End NVML. What it says to that changes nothing: all that was asked has been answered."""
+    """End NVML. An error changes nothing here: all that was asked has been answered."""
     with contextlib.suppress(nvml.NVMLError):
         nvml.nvmlShutdown()
 
