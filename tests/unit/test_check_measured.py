@@ -23,7 +23,7 @@ from gputui.checking.measurement import (
 )
 from gputui.checking.render import measured_lines, to_measured_document
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.untrusted_json import DocumentError, Node
+from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.launching.launch import Launch
 from gputui.vendors.nvidia.vendor import VENDOR
 from unit.builders import GIB, MIB, box, busy, gpu
@@ -99,9 +99,9 @@ def test_data_that_arrived_wrong_is_a_failure_that_is_said() -> None:
 )
 def test_an_answer_that_makes_no_sense_is_refused(answer: Any) -> None:
     with pytest.raises(DocumentError):
-        read_copies(Node(answer, "file"), {0: "a", 1: "b"})
+        read_copies(JsonValue(answer, "file"), {0: "a", 1: "b"})
     with pytest.raises(DocumentError):
-        read_all_reduce(Node({"backend": "nccl", "ranks": 1, "points": [], "verified": True}, "file"))
+        read_all_reduce(JsonValue({"backend": "nccl", "ranks": 1, "points": [], "verified": True}, "file"))
 
 
 # A torch that says it is built for CUDA (unit/faketorch.py): what our scripts make of it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gputui.inventory.untrusted_json import Node
+from gputui.inventory.untrusted_json import JsonValue
 from gputui.vendors.vendor import Vendor
 
 _MOST_DEVICES = 1024
@@ -107,7 +107,7 @@ def _bus(text: str) -> tuple[str, ...]:
     return tuple(part.lstrip("0").lower() for part in text.replace(".", ":").split(":"))
 
 
-def read(node: Node, vendor: Vendor) -> Seen:
+def read(node: JsonValue, vendor: Vendor) -> Seen:
     """The probe's answer, of devices of that vendor. Raises DocumentError where it is not one."""
     environment = node["environment"].value
     if not isinstance(environment, dict):
@@ -122,7 +122,7 @@ def read(node: Node, vendor: Vendor) -> Seen:
     )
 
 
-def _driver(node: Node, vendor: Vendor) -> Driver:
+def _driver(node: JsonValue, vendor: Vendor) -> Driver:
     return Driver(
         error=_maybe(node["error"]),
         code=node["code"].whole() if node["code"].known else None,
@@ -131,7 +131,7 @@ def _driver(node: Node, vendor: Vendor) -> Driver:
     )
 
 
-def _torch(node: Node, vendor: Vendor) -> Torch:
+def _torch(node: JsonValue, vendor: Vendor) -> Torch:
     return Torch(
         version=_maybe(node["version"]),
         cuda=_maybe(node["cuda"]),
@@ -142,7 +142,7 @@ def _torch(node: Node, vendor: Vendor) -> Torch:
     )
 
 
-def _devices(node: Node, vendor: Vendor) -> tuple[SeenDevice, ...]:
+def _devices(node: JsonValue, vendor: Vendor) -> tuple[SeenDevice, ...]:
     return tuple(
         SeenDevice(
             uuid=_uuid(_maybe(each["uuid"]), vendor),
@@ -158,5 +158,5 @@ def _uuid(text: str | None, vendor: Vendor) -> str | None:
     return None if text is None else vendor.bare_uuid(text)
 
 
-def _maybe(node: Node) -> str | None:
+def _maybe(node: JsonValue) -> str | None:
     return node.text() if node.known else None

@@ -19,7 +19,7 @@ from gputui.checking.report import Report
 from gputui.choosing.verdict import verdicts
 from gputui.inventory.formatting import GIB
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.untrusted_json import DocumentError, Node
+from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
 
@@ -160,7 +160,7 @@ def _points(points: tuple[Point, ...]) -> list[dict[str, Any]]:
     return [{"bytes": each.size, "seconds": each.seconds} for each in points]
 
 
-def read_copies(node: Node, keys: Mapping[int, str]) -> tuple[Copy, ...]:
+def read_copies(node: JsonValue, keys: Mapping[int, str]) -> tuple[Copy, ...]:
     """The copies of an answer; `keys` are the devices by their number in a program. Raises DocumentError."""
     return tuple(
         Copy(
@@ -174,7 +174,7 @@ def read_copies(node: Node, keys: Mapping[int, str]) -> tuple[Copy, ...]:
     )
 
 
-def read_all_reduce(node: Node) -> AllReduce:
+def read_all_reduce(node: JsonValue) -> AllReduce:
     """The all-reduce of an answer. Raises DocumentError."""
     return AllReduce(
         backend=node["backend"].text(),
@@ -184,14 +184,14 @@ def read_all_reduce(node: Node) -> AllReduce:
     )
 
 
-def _key(node: Node, keys: Mapping[int, str]) -> str:
+def _key(node: JsonValue, keys: Mapping[int, str]) -> str:
     number = node.whole()
     if number not in keys:
         raise node.wrong("a device that was to be measured")
     return keys[number]
 
 
-def _read_points(node: Node) -> tuple[Point, ...]:
+def _read_points(node: JsonValue) -> tuple[Point, ...]:
     points = []
     for each in node.items(64):
         size, seconds = each.items(2)

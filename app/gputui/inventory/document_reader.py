@@ -17,7 +17,7 @@ from gputui.inventory.link import PEER_WORDS, SELF, LinkMatrix, is_link
 from gputui.inventory.process import KINDS, Ancestor, Kind, Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.topology import Locality, Nic, Topology, from_ranges
-from gputui.inventory.untrusted_json import DocumentError, Node
+from gputui.inventory.untrusted_json import DocumentError, JsonValue
 
 MOST_BYTES = 32 * 1024 * 1024
 """A recording of 72 busy devices is 200 KiB; a larger file than this is not a recording."""
@@ -43,7 +43,7 @@ def from_json(text: str | bytes) -> Snapshot:
 
 def from_document(document: Any) -> Snapshot:
     """The snapshot in JSON-ready values. Raises DocumentError when they are not one."""
-    root = Node(document, "file")
+    root = JsonValue(document, "file")
     schema = root["schema"]
     if schema.value != SCHEMA or type(schema.value) is not int:
         raise schema.wrong(f"schema {SCHEMA} of this gputui")
@@ -92,7 +92,7 @@ def _check_family(devices: tuple[Device, ...]) -> None:
         places.add((device.vendor, device.parent, device.index))
 
 
-def _device(node: Node, fault: Fault | None) -> Device:
+def _device(node: JsonValue, fault: Fault | None) -> Device:
     def maybe_text(key: str) -> str | None:
         return node[key].text() if node[key].known else None
 
@@ -138,7 +138,7 @@ def _device(node: Node, fault: Fault | None) -> Device:
     )
 
 
-def _claim(node: Node, device: Device) -> Claim | None:
+def _claim(node: JsonValue, device: Device) -> Claim | None:
     if not node.known:
         return None
     since, command, pid, job = (node[key] for key in ("since", "command", "pid", "job"))
@@ -152,7 +152,7 @@ def _claim(node: Node, device: Device) -> Claim | None:
     )
 
 
-def _process(node: Node) -> Process:
+def _process(node: JsonValue) -> Process:
     user, memory, command, started = (node[key] for key in ("user", "memory", "command", "started"))
     note, container = node.get("note", None), node.get("container", None)
     return Process(
@@ -168,12 +168,12 @@ def _process(node: Node) -> Process:
     )
 
 
-def _ancestor(node: Node) -> Ancestor:
+def _ancestor(node: JsonValue) -> Ancestor:
     command = node["command"]
     return Ancestor(node["pid"].whole(), command.text() if command.known else None)
 
 
-def _topology(node: Node, devices: int) -> Topology | None:
+def _topology(node: JsonValue, devices: int) -> Topology | None:
     if not node.known:
         return None
     places, between = node["places"].items(MOST_DEVICES), node["between_cpus"]
@@ -197,7 +197,7 @@ def _topology(node: Node, devices: int) -> Topology | None:
     )
 
 
-def _locality(node: Node) -> Locality:
+def _locality(node: JsonValue) -> Locality:
     own, switched, generation, width = (
         node[key] for key in ("own_node", "switched", "pcie_generation", "pcie_width")
     )
@@ -211,7 +211,7 @@ def _locality(node: Node) -> Locality:
     )
 
 
-def _numbers(node: Node) -> tuple[int, ...] | None:
+def _numbers(node: JsonValue) -> tuple[int, ...] | None:
     if not node.known:
         return None
     if not node.text():
@@ -222,7 +222,7 @@ def _numbers(node: Node) -> tuple[int, ...] | None:
         raise node.wrong("a list of numbers (0-3,8)") from None
 
 
-def _nic(node: Node) -> Nic:
+def _nic(node: JsonValue) -> Nic:
     bus, numa = node["pci_bus_id"], node["numa_node"]
     return Nic(
         name=node["name"].text(),
@@ -231,7 +231,7 @@ def _nic(node: Node) -> Nic:
     )
 
 
-def _matrix(node: Node, rows: int, columns: int, check: Callable[[Node], None]) -> LinkMatrix:
+def _matrix(node: JsonValue, rows: int, columns: int, check: Callable[[JsonValue], None]) -> LinkMatrix:
     found = node.items(2 * MOST_DEVICES)
     if not found:
         return ()
@@ -252,16 +252,16 @@ def _matrix(node: Node, rows: int, columns: int, check: Callable[[Node], None]) 
     return tuple(matrix)
 
 
-def _link(cell: Node) -> None:
+def _link(cell: JsonValue) -> None:
     if not is_link(cell.text()):
         raise cell.wrong("a link (X, NVn, PIX, PXB, PHB, NODE, SYS)")
 
 
-def _peer(cell: Node) -> None:
+def _peer(cell: JsonValue) -> None:
     cell.word((SELF, *PEER_WORDS))
 
 
-def _errors(node: Node) -> tuple[dict[int, Fault], tuple[str, ...]]:
+def _errors(node: JsonValue) -> tuple[dict[int, Fault], tuple[str, ...]]:
     faults: dict[int, Fault] = {}
     errors: list[str] = []
     for each in node.items(MOST_PROCESSES):
