@@ -51,7 +51,11 @@ def strength(word: str | None) -> int:
 
 
 def connected_components(count: int, near: Callable[[int, int], bool]) -> tuple[int, ...]:
-    """Who hangs together when near ones do, over others too: for each of `count` the first of its group."""
+    """The group of each of `count` items, named by the group's first item.
+
+    Two items are in one group where `near` joins them, directly or through others. `near(i, j)` is symmetric,
+    and asked with j < i only.
+    """
     first = list(range(count))
     for i in range(count):
         for j in range(i):
