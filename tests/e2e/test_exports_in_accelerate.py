@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gputui.launching.compose import compose
-from gputui.launching.exports import Options
+from gputui.launching.exports import ExportOptions
 from gputui.launching.exports.accelerate import to_accelerate
 from gputui.launching.launch_options import LaunchOptions
 from unit.builders import gpu
@@ -42,7 +42,7 @@ def test_the_processes_start_on_the_chosen_devices_whatever_the_users_own_file_s
     devices = (gpu(2), gpu(0))[:count]
     words = command if count > 1 else (*command[:2], *command[3:])
     launch = compose(devices, LaunchOptions(words), {"HF_HOME": str(tmp_path / "home")})
-    text = to_accelerate(launch, Options(file="config.yaml"))
+    text = to_accelerate(launch, ExportOptions(file="config.yaml"))
     (tmp_path / "config.yaml").write_text(text + "\n")
     done = subprocess.run(
         ["bash", "-c", text.partition("\n")[0].removeprefix("# ")],

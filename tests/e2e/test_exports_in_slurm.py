@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from gputui.launching.compose import compose
-from gputui.launching.exports import Options
+from gputui.launching.exports import ExportOptions
 from gputui.launching.exports.sbatch import to_sbatch
 from gputui.launching.launch_options import LaunchOptions
 from unit.builders import gpu
@@ -195,7 +195,7 @@ def test_torchrun_is_started_once_a_machine_and_meets_on_the_first(slurm: Slurm,
     (slurm.folder / "torchrun").write_text(f'#!/bin/sh\nexec {dump} "$@" > "machine$SLURM_NODEID.json"\n')
     (slurm.folder / "torchrun").chmod(0o755)
     options = LaunchOptions(("torchrun", "train.py", "--lr", "3e-4"), nodes=2, directory=str(tmp_path))
-    assert slurm.run(to_sbatch(compose(TWO, options, {}), Options(nodes=2)), tmp_path) == ""
+    assert slurm.run(to_sbatch(compose(TWO, options, {}), ExportOptions(nodes=2)), tmp_path) == ""
     told = [json.loads(file.read_text()) for file in sorted(tmp_path.glob("machine*.json"))]
     assert [_variable(each, "SLURM_NODEID") for each in told] == ["0", "1"]
     job = _variable(told[0], "SLURM_JOB_ID")

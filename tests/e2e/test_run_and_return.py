@@ -74,6 +74,7 @@ def test_the_output_stands_below_the_line_and_the_screen_comes_back_with_the_sta
     assert re.fullmatch(rf"gputui: ended with status 7 after \d+s; {ENDED}", ended)
     back(terminal)
     leave(terminal)
+    # The child found it by its own HOME.
     (each,) = load({"XDG_STATE_HOME": f"{base_environment['HOME']}/.local/state"})
     assert (each.options.command[0], each.count) == ("sh", 1)
 

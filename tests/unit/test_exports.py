@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.launching.exports import FORMS, ExportError, Options
+from gputui.launching.exports import FORMS, ExportError, ExportOptions
 from gputui.launching.launch import Launch
 from gputui.system.files import write_result
 from unit.builders import box, gpu, recording
@@ -65,11 +65,11 @@ def test_a_form_is_written_or_refused_and_nothing_else(
 ) -> None:
     launch = Launch(argv, (("A", "1"), ("B", None), ("C", "a\nb")), devices=devices)  # type: ignore[arg-type]
     try:
-        assert FORMS[form].write(launch, Options())
+        assert FORMS[form].write(launch, ExportOptions())
     except ExportError as error:
         assert str(error)
     else:
-        assert all(note.isprintable() for note in FORMS[form].notes(launch, Options()))
+        assert all(note.isprintable() for note in FORMS[form].notes(launch, ExportOptions()))
 
 
 def test_json_is_the_whole_launch(call: Call, one: str) -> None:
@@ -120,7 +120,7 @@ def test_an_option_that_means_something_to_the_form_is_taken(call: Call, one: st
 
 
 def test_every_option_of_a_form_is_one_of_the_options() -> None:
-    names = {field.name for field in fields(Options)}
+    names = {field.name for field in fields(ExportOptions)}
     assert all(form.takes <= names for form in FORMS.values())
 
 

@@ -14,7 +14,7 @@ import yaml
 
 from gputui.inventory.device import Device
 from gputui.launching.compose import compose
-from gputui.launching.exports import DEFAULT, ExportError, Options
+from gputui.launching.exports import DEFAULT, ExportError, ExportOptions
 from gputui.launching.exports.accelerate import to_accelerate
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
@@ -39,7 +39,7 @@ def _launch(
     return compose(devices, LaunchOptions(argv, **facts), {"HF_HOME": "/nonexistent", **(environ or {})})
 
 
-def _read(launch: Launch, options: Options = DEFAULT) -> tuple[str, dict[str, Any]]:
+def _read(launch: Launch, options: ExportOptions = DEFAULT) -> tuple[str, dict[str, Any]]:
     text = to_accelerate(launch, options)
     first, _, rest = text.partition("\n")
     assert first.startswith("# ") and rest
@@ -48,7 +48,7 @@ def _read(launch: Launch, options: Options = DEFAULT) -> tuple[str, dict[str, An
 
 
 def test_a_script_on_two_devices() -> None:
-    line, config = _read(_launch("python", "train.py", "--lr", "3e-4"), Options(file="a b.yaml"))
+    line, config = _read(_launch("python", "train.py", "--lr", "3e-4"), ExportOptions(file="a b.yaml"))
     assert config == {**SPREAD, "distributed_type": "MULTI_GPU"}
     assert line == (
         "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=2,0"

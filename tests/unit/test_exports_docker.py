@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gputui.inventory.device import Device
-from gputui.launching.exports import ExportError, Options
+from gputui.launching.exports import ExportError, ExportOptions
 from gputui.launching.exports.docker import docker_notes, to_docker
 from gputui.launching.launch import Launch
 from gputui.vendors.nvidia.vendor import VENDOR
@@ -25,7 +25,7 @@ from unit.docker_daemon import Daemon, daemon
 from unit.test_quoting_in_shells import HOSTILE, words
 
 TWO, ZERO = gpu(2), gpu(0)
-PYTORCH = Options(image="pytorch/pytorch")
+PYTORCH = ExportOptions(image="pytorch/pytorch")
 Changes = tuple[tuple[str, str | None], ...]
 
 needs_docker = pytest.mark.skipif(shutil.which("docker") is None, reason="docker is not installed")
@@ -184,23 +184,23 @@ def test_a_command_that_names_devices_itself_is_refused(option: tuple[str, ...])
 REFUSED = [
     (_launch("x", devices=(gpu(3, uuid=""),)), PYTORCH, "GPU 3"),
     (_launch("x", directory="here"), PYTORCH, "whole path"),
-    (_launch("x"), Options(image="--privileged"), "image"),
-    (_launch("docker", "compose", "up"), Options(), "docker run"),
+    (_launch("x"), ExportOptions(image="--privileged"), "image"),
+    (_launch("docker", "compose", "up"), ExportOptions(), "docker run"),
     (_launch("docker", "run", "i"), PYTORCH, "--image"),
-    (_launch("docker", "run", "--name", "a", "i"), Options(name="b"), "--name"),
+    (_launch("docker", "run", "--name", "a", "i"), ExportOptions(name="b"), "--name"),
     (_launch("caf\udce9"), PYTORCH, "UTF-8"),
     (Launch(("deepspeed",), (("CUDA_VISIBLE_DEVICES", None),), devices=(ZERO,)), PYTORCH, "anew"),
 ]
 
 
 @pytest.mark.parametrize(("launch", "options", "reason"), REFUSED, ids=lambda value: str(value)[:20])
-def test_what_docker_cannot_be_told_is_refused(launch: Launch, options: Options, reason: str) -> None:
+def test_what_docker_cannot_be_told_is_refused(launch: Launch, options: ExportOptions, reason: str) -> None:
     with pytest.raises(ExportError, match=reason):
         to_docker(launch, options)
 
 
 def test_what_is_added_is_said() -> None:
-    told = " ".join(docker_notes(_launch("x"), Options()))
+    told = " ".join(docker_notes(_launch("x"), ExportOptions()))
     assert "IMAGE" in told and "--ipc=host" in told
     assert docker_notes(_launch("x", devices=(ZERO,)), PYTORCH) == ()
 

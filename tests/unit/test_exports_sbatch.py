@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gputui.inventory.device import Device
 from gputui.launching.compose import compose
-from gputui.launching.exports import ExportError, Options
+from gputui.launching.exports import ExportError, ExportOptions
 from gputui.launching.exports.sbatch import sbatch_notes, to_sbatch
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
@@ -118,7 +118,7 @@ def test_on_one_machine_torchrun_stays_as_it_is(cluster: Path) -> None:
 )
 def test_between_machines_torchrun_meets_where_slurm_says(cluster: Path, argv: tuple[str, ...]) -> None:
     launch = _launch(*argv, nodes=2)
-    script = to_sbatch(launch, Options(nodes=2))
+    script = to_sbatch(launch, ExportOptions(nodes=2))
     assert _asked(script)["nodes"] == "2" and _asked(script)["ntasks-per-node"] == "1"
     told = _ran(script, cluster)["argv"]
     if ":" in argv:
@@ -151,7 +151,7 @@ def _ran_by_bash(text: str) -> list[str]:
 @pytest.mark.parametrize("launcher", ["python", "accelerate", "mpirun"])
 def test_several_machines_without_torchrun_are_refused_and_torchrun_is_named(launcher: str) -> None:
     with pytest.raises(ExportError, match="--launcher torchrun"):
-        to_sbatch(_launch("python", "train.py", launcher=launcher), Options(nodes=2))
+        to_sbatch(_launch("python", "train.py", launcher=launcher), ExportOptions(nodes=2))
 
 
 def test_a_command_that_names_devices_itself_is_refused() -> None:
@@ -244,7 +244,7 @@ def test_the_job_is_named_after_the_script(argv: tuple[str, ...], name: str) -> 
 
 
 def test_the_job_is_named_as_asked() -> None:
-    assert _asked(to_sbatch(Launch(("x",)), Options(name="mine-2")))["job-name"] == "mine-2"
+    assert _asked(to_sbatch(Launch(("x",)), ExportOptions(name="mine-2")))["job-name"] == "mine-2"
     for name in ("two words", "x\n#SBATCH --uid=0", "a/b", "%j", ""):
         with pytest.raises(ExportError, match="name of a job"):
-            to_sbatch(Launch(("x",)), Options(name=name))
+            to_sbatch(Launch(("x",)), ExportOptions(name=name))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gputui.inventory.device import Device
-from gputui.launching.exports import DEFAULT, ExportError, Options
+from gputui.launching.exports import DEFAULT, ExportError, ExportOptions
 from gputui.launching.exports.vscode import to_vscode
 from gputui.launching.launch import Launch
 from gputui.vendors.nvidia.vendor import VENDOR
@@ -20,7 +20,7 @@ TWO = (gpu(2), gpu(0))
 
 def _read(
     *argv: str,
-    options: Options = DEFAULT,
+    options: ExportOptions = DEFAULT,
     devices: tuple[Device, ...] = TWO,
     more: tuple[tuple[str, str | None], ...] = (),
     directory: str | None = None,
@@ -98,7 +98,7 @@ def test_a_variable_that_is_unset_is_null() -> None:
 
 
 def test_the_directory_and_the_name() -> None:
-    configuration = _read("python", "t.py", directory="/two words", options=Options(name="mine"))
+    configuration = _read("python", "t.py", directory="/two words", options=ExportOptions(name="mine"))
     assert (configuration["cwd"], configuration["name"]) == ("/two words", "mine")
     assert _read("python", "t.py", devices=())["name"] == "gputui: t.py on the CPU"
 

@@ -21,7 +21,7 @@ from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import not_free_lines
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.compose import compose
-from gputui.launching.exports import FORMS, Options
+from gputui.launching.exports import FORMS, ExportOptions
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.source import NoSourceError
 from gputui.tui.app_state import AppState
@@ -142,7 +142,7 @@ def test_a_list_that_was_inherited_is_the_limit(gputui: Gputui) -> None:
 @pytest.mark.parametrize("form", sorted(FORMS))
 def test_a_launch_on_them_is_exported_in_every_form(form: str) -> None:
     launch = compose(ACME[::-1], LaunchOptions(("python", "train.py")), {})
-    text = FORMS[form].write(launch, Options())
+    text = FORMS[form].write(launch, ExportOptions())
     assert "CUDA" not in text
     # (Slurm chooses devices itself.)
     assert "ACME_VISIBLE_DEVICES" in text

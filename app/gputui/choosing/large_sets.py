@@ -78,17 +78,11 @@ def _grow(
     score = {v: sum(pairs.score[v][i] for i in part) for v in open_}
     while len(part) < size:
         nodes = {pairs.numa[i] for i in part}
-        best = max(
-            open_,
-            key=lambda v, nodes=nodes: (  # type: ignore[misc]
-                weakest[v],
-                score[v],
-                pairs.numa[v] in nodes,
-                -pairs.degree[v],
-                pairs.free_gib[v],
-                -v,
-            ),
-        )
+        # (The last number makes the lowest place win, and says which place it was.)
+        best = -max(
+            (weakest[v], score[v], pairs.numa[v] in nodes, -pairs.degree[v], pairs.free_gib[v], -v)
+            for v in open_
+        )[-1]
         part.append(best)
         open_.discard(best)
         for v in open_:

@@ -126,15 +126,15 @@ def _full_key(pairs: PairScores, grouping: Grouping, found: RankedSet) -> Key:
     return (level, *comparison_key(pairs, grouping, found.members), *(-i for i in found.members))
 
 
-def comparison_key(pairs: PairScores, grouping: Grouping, chosen: Sequence[int]) -> Key:
+def comparison_key(pairs: PairScores, grouping: Grouping, members: Sequence[int]) -> Key:
     """The comparison of sets with equally weak links, as a tuple: larger is better. Without the numbers."""
     independent = grouping.independent
     return (
-        sum(pairs.devices[i].parent is None for i in chosen),
-        0 if independent else pairs.score_within(chosen),
-        0 if independent else -pairs.numa_count(chosen),
-        pairs.score_left(chosen),
-        sum(pairs.free_gib[i] for i in chosen),
+        sum(pairs.devices[i].parent is None for i in members),
+        0 if independent else pairs.score_within(members),
+        0 if independent else -pairs.numa_count(members),
+        pairs.score_left(members),
+        sum(pairs.free_gib[i] for i in members),
     )
 
 
@@ -175,9 +175,9 @@ class _DistinctSets:
         for choices, room in zip(self._choices, self._room, strict=True):
             longer: dict[int, list[int]] = {}
             for size, sets in made.items():
-                for many, chosen in choices:
+                for many, members in choices:
                     if self._count - room <= size + many <= self._count:
-                        longer.setdefault(size + many, []).extend([each | chosen for each in sets])
+                        longer.setdefault(size + many, []).extend([each | members for each in sets])
             made = longer
         return made.get(self._count, [])
 
@@ -216,11 +216,11 @@ class _FastKeys:
     def __init__(self, pairs: PairScores, grouping: Grouping) -> None:
         self._pairs, self._independent, self._sums = pairs, grouping.independent, SubsetSums(pairs)
 
-    def of(self, chosen: int) -> Key:
-        score = self._sums.score(chosen)
-        degrees, nodes, whole, memory = self._sums.facts(chosen)
+    def of(self, members: int) -> Key:
+        score = self._sums.score(members)
+        degrees, nodes, whole, memory = self._sums.facts(members)
         left = self._pairs.total - degrees + score
-        first = reversed_bits(chosen, len(self._pairs))
+        first = reversed_bits(members, len(self._pairs))
         if self._independent:
             return (whole, 0, 0, left, memory, first)
         return (whole, score, -nodes, left, memory, first)
@@ -231,12 +231,12 @@ def _evaluated(
 ) -> list[RankedSet]:
     """The given sets with their weakest links. A set of several parts is given part by part."""
     found = []
-    for chosen in dict.fromkeys(sets):
+    for members in dict.fromkeys(sets):
         size = shape.size if shape else 1
-        parts = tuple(chosen[at : at + size] for at in range(0, len(chosen), size))
+        parts = tuple(members[at : at + size] for at in range(0, len(members), size))
         level = None if shape is None else min(_weakest_in_part(pairs, part, shape) for part in parts)
-        several = parts if shape and size < len(chosen) else ()
-        found.append(RankedSet(tuple(sorted(chosen)), level, exact, several))
+        several = parts if shape and size < len(members) else ()
+        found.append(RankedSet(tuple(sorted(members)), level, exact, several))
     return found
 
 

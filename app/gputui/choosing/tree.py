@@ -79,7 +79,7 @@ def nvlinks(snapshot: Snapshot) -> tuple[str, ...]:
     words = {snapshot.link(a, b) for a, b in combinations(devices, 2)}
     for word in sorted(filter(direct_links, words), key=strength, reverse=True):
         joined = [[snapshot.link(a, b) == word for b in devices] for a in devices]
-        home = connected_components(len(devices), lambda i, j, joined=joined: joined[i][j])  # type: ignore[misc]
+        home = _components(joined)
         parts = []
         for first in sorted(set(home)):
             group = [i for i, at in enumerate(home) if at == first]
@@ -90,6 +90,11 @@ def nvlinks(snapshot: Snapshot) -> tuple[str, ...]:
                 parts += [f"{devices[i].index}━{devices[j].index}" for i, j in pairs]
         described.append(f"{word} {'  '.join(parts)}")
     return tuple(described)
+
+
+def _components(joined: Sequence[Sequence[bool]]) -> tuple[int, ...]:
+    """For each row the first row of its connected component."""
+    return connected_components(len(joined), lambda i, j: joined[i][j])
 
 
 def _inside(

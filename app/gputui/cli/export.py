@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
 from gputui.cli.launch_call import add_launch_options, launch_of
-from gputui.launching.exports import DEFAULT, FORMS, ExportError, Options
+from gputui.launching.exports import DEFAULT, FORMS, ExportError, ExportOptions
 from gputui.launching.launch import Launch
 
 _ABOUT = """\
@@ -68,7 +68,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     return DONE
 
 
-def _options(args: argparse.Namespace) -> Options:
+def _options(args: argparse.Namespace) -> ExportOptions:
     """What the form is told. Raises WrongCallError for what means nothing to it."""
     given = {name: getattr(args, name) for name in ("image", "name")}
     given = {name: value for name, value in given.items() if value is not None}
@@ -76,7 +76,7 @@ def _options(args: argparse.Namespace) -> Options:
         if name not in FORMS[args.form].takes:
             forms = " and ".join(form for form in FORMS if name in FORMS[form].takes)
             raise WrongCallError(f"--{name} is for {forms}, not for {args.form}")
-    return Options(
+    return ExportOptions(
         image=given.get("image", DEFAULT.image),
         nodes=args.nodes,
         name=given.get("name"),
@@ -84,7 +84,7 @@ def _options(args: argparse.Namespace) -> Options:
     )
 
 
-def _text(form: str, launch: Launch, options: Options) -> str:
+def _text(form: str, launch: Launch, options: ExportOptions) -> str:
     try:
         return FORMS[form].write(launch, options)
     except ExportError as error:

@@ -20,10 +20,10 @@ def parser() -> Parser:
     listed = "\n".join(f"  {name:<11} {about}" for name, about in SUBCOMMANDS.items())
     made = Parser(
         "",
-        "See which GPUs are free, choose and order them, and start on exactly those.",
+        "See which GPUs are free, select and order them, and start on exactly those.",
         epilog=f"subcommands (each has its own --help):\n{listed}\n\n"
-        "exit status: 0 done, 2 wrong call, 3 no source, 4 not enough devices, 5 a check failed, else the\n"
-        "command's own",
+        "exit status: 0 done, 2 wrong call, 3 no source, 4 not enough devices, 5 a check failed, 124 waited\n"
+        "too long, else the command's own",
     )
     made.usage = (
         "gputui [--demo [BOX] | --from FILE] [--interval S] [-- COMMAND…]\n       gputui SUBCOMMAND …"

@@ -51,10 +51,9 @@ def strength(word: str | None) -> int:
 
 
 def connected_components(count: int, near: Callable[[int, int], bool]) -> tuple[int, ...]:
-    """The group of each of `count` items, named by the group's first item.
+    """The connected components of `count` nodes, of which `near` says which two are joined.
 
-    Two items are in one group where `near` joins them, directly or through others. `near(i, j)` is symmetric,
-    and asked with j < i only.
+    For each node the lowest number of its component. `near(i, j)` is symmetric, and asked with j < i only.
     """
     first = list(range(count))
     for i in range(count):

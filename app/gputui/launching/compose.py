@@ -13,7 +13,7 @@ from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch, OwnDevices
 from gputui.launching.launch_options import AUTO, LaunchOptions, words_of
 from gputui.launching.launchers import LAUNCHERS, recognised
-from gputui.launching.launchers.base import Completed, Launcher, Notices, Request
+from gputui.launching.launchers.base import Completed, Launcher, LauncherRequest, Notices
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
 from gputui.launching.launchers.mpirun import parts
 from gputui.launching.wrappers import assigned, losing, unwrap
@@ -128,7 +128,7 @@ def _completed(
     if options.python is not None:
         command = launcher.with_python(command, options.python)
     done = launcher.complete(
-        Request(
+        LauncherRequest(
             command=command,
             devices=tuple(devices),
             environ=_inherited(environ, options, prefix),

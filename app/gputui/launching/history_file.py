@@ -47,7 +47,7 @@ def load(environ: Mapping[str, str]) -> Launches:
 def _bytes(file: Path) -> bytes:
     """The content of a file of our own; never waits (a named pipe). Raises OSError, KeepError."""
     handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as stream:
+    try:
         facts = os.fstat(handle)
         reason = ""
         if not stat.S_ISREG(facts.st_mode):
@@ -59,7 +59,9 @@ def _bytes(file: Path) -> bytes:
             reason = f"it has more than {_LARGEST} bytes"
         if reason:
             raise KeepError(f"the launches in {str(file)!r} cannot be read: {reason}")
-        return stream.read(_LARGEST)
+        return os.read(handle, _LARGEST)
+    finally:
+        os.close(handle)
 
 
 def _launches(file: Path, data: bytes) -> Launches:

@@ -133,6 +133,9 @@ class GputuiApp(App[Outcome]):
         self.exit(Outcome(status=status), return_code=status)
 
     def _check_terminal(self) -> None:
+        if not self.screen_stack:
+            # The last tick of a timer may come when the screens are gone already.
+            return
         self.main.tick()
         if self.is_headless:
             return

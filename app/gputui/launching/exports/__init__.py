@@ -5,13 +5,13 @@ from __future__ import annotations
 from gputui.launching.exports.accelerate import accelerate_notes, to_accelerate
 from gputui.launching.exports.docker import docker_notes, to_docker
 from gputui.launching.exports.dotenv import to_dotenv
-from gputui.launching.exports.form import DEFAULT, ExportError, Form, Options
+from gputui.launching.exports.form import DEFAULT, ExportError, ExportOptions, Form
 from gputui.launching.exports.json_document import to_json
 from gputui.launching.exports.sbatch import sbatch_notes, to_sbatch
 from gputui.launching.exports.shell_lines import to_fish, to_powershell, to_sh
 from gputui.launching.exports.vscode import to_vscode
 
-__all__ = ["DEFAULT", "FORMS", "ExportError", "Form", "Options", "to_json", "to_sh"]
+__all__ = ["DEFAULT", "FORMS", "ExportError", "ExportOptions", "Form", "to_json", "to_sh"]
 
 FORMS: dict[str, Form] = {
     "sh": Form(lambda launch, options: to_sh(launch)),

@@ -13,7 +13,7 @@ from gputui.launching.argument_vector import Arguments, read_options
 from gputui.launching.exports.form import (
     DEFAULT,
     ExportError,
-    Options,
+    ExportOptions,
     need_text,
     other_changes,
     visible_devices,
@@ -57,7 +57,7 @@ _SECTIONS = {
 """In which part of the configuration the options of that beginning are; each under its own name."""
 
 
-def to_accelerate(launch: Launch, options: Options = DEFAULT) -> str:
+def to_accelerate(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     """YAML; the line that starts it is a comment on top.
 
     Options of an `accelerate launch` that are keys of the configuration move there, the others stay on the

@@ -15,7 +15,7 @@ from gputui.launching.argument_vector import Arguments, option_table, program_na
 from gputui.launching.exports.form import (
     DEFAULT,
     ExportError,
-    Options,
+    ExportOptions,
     need_text,
     need_variable,
     other_changes,
@@ -44,7 +44,7 @@ class _Run:
     podman: bool
 
 
-def to_docker(launch: Launch, options: Options = DEFAULT) -> str:
+def to_docker(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     """One line for any POSIX shell. Raises ExportError for contradictions and devices without a UUID."""
     need_variable(launch, "a container counts its devices anew")
     # docker's client puts U+FFFD for a byte that is no text, and says nothing.
@@ -78,7 +78,7 @@ def to_docker(launch: Launch, options: Options = DEFAULT) -> str:
     return f"cd -- {posix(place)} && {line}"
 
 
-def docker_notes(launch: Launch, options: Options = DEFAULT) -> tuple[str, ...]:
+def docker_notes(launch: Launch, options: ExportOptions = DEFAULT) -> tuple[str, ...]:
     """What the line has besides the launch, and why."""
     given = _given(launch.argv)
     notes = []
@@ -113,7 +113,7 @@ def _variables(launch: Launch) -> list[str]:
     ]
 
 
-def _no_contradiction(given: _Run, options: Options, vendor: Vendor) -> None:
+def _no_contradiction(given: _Run, options: ExportOptions, vendor: Vendor) -> None:
     ours = (*vendor.visibility.names, *vendor.visibility.also)
     for option in given.arguments.options:
         name, value = option.name, option.value

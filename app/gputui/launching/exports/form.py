@@ -13,7 +13,7 @@ class ExportError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ExportOptions:
     """Options of an export besides the launch; each form takes those that it has a use for.
 
     image   of the container (docker)
@@ -28,7 +28,7 @@ class Options:
     file: str | None = None
 
 
-DEFAULT = Options()
+DEFAULT = ExportOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Form:
 
     write   the text, without a newline at its end
     notes   sentences for the person who exports, about what the form changes
-    takes   the fields of `Options` that mean something to it
+    takes   the fields of `ExportOptions` that mean something to it
     utf8    its reader takes UTF-8 whatever the locale; a shell takes the bytes that we were given
     """
 
-    write: Callable[[Launch, Options], str]
-    notes: Callable[[Launch, Options], tuple[str, ...]] = lambda launch, options: ()
+    write: Callable[[Launch, ExportOptions], str]
+    notes: Callable[[Launch, ExportOptions], tuple[str, ...]] = lambda launch, options: ()
     takes: frozenset[str] = frozenset()
     utf8: bool = False
 

@@ -13,7 +13,7 @@ import re
 from gputui.launching.exports.form import (
     DEFAULT,
     ExportError,
-    Options,
+    ExportOptions,
     final_changes,
     need_command,
     need_variable,
@@ -30,7 +30,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:@,+=-]+")
 _CORES = "OMP_NUM_THREADS"
 
 
-def to_sbatch(launch: Launch, options: Options = DEFAULT) -> str:
+def to_sbatch(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     """The script. Raises ExportError for what Slurm cannot start: several machines without torchrun."""
     need_command(launch, "a batch script")
     need_variable(launch, "Slurm chooses others")
@@ -71,7 +71,7 @@ def sbatch_notes(launch: Launch) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _header(launch: Launch, options: Options) -> list[str]:
+def _header(launch: Launch, options: ExportOptions) -> list[str]:
     count = len(launch.devices)
     cores = _cores(launch)
     asked = {
@@ -86,7 +86,7 @@ def _header(launch: Launch, options: Options) -> list[str]:
     return [f"#SBATCH --{name}={value}" for name, value in asked.items() if value is not None]
 
 
-def _name(launch: Launch, options: Options) -> str:
+def _name(launch: Launch, options: ExportOptions) -> str:
     if options.name is not None:
         if not _PLAIN.fullmatch(options.name) or "/" in options.name:
             raise ExportError(f"{options.name!r} cannot be the name of a job: letters, digits and ._- can")

@@ -9,7 +9,7 @@ from gputui.launching.argument_vector import program_name
 from gputui.launching.exports.form import (
     DEFAULT,
     ExportError,
-    Options,
+    ExportOptions,
     final_changes,
     need_command,
     need_text,
@@ -20,7 +20,7 @@ from gputui.launching.python_command import is_python, particular_interpreter, r
 from gputui.launching.wrappers import unwrap
 
 
-def to_vscode(launch: Launch, options: Options = DEFAULT) -> str:
+def to_vscode(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     """The whole file, with one configuration. Processes that it starts are debugged with it.
 
     Raises ExportError for a command that is not Python's, and for words that VS Code would replace.

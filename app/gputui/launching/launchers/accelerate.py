@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from gputui.launching.argument_vector import Arguments, option_table, program_name
 from gputui.launching.launchers.accelerate_config import Config, configuration
-from gputui.launching.launchers.base import Completed, Notices, Request, ScriptLauncher, contradiction
+from gputui.launching.launchers.base import Completed, LauncherRequest, Notices, ScriptLauncher, contradiction
 from gputui.launching.launchers.torchrun import overriding, several
 from gputui.launching.python_command import module_prefix
 
@@ -59,7 +59,7 @@ class Accelerate(ScriptLauncher):
             own = own + 1 if command[own : own + 1] and command[own] == "launch" else 0
         return tuple(command[:own]), tuple(command[own:])
 
-    def complete(self, request: Request) -> Completed:
+    def complete(self, request: LauncherRequest) -> Completed:
         starter, rest = self.split(request.command)
         given, notices = self.given(rest), Notices()
         config = None
@@ -89,7 +89,7 @@ class Accelerate(ScriptLauncher):
         return Completed(argv, tuple(notices.warnings), tuple(notices.remarks), own=notices.own)
 
 
-def _kind(given: Arguments, config: Config | None, request: Request, notices: Notices) -> list[str]:
+def _kind(given: Arguments, config: Config | None, request: LauncherRequest, notices: Notices) -> list[str]:
     """The option that says which kind of run it is, where neither the command nor the configuration does."""
     if any(name in given for name in _KINDS):
         return []
@@ -115,7 +115,7 @@ def _spreads(given: Arguments, config: Config | None) -> bool:
     return config is not None and config.kind in _SPREADING
 
 
-def _say(given: Arguments, request: Request, notices: Notices, machines: int) -> None:
+def _say(given: Arguments, request: LauncherRequest, notices: Notices, machines: int) -> None:
     count = len(request.devices)
     ids = given.get("gpu-ids", "all")
     same = count and ids == request.visibility.identifiers(
@@ -143,7 +143,7 @@ def _say(given: Arguments, request: Request, notices: Notices, machines: int) ->
         )
 
 
-def _say_of_kind(given: Arguments, request: Request, notices: Notices, spreads: bool) -> None:
+def _say_of_kind(given: Arguments, request: LauncherRequest, notices: Notices, spreads: bool) -> None:
     asked = given.number("num-processes") or request.processes or 1
     if request.devices and "cpu" in given:
         notices.warn("--cpu of the command leaves the chosen devices unused")
@@ -161,7 +161,7 @@ def _say_of_kind(given: Arguments, request: Request, notices: Notices, spreads: 
 
 
 def _say_of_config(
-    config: Config, given: Arguments, request: Request, notices: Notices, spreads: bool
+    config: Config, given: Arguments, request: LauncherRequest, notices: Notices, spreads: bool
 ) -> None:
     """What the line says in spite of the file, so that nobody wonders."""
     if config.problem is not None:

@@ -20,7 +20,7 @@ from gputui.vendors.visibility import Visibility
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LauncherRequest:
     """A command of the launcher's own that is to be completed, and all that this depends on.
 
     devices     what it will run on, in order; none is CPU only
@@ -49,7 +49,7 @@ class Request:
     directory: str | None = None
     vendor: Vendor = field(default_factory=default_vendor)
 
-    def of(self, command: tuple[str, ...]) -> Request:
+    def of(self, command: tuple[str, ...]) -> LauncherRequest:
         """The same for another command."""
         return replace(self, command=command)
 
@@ -119,7 +119,7 @@ class Launcher(Protocol):
     def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
         """A command of this launcher's own, started by that interpreter."""
 
-    def complete(self, request: Request) -> Completed:
+    def complete(self, request: LauncherRequest) -> Completed:
         """The command for the devices, never doubling what the user gave.
 
         What contradicts the selection is kept and named in a warning, not mended in silence.

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from gputui.launching.argument_vector import Arguments, option_table, program_name, write_options
-from gputui.launching.launchers.base import Completed, Notices, Request, ScriptLauncher
+from gputui.launching.launchers.base import Completed, LauncherRequest, Notices, ScriptLauncher
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
 from gputui.launching.launchers.torchrun import Torchrun
 from gputui.launching.python_command import module_prefix
@@ -58,7 +58,7 @@ class Deepspeed(ScriptLauncher):
         own = 1 if named else words if module == _MODULE else 0
         return tuple(command[:own]), tuple(command[own:])
 
-    def complete(self, request: Request) -> Completed:
+    def complete(self, request: LauncherRequest) -> Completed:
         starter, rest = self.split(request.command)
         given, notices = self.given(rest), Notices()
         own = [name for name in _DEVICES if name in given]
@@ -96,7 +96,7 @@ class Deepspeed(ScriptLauncher):
         )
 
     def _through_torchrun(
-        self, request: Request, given: Arguments, reason: str, notices: Notices
+        self, request: LauncherRequest, given: Arguments, reason: str, notices: Notices
     ) -> Completed:
         """torchrun with the same script: what the deepspeed library does in it is the same."""
         entrypoint = with_interpreter_beside(
@@ -113,7 +113,7 @@ class Deepspeed(ScriptLauncher):
         return Completed(done.argv, done.warnings, (*remarks, *done.remarks))
 
 
-def _counted(given: Arguments, own: Sequence[str], request: Request) -> tuple[str, ...]:
+def _counted(given: Arguments, own: Sequence[str], request: LauncherRequest) -> tuple[str, ...]:
     """The options that only count what has been chosen (as many devices, on one machine), if all do.
 
     They contradict nothing. With one of them deepspeed takes the first devices of the box (all of them, with
@@ -128,7 +128,7 @@ def _counted(given: Arguments, own: Sequence[str], request: Request) -> tuple[st
     return () if first and list(own) == ["num-gpus"] else tuple(own)
 
 
-def _machines(given: Arguments, own: Sequence[str], request: Request) -> str | None:
+def _machines(given: Arguments, own: Sequence[str], request: LauncherRequest) -> str | None:
     """The hostfile that says on which machines deepspeed starts; None for this one only."""
     if "hostfile" in given:
         path = os.path.join(request.directory or "", given.get("hostfile"))  # noqa: PTH118 - as deepspeed does
@@ -138,7 +138,7 @@ def _machines(given: Arguments, own: Sequence[str], request: Request) -> str | N
     return HOSTFILE if not here and request.host_environment.is_file(HOSTFILE) else None
 
 
-def _here(given: Arguments, request: Request, notices: Notices) -> list[str]:
+def _here(given: Arguments, request: LauncherRequest, notices: Notices) -> list[str]:
     """What one machine needs: a port that nothing listens on, and no hostfile."""
     added = []
     if "master-port" not in given:
@@ -155,7 +155,7 @@ def _here(given: Arguments, request: Request, notices: Notices) -> list[str]:
 
 
 def _contradict(
-    given: Arguments, own: Sequence[str], machines: str | None, request: Request, notices: Notices
+    given: Arguments, own: Sequence[str], machines: str | None, request: LauncherRequest, notices: Notices
 ) -> None:
     """Say that the command's own devices are not the chosen ones, or not in this order."""
     words = " ".join(write_options(given.named(own)))
@@ -186,7 +186,7 @@ def _contradict(
         notices.warn(f"{words} of the command: deepspeed will run on {order}, in that order")
 
 
-def _against(request: Request) -> str | None:
+def _against(request: LauncherRequest) -> str | None:
     """Why deepspeed's launcher cannot start on exactly these devices in this order; None where it can."""
     if not request.devices:
         return f"for deepspeed an empty {request.visibility.variable} does not mean no GPU"
@@ -200,7 +200,7 @@ def _against(request: Request) -> str | None:
     return None
 
 
-def _sorts(request: Request) -> bool:
+def _sorts(request: LauncherRequest) -> bool:
     """Whether this deepspeed sorts the devices that it is given; where that cannot be told, it does."""
     version = request.host_environment.version("deepspeed", request.path) if request.path else None
     return version is None or version >= SORTS_SINCE

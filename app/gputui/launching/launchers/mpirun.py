@@ -17,7 +17,7 @@ from gputui.launching.argument_vector import (
     read_options,
     whole_number,
 )
-from gputui.launching.launchers.base import Completed, Notices, Request, contradiction
+from gputui.launching.launchers.base import Completed, LauncherRequest, Notices, contradiction
 from gputui.launching.launchers.entrypoint import Entrypoint, of_command
 from gputui.launching.python_command import is_python
 from gputui.vendors.visibility import Visibility
@@ -70,7 +70,7 @@ class Mpirun:
             inner = (python, *inner)
         return (*command[:1], *given.option_words, *inner)
 
-    def complete(self, request: Request) -> Completed:
+    def complete(self, request: LauncherRequest) -> Completed:
         command, devices = request.command, len(request.devices)
         given = _read(command)
         notices = Notices()
@@ -106,7 +106,7 @@ def _assigns(value: str, visibility: Visibility) -> bool:
     return any(value.startswith((f"{name}=", f"{name} ")) for name in visibility.names)
 
 
-def _say_of_lists(overriding: Sequence[Option], request: Request, notices: Notices) -> None:
+def _say_of_lists(overriding: Sequence[Option], request: LauncherRequest, notices: Notices) -> None:
     """Say which options set the variables, and which of them lead to other devices."""
     for option in overriding:
         words = " ".join(option.words)

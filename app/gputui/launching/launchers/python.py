@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from gputui.launching.argument_vector import program_name
-from gputui.launching.launchers.base import Completed, Request
+from gputui.launching.launchers.base import Completed, LauncherRequest
 from gputui.launching.launchers.entrypoint import Entrypoint, of_command
 from gputui.launching.python_command import is_python
 
@@ -55,7 +55,7 @@ class Python:
             return (python, *command[1:])
         return (python, *command) if command and command[0].endswith(".py") else tuple(command)
 
-    def complete(self, request: Request) -> Completed:
+    def complete(self, request: LauncherRequest) -> Completed:
         command, warnings, remarks = request.command, [], []
         name = program_name(command)
         left = [f"{rank}={request.environ[rank]}" for rank in _RANKS if rank in request.environ]

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 
 from gputui.launching.argument_vector import Arguments, option_table, program_name
-from gputui.launching.launchers.base import Completed, Notices, Request, ScriptLauncher, contradiction
+from gputui.launching.launchers.base import Completed, LauncherRequest, Notices, ScriptLauncher, contradiction
 from gputui.launching.python_command import module_prefix
 
 _MODULES = ("torch.distributed.run", "torch.distributed.launch")
@@ -50,7 +50,7 @@ class Torchrun(ScriptLauncher):
         own = 1 if program_name(command) == "torchrun" else words if module in _MODULES else 0
         return tuple(command[:own]), tuple(command[own:])
 
-    def complete(self, request: Request) -> Completed:
+    def complete(self, request: LauncherRequest) -> Completed:
         starter, rest = self.split(request.command)
         given, notices = self.given(rest), Notices()
         added = _where(given, request, notices)
@@ -77,7 +77,7 @@ def several(environ: Mapping[str, str]) -> str | None:
     return None if text in ("1", "1:1") else text
 
 
-def _rendezvous_id(request: Request) -> str:
+def _rendezvous_id(request: LauncherRequest) -> str:
     """The id of the rendezvous: the same on all machines of this run, another for another user or command at
     the same host and port."""
     parts = (
@@ -89,7 +89,7 @@ def _rendezvous_id(request: Request) -> str:
     return f"gputui-{zlib.crc32(chr(0).join(parts).encode(errors='surrogateescape')):08x}"
 
 
-def _where(given: Arguments, request: Request, notices: Notices) -> list[str]:
+def _where(given: Arguments, request: LauncherRequest, notices: Notices) -> list[str]:
     """The options for the rendezvous that the command does not give."""
     if request.nodes > 1:
         wanted = {
@@ -119,7 +119,7 @@ def _endpoint(text: str) -> str:
     return f"{host}:{port or PORT}"
 
 
-def _numa(request: Request, notices: Notices) -> list[str]:
+def _numa(request: LauncherRequest, notices: Notices) -> list[str]:
     """`--numa-binding`, where this torch has it (2.9) and numactl is there: else a remark."""
     version = request.host_environment.version("torch", request.path) if request.path else None
     if version is not None and version < (2, 9):
@@ -133,7 +133,7 @@ def _numa(request: Request, notices: Notices) -> list[str]:
     return []
 
 
-def _warn(given: Arguments, request: Request, notices: Notices) -> None:
+def _warn(given: Arguments, request: LauncherRequest, notices: Notices) -> None:
     count, text = len(request.devices), given.get("nproc-per-node")
     if not count and text in ("auto", "gpu"):
         notices.warn(f"the command asks for --nproc-per-node={text}, and there is no device to count")

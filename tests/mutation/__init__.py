@@ -1,0 +1,1 @@
+"""Mutation runs: the source is changed in one place at a time, and the tests must notice."""

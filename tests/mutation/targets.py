@@ -1,0 +1,44 @@
+"""What is mutated, and by which tests a change of it should be noticed: those that run in a few seconds."""
+
+from __future__ import annotations
+
+UNIT = "tests/unit/test_"
+
+TARGETS: dict[str, tuple[str, ...]] = {
+    "choosing.verdict": ("verdict", "rules", "verdict_text", "watch"),
+    "choosing.verdict_text": ("verdict", "verdict_text", "not_free"),
+    "choosing.watch": ("watch", "verdict"),
+    "choosing.rules": ("rules", "verdict", "settings"),
+    "choosing.pick": ("pick", "best"),
+    "choosing.best": ("best", "pick", "reasons"),
+    "choosing.sets": ("best", "best_of_many"),
+    "choosing.large_sets": ("best_of_many",),
+    "choosing.order": ("order", "best"),
+    "choosing.rings": ("rings", "order"),
+    "choosing.pair_scores": ("best", "order", "reasons"),
+    "choosing.matching": ("matching", "order"),
+    "choosing.links": ("links", "reasons"),
+    "choosing.reasons": ("reasons", "best"),
+    "choosing.grouping": ("grouping", "order"),
+    "choosing.naming": ("naming", "rules"),
+    "choosing.selection": ("selection", "not_free"),
+    "choosing.people": ("people",),
+    "choosing.bandwidth": ("bandwidth",),
+    "choosing.tree": ("topo_cli", "links"),
+    "allocating.allocation": ("allocation",),
+    "allocating.allocator": ("allocation", "choosing_on_the_command_line", "cli"),
+    "allocating.queue": ("queue",),
+    "allocating.waiting": ("waiting",),
+    "allocating.claims.lease": ("claims", "claims_untrusted", "claims_folder"),
+    "allocating.claims.read": ("claims", "claims_untrusted"),
+    "allocating.claims.files": ("claims", "claims_untrusted"),
+    "allocating.claims.folder": ("claims_folder", "claims"),
+    "launching.quoting": ("quoting_in_shells",),
+    "vendors.visibility": ("visibility",),
+    "tui.app_state": ("app_state",),
+}
+
+
+def tests_of(target: str) -> list[str]:
+    """The test files for a module of gputui."""
+    return [f"{UNIT}{name}.py" for name in TARGETS[target]]
