@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 
 from gputui.inventory.matrix_text import Printed, read
-from gputui.inventory.topology import Place
+from gputui.inventory.topology import Locality
 from gputui.jobs.job import Job, JobDevice
 from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import write_finished, write_given
@@ -63,7 +63,7 @@ def _printed(name: str) -> Box:
 def _made(name: str, sizes: tuple[int, ...], inside: str, across: str) -> Box:
     """A box of groups of GPUs, each on a NUMA node of its own."""
     links = sockets(sizes, inside, across)
-    places = tuple(Place((node,), (node,)) for node, size in enumerate(sizes) for _ in range(size))
+    places = tuple(Locality((node,), (node,)) for node, size in enumerate(sizes) for _ in range(size))
     return box_of(Printed(tuple(f"GPU{n}" for n in range(sum(sizes))), links, places), name)
 
 

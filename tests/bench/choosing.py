@@ -18,7 +18,7 @@ from gputui.choosing.sets import RankedSet, approximate, ranked
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.matrix_text import Printed, read
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.topology import Place
+from gputui.inventory.topology import Locality
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import sockets
@@ -109,7 +109,7 @@ def _made(sizes: tuple[int, ...], inside: str, across: str) -> Printed:
     """A box of groups of GPUs."""
     count = sum(sizes)
     return Printed(
-        tuple(f"GPU{n}" for n in range(count)), sockets(sizes, inside, across), (Place((), ()),) * count
+        tuple(f"GPU{n}" for n in range(count)), sockets(sizes, inside, across), (Locality((), ()),) * count
     )
 
 

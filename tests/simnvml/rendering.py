@@ -13,7 +13,7 @@ from gputui.inventory.device import COMPUTE_MODES, Device
 from gputui.inventory.link import PEER_WORDS, SELF, direct_links
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.topology import Place, ranges
+from gputui.inventory.topology import Locality, ranges
 from gputui.sources.simulated.spec import MIB, Box
 
 Facts = Mapping[str, int | None]
@@ -145,17 +145,17 @@ def _instance(device: Device) -> dict[str, int | None]:
     }
 
 
-def _place(snapshot: Snapshot, device: Device) -> Place:
+def _place(snapshot: Snapshot, device: Device) -> Locality:
     """Where the device hangs; what the snapshot does not say follows from its NUMA node."""
     if snapshot.topology:
-        return snapshot.topology.places[snapshot.position[device.key]]
+        return snapshot.topology.localities[snapshot.position[device.key]]
     node = device.numa_node
     first = (node or 0) * CPUS_A_NODE
     cpus = tuple(range(first, first + CPUS_A_NODE))
-    return Place(cpus, None if node is None else (node,), pcie_generation=4, pcie_width=16)
+    return Locality(cpus, None if node is None else (node,), pcie_generation=4, pcie_width=16)
 
 
-def _hung(place: Place) -> dict[str, int | None]:
+def _hung(place: Locality) -> dict[str, int | None]:
     return {
         "gpu_numa_node": place.own_node,
         "pcie_generation": place.pcie_generation,
@@ -163,7 +163,7 @@ def _hung(place: Place) -> dict[str, int | None]:
     }
 
 
-def _near(place: Place) -> Iterator[str]:
+def _near(place: Locality) -> Iterator[str]:
     if place.cpus is not None:
         yield f"cpus {ranges(place.cpus)}"
     if place.memory_nodes is not None:

@@ -17,9 +17,11 @@ from gputui.tui.option_rows import rows
 from gputui.tui.screens.launch import LaunchScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.widgets.lines import Lines
-from gputui.vendors.nvidia.visibility import VISIBLE
+from gputui.vendors.nvidia.vendor import VENDOR
 from tui.support import Session, box_at
 from tui.support import session as moving
+
+VISIBLE = VENDOR.visibility.variable
 
 session = functools.partial(moving, interval=1000)
 """Nothing is read but what is asked for, so that the pilot finds the application idle."""

@@ -23,8 +23,10 @@ from gputui.tui.screens.help import PAIRS, HelpScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.tui.widgets.lines import Lines
-from gputui.vendors.nvidia.visibility import ORDER, VISIBLE
+from gputui.vendors.nvidia.vendor import VENDOR
 from tui.support import box_at, session
+
+VISIBLE, ORDER = VENDOR.visibility.names
 
 
 def with_device(snapshot: Snapshot, index: int, **facts: object) -> Snapshot:

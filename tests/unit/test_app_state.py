@@ -13,7 +13,7 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.tui.app_state import AppState
-from gputui.vendors.nvidia.visibility import VISIBLE
+from gputui.vendors.nvidia.vendor import VENDOR
 from unit.builders import NOW, box, busy, gpu, job
 
 FOUR = tuple(map(gpu, range(4)))
@@ -120,7 +120,7 @@ def test_a_busy_device_can_be_selected_and_the_person_is_told() -> None:
     [
         (replace(FOUR[0], mig=True), {}),
         (replace(FOUR[0], fault=Fault("lost", "GPU is lost")), {}),
-        (FOUR[0], {VISIBLE: "1,2"}),
+        (FOUR[0], {VENDOR.visibility.variable: "1,2"}),
     ],
 )
 def test_what_cannot_be_used_cannot_be_selected(device: Device, environ: dict[str, str]) -> None:
@@ -132,7 +132,7 @@ def test_what_cannot_be_used_cannot_be_selected(device: Device, environ: dict[st
 def test_cpu_only_and_clear() -> None:
     state = with_selected(app_state(), 0).cpu_only()
     assert state.selection.cpu_only and selected(state) == []
-    assert state.launch.environment({})[VISIBLE] == ""
+    assert state.launch.environment({})[VENDOR.visibility.variable] == ""
     assert not state.cpu_only().selection.decided
     assert not with_selected(app_state(), 0).clear().selection.decided
 
@@ -174,7 +174,7 @@ def test_the_grouping_lasts_as_long_as_it_fits() -> None:
 
 
 def test_inherited_devices_are_the_only_ones_to_be_had() -> None:
-    state, _ = AppState({VISIBLE: "1,2"}).with_snapshot(box(*FOUR)).select_best(2)
+    state, _ = AppState({VENDOR.visibility.variable: "1,2"}).with_snapshot(box(*FOUR)).select_best(2)
     assert sorted(selected(state)) == [1, 2]
     unchanged, message = state.select_best(3)
     assert unchanged is state and message
@@ -207,7 +207,7 @@ def test_the_next_order_is_one_that_differs() -> None:
 def test_nothing_is_set_until_the_devices_are_decided() -> None:
     state = app_state(options=LaunchOptions(("true",)))
     assert state.launch.environment({}) == {}
-    assert with_selected(state, 1).launch.environment({})[VISIBLE] == "1"
+    assert with_selected(state, 1).launch.environment({})[VENDOR.visibility.variable] == "1"
 
 
 def test_launchers_and_ids_go_round() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from gputui.choosing.bandwidth import bandwidth, generation, nvlink_generation
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.topology import Place, Topology
+from gputui.inventory.topology import Locality, Topology
 from unit.builders import gpu
 from unit.wired import matrix, wired
 
@@ -16,7 +16,7 @@ from unit.wired import matrix, wired
 def _pair(
     word: str | None,
     capability: tuple[str | None, str | None] = ("9.0", "9.0"),
-    places: tuple[Place, Place] = (Place(pcie_generation=5, pcie_width=16),) * 2,
+    places: tuple[Locality, Locality] = (Locality(pcie_generation=5, pcie_width=16),) * 2,
     between: float | None = None,
 ) -> Snapshot:
     snapshot = wired(matrix(2, [word]))
@@ -100,11 +100,11 @@ def test_of_an_nvlink_with_an_end_of_no_known_generation_nothing_is_said(
 def test_pcie_carries_what_its_generation_and_lanes_do(
     word: str, age: int, width: int, expected: float
 ) -> None:
-    assert _told(_pair(word, places=(Place(pcie_generation=age, pcie_width=width),) * 2)) == expected
+    assert _told(_pair(word, places=(Locality(pcie_generation=age, pcie_width=width),) * 2)) == expected
 
 
 def test_of_unlike_slots_the_older_and_the_narrower_decide() -> None:
-    places = (Place(pcie_generation=5, pcie_width=8), Place(pcie_generation=3, pcie_width=16))
+    places = (Locality(pcie_generation=5, pcie_width=8), Locality(pcie_generation=3, pcie_width=16))
     snapshot = _pair("PHB", places=places)
     assert generation(snapshot, *snapshot.devices) == 3
     assert _told(snapshot) == 6.0
@@ -120,18 +120,18 @@ def test_across_sockets_the_narrower_of_pcie_and_the_way_between_the_sockets(
 @pytest.mark.parametrize(
     "place",
     [
-        Place(),
-        Place(pcie_generation=4),
-        Place(pcie_width=16),
+        Locality(),
+        Locality(pcie_generation=4),
+        Locality(pcie_width=16),
     ],
 )
-def test_of_a_slot_that_is_not_known_nothing_is_said(place: Place) -> None:
-    assert _told(_pair("PHB", places=(Place(pcie_generation=4, pcie_width=16), place))) is None
+def test_of_a_slot_that_is_not_known_nothing_is_said(place: Locality) -> None:
+    assert _told(_pair("PHB", places=(Locality(pcie_generation=4, pcie_width=16), place))) is None
     assert _told(_pair("SYS", places=(place, place), between=22.0)) is None
 
 
 def test_of_a_generation_that_came_later_nothing_is_said() -> None:
-    newest = Place(pcie_generation=7, pcie_width=16)
+    newest = Locality(pcie_generation=7, pcie_width=16)
     assert _told(_pair("PHB", places=(newest, newest))) is None
 
 

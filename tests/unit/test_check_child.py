@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gputui.checking import child
-from gputui.checking.child import run
+from gputui.checking import interpreter_process as child
+from gputui.checking.interpreter_process import run
 from gputui.inventory.untrusted_json import DocumentError
 
 PYTHON = (sys.executable, "-S", "-E")

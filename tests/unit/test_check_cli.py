@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gputui.checking.child import SCRIPTS
+from gputui.checking.interpreter_process import SCRIPTS
+from gputui.vendors.nvidia.vendor import VENDOR
 from unit.calling import Call
 
 NO_TORCH = ("--", sys.executable, "-S", "-E", "train.py")
@@ -80,7 +81,9 @@ def test_a_shortage_is_status_4_and_nothing_is_started(call: Call) -> None:
     assert "9 devices asked for" in call("check", "--demo", "idle", "-n", "9").refused(4)
 
 
-@pytest.mark.parametrize("script", sorted(SCRIPTS.glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "script", [*sorted(SCRIPTS.glob("*.py")), VENDOR.driver_probe], ids=lambda path: path.name
+)
 def test_scripts_for_other_interpreters_are_of_an_older_python_and_import_its_library_only(
     script: Path,
 ) -> None:

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from gputui.checking.compare import compare
-from gputui.checking.remedies import of_code
+from gputui.checking.answer import Driver, Seen, SeenDevice, Torch
 from gputui.checking.render import lines, to_document
-from gputui.checking.report import Report, Variable
-from gputui.checking.seen import Driver, Seen, SeenDevice, Torch, bare
+from gputui.checking.report import Report, Variable, compare
 from gputui.inventory.device import Device
+from gputui.vendors.nvidia.cuda_errors import of_code
+from gputui.vendors.nvidia.vendor import VENDOR
 from unit.builders import GIB, box, gpu, instance
 
 GPUS = tuple(gpu(index) for index in range(4))
@@ -20,7 +20,7 @@ BOX = box(*GPUS)
 
 def seen(device: Device, **changes: object) -> SeenDevice:
     """The device as the driver tells it."""
-    told = SeenDevice(bare(device.uuid), device.pci_bus_id, device.name, device.memory_total)
+    told = SeenDevice(VENDOR.bare_uuid(device.uuid), device.pci_bus_id, device.name, device.memory_total)
     return replace(told, **changes)  # type: ignore[arg-type]
 
 
@@ -30,7 +30,7 @@ def answer(*devices: SeenDevice, torch: Torch | None = None, driver: Driver | No
 
 
 def report(chosen: tuple[Device, ...], told: Seen | None, **more: object) -> Report:
-    return replace(Report(chosen, BOX, ("python",), seen=told), **more)  # type: ignore[arg-type]
+    return replace(Report(chosen, BOX, VENDOR, ("python",), seen=told), **more)  # type: ignore[arg-type]
 
 
 def states(chosen: tuple[Device, ...], told: tuple[SeenDevice, ...]) -> list[str]:
@@ -83,7 +83,7 @@ def test_an_instance_is_told_by_its_own_uuid_and_not_by_its_gpus() -> None:
     whole = gpu(5, mig=True)
     first, second = instance(whole, 0), instance(whole, 1)
     mig = box(whole, first, second)
-    of_gpu = seen(first, uuid=bare(whole.uuid))
+    of_gpu = seen(first, uuid=VENDOR.bare_uuid(whole.uuid))
     for told, state in ((seen(first), "equal"), (seen(second), "differs"), (of_gpu, "unsure")):
         assert [place.state for place in compare((first,), (told,), mig)] == [state]
     assert compare((first,), (seen(second),), mig)[0].why == "is GPU 5:1, GPU 5:0 is not seen"
@@ -91,7 +91,9 @@ def test_an_instance_is_told_by_its_own_uuid_and_not_by_its_gpus() -> None:
 
 
 def test_a_torch_too_old_to_tell_uuids_is_completed_by_the_driver() -> None:
-    old = Torch("2.1.0", cuda="12.1", devices=(SeenDevice(None, None, "NVIDIA H100 80GB HBM3", 80 * GIB),))
+    old = Torch(
+        "2.1.0", cuda="12.1", built=True, devices=(SeenDevice(None, None, "NVIDIA H100 80GB HBM3", 80 * GIB),)
+    )
     told = report(GPUS[1:2], answer(torch=old, driver=Driver(devices=(seen(GPUS[1]),))))
     assert told.equal and told.conclusion.startswith("equal: torch 2.1.0 sees the chosen device")
     # Where the two do not see equally many, the driver's first need not be torch's.
@@ -100,7 +102,7 @@ def test_a_torch_too_old_to_tell_uuids_is_completed_by_the_driver() -> None:
 
 
 def test_torch_and_driver_that_disagree_are_not_mixed() -> None:
-    torch = Torch("2.8", cuda="12.8", devices=(seen(GPUS[0], bus=None),))
+    torch = Torch("2.8", cuda="12.8", built=True, devices=(seen(GPUS[0], bus=None),))
     told = answer(torch=torch, driver=Driver(devices=(seen(GPUS[1]),)))
     assert told.devices == torch.devices
 
@@ -165,4 +167,4 @@ def test_the_json_has_both_sides_of_every_place() -> None:
     told = to_document(report(GPUS[:1], answer(seen(GPUS[1]))))
     assert (told["equal"], told["devices"][0]["state"]) == (False, "differs")
     assert told["devices"][0]["chosen"]["uuid"] == GPUS[0].uuid
-    assert told["devices"][0]["seen"]["uuid"] == bare(GPUS[1].uuid)
+    assert told["devices"][0]["seen"]["uuid"] == VENDOR.bare_uuid(GPUS[1].uuid)

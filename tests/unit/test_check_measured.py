@@ -12,15 +12,21 @@ from typing import Any
 import pytest
 
 from gputui.checking.check import check
-from gputui.checking.measure import measure
-from gputui.checking.measured import AllReduce, Copy, Measured, Point, read_all_reduce, read_copies
-from gputui.checking.render_measured import measured_lines, to_measured_document
-from gputui.checking.seen import bare
+from gputui.checking.measurement import (
+    AllReduce,
+    Copy,
+    Measured,
+    Point,
+    measure,
+    read_all_reduce,
+    read_copies,
+)
+from gputui.checking.render import measured_lines, to_measured_document
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.untrusted_json import DocumentError, Node
+from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.launching.launch import Launch
-from gputui.vendors.nvidia.visibility import variables
+from gputui.vendors.nvidia.vendor import VENDOR
 from unit.builders import GIB, MIB, box, busy, gpu
 from unit.faketorch import install
 
@@ -94,9 +100,9 @@ def test_data_that_arrived_wrong_is_a_failure_that_is_said() -> None:
 )
 def test_an_answer_that_makes_no_sense_is_refused(answer: Any) -> None:
     with pytest.raises(DocumentError):
-        read_copies(Node(answer, "file"), {0: "a", 1: "b"})
+        read_copies(JsonValue(answer, "file"), {0: "a", 1: "b"})
     with pytest.raises(DocumentError):
-        read_all_reduce(Node({"backend": "nccl", "ranks": 1, "points": [], "verified": True}, "file"))
+        read_all_reduce(JsonValue({"backend": "nccl", "ranks": 1, "points": [], "verified": True}, "file"))
 
 
 # A torch that says it is built for CUDA (unit/faketorch.py): what our scripts make of it.
@@ -109,7 +115,12 @@ class Fake:
         self.snapshot = snapshot
         speeds = {f"{i}>{j}": 100.0 + 10 * i + j for i in range(8) for j in range(8)}
         devices = [
-            {"uuid": bare(d.uuid), "bus": [0, 16 + d.index, 0], "name": d.name, "memory": d.memory_total}
+            {
+                "uuid": VENDOR.bare_uuid(d.uuid),
+                "bus": [0, 16 + d.index, 0],
+                "name": d.name,
+                "memory": d.memory_total,
+            }
             for d in snapshot.devices
         ]
         told = {"devices": devices, "gb_per_s": speeds, **told}
@@ -119,7 +130,9 @@ class Fake:
             "FAKE_TORCH": json.dumps(told),
         }
         devices_ = snapshot.devices
-        self.launch = Launch((sys.executable, "train.py"), variables(devices_), devices=devices_)
+        self.launch = Launch(
+            (sys.executable, "train.py"), VENDOR.visibility.changes(devices_), devices=devices_
+        )
 
     def check(self) -> Any:
         return check(self.launch, self.snapshot, self.environ)

@@ -19,7 +19,7 @@ from gputui.inventory.device import Device, Fault
 from gputui.inventory.document_reader import MOST_BYTES, DocumentError, from_document, from_json
 from gputui.inventory.process import ANOTHER_NAMESPACE
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.inventory.topology import Nic, Place, Topology
+from gputui.inventory.topology import Locality, Nic, Topology
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
@@ -186,9 +186,9 @@ WIRED = replace(
     pcie=(("X", "SYS"), ("SYS", "X")),
     peers=(("X", "OK"), ("CNS", "X")),
     topology=Topology(
-        places=(
-            Place((0, 1, 2, 8), (0, 5, 6), own_node=4, switched=True, pcie_generation=5, pcie_width=16),
-            Place((), None, switched=False),
+        localities=(
+            Locality((0, 1, 2, 8), (0, 5, 6), own_node=4, switched=True, pcie_generation=5, pcie_width=16),
+            Locality((), None, switched=False),
         ),
         nics=(Nic("mlx5_0", "00000000:19:00.0", 1), Nic("mlx5_1")),
         nic_links=(("PIX", "SYS"), (None, "PXB"), ("X", None), (None, "X")),
@@ -253,7 +253,7 @@ def test_the_wiring_is_written_in_words_and_ranges() -> None:
 
 
 def test_no_cpus_and_cpus_not_known_are_told_apart() -> None:
-    places = (Place(cpus=()), Place(cpus=None))
+    places = (Locality(cpus=()), Locality(cpus=None))
     written = document(replace(box(gpu(0), gpu(1)), topology=Topology(places)))
     assert [place["cpus"] for place in written["topology"]["places"]] == ["", None]
     assert from_document(written).topology == Topology(places)
@@ -619,7 +619,12 @@ _FULL = document(
         pcie=tuple(tuple("X" if i == j else "PXB" for j in range(4)) for i in range(4)),
         peers=tuple(tuple("X" if i == j else "OK" for j in range(4)) for i in range(4)),
         topology=Topology(
-            places=(Place((0, 1), (0,), 4, True, 5, 16), Place(), Place((), ()), Place((2, 3), (1,))),
+            localities=(
+                Locality((0, 1), (0,), 4, True, 5, 16),
+                Locality(),
+                Locality((), ()),
+                Locality((2, 3), (1,)),
+            ),
             nics=(Nic("mlx5_0", "00000000:19:00.0", 0), Nic("mlx5_1")),
             nic_links=(*((("PIX", "SYS"),) * 4), ("X", None), (None, "X")),
             between_cpus=16.0,
@@ -720,8 +725,8 @@ def test_json_out_of_nowhere_is_no_recording(junk: Any) -> None:
         from_document(junk)
 
 
-@pytest.mark.parametrize("uuid", ["0", "GPU-a,GPU-b", "GPU-\x1b[2J", "GPU-a\nb", "GPU-", "gpu-1"], ids=repr)
-def test_a_uuid_that_could_not_be_given_to_cuda_is_refused(uuid: str) -> None:
+@pytest.mark.parametrize("uuid", ["0", "GPU-a,GPU-b", "GPU-\x1b[2J", "GPU-a\nb", "GPU-", "GPU"], ids=repr)
+def test_a_uuid_that_could_not_be_in_a_list_of_devices_is_refused(uuid: str) -> None:
     broken = document(box(gpu(0)))
     broken["devices"][0]["uuid"] = uuid
     with pytest.raises(DocumentError, match=r"devices\[0\]\.uuid"):

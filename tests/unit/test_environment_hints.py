@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.topology import Place, Topology
+from gputui.inventory.topology import Locality, Topology
 from gputui.launching.environment_hints import THREADS, hints, threads_near
 from unit.builders import box as boxed
 from unit.builders import gpu, instance
@@ -17,10 +17,10 @@ from unit.builders import gpu, instance
 def box(*cpus: Sequence[int] | None, parts: int = 0) -> Snapshot:
     """A box of GPUs, each with the CPUs near it; the last one in so many instances."""
     devices = [gpu(index, mig=parts > 0) for index in range(len(cpus))]
-    places = [Place(cpus=None if near is None else tuple(near)) for near in cpus]
+    places = [Locality(cpus=None if near is None else tuple(near)) for near in cpus]
     devices += [instance(devices[-1], part) for part in range(parts)]
     places += [replace(places[-1]) for _ in range(parts)]
-    return replace(boxed(*devices), topology=Topology(places=tuple(places)))
+    return replace(boxed(*devices), topology=Topology(localities=tuple(places)))
 
 
 def near(machine: Snapshot, *places: int) -> int | None:

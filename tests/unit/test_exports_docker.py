@@ -19,7 +19,7 @@ from gputui.inventory.device import Device
 from gputui.launching.exports import ExportError, ExportOptions
 from gputui.launching.exports.docker import docker_notes, to_docker
 from gputui.launching.launch import Launch
-from gputui.vendors.nvidia.visibility import variables
+from gputui.vendors.nvidia.vendor import VENDOR
 from unit.builders import gpu, instance
 from unit.docker_daemon import Daemon, daemon
 from unit.test_quoting_in_shells import HOSTILE, words
@@ -37,7 +37,7 @@ def _launch(
     more: Changes = (),
     directory: str | None = None,
 ) -> Launch:
-    return Launch(argv, (*variables(devices), *more), directory, devices=devices)
+    return Launch(argv, (*VENDOR.visibility.changes(devices), *more), directory, devices=devices)
 
 
 def _is_text(word: str) -> bool:

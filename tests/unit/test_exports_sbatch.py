@@ -20,7 +20,7 @@ from gputui.launching.exports import ExportError, ExportOptions
 from gputui.launching.exports.sbatch import sbatch_notes, to_sbatch
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
-from gputui.vendors.nvidia.visibility import variables
+from gputui.vendors.nvidia.vendor import VENDOR
 from unit.builders import gpu, instance
 from unit.test_quoting_in_shells import HOSTILE, words
 
@@ -169,7 +169,7 @@ def test_a_program_that_srun_would_take_for_its_option_is_refused() -> None:
 
 def test_without_a_command_there_is_nothing_to_submit() -> None:
     with pytest.raises(ExportError, match="after --"):
-        to_sbatch(Launch((), variables(TWO), devices=TWO))
+        to_sbatch(Launch((), VENDOR.visibility.changes(TWO), devices=TWO))
 
 
 def test_cpu_only_asks_for_no_device_and_sees_none(cluster: Path) -> None:
@@ -193,7 +193,11 @@ def test_an_instance_may_need_its_type() -> None:
 
 
 def test_the_users_variables_are_exported_and_unset(cluster: Path) -> None:
-    launch = Launch(("x",), (*variables(TWO), ("A", "a'b\n$c"), ("GONE", None), ("EMPTY", "")), devices=TWO)
+    launch = Launch(
+        ("x",),
+        (*VENDOR.visibility.changes(TWO), ("A", "a'b\n$c"), ("GONE", None), ("EMPTY", "")),
+        devices=TWO,
+    )
     environ = _ran(to_sbatch(launch), cluster)["environ"]
     assert environ["A"] == "a'b\n$c" and environ["EMPTY"] == "" and "GONE" not in environ
 

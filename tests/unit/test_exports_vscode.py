@@ -11,7 +11,7 @@ from gputui.inventory.device import Device
 from gputui.launching.exports import DEFAULT, ExportError, ExportOptions
 from gputui.launching.exports.vscode import to_vscode
 from gputui.launching.launch import Launch
-from gputui.vendors.nvidia.visibility import variables
+from gputui.vendors.nvidia.vendor import VENDOR
 from unit.builders import gpu
 from unit.test_quoting_in_shells import HOSTILE
 
@@ -25,7 +25,7 @@ def _read(
     more: tuple[tuple[str, str | None], ...] = (),
     directory: str | None = None,
 ) -> dict[str, Any]:
-    launch = Launch(argv, (*variables(devices), *more), directory, devices=devices)
+    launch = Launch(argv, (*VENDOR.visibility.changes(devices), *more), directory, devices=devices)
     document = json.loads(to_vscode(launch, options))
     assert document["version"] == "0.2.0"
     (configuration,) = document["configurations"]

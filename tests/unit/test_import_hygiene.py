@@ -102,7 +102,10 @@ def test_ids_are_picked_without_json_or_another_subcommand() -> None:
 
 @pytest.mark.parametrize(
     "package",
-    ["inventory", "choosing", "launching", "checking", "sources.simulated.source", "sources.recorded"],
+    [
+        *("inventory", "vendors", "choosing", "launching", "checking"),
+        *("sources.simulated.source", "sources.recorded"),
+    ],
 )
 def test_a_package_below_imports_the_standard_library_and_gputui_only(package: str) -> None:
     script = (

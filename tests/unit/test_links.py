@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gputui.choosing.links import permuted_behind_switches, weakest, weakest_ring
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.topology import Place, Topology
+from gputui.inventory.topology import Locality, Topology
 from gputui.sources.simulated.spec import bridged, sockets, uniform
 from unit.builders import box, gpu
 from unit.wired import Rank, best_ring, boxes, matrix, recorded, wired
@@ -86,7 +86,7 @@ def _hopper(word: str | None = "NV18", switched: bool | None = None, **facts: ob
     snapshot = wired(matrix(4, [word] * 6), **facts)
     if switched is None:
         return snapshot
-    return replace(snapshot, topology=Topology((Place(switched=switched),) * 4))
+    return replace(snapshot, topology=Topology((Locality(switched=switched),) * 4))
 
 
 def test_another_order_behind_nvswitches_is_warned_about() -> None:

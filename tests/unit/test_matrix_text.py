@@ -27,7 +27,7 @@ from gputui.inventory.matrix_text import (
     write_peers,
 )
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.topology import Nic, Place, Topology, from_ranges, ranges
+from gputui.inventory.topology import Locality, Nic, Topology, from_ranges, ranges
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
 from unit.builders import NOW, box, gpu, instance
@@ -56,9 +56,9 @@ NIC Legend:
 TRUTH = Printed(
     gpus=("GPU0", "GPU1"),
     links=(("X", "NV4"), ("NV4", "X")),
-    places=(
-        Place((*range(8), *range(16, 24)), (0,)),
-        Place((*range(8, 16), *range(24, 32)), (1,), 12),
+    localities=(
+        Locality((*range(8), *range(16, 24)), (0,)),
+        Locality((*range(8, 16), *range(24, 32)), (1,), 12),
     ),
     nics=("mlx5_0", "mlx5_bond_0"),
     nic_links=(("PIX", "SYS"), ("SYS", "NODE"), ("X", "SYS"), ("SYS", "X")),
@@ -81,7 +81,7 @@ def refused(text: str) -> str:
     return str(error.value)
 
 
-def known(place: Place) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
+def known(place: Locality) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
     """What a place says; blank and N/A say the same."""
     return place.cpus or (), place.memory_nodes or (), place.own_node
 
@@ -92,7 +92,7 @@ def known(place: Place) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
 def test_the_text_is_that_of_nvidia_smi_with_tabs() -> None:
     one, other = gpu(0), gpu(3)
     snapshot = box(one, other, links=(("X", "NV4"), ("NV4", "X")))
-    places = (Place((0, 1, 2, 3, 8), (0,), None), Place((4, 5), (1, 2, 3), 9))
+    places = (Locality((0, 1, 2, 3, 8), (0,), None), Locality((4, 5), (1, 2, 3), 9))
     cells = (("PIX", None), ("SYS", "PHB"), ("X", "NODE"), ("NODE", "X"))
     snapshot = replace(snapshot, topology=Topology(places, (Nic("mlx5_0"), Nic("mlx5_1")), cells))
     assert write(snapshot) == (
@@ -120,13 +120,13 @@ def test_instances_have_no_row_and_no_column() -> None:
     snapshot = box(parent, instance(parent, 0), gpu(1), links=(("X", None, "NV12"), (None, "X", None)))
     snapshot = replace(snapshot, links=(*snapshot.links, ("NV12", None, "X")))
     topology = Topology(
-        (Place((0,)), Place((1,)), Place((2,))), (Nic("a"),), (("PIX",), (None,), ("SYS",), ("X",))
+        (Locality((0,)), Locality((1,)), Locality((2,))), (Nic("a"),), (("PIX",), (None,), ("SYS",), ("X",))
     )
     printed = read(write(replace(snapshot, topology=topology)))
     assert printed.gpus == ("GPU0", "GPU1")
     assert printed.links == (("X", "NV12"), ("NV12", "X"))
     assert printed.nic_links == (("PIX",), ("SYS",), ("X",))
-    assert [place.cpus for place in printed.places] == [(0,), (2,)]
+    assert [place.cpus for place in printed.localities] == [(0,), (2,)]
 
 
 def test_a_link_that_is_not_known_is_not_available() -> None:
@@ -154,7 +154,7 @@ def test_every_word_that_is_written_is_in_the_legend() -> None:
 
 def test_a_nic_cannot_move_the_cursor() -> None:
     topology = Topology(
-        (Place(),), (Nic("mlx5_0"), Nic("mlx5_1")), (("PIX", "PIX"), ("X", None), (None, "X"))
+        (Locality(),), (Nic("mlx5_0"), Nic("mlx5_1")), (("PIX", "PIX"), ("X", None), (None, "X"))
     )
     snapshot = replace(box(gpu(0), links=(("X",),)), topology=topology)
     assert write(snapshot).replace("\n", "").replace("\t", "").isprintable()
@@ -162,7 +162,7 @@ def test_a_nic_cannot_move_the_cursor() -> None:
 
 @pytest.mark.parametrize("name", ["\x1b[2J", "mlx5_0\n\nGPU9", "\u202emlx5_0", "\x1b]0;owned\x07"], ids=repr)
 def test_a_nic_with_a_hostile_name_cannot_either(name: str) -> None:
-    topology = Topology((Place(),), (Nic(name),), (("PIX",), ("X",)))
+    topology = Topology((Locality(),), (Nic(name),), (("PIX",), ("X",)))
     text = write(replace(box(gpu(0), links=(("X",),)), topology=topology))
     assert text.replace("\n", "").replace("\t", "").isprintable()
     assert text.count("\n") == write(box(gpu(0), links=(("X",),))).count("\n") + 5
@@ -275,7 +275,7 @@ def test_numbers_of_gpus_may_have_gaps() -> None:
 
 def test_a_single_gpu_is_a_matrix_where_its_columns_say_so() -> None:
     text = rows("\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID", "GPU0\t X \t0-15\t0\t\tN/A")
-    assert read(text) == Printed(("GPU0",), (("X",),), (Place(tuple(range(16)), (0,)),))
+    assert read(text) == Printed(("GPU0",), (("X",),), (Locality(tuple(range(16)), (0,)),))
     assert "no line of GPU0" in refused(rows("\tGPU0", "GPU0\t X "))
 
 
@@ -287,7 +287,7 @@ def test_seventy_two_gpus_are_read() -> None:
     printed = read(rows(head, *body))
     assert len(printed.gpus) == 72
     assert {word for row in printed.links for word in row} == {"X", "NV18"}
-    assert all(place.cpus == tuple(range(72)) for place in printed.places)
+    assert all(place.cpus == tuple(range(72)) for place in printed.localities)
 
 
 @pytest.mark.parametrize("word", ["N/A", "n/a", "ERR", "ERR!", "-", "?"])
@@ -305,8 +305,8 @@ def test_a_row_that_is_missing_is_known_from_the_other_side(missing: int) -> Non
     del lines[1 + missing]
     printed = read(rows(*lines))
     assert printed.links == (("X", "NV4"), ("NV4", "X"))
-    assert printed.places[missing] == Place()
-    assert printed.places[1 - missing] == Place(tuple(range(8)), (0,))
+    assert printed.localities[missing] == Locality()
+    assert printed.localities[1 - missing] == Locality(tuple(range(8)), (0,))
 
 
 def test_of_two_rows_that_are_missing_the_link_between_them_is_not_known() -> None:
@@ -324,35 +324,35 @@ def test_rows_of_devices_that_have_no_column_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("tail", "place"),
     [
-        ("\t0-7\t0\t\tN/A", Place(tuple(range(8)), (0,))),
-        ("\t0-7,16-23\t\tN/A\t\tN/A", Place((*range(8), *range(16, 24)), None)),
-        ("\t0-71\t\t0,5-11\t\t4", Place(tuple(range(72)), (0, *range(5, 12)), 4)),
-        ("\t0-0,8-8,16-16\t0\t\tN/A", Place((0, 8, 16), (0,))),
-        ("\t0-7\tN/A\t\tN/A", Place(tuple(range(8)))),
-        ("\tN/A\tN/A\t\tN/A", Place()),
-        ("\t\t\t\tN/A", Place((), ())),
-        ("\t0-7", Place(tuple(range(8)), ())),
-        ("", Place((), ())),
-        ("\tall\t0\t\tN/A", Place(None, (0,))),
-        ("\t7-0\t0\t\tN/A", Place(None, (0,))),
-        ("\t0-99999999999\t0\t\tN/A", Place(None, (0,))),
-        ("\t0-7\t0\t\t0-3", Place(tuple(range(8)), (0,))),
-        ("\t" + "9" * 5_000 + "\t0\t\tN/A", Place(None, (0,))),
+        ("\t0-7\t0\t\tN/A", Locality(tuple(range(8)), (0,))),
+        ("\t0-7,16-23\t\tN/A\t\tN/A", Locality((*range(8), *range(16, 24)), None)),
+        ("\t0-71\t\t0,5-11\t\t4", Locality(tuple(range(72)), (0, *range(5, 12)), 4)),
+        ("\t0-0,8-8,16-16\t0\t\tN/A", Locality((0, 8, 16), (0,))),
+        ("\t0-7\tN/A\t\tN/A", Locality(tuple(range(8)))),
+        ("\tN/A\tN/A\t\tN/A", Locality()),
+        ("\t\t\t\tN/A", Locality((), ())),
+        ("\t0-7", Locality(tuple(range(8)), ())),
+        ("", Locality((), ())),
+        ("\tall\t0\t\tN/A", Locality(None, (0,))),
+        ("\t7-0\t0\t\tN/A", Locality(None, (0,))),
+        ("\t0-99999999999\t0\t\tN/A", Locality(None, (0,))),
+        ("\t0-7\t0\t\t0-3", Locality(tuple(range(8)), (0,))),
+        ("\t" + "9" * 5_000 + "\t0\t\tN/A", Locality(None, (0,))),
     ],
 )
-def test_where_a_device_hangs_is_read_from_behind_its_links(tail: str, place: Place) -> None:
-    found = read(pair(tail=tail)).places[0]
+def test_where_a_device_hangs_is_read_from_behind_its_links(tail: str, place: Locality) -> None:
+    found = read(pair(tail=tail)).localities[0]
     assert known(found) == known(place)
 
 
 def test_affinities_that_have_no_column_are_not_known() -> None:
     text = rows("\tGPU0\tGPU1", "GPU0\tX\tNV4", "GPU1\tNV4\tX")
-    assert read(text).places == (Place(), Place())
+    assert read(text).localities == (Locality(), Locality())
 
 
 def test_an_old_matrix_with_cpus_only_says_nothing_of_nodes() -> None:
     text = rows("\tGPU0\tGPU1\tCPU Affinity", "GPU0\tX\tSOC\t0-7", "GPU1\tSOC\tX\t")
-    assert read(text).places == (Place(tuple(range(8))), Place(()))
+    assert read(text).localities == (Locality(tuple(range(8))), Locality(()))
     assert read(text).links[0][1] == "SYS"
 
 
@@ -360,7 +360,7 @@ def test_blanks_between_affinities_are_told_apart_by_the_column_that_they_are_un
     head = "        GPU0    GPU1    CPU Affinity    NUMA Affinity   GPU NUMA ID"
     one = "GPU0     X      NV4                     1               N/A"
     other = "GPU1    NV4      X      8-15                            12"
-    assert list(map(known, read(rows(head, one, other)).places)) == [
+    assert list(map(known, read(rows(head, one, other)).localities)) == [
         ((), (1,), None),
         (tuple(range(8, 16)), (), 12),
     ]
@@ -368,11 +368,11 @@ def test_blanks_between_affinities_are_told_apart_by_the_column_that_they_are_un
 
 def test_a_blank_cpu_affinity_does_not_shift_the_node_into_its_place() -> None:
     """A container that may use no CPU near the GPU: nvidia-smi and write() print `\\t\\t1\\t\\tN/A`."""
-    assert known(read(pair(tail="\t\t1\t\tN/A")).places[0]) == ((), (1,), None)
+    assert known(read(pair(tail="\t\t1\t\tN/A")).localities[0]) == ((), (1,), None)
 
 
 def test_a_blank_numa_affinity_does_not_shift_the_own_node_into_its_place() -> None:
-    assert known(read(pair(tail="\t0-7\t\t\t4")).places[0]) == (tuple(range(8)), (), 4)
+    assert known(read(pair(tail="\t0-7\t\t\t4")).localities[0]) == (tuple(range(8)), (), 4)
 
 
 @given(st.sets(st.integers(0, 9_000), min_size=1, max_size=40))
@@ -481,7 +481,7 @@ _CPUS = st.sets(st.integers(0, 300), max_size=20).map(lambda found: tuple(sorted
 _NODES = st.one_of(st.none(), st.sets(st.integers(0, 40), min_size=1, max_size=5).map(sorted).map(tuple))
 
 
-_PLACES = st.builds(Place, st.none() | _CPUS, st.just(()) | _NODES, st.none() | st.integers(0, 99))
+_PLACES = st.builds(Locality, st.none() | _CPUS, st.just(()) | _NODES, st.none() | st.integers(0, 99))
 
 
 @st.composite
@@ -520,8 +520,8 @@ def test_what_is_written_of_any_snapshot_reads_back(snapshot: Snapshot) -> None:
     whole = [place for place, device in enumerate(snapshot.devices) if device.parent is None]
     assert again.gpus == tuple(f"GPU{snapshot.devices[place].index}" for place in whole)
     assert again.links == tuple(tuple(snapshot.links[i][j] for j in whole) for i in whole)
-    topology = snapshot.topology or Topology((Place(),) * len(snapshot.devices))
-    assert list(map(known, again.places)) == [known(topology.places[place]) for place in whole]
+    topology = snapshot.topology or Topology((Locality(),) * len(snapshot.devices))
+    assert list(map(known, again.localities)) == [known(topology.localities[place]) for place in whole]
     assert again.nics == tuple(nic.name for nic in topology.nics)
     nic_rows = [*whole, *range(len(snapshot.devices), len(topology.nic_links))]
     assert again.nic_links == (tuple(topology.nic_links[row] for row in nic_rows) if topology.nics else ())
@@ -584,7 +584,7 @@ def _read_or_refused(text: str) -> Printed | None:
 def _is_whole(printed: Printed) -> None:
     """The shapes are right, the words are words, and both ways of a link are the same."""
     gpus, nics = len(printed.gpus), len(printed.nics)
-    assert gpus and len(printed.places) == gpus
+    assert gpus and len(printed.localities) == gpus
     assert [len(row) for row in printed.links] == [gpus] * gpus
     assert [len(row) for row in printed.nic_links] == ([nics] * (gpus + nics) if nics else [])
     cells: dict[tuple[int, int], Any] = {

@@ -40,7 +40,7 @@ def test_every_way_to_get_worse_is_found(after: Device, state: str) -> None:
 
 
 def test_a_device_that_has_vanished_is_found() -> None:
-    assert _found(gpu(0), None) == (NotFree(0, None, None, "free"),)
+    assert _found(gpu(0), None) == (NotFree(0, "nvidia", None, None, "free"),)
 
 
 def test_a_device_that_has_become_free_is_not() -> None:

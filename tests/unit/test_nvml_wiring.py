@@ -14,7 +14,7 @@ import pytest
 
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.topology import Place
+from gputui.inventory.topology import Locality
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.spec import Box, bridged, sockets, uniform
 from gputui.sources.source import Want
@@ -336,8 +336,8 @@ def test_a_gpu_that_is_lost_while_it_is_asked_is_lost_and_the_others_are_whole(
             [before[i][j] for j in others] for i in others
         ]
     assert found.topology is not None and healthy.topology is not None
-    assert found.topology.places[2] == Place()
-    assert [found.topology.places[n] for n in others] == [healthy.topology.places[n] for n in others]
+    assert found.topology.localities[2] == Locality()
+    assert [found.topology.localities[n] for n in others] == [healthy.topology.localities[n] for n in others]
 
 
 def test_a_gpu_that_is_lost_while_another_asks_for_its_bus_id_is_the_one_that_is_lost(driver: Driver) -> None:
@@ -360,7 +360,7 @@ def test_a_divided_gpu_that_is_lost_over_its_links_takes_its_instances_with_it(d
     found = source.read(Want.LINKS | Want.TOPOLOGY)
     assert [found.label(device) for device in found.devices] == ["0", "1"]
     assert found.links == found.pcie == found.peers == (("X", None), (None, "X"))
-    assert found.topology is not None and len(found.topology.places) == 2
+    assert found.topology is not None and len(found.topology.localities) == 2
 
 
 def test_instances_have_no_links_and_hang_where_their_gpu_does(driver: Driver) -> None:
@@ -368,7 +368,7 @@ def test_instances_have_no_links_and_hang_where_their_gpu_does(driver: Driver) -
     assert found.links[0] == ("X", None, None, None, None, "NV12")
     assert found.links[2] == found.peers[2] == (None, None, "X", None, None, None)
     assert found.topology is not None
-    assert len(set(found.topology.places[:5])) == 1
+    assert len(set(found.topology.localities[:5])) == 1
 
 
 def test_a_fact_of_a_place_that_is_not_supported_hides_no_other(driver: Driver) -> None:
@@ -377,17 +377,17 @@ def test_a_fact_of_a_place_that_is_not_supported_hides_no_other(driver: Driver) 
     driver.simulated.error(PLACE[0], NOT_SUPPORTED)
     found = source.read(Want.TOPOLOGY).topology
     assert whole is not None and found is not None
-    assert found.places == tuple(replace(place, cpus=None) for place in whole.places)
+    assert found.localities == tuple(replace(place, cpus=None) for place in whole.localities)
 
 
 def test_places_are_what_the_driver_says(driver: Driver) -> None:
-    place = Place(tuple(range(64, 136)), (1, 13, 19), own_node=12)
+    place = Locality(tuple(range(64, 136)), (1, 13, 19), own_node=12)
     box = wired(uniform(2, "NV6"), "dgx-h100")
-    box = replace(box, gpus=tuple(replace(gpu, place=place) for gpu in box.gpus))
+    box = replace(box, gpus=tuple(replace(gpu, locality=place) for gpu in box.gpus))
     facts = {"0": {"pcie_generation": 5, "pcie_width": 16}, "1": {"pcie_generation": 4, "pcie_width": 8}}
     found = driver.source(box, facts=facts).read(Want.TOPOLOGY).topology
     assert found is not None
-    assert found.places == (
+    assert found.localities == (
         replace(place, switched=False, pcie_generation=5, pcie_width=16),
         replace(place, switched=False, pcie_generation=4, pcie_width=8),
     )
@@ -399,7 +399,7 @@ def test_places_are_what_the_driver_says(driver: Driver) -> None:
 def test_it_is_told_whether_links_go_to_switches(driver: Driver, name: str, switched: bool) -> None:
     topology = driver.source(BOXES[name]).read(Want.TOPOLOGY).topology
     assert topology is not None
-    assert {place.switched for place in topology.places} == {switched}
+    assert {place.switched for place in topology.localities} == {switched}
 
 
 # Some of the devices.

@@ -94,12 +94,12 @@ def launch_options(line: str) -> LaunchOptions:
 @pytest.mark.parametrize("line", ASKING)
 def test_a_command_that_asks_for_devices_is_known_whichever_it_is_to_run_on(line: str) -> None:
     own = own_devices(launch_options(line), 1, {})
-    assert own is not None and own.instead == ASKING[line]
+    assert own is not None and own.option == ASKING[line]
     assert own.words in line.replace("--gpu_ids ", "--gpu_ids=").replace("--gpu-ids", "--gpu_ids")
     launch = compose([gpu(4)], launch_options(line), {})
     assert launch.own is not None and launch.own.warning in launch.warnings
     # What is said instead asks for nothing that the line would not have had.
-    assert (own.instead or "leave it out") in own.refusal and "--force" in own.refusal
+    assert (own.option or "leave it out") in own.refusal and "--force" in own.refusal
 
 
 @pytest.mark.parametrize("line", NOT_ASKING)

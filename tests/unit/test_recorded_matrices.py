@@ -16,7 +16,7 @@ import sysfs
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.matrix_text import Printed, read, write
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.topology import Place
+from gputui.inventory.topology import Locality
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import bridged, sockets, uniform
@@ -30,7 +30,7 @@ FILES = sorted((Path(__file__).parents[1] / "data" / "topologies").glob("*.txt")
 def printed(links: LinkMatrix) -> Printed:
     """A box with these links; GPUs share a NUMA node unless SYS is between them."""
     nodes = [next(j for j, word in enumerate(row) if word != "SYS") for row in links]
-    places = tuple(Place((node,), (node,)) for node in nodes)
+    places = tuple(Locality((node,), (node,)) for node in nodes)
     return Printed(tuple(f"GPU{n}" for n in range(len(links))), links, places)
 
 
@@ -59,7 +59,7 @@ class Computing:
             source.close()
 
 
-def known(place: Place) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
+def known(place: Locality) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
     """What a place says; blank and N/A say the same."""
     return place.cpus or (), place.memory_nodes or (), place.own_node
 
@@ -70,7 +70,7 @@ def test_what_gputui_computes_is_what_nvidia_smi_printed(computed: Computing, fi
     seen = computed(truth)
     assert seen.links == truth.links
     assert seen.topology is not None
-    assert list(map(known, seen.topology.places)) == list(map(known, truth.places))
+    assert list(map(known, seen.topology.localities)) == list(map(known, truth.localities))
     assert tuple(nic.name for nic in seen.topology.nics) == truth.nics
     assert seen.topology.nic_links == truth.nic_links
 
@@ -85,7 +85,7 @@ def test_what_gputui_prints_reads_as_what_nvidia_smi_printed(computed: Computing
         truth.nics,
         truth.nic_links,
     )
-    assert list(map(known, again.places)) == list(map(known, truth.places))
+    assert list(map(known, again.localities)) == list(map(known, truth.localities))
 
 
 @pytest.mark.parametrize("count", range(2, 17))

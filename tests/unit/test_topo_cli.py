@@ -19,7 +19,7 @@ from gputui.inventory.device import Fault
 from gputui.inventory.link import direct_links
 from gputui.inventory.matrix_text import LEGEND, PEER_LEGEND, read, write
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.topology import Nic, Place, Topology
+from gputui.inventory.topology import Locality, Nic, Topology
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.vendors.nvidia.source import REMEDIES
@@ -35,7 +35,7 @@ TWO = replace(
     pcie=(("X", "SYS"), ("SYS", "X")),
     peers=(("X", "OK"), ("OK", "X")),
     topology=Topology(
-        (Place((0, 1), (0,), pcie_generation=5, pcie_width=16), Place((2, 3), (1,), None, True, 4, 8)),
+        (Locality((0, 1), (0,), pcie_generation=5, pcie_width=16), Locality((2, 3), (1,), None, True, 4, 8)),
         (Nic("mlx5_0", "00000000:19:00.0", 0),),
         (("PIX",), ("SYS",), ("X",)),
         between_cpus=22.0,
@@ -218,7 +218,7 @@ def test_a_pair_has_kind_count_generation_and_speed(
 def test_the_speed_over_pcie_is_that_of_the_narrower_end(
     call: Call, save: Save, word: str | None, ends: Any, between: float | None, speed: float | None
 ) -> None:
-    places = tuple(Place(pcie_generation=age, pcie_width=lanes) for age, lanes in ends)
+    places = tuple(Locality(pcie_generation=age, pcie_width=lanes) for age, lanes in ends)
     cells = (("X", word), (word, "X"))
     snapshot = replace(
         box(gpu(0), gpu(1), links=cells), pcie=cells, topology=Topology(places, between_cpus=between)

@@ -16,6 +16,7 @@ from gputui.choosing import verdict_text
 from gputui.choosing.pick import (
     Constraints,
     NeverTaken,
+    OtherVendor,
     Refusal,
     SingleInstance,
     TooLittleMemory,
@@ -164,6 +165,7 @@ def test_who_claims_a_device_where_that_is_known() -> None:
         (TooLittleMemory(None, 20 * GIB), "unknown free, less than 20.0G"),
         (TooMuchLoad(6, 5), "utilization 6 %"),
         (TooMuchLoad(None, 5), "utilization unknown"),
+        (OtherVendor("nvidia"), "free, but a command runs on one vendor's devices (nvidia)"),
     ],
 )
 def test_the_table_of_refusals(why: Refusal, text: str) -> None:
@@ -233,11 +235,11 @@ def _decided() -> list[object]:
             [pick(snapshot, judged, Constraints(count)) for count in (1, 2, 4, 99)],
             not_free(everything, {}, snapshot, judged),
         ]
-        app_state = AppState({}).seen(snapshot)
+        app_state = AppState({}).with_snapshot(snapshot)
         decided.append(app_state.add_best()[0].selection)
         for device in snapshot.devices:
             toggled, notice = app_state.toggle(device)
-            decided.append((toggled.selection, notice is None, len(toggled.cautions)))
+            decided.append((toggled.selection, notice is None, len(toggled.warnings)))
     return decided
 
 

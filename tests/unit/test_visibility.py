@@ -7,10 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.inventory.device import Device
-from gputui.vendors.nvidia.visibility import Inherited, identifiers, inherited, variables
+from gputui.vendors.nvidia.vendor import VENDOR
+from gputui.vendors.registry import inherited
+from gputui.vendors.visibility import Inherited
 from unit.builders import box, gpu, instance
 
 FOUR = box(*(gpu(index) for index in range(4)))
+identifiers, variables = VENDOR.visibility.identifiers, VENDOR.visibility.changes
 DIVIDED = gpu(2, mig=True)
 WITH_MIG = box(gpu(0), gpu(1), DIVIDED, instance(DIVIDED, 0), instance(DIVIDED, 1))
 A, B = gpu(0).uuid, gpu(1).uuid
@@ -92,7 +95,7 @@ def test_a_variable_that_is_not_set_limits_nothing() -> None:
 
 @pytest.mark.parametrize("text", ["", " "])
 def test_an_empty_variable_gives_nothing_and_that_is_no_mistake(text: str) -> None:
-    assert _inherited(text) == Inherited(text, (), None)
+    assert _inherited(text) == Inherited((("CUDA_VISIBLE_DEVICES", text),), (), None)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +157,7 @@ def test_an_absurdly_long_number_names_no_device() -> None:
 def test_an_instance_is_found_by_its_uuid() -> None:
     part = instance(DIVIDED, 1)
     found = inherited({"CUDA_VISIBLE_DEVICES": part.uuid}, WITH_MIG)
-    assert found == Inherited(part.uuid, (part.key,), None)
+    assert found == Inherited((("CUDA_VISIBLE_DEVICES", part.uuid),), (part.key,), None)
 
 
 def test_an_index_counts_gpus_and_not_instances() -> None:

@@ -18,7 +18,8 @@ from gputui.choosing.verdict_text import refusal, state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
-from gputui.vendors.nvidia.visibility import VISIBLE, Inherited, inherited
+from gputui.vendors.registry import MixedVendorsError, inherited, inherits, vendor_of
+from gputui.vendors.visibility import Inherited
 
 Approve = Callable[["Sequence[Device] | int"], None]
 """Looks, before any is claimed or waited for, whether the command agrees with these devices (with so many of
@@ -89,17 +90,22 @@ class Allocator:
         return inherited(self.environ, snapshot)
 
     def named(self, snapshot: Snapshot) -> tuple[Device, ...]:
-        """The devices that the request names, in its order. Raises RequestError."""
+        """The devices that the request names, in its order. Raises RequestError.
+
+        Those of several vendors may be named to pick from, not to start on.
+        """
         names, limits = self.request.names or "", self.limits(snapshot)
         try:
             devices = devices_named(names, snapshot)
-        except NamingError as error:
+            if not self.request.picks:
+                vendor_of(devices)
+        except (NamingError, MixedVendorsError) as error:
             raise RequestError(str(error)) from None
         outside = [snapshot.label(d) for d in devices if limits and d.key not in limits.keys]
         if limits and outside:
             raise RequestError(
-                f"--gpus {names}: GPU {', '.join(outside)} is not in {VISIBLE}={limits.text}, which was"
-                f" given to you; `env -u {VISIBLE} gputui …` sees all"
+                f"--gpus {names}: GPU {', '.join(outside)} is not in {limits.words}, which was"
+                f" given to you; `{limits.unset} gputui …` sees all"
             )
         return devices
 
@@ -178,7 +184,7 @@ class Allocator:
         if request.rules.by_owner:
             # Whose processes they are decides then, and how much memory is not theirs.
             want = (want & ~Want.VERDICT) | Want.MONITOR
-        by_index = request.by_index and request.names is None and VISIBLE not in self.environ
+        by_index = request.by_index and request.names is None and not inherits(self.environ)
         by_index = by_index and not self.holds and request.wait is None
         by_index = by_index and all(word.isdigit() for word in (*request.rules.never, *request.rules.prefer))
         if want == Want.VERDICT and request.count != 1 and by_index:
@@ -356,7 +362,7 @@ def _shortage(
     have = len(picked.devices)
     asked = f"{constraints.count} device{'s' if constraints.count > 1 else ''} asked for"
     there = f"{have if have else 'none'} of {have + len(picked.refused) + len(avoid)} can be had"
-    where = f" (inside {VISIBLE}={limits.text})" if limits else ""
+    where = f" (inside {limits.words})" if limits else ""
     reasons = "; ".join(filter(None, (_refusals(picked, snapshot), *avoid.values())))
     if snapshot.host.driver is None and not snapshot.time:
         # What `--from` makes of a printed matrix.

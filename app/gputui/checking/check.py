@@ -1,17 +1,25 @@
-"""The check of a launch: its own interpreter is started with its environment, and asked what it sees."""
+"""The check of a launch: its own interpreter is started with its environment, and asked what it sees.
+
+The interpreter is reached by itself, or through a launcher that chooses devices too.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from gputui.checking import child, seen
+from gputui.checking import answer
+from gputui.checking import interpreter_process as process
 from gputui.checking.report import Report, Variable
-from gputui.checking.route import Route, RouteError, route
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.untrusted_json import DocumentError
+from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
+from gputui.launching.launchers import recognised
+from gputui.launching.launchers.base import ScriptLauncher
+from gputui.launching.start import missing_program
+from gputui.launching.wrappers import unwrap
 
 SECONDS = 120.0
 """How long an interpreter may take to answer: torch from a cold network file system takes a minute."""
@@ -37,23 +45,28 @@ def check(
     try:
         taken = route(launch, environment, python)
     except RouteError as error:
-        return Report(devices, snapshot, trouble=str(error))
-    report = Report(devices, snapshot, taken.argv, taken.doubt)
+        return Report(devices, snapshot, launch.vendor, trouble=str(error))
+    report = Report(devices, snapshot, launch.vendor, taken.argv, taken.doubt)
     names = [name for name, _ in launch.changes]
-    with child.answers() as folder:
-        script = str(child.SCRIPTS / "probe.py")
-        argv = (*taken.argv, script, str(folder), str(max(1, round(seconds))), *names)
-        ended = child.run(argv, environment, launch.directory, seconds, cancelled)
+    with process.answers() as folder:
+        script = str(process.SCRIPTS / "probe.py")
+        driver = launch.vendor.driver_probe
+        asked = (launch.vendor.device_type, "-" if driver is None else str(driver), *names)
+        argv = (*taken.argv, script, str(folder), str(max(1, round(seconds))), *asked)
+        ended = process.run(argv, environment, launch.directory, seconds, cancelled)
         try:
-            told = [seen.read(child.read_answer(path)) for path in sorted(folder.glob("*.json"))]
+            answers = [
+                answer.read(process.read_answer(path), launch.vendor)
+                for path in sorted(folder.glob("*.json"))
+            ]
         except DocumentError as error:
             return _failed(report, ended, str(error))
-    if not told:
+    if not answers:
         return _failed(report, ended, None)
-    return _told(report, launch, taken, told, ended)
+    return _reported(report, launch, taken, answers, ended)
 
 
-def _failed(report: Report, ended: child.Ended, reason: str | None) -> Report:
+def _failed(report: Report, ended: process.Ended, reason: str | None) -> Report:
     why = ended.trouble or reason
     if why is None:
         how = f"by signal {-ended.status}" if ended.status and ended.status < 0 else f"with {ended.status}"
@@ -62,17 +75,60 @@ def _failed(report: Report, ended: child.Ended, reason: str | None) -> Report:
     return replace(report, trouble=f"{why}{last}")
 
 
-def _told(
-    report: Report, launch: Launch, taken: Route, told: Sequence[seen.Seen], ended: child.Ended
+def _reported(
+    report: Report, launch: Launch, taken: Route, answers: Sequence[answer.Seen], ended: process.Ended
 ) -> Report:
-    first = told[0]
+    first = answers[0]
     has = dict(first.environment)
     variables = tuple(
         Variable(name, value, has.get(name)) for name, value in launch.changes if name not in taken.replaced
     )
-    report = replace(report, seen=first, variables=variables, ranks=len(told))
+    report = replace(report, seen=first, variables=variables, ranks=len(answers))
     if taken.launcher is not None and ended.status != 0:
         return _failed(report, ended, f"not every process of {taken.launcher} answered")
-    if any(other.devices != first.devices for other in told[1:]):
+    if any(other.devices != first.devices for other in answers[1:]):
         return replace(report, trouble="the launcher's processes do not see the same devices")
     return report
+
+
+_CHOOSING = ("accelerate", "deepspeed")
+"""Launchers that change the devices' variable themselves (accelerate by its configuration, deepspeed always):
+only what their processes see proves anything. torchrun hands the environment on."""
+
+
+class RouteError(Exception):
+    """The interpreter cannot be reached. The message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What to write before a script of ours.
+
+    doubt     why it may not be the interpreter that will train
+    launcher  the launcher that starts it, whose every process answers; None where there is one process
+    replaced  variables of the launch that the launcher sets anew
+    """
+
+    argv: tuple[str, ...]
+    doubt: str | None = None
+    launcher: str | None = None
+    replaced: tuple[str, ...] = ()
+
+
+def route(launch: Launch, environment: Mapping[str, str], python: str | None = None) -> Route:
+    """The way to the interpreter of `launch`, started with `environment`. Raises RouteError."""
+    prefix, command = unwrap(launch.argv)
+    launcher = recognised(command) if command else None
+    if isinstance(launcher, ScriptLauncher) and launcher.name in _CHOOSING:
+        missing = missing_program(launch, environment)
+        if missing is not None:
+            raise RouteError(missing)
+        replaced = tuple(
+            name for name, value in launch.changes if name in launch.vendor.visibility.names and value is None
+        )
+        return Route((*prefix, *launcher.for_script(command, ())), None, launcher.name, replaced)
+    try:
+        found = interpreter(launch.argv, environment, launch.directory, python)
+    except InterpreterError as error:
+        raise RouteError(str(error)) from None
+    return Route(found.argv, found.doubt)

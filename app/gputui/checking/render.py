@@ -1,22 +1,25 @@
-"""A report as lines of text and as JSON. Pure."""
+"""A check and a measurement as lines of text and as JSON. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 from typing import Any
 
-from gputui.checking.compare import Place
-from gputui.checking.report import Report
+from gputui.checking.measurement import Measured
+from gputui.checking.report import Comparison, Report
+from gputui.choosing.bandwidth import bandwidth
 from gputui.inventory.device import Device
 from gputui.inventory.document import as_text
-from gputui.inventory.formatting import GIB, printable, short_name
+from gputui.inventory.formatting import GIB, MIB, printable, short_name
+from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
 
 SCHEMA = 1
 
 
 def lines(report: Report) -> tuple[str, ...]:
-    """A line for each `cuda:n`, and one sentence at the end."""
+    """A line for each device of the program, and one sentence at the end."""
     return tuple(printable(line) for line in (*_head(report), *_table(report), report.conclusion))
 
 
@@ -27,7 +30,7 @@ def _head(report: Report) -> Iterator[str]:
         return
     parts = [f"Python {seen.python}", seen.executable or " ".join(report.argv)]
     if seen.torch is None:
-        parts.append("no torch: the CUDA driver itself was asked")
+        parts.append(f"no torch: {report.vendor.driver} itself was asked")
     elif seen.torch.version:
         kinds = (("CUDA", seen.torch.cuda), ("ROCm", seen.torch.hip))
         built = next((f"{kind} {version}" for kind, version in kinds if version), "CPU build")
@@ -38,22 +41,22 @@ def _head(report: Report) -> Iterator[str]:
 
 
 def _table(report: Report) -> Iterator[str]:
-    yield from aligned([_row(report, number, place) for number, place in enumerate(report.places)])
+    yield from aligned([_row(report, number, each) for number, each in enumerate(report.comparisons)])
 
 
-def _row(report: Report, number: int, place: Place) -> tuple[str, ...]:
+def _row(report: Report, number: int, each: Comparison) -> tuple[str, ...]:
     """As the interpreter sees it; what it does not see, as it was chosen, in brackets."""
-    device, seen = place.chosen, place.seen
+    device, seen = each.chosen, each.seen
     if seen is None:
         uuid, bus, name, amount = _as_chosen(device)
     else:
         # The driver's UUID has no kind: it is the chosen one's where that is what was found.
-        uuid = device.uuid if device and place.state == "equal" and device.uuid else seen.uuid or "-"
+        uuid = device.uuid if device and each.state == "equal" and device.uuid else seen.uuid or "-"
         bus, name = seen.bus or "-", short_name(seen.name or "-")
         amount = f"{seen.memory / GIB:.1f} GiB" if seen.memory else "-"
     chosen = "none" if device is None else f"GPU {report.snapshot.label(device)}"
-    verdict = place.state if place.state == "equal" else f"{place.state}: {place.why}"
-    return (f"cuda:{number}", chosen, uuid, bus, name, amount, verdict)
+    verdict = each.state if each.state == "equal" else f"{each.state}: {each.why}"
+    return (report.vendor.device(number), chosen, uuid, bus, name, amount, verdict)
 
 
 def _as_chosen(device: Device | None) -> tuple[str, str, str, str]:
@@ -89,7 +92,7 @@ def to_document(report: Report) -> dict[str, Any]:
             "error": seen.driver.error,
             "devices": len(seen.driver.devices),
         },
-        "devices": [_place(number, place) for number, place in enumerate(report.places)],
+        "devices": [_device(number, each) for number, each in enumerate(report.comparisons)],
         "environment": [
             {
                 "name": each.name,
@@ -102,12 +105,12 @@ def to_document(report: Report) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _place(number: int, place: Place) -> dict[str, Any]:
-    device, seen = place.chosen, place.seen
+def _device(number: int, each: Comparison) -> dict[str, Any]:
+    device, seen = each.chosen, each.seen
     return {
         "cuda": number,
-        "state": place.state,
-        "why": place.why or None,
+        "state": each.state,
+        "why": each.why or None,
         "chosen": device and {
             "index": device.index,
             "uuid": device.uuid or None,
@@ -122,3 +125,78 @@ def _place(number: int, place: Place) -> dict[str, Any]:
             "memory_total": seen.memory,
         },
     }  # fmt: skip
+
+
+def measured_lines(measured: Measured, snapshot: Snapshot) -> tuple[str, ...]:
+    """The matrix, measured and modelled, the all-reduce, and what there is to say."""
+    text = (*_matrix(measured, snapshot), *_latency(measured), *_all_reduce(measured))
+    return tuple(printable(line) for line in ("", *text, *measured.remarks, *measured.problems))
+
+
+def _matrix(measured: Measured, snapshot: Snapshot) -> Iterator[str]:
+    if not measured.copies:
+        return
+    names = [name_of(key, snapshot) for key in measured.devices]
+    rows = [["", *names]]
+    for source, name in zip(measured.devices, names, strict=True):
+        cells = [_cell(measured, snapshot, source, target) for target in measured.devices]
+        rows.append([name, *cells])
+    yield "copies from row to column: GB/s measured (modelled)"
+    yield from aligned(rows)
+    wrong = sum(not copy.verified for copy in measured.copies)
+    if wrong:
+        yield f"wrong data arrived in {wrong} of {len(measured.copies)} copies"
+
+
+def _cell(measured: Measured, snapshot: Snapshot, source: str, target: str) -> str:
+    if source == target:
+        return "X"
+    speed = measured.pairs.get((source, target))
+    return f"{_number(speed)} ({_number(_modelled(snapshot, source, target))})"
+
+
+def name_of(key: str, snapshot: Snapshot) -> str:
+    """The device as a person names it, also when it has been lost meanwhile."""
+    device = snapshot.by_key.get(key)
+    return f"GPU {snapshot.label(device)}" if device else key
+
+
+def _modelled(snapshot: Snapshot, source: str, target: str) -> float | None:
+    ends = [snapshot.by_key.get(key) for key in (source, target)]
+    return None if ends[0] is None or ends[1] is None else bandwidth(snapshot, ends[0], ends[1])
+
+
+def _number(speed: float | None) -> str:
+    return "?" if speed is None else f"{speed:.0f}" if speed >= 100 else f"{speed:.1f}"
+
+
+def _latency(measured: Measured) -> Iterator[str]:
+    found = [copy.latency for copy in measured.copies if copy.latency is not None]
+    if found:
+        spread = f"{min(found) * 1e6:.1f} to {max(found) * 1e6:.1f}"
+        yield f"16 KiB take {median(found) * 1e6:.1f} µs ({spread})"
+
+
+def _all_reduce(measured: Measured) -> Iterator[str]:
+    reduced = measured.all_reduce
+    if reduced is None or reduced.best is None:
+        return
+    right = "data verified" if reduced.verified else "the sums are WRONG"
+    yield (
+        f"all-reduce over {reduced.backend}, {reduced.ranks} processes, {_size(reduced.best.size)}: "
+        f"{_number(reduced.algorithm)} GB/s algorithm, {_number(reduced.bus)} GB/s bus; {right}"
+    )
+
+
+def _size(amount: int) -> str:
+    if amount >= GIB:
+        return f"{amount // GIB} GiB"
+    return f"{amount // MIB} MiB" if amount >= MIB else f"{amount // 1024} KiB"
+
+
+def to_measured_document(measured: Measured, snapshot: Snapshot) -> dict[str, Any]:
+    """`Measured.to_document`, each copy with the model's GB/s."""
+    document = measured.to_document()
+    for each in document["copies"]:
+        each["modelled_gb_per_s"] = _modelled(snapshot, each["source"], each["target"])
+    return document

@@ -1,16 +1,36 @@
-"""The report of a check: what was chosen, what was seen, and whether that is the same. Immutable and pure."""
+"""The report of a check: what was selected against what an interpreter sees, device by device. Pure.
+
+A device is recognised by its UUID; where that is not known, by its bus id; by its name and memory never, as
+there may be eight alike.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from gputui.checking.compare import Place, compare
-from gputui.checking.remedies import of_driver, of_torch
-from gputui.checking.seen import Seen
+from gputui.checking.answer import Seen, SeenDevice, same_bus
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
+from gputui.vendors.registry import vendor_named
+from gputui.vendors.vendor import Vendor
 
-CUDA_BUILD = "install a build for CUDA: https://pytorch.org/get-started/locally"
+State = Literal["equal", "differs", "missing", "extra", "unsure"]
+"""missing: selected, not seen; extra: seen, not selected; unsure: it may be the device or one like it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One number of a program's devices: what was selected for it, what is seen there, whether it is that.
+
+    why  the end of the sentence where it is not: "is GPU 3, GPU 5 is TYPE:1"
+    """
+
+    chosen: Device | None
+    seen: SeenDevice | None
+    state: State
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +52,14 @@ class Report:
 
     argv       how the interpreter was started, without our script
     doubt      why it may not be the one that will train
+    vendor     of the devices; of a launch without any, whose would have been hidden
     seen       what it answered; None where there is no answer, and `trouble` says why
     ranks      how many processes of the launcher answered, all of them alike; 1 without a launcher
     """
 
     devices: tuple[Device, ...]
     snapshot: Snapshot
+    vendor: Vendor
     argv: tuple[str, ...] = ()
     doubt: str | None = None
     seen: Seen | None = None
@@ -46,8 +68,8 @@ class Report:
     ranks: int = 1
 
     @property
-    def places(self) -> tuple[Place, ...]:
-        """Each `cuda:n`; () where nothing was answered."""
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Each device by its number in a program; () where nothing was answered."""
         return compare(self.devices, self.seen.devices, self.snapshot) if self.seen else ()
 
     @property
@@ -55,13 +77,19 @@ class Report:
         """Whether it is proved that the interpreter sees the chosen devices, in the chosen order."""
         if self.seen is None or self.trouble is not None or self._broken:
             return False
-        same = all(place.state == "equal" for place in self.places)
+        same = all(each.state == "equal" for each in self.comparisons)
         return same and all(variable.equal for variable in self.variables)
 
     @property
     def status(self) -> str:
         """equal, differs, or failed: that there was no answer to compare."""
         return "equal" if self.equal else "failed" if self.seen is None else "differs"
+
+    @property
+    def _who(self) -> str:
+        """Who saw the devices: "torch 2.8.0+cu128", or the driver."""
+        torch = self.seen.torch if self.seen else None
+        return f"torch {torch.version}" if torch and torch.version else self.vendor.driver
 
     @property
     def _broken(self) -> bool:
@@ -77,7 +105,7 @@ class Report:
             error = self.seen.torch.error if self.seen.torch else None
             return f"not equal: torch cannot be imported: {error}"
         wrong = [variable for variable in self.variables if not variable.equal]
-        bad = [place for place in self.places if place.state != "equal"]
+        bad = [each for each in self.comparisons if each.state != "equal"]
         if wrong and (bad or not self.devices or len(wrong) == len(self.variables)):
             return f"not equal: {_changed(wrong[0])}"
         if bad:
@@ -85,10 +113,10 @@ class Report:
         if wrong:
             return f"not equal: {_changed(wrong[0])}"
         if not self.devices:
-            return f"equal: {self.seen.who} sees no device, as chosen (CPU only)"
+            return f"equal: {self._who} sees no device, as chosen (CPU only)"
         count = len(self.devices)
         devices = "the chosen device" if count == 1 else f"the {count} chosen devices, in the chosen order"
-        return f"equal: {self.seen.who} sees {devices}"
+        return f"equal: {self._who} sees {devices}"
 
     @property
     def _nothing_seen(self) -> str | None:
@@ -97,23 +125,95 @@ class Report:
             return None
         torch, driver = self.seen.torch, self.seen.driver
         if torch is not None and torch.cpu_build:
-            text = f"this torch ({torch.version}) is a CPU build: it sees no CUDA device; {CUDA_BUILD}"
+            text = f"this torch ({torch.version}) is a CPU build: it sees no {self.vendor.runtime} device; "
+            text += self.vendor.torch_build
             there = compare(self.devices, driver.devices, self.snapshot)
-            if all(place.state == "equal" for place in there):
-                text += ". (The CUDA driver itself shows the chosen devices, in their order)"
+            if all(each.state == "equal" for each in there):
+                text += f". ({_capital(self.vendor.driver)} itself shows the chosen devices, in their order)"
             return text
-        reason = of_driver(driver) or (of_torch(torch) if torch else None)
+        reason = self.vendor.driver_trouble(driver.code, driver.error) or (torch.error if torch else None)
         return f"no device is seen: {reason or 'the driver has none for this environment'}"
 
     @property
     def _first_difference(self) -> str:
-        number, place = next((n, p) for n, p in enumerate(self.places) if p.state != "equal")
+        number, each = next((n, c) for n, c in enumerate(self.comparisons) if c.state != "equal")
         chosen, seen = len(self.devices), len(self.seen.devices) if self.seen else 0
         more = f"; {chosen} chosen, {seen} seen" if chosen != seen else ""
-        return f"cuda:{number} {place.why}{more}"
+        return f"{self.vendor.device(number)} {each.why}{more}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _changed(variable: Variable) -> str:
     said = "unset" if variable.launch is None else f"{variable.launch!r}"
     has = "not set" if variable.seen is None else f"{variable.seen!r}"
     return f"the launch says {variable.name} {said}, the interpreter has it {has}; something changes it"
+
+
+def compare(chosen: Sequence[Device], seen: Sequence[SeenDevice], box: Snapshot) -> tuple[Comparison, ...]:
+    """Number by number. `box` has all devices, so that a wrong one can be named."""
+    compared: list[Comparison] = []
+    for number in range(max(len(chosen), len(seen))):
+        wanted = chosen[number] if number < len(chosen) else None
+        found = seen[number] if number < len(seen) else None
+        if wanted is None or found is None:
+            state: State = "missing" if found is None else "extra"
+            compared.append(Comparison(wanted, found, state, _elsewhere(wanted, found, seen, box)))
+            continue
+        same = is_same(wanted, found)
+        if same is None:
+            compared.append(Comparison(wanted, found, *_by_looks(wanted, found)))
+        elif same:
+            compared.append(Comparison(wanted, found, "equal"))
+        else:
+            compared.append(Comparison(wanted, found, "differs", _elsewhere(wanted, found, seen, box)))
+    return tuple(compared)
+
+
+def is_same(device: Device, seen: SeenDevice) -> bool | None:
+    """Whether this is that device; None where it cannot be told."""
+    bare = vendor_named(device.vendor).bare_uuid
+    if seen.uuid is not None and device.uuid:
+        if seen.uuid == bare(device.uuid):
+            return True
+        if device.parent is not None and seen.uuid == bare(device.parent):
+            # An older driver and torch tell the GPU of an instance only.
+            return None
+        return False
+    if seen.bus is not None and device.pci_bus_id is not None:
+        if not same_bus(seen.bus, device.pci_bus_id):
+            return False
+        # All instances of a GPU have its bus id.
+        return None if device.parent is not None else True
+    return None
+
+
+def _by_looks(device: Device, seen: SeenDevice) -> tuple[State, str]:
+    """Without UUID and bus id: another name or size is another device, the same ones prove nothing."""
+    if device.name is not None and seen.name is not None and device.name != seen.name:
+        return "differs", f"is called {seen.name}"
+    if device.memory_total and seen.memory and not 0.8 < seen.memory / device.memory_total <= 1.05:
+        return "differs", "has another amount of memory"
+    return "unsure", "cannot be told: neither its UUID nor its bus id says which it is"
+
+
+def _elsewhere(
+    wanted: Device | None, found: SeenDevice | None, seen: Sequence[SeenDevice], box: Snapshot
+) -> str:
+    """What is there instead, and where the wanted one is."""
+    parts = []
+    if found is not None:
+        there = next((device for device in box.devices if is_same(device, found)), None)
+        parts.append(f"is {called(there, box)}" if there else "is no device of this box")
+    if wanted is not None:
+        place = next((n for n, each in enumerate(seen) if is_same(wanted, each)), None)
+        where = "not seen" if place is None else vendor_named(wanted.vendor).device(place)
+        parts.append(f"{called(wanted, box)} is {where}" if found or place is not None else f"is {where}")
+    return ", ".join(parts)
+
+
+def called(device: Device, box: Snapshot) -> str:
+    """The device as a person names it."""
+    return f"GPU {box.label(device)}"

@@ -70,5 +70,5 @@ def _pcie(snapshot: Snapshot, device: Device) -> tuple[int | None, int | None]:
     """The PCIe generation of a device and its number of lanes, None for what is unknown."""
     if snapshot.topology is None:
         return None, None
-    place = snapshot.topology.places[snapshot.position[device.key]]
+    place = snapshot.topology.localities[snapshot.position[device.key]]
     return place.pcie_generation, place.pcie_width

@@ -42,9 +42,9 @@ def weakest_ring(snapshot: Snapshot, devices: Sequence[Device]) -> str | None:
 def permuted_behind_switches(snapshot: Snapshot, devices: Sequence[Device]) -> bool:
     """Whether the devices are in another order than the box's, where NVSwitches do the reduction (NVLS).
 
-    NVSwitches do so from Hopper on. There a permuted CUDA_VISIBLE_DEVICES can give the results of AllGather
-    and ReduceScatter in a wrong order (nccl #1906, open). Where the topology does not tell about NVSwitches,
-    more than `MAX_BRIDGED` NVLinks between two GPUs do.
+    NVSwitches do so from Hopper on. There a permuted list of visible devices can give the results of
+    AllGather and ReduceScatter in a wrong order (nccl #1906, open). Where the topology does not tell about
+    NVSwitches, more than `MAX_BRIDGED` NVLinks between two GPUs do.
     """
     places = [snapshot.position[device.key] for device in devices]
     if len(devices) < 2 or places == sorted(places):
@@ -52,13 +52,13 @@ def permuted_behind_switches(snapshot: Snapshot, devices: Sequence[Device]) -> b
     hopper = all((device.capability or (0, 0)) >= (9, 0) for device in devices)
     counts = [direct_links(snapshot.link(one, other)) for one, other in combinations(devices, 2)]
     topology = snapshot.topology
-    switched = [topology.places[place].switched if topology else None for place in places]
+    switched = [topology.localities[place].switched if topology else None for place in places]
     return hopper and all(counts) and (all(switched) or min(counts) > MAX_BRIDGED)
 
 
 PERMUTED = (
     "NCCL behind NVSwitches can return AllGather and ReduceScatter in a wrong order when"
-    " CUDA_VISIBLE_DEVICES is not ascending (nccl #1906); ascending loses nothing on this box"
+    " the devices are not ascending (nccl #1906); ascending loses nothing on this box"
 )
 """The warning about such an order."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
+from gputui.vendors.registry import vendors
 
 NONE = "none"
 
@@ -17,7 +18,7 @@ class NamingError(ValueError):
 def devices_named(text: str, snapshot: Snapshot) -> tuple[Device, ...]:
     """The devices that the comma-separated `text` names, in its order; () for "none". Raises NamingError.
 
-    An entry is an NVML index, a UUID, or the beginning of exactly one UUID.
+    An entry is an index ("nvidia:0" where vendors share it), a UUID, or the beginning of exactly one UUID.
     """
     if text.strip() == NONE:
         return ()
@@ -45,28 +46,43 @@ def keys_named(words: Iterable[str], snapshot: Snapshot) -> tuple[str, ...]:
 
 def could_name(word: str) -> bool:
     """Whether a word could name a device of some box: an index, or the beginning of a UUID."""
-    return (word.isascii() and word.isdigit()) or word.startswith(("GPU-", "MIG-"))
+    index = _index(word)
+    if index is not None:
+        return not index[0] or any(index[0] == vendor.name for vendor in vendors())
+    return any(word.startswith(prefix) for vendor in vendors() for prefix in vendor.uuid_prefixes)
+
+
+def _index(word: str) -> tuple[str, str] | None:
+    """The vendor and the index of "nvidia:0"; ("", "0") for "0", which is any vendor's; else None."""
+    vendor, colon, number = word.rpartition(":")
+    if not (number.isascii() and number.isdigit()) or (colon and not vendor.isidentifier()):
+        return None
+    return vendor, number.lstrip("0") or "0"
 
 
 def _matches(word: str, snapshot: Snapshot) -> list[Device]:
-    if word.isascii() and word.isdigit():
-        index = word.lstrip("0") or "0"
-        return [d for d in snapshot.devices if d.parent is None and str(d.index) == index]
-    if not could_name(word):
-        return []
+    index = _index(word)
+    if index is not None:
+        vendor, number = index
+        gpus = [d for d in snapshot.devices if d.parent is None and str(d.index) == number]
+        return [d for d in gpus if vendor in ("", d.vendor)]
     whole = [d for d in snapshot.devices if d.uuid == word]
-    return whole or [d for d in snapshot.devices if d.uuid.startswith(word)]
+    # (A prefix is at least the kind of the UUID: not every device whose UUID begins with "a".)
+    return whole or [d for d in snapshot.devices if "-" in word and d.uuid.startswith(word)]
 
 
 def _device_named(entry: str, text: str, snapshot: Snapshot) -> Device:
     if not entry:
         raise NamingError(f"--gpus {text!r} has an empty entry; CPU only is --gpus none")
-    if not could_name(entry):
-        raise NamingError(f"--gpus {text}: {entry!r} is neither an index nor a UUID (GPU-…, MIG-…)")
     found = _matches(entry, snapshot)
+    if not found and not could_name(entry):
+        raise NamingError(f"--gpus {text}: {entry!r} is neither an index nor a UUID (GPU-…, MIG-…)")
     if not found:
         labels = ", ".join(snapshot.label(d) for d in snapshot.devices) or "no devices"
         raise NamingError(f"--gpus {text}: there is no device {entry!r}; this box has {labels}")
+    if len(found) > 1 and entry.isdigit():
+        names = " and ".join(snapshot.label(d) for d in found)
+        raise NamingError(f"--gpus {text}: {entry} is the index of {names}")
     if len(found) > 1:
         uuids = ", ".join(d.uuid for d in found)
         raise NamingError(f"--gpus {text}: {entry!r} is the beginning of {len(found)} UUIDs: {uuids}")

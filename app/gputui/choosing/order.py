@@ -1,4 +1,4 @@
-"""Orders the devices of a set: the n-th is cuda:n, and rank n of a launch with one process a device. Pure.
+"""Orders the devices of a set: the n-th is rank n of a launch with one process a device. Pure.
 
 Tensor-parallel groups have consecutive ranks, so the devices of a group stand together; then the stages of a
 pipeline are put next to each other. Where no order is better, as behind NVSwitches, the box's order stays.

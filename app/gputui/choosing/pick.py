@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -63,7 +64,13 @@ class TooMuchLoad(NamedTuple):
     limit: int
 
 
-Refusal = Verdict | NeverTaken | SingleInstance | TooLittleMemory | TooMuchLoad
+class OtherVendor(NamedTuple):
+    """The device is free, and a command runs on devices of one vendor: those of `vendor` are picked."""
+
+    vendor: str
+
+
+Refusal = Verdict | NeverTaken | SingleInstance | TooLittleMemory | TooMuchLoad | OtherVendor
 """Why a device is not picked: its verdict, or a constraint. `verdict_text.refusal` makes its text."""
 
 
@@ -95,7 +102,18 @@ def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: 
                 refused.append((device, why))
                 continue
         good.append(device)
-    return PickResult(tuple(good), tuple(refused))
+    vendor = _vendor_taken(good, constraints)
+    if vendor is not None:
+        refused += [(device, OtherVendor(vendor)) for device in good if device.vendor != vendor]
+    return PickResult(tuple(device for device in good if device.vendor == vendor), tuple(refused))
+
+
+def _vendor_taken(good: Sequence[Device], constraints: Constraints) -> str | None:
+    """Of several vendors the one of the required devices, else the first that has enough, else the most."""
+    counts = Counter(device.vendor for device in good)
+    required = [device.vendor for device in good if device.key in constraints.required]
+    enough = [vendor for vendor, count in counts.items() if count >= constraints.count]
+    return next(iter((*required, *enough)), None) or max(counts, key=lambda name: counts[name], default=None)
 
 
 def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Constraints) -> PickResult:

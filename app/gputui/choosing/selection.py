@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from gputui.choosing.verdict import State, Verdict
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
+from gputui.vendors.registry import vendor_of, vendors_of
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """An immutable order of devices; the n-th is cuda:n.
+    """An immutable order of devices; the n-th is a program's n-th.
 
     `keys` are `Device.key`s, each once. `cpu_only`: no device, on purpose. Raises ValueError for a key that
     is there twice, and for keys with `cpu_only`.
@@ -42,7 +43,7 @@ class Selection:
         return bool(self.keys) or self.cpu_only
 
     def rank(self, key: str) -> int | None:
-        """The n of cuda:n; None for a device that is not selected."""
+        """The number that a program gives the device; None for a device that is not selected."""
         return self.keys.index(key) if key in self.keys else None
 
     def toggle(self, key: str) -> Selection:
@@ -77,13 +78,14 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class NotFree:
-    """A selected device that is not free, which would be `cuda:<rank>`.
+    """A selected device that is not free, which would be a program's device number `rank`.
 
-    `device` and `verdict` are None where it has vanished from the box; `before` is its state when it was
-    selected, None where that is not known.
+    `vendor` is the name of the vendor of the selected devices. `device` and `verdict` are None where it has
+    vanished from the box; `before` is its state when it was selected, None where that is not known.
     """
 
     rank: int
+    vendor: str
     device: Device | None
     verdict: Verdict | None
     before: State | None
@@ -92,11 +94,16 @@ class NotFree:
 def not_free(
     selection: Selection, selected_as: Mapping[str, Verdict], now: Snapshot, verdicts: Mapping[str, Verdict]
 ) -> dict[str, NotFree]:
-    """Every selected device that is not free now, by its key; `selected_as` has the verdicts at selection."""
+    """Every selected device that is not free now, by its key; `selected_as` has the verdicts at selection.
+
+    Raises MixedVendorsError for devices of several vendors.
+    """
     found = {}
+    present = [now.by_key[key] for key in selection if key in now.by_key]
+    vendor = vendor_of(present, vendors_of(now.devices)).name
     for rank, key in enumerate(selection):
         device, before = now.by_key.get(key), selected_as.get(key)
         verdict = verdicts[key] if device else None
         if verdict is None or not verdict.free:
-            found[key] = NotFree(rank, device, verdict, before.state if before else None)
+            found[key] = NotFree(rank, vendor, device, verdict, before.state if before else None)
     return found

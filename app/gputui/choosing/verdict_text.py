@@ -70,7 +70,7 @@ def for_document(verdicts: Mapping[str, Verdict], now: float) -> dict[str, tuple
 def refusal(why: Refusal, now: float) -> str:
     """Why a device is not picked."""
     # (Imported here: `ls` shows verdicts and picks nothing.)
-    from gputui.choosing.pick import NeverTaken, SingleInstance, TooLittleMemory
+    from gputui.choosing.pick import NeverTaken, OtherVendor, SingleInstance, TooLittleMemory
 
     if isinstance(why, Verdict):
         return state_and_reason(why, now)
@@ -78,6 +78,8 @@ def refusal(why: Refusal, now: float) -> str:
         return "free, but never taken (your settings, --never)"
     if isinstance(why, SingleInstance):
         return "a MIG instance: a process can use one only"
+    if isinstance(why, OtherVendor):
+        return f"free, but a command runs on one vendor's devices ({why.vendor})"
     if isinstance(why, TooLittleMemory):
         return f"{'unknown' if why.free is None else size(why.free)} free, less than {size(why.least)}"
     return f"utilization {'unknown' if why.percent is None else f'{why.percent} %'}"
@@ -85,14 +87,18 @@ def refusal(why: Refusal, now: float) -> str:
 
 def not_free_lines(found: Mapping[str, NotFree], now: Snapshot) -> dict[str, str]:
     """A line for each selected device that is not free: which one, who has it, and what it was before."""
+    # (Imported here: `ls` names no program's devices.)
+    from gputui.vendors.registry import vendor_named
+
     lines = {}
     for key, each in found.items():
+        name = vendor_named(each.vendor).device(each.rank)
         if each.device is None or each.verdict is None:
-            lines[key] = f"cuda:{each.rank} = {key} is not there any more"
+            lines[key] = f"{name} = {key} is not there any more"
             continue
         was = f" (was {each.before})" if each.before and each.before != each.verdict.state else ""
         lines[key] = (
-            f"cuda:{each.rank} = GPU {now.label(each.device)} is {each.verdict.state}{was}:"
+            f"{name} = GPU {now.label(each.device)} is {each.verdict.state}{was}:"
             f" {reason(each.verdict, now.time)}"
         )
     return lines

@@ -7,9 +7,8 @@ import os
 from collections.abc import Sequence
 
 from gputui.checking.check import SECONDS, check
-from gputui.checking.measured import Measured
-from gputui.checking.render import lines, to_document
-from gputui.checking.render_measured import measured_lines, name_of, to_measured_document
+from gputui.checking.measurement import Measured, measure
+from gputui.checking.render import lines, measured_lines, name_of, to_document, to_measured_document
 from gputui.checking.report import Report
 from gputui.cli.common import CHECK_FAILED, DONE, Parser, duration_type, opened, print_line, say
 from gputui.cli.launch_call import add_launch_options, launch_of
@@ -18,13 +17,15 @@ from gputui.inventory.formatting import GIB
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch import Launch
 from gputui.sources.source import Want
+from gputui.vendors.registry import default_vendor
 
 
 def parser() -> Parser:
     made = Parser(
         "check",
         "Start the Python that will train, in the environment of the launch, and prove what it sees: that\n"
-        "cuda:0 is the device that was chosen first, and so on. Status 5 if not. The command itself is not\n"
+        f"{default_vendor().device(0)} is the device that was chosen first, and so on. Status 5 if not. The "
+        "command itself is not\n"
         "started; without one, the Python of the PATH is asked.",
         epilog="gputui check --gpus 5,4 --bandwidth -- torchrun train.py",
     )
@@ -50,7 +51,7 @@ def parser() -> Parser:
         type=memory,
         default=GIB,
         metavar="SIZE",
-        help="tensors of at most so much on each device (default 1G; CUDA itself takes some 500M besides)",
+        help="tensors of at most so much on each device (default 1G; the driver takes some 500M besides)",
     )
     measuring.add_argument("--force", action="store_true", help="measure busy devices too")
     add_launch_options(made)
@@ -81,8 +82,6 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple[Measured, Snapshot]:
     """The measurement, and the box as it was read just before."""
-    from gputui.checking.measure import measure
-
     snapshot = _box(args, Want.MONITOR | Want.TOPOLOGY)
     measured = measure(
         launch,

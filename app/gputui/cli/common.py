@@ -91,9 +91,9 @@ def make_source(demo: str | None, recording: str | None) -> Source:
 
         return RecordedSource(recording)
     from gputui.allocating.claims.source import WithClaims
-    from gputui.vendors.nvidia.source import NvmlSource
+    from gputui.vendors.box import this_box
 
-    return WithClaims(NvmlSource(), os.environ)
+    return WithClaims(this_box(), os.environ)
 
 
 @contextmanager

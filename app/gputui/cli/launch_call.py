@@ -26,6 +26,7 @@ from gputui.launching.secrets import program_and_script
 from gputui.launching.shell_words import assignments
 from gputui.launching.start import replace_process
 from gputui.sources.source import Want
+from gputui.vendors.registry import vendors_of
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
@@ -214,7 +215,7 @@ def launch_on(allocation: Allocation, options: LaunchOptions, near: bool = False
             say(f"warning: the CPUs near these devices are not known: no {THREADS}")
         else:
             options = replace(options, additions=(*options.additions, (THREADS, str(threads))))
-    return compose(allocation.devices, options, os.environ)
+    return compose(allocation.devices, options, os.environ, box=vendors_of(allocation.snapshot.devices))
 
 
 def noted(launch: Launch) -> Launch:

@@ -10,7 +10,7 @@ from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened
 from gputui.cli.request_options import add_request_options, add_wait_option, memory, percent, request_of
 from gputui.sources.source import Want
-from gputui.vendors.nvidia.visibility import identifiers, variables
+from gputui.vendors.registry import vendor_of, vendors_of
 
 
 def parser() -> Parser:
@@ -46,12 +46,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     with opened(args) as source:
         allocation = allocate(request, source, os.environ, AllocationListener(args.why))
     devices = allocation.devices
+    visibility = vendor_of(devices, vendors_of(allocation.snapshot.devices)).visibility
     if args.format == "ids":
-        print(identifiers(devices, args.ids))
+        print(visibility.identifiers(devices, args.ids))
     elif args.format == "env":
         from gputui.launching.launch import Launch
 
-        print(Launch((), variables(devices, args.ids)).line)
+        print(Launch((), visibility.changes(devices, args.ids)).line)
     else:
         import json
 
@@ -60,7 +61,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             json.dumps(
                 {
                     "devices": [{fact: getattr(device, fact) for fact in shown} for device in devices],
-                    "environment": dict(variables(devices, args.ids)),
+                    "environment": dict(visibility.changes(devices, args.ids)),
                     "weakest_link": allocation.weakest_link,
                     "reason": allocation.reason,
                 }

@@ -19,6 +19,17 @@ ComputeMode = Literal["default", "exclusive_thread", "prohibited", "exclusive_pr
 COMPUTE_MODES: tuple[str, ...] = get_args(ComputeMode)
 
 
+UUID = r"[0-9A-Za-z]{1,16}-[0-9A-Za-z/-]{1,120}"
+"""A UUID of whatever vendor: not an index, and nothing in it ends an entry of a list or moves a cursor."""
+
+_NO_UUID = "index "
+
+
+def is_uuid(key: str) -> bool:
+    """Whether a `Device.key` is the device's UUID, by which it can be known outside of one reading."""
+    return not key.startswith(_NO_UUID)
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Why a device, or one fact of it, could not be read. `since` is seconds since the epoch."""
@@ -32,8 +43,9 @@ class Fault:
 class Device:
     """What is known of one device at one moment. None is "not known", never 0.
 
-    index               NVML's, which is PCI bus order; of a MIG instance: its place within its parent
-    uuid                "GPU-…" or "MIG-…"; "" where the device was lost before it could be read
+    index               the vendor's own (NVML's is PCI bus order); of a MIG instance: its place in its parent
+    uuid                "GPU-…", "MIG-…"; "" where the device was lost before it could be read
+    vendor              the name of its vendor (`gputui.vendors`)
     parent              the UUID of the GPU that a MIG instance is a part of
     pci_bus_id          NVML's 8-digit form, "00000000:57:00.0"
     mig                 whether the GPU is divided into MIG instances (it then runs nothing as a whole)
@@ -83,4 +95,4 @@ class Device:
     @property
     def key(self) -> str:
         """What tells this device from every other of its box, also when its UUID could not be read."""
-        return self.uuid or f"index {self.index}"
+        return self.uuid or f"{_NO_UUID}{self.index}"

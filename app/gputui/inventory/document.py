@@ -1,7 +1,7 @@
 """A snapshot as JSON, schema 1: what `ls --json` prints and `record` writes.
 
-The way in (`reading.py`) is strict, for a recording may come from a stranger. Bytes, percent, °C, W, MHz,
-ISO 8601; unknown is null. Beside the keys of the contract a device has `mig`,
+`document_reader.py` reads it back, strictly, as a recording may come from a stranger. Bytes, percent, °C, W,
+MHz, ISO 8601; unknown is null. Beside the keys of the contract a device has `mig`,
 `claim`, `cores`, `max_sm_clock`, `compute_mode` and `display`, a process has `note`, `container` and
 `ancestors`, and the box has `pcie`, `peers` and `topology`.
 """
@@ -110,7 +110,7 @@ def topology_document(topology: Topology) -> dict[str, Any]:
                 "pcie_generation": place.pcie_generation,
                 "pcie_width": place.pcie_width,
             }
-            for place in topology.places
+            for place in topology.localities
         ],
         "nics": [
             {"name": nic.name, "pci_bus_id": nic.pci_bus_id, "numa_node": nic.numa_node}

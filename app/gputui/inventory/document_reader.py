@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from gputui.inventory.claim import Claim
-from gputui.inventory.device import COMPUTE_MODES, FAULT_KINDS, ComputeMode, Device, Fault, FaultKind
+from gputui.inventory.device import COMPUTE_MODES, FAULT_KINDS, UUID, ComputeMode, Device, Fault, FaultKind
 from gputui.inventory.document import SCHEMA
 from gputui.inventory.link import PEER_WORDS, SELF, LinkMatrix, is_link
 from gputui.inventory.process import KINDS, Ancestor, Kind, Process
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.inventory.topology import Nic, Place, Topology, from_ranges
-from gputui.inventory.untrusted_json import DocumentError, Node
+from gputui.inventory.topology import Locality, Nic, Topology, from_ranges
+from gputui.inventory.untrusted_json import DocumentError, JsonValue
 
 MOST_BYTES = 32 * 1024 * 1024
 """A recording of 72 busy devices is 200 KiB; a larger file than this is not a recording."""
@@ -27,8 +27,7 @@ MOST_ANCESTORS = 64
 MOST_NUMBERS = 262_144
 """CPUs and NUMA nodes of all devices together: 72 devices of a machine with 3,600."""
 
-_UUID = re.compile(r"(?:GPU|MIG)-[A-Za-z0-9/-]{1,120}")
-"""As CUDA_VISIBLE_DEVICES takes it: nothing in it may end an entry, or move a cursor."""
+_UUID = re.compile(UUID)
 
 
 def from_json(text: str | bytes) -> Snapshot:
@@ -44,7 +43,7 @@ def from_json(text: str | bytes) -> Snapshot:
 
 def from_document(document: Any) -> Snapshot:
     """The snapshot in JSON-ready values. Raises DocumentError when they are not one."""
-    root = Node(document, "file")
+    root = JsonValue(document, "file")
     schema = root["schema"]
     if schema.value != SCHEMA or type(schema.value) is not int:
         raise schema.wrong(f"schema {SCHEMA} of this gputui")
@@ -78,22 +77,22 @@ def from_document(document: Any) -> Snapshot:
 
 
 def _check_family(devices: tuple[Device, ...]) -> None:
-    """UUIDs that can be given to CUDA, and instances that are parts of a GPU before them, each once."""
+    """UUIDs that can be put into a list, and instances that are parts of a GPU before them, each once."""
     whole: set[str] = set()
-    places: set[tuple[str | None, int]] = set()
+    places: set[tuple[str, str | None, int]] = set()
     for place, device in enumerate(devices):
         if device.uuid and not _UUID.fullmatch(device.uuid):
-            raise DocumentError(f"devices[{place}].uuid: GPU-… or MIG-… expected")
+            raise DocumentError(f"devices[{place}].uuid: a UUID expected (GPU-…, MIG-…)")
         if device.parent is None:
             whole.add(device.uuid)
         elif device.parent not in whole or not device.uuid:
             raise DocumentError(f"devices[{place}].parent: no device before it has this uuid")
-        if (device.parent, device.index) in places:
+        if (device.vendor, device.parent, device.index) in places:
             raise DocumentError(f"devices[{place}].index: it is there twice")
-        places.add((device.parent, device.index))
+        places.add((device.vendor, device.parent, device.index))
 
 
-def _device(node: Node, fault: Fault | None) -> Device:
+def _device(node: JsonValue, fault: Fault | None) -> Device:
     def maybe_text(key: str) -> str | None:
         return node[key].text() if node[key].known else None
 
@@ -139,7 +138,7 @@ def _device(node: Node, fault: Fault | None) -> Device:
     )
 
 
-def _claim(node: Node, device: Device) -> Claim | None:
+def _claim(node: JsonValue, device: Device) -> Claim | None:
     if not node.known:
         return None
     since, command, pid, job = (node[key] for key in ("since", "command", "pid", "job"))
@@ -153,7 +152,7 @@ def _claim(node: Node, device: Device) -> Claim | None:
     )
 
 
-def _process(node: Node) -> Process:
+def _process(node: JsonValue) -> Process:
     user, memory, command, started = (node[key] for key in ("user", "memory", "command", "started"))
     note, container = node.get("note", None), node.get("container", None)
     return Process(
@@ -169,40 +168,40 @@ def _process(node: Node) -> Process:
     )
 
 
-def _ancestor(node: Node) -> Ancestor:
+def _ancestor(node: JsonValue) -> Ancestor:
     command = node["command"]
     return Ancestor(node["pid"].whole(), command.text() if command.known else None)
 
 
-def _topology(node: Node, devices: int) -> Topology | None:
+def _topology(node: JsonValue, devices: int) -> Topology | None:
     if not node.known:
         return None
     places, between = node["places"].items(MOST_DEVICES), node["between_cpus"]
     if len(places) != devices:
         raise node["places"].wrong(f"one place for each of the {devices} devices")
-    hung: list[Place] = []
+    near: list[Locality] = []
     numbers = 0
     for each in places:
-        hung.append(_place(each))
-        numbers += len(hung[-1].cpus or ()) + len(hung[-1].memory_nodes or ())
+        near.append(_locality(each))
+        numbers += len(near[-1].cpus or ()) + len(near[-1].memory_nodes or ())
         if numbers > MOST_NUMBERS:
             raise node["places"].wrong(f"at most {MOST_NUMBERS} CPUs and nodes in all")
     nics = tuple(_nic(each) for each in node["nics"].items(MOST_DEVICES))
     if nics and not node["nic_links"].items(1 + 2 * MOST_DEVICES):
         raise node["nic_links"].wrong("a row for each device and network device")
     return Topology(
-        places=tuple(hung),
+        localities=tuple(near),
         nics=nics,
         nic_links=_matrix(node["nic_links"], devices + len(nics), len(nics), _link) if nics else (),
         between_cpus=between.number() if between.known else None,
     )
 
 
-def _place(node: Node) -> Place:
+def _locality(node: JsonValue) -> Locality:
     own, switched, generation, width = (
         node[key] for key in ("own_node", "switched", "pcie_generation", "pcie_width")
     )
-    return Place(
+    return Locality(
         cpus=_numbers(node["cpus"]),
         memory_nodes=_numbers(node["memory_nodes"]),
         own_node=own.whole() if own.known else None,
@@ -212,7 +211,7 @@ def _place(node: Node) -> Place:
     )
 
 
-def _numbers(node: Node) -> tuple[int, ...] | None:
+def _numbers(node: JsonValue) -> tuple[int, ...] | None:
     if not node.known:
         return None
     if not node.text():
@@ -223,7 +222,7 @@ def _numbers(node: Node) -> tuple[int, ...] | None:
         raise node.wrong("a list of numbers (0-3,8)") from None
 
 
-def _nic(node: Node) -> Nic:
+def _nic(node: JsonValue) -> Nic:
     bus, numa = node["pci_bus_id"], node["numa_node"]
     return Nic(
         name=node["name"].text(),
@@ -232,7 +231,7 @@ def _nic(node: Node) -> Nic:
     )
 
 
-def _matrix(node: Node, rows: int, columns: int, check: Callable[[Node], None]) -> LinkMatrix:
+def _matrix(node: JsonValue, rows: int, columns: int, check: Callable[[JsonValue], None]) -> LinkMatrix:
     found = node.items(2 * MOST_DEVICES)
     if not found:
         return ()
@@ -253,16 +252,16 @@ def _matrix(node: Node, rows: int, columns: int, check: Callable[[Node], None]) 
     return tuple(matrix)
 
 
-def _link(cell: Node) -> None:
+def _link(cell: JsonValue) -> None:
     if not is_link(cell.text()):
         raise cell.wrong("a link (X, NVn, PIX, PXB, PHB, NODE, SYS)")
 
 
-def _peer(cell: Node) -> None:
+def _peer(cell: JsonValue) -> None:
     cell.word((SELF, *PEER_WORDS))
 
 
-def _errors(node: Node) -> tuple[dict[int, Fault], tuple[str, ...]]:
+def _errors(node: JsonValue) -> tuple[dict[int, Fault], tuple[str, ...]]:
     faults: dict[int, Fault] = {}
     errors: list[str] = []
     for each in node.items(MOST_PROCESSES):

@@ -53,7 +53,7 @@ def strength(word: str | None) -> int:
 def connected_components(count: int, near: Callable[[int, int], bool]) -> tuple[int, ...]:
     """The connected components of `count` nodes, of which `near` says which two are joined.
 
-    For each node the lowest number of its component.
+    For each node the lowest number of its component. `near(i, j)` is symmetric, and asked with j < i only.
     """
     first = list(range(count))
     for i in range(count):

@@ -1,5 +1,4 @@
-"""The matrix of links as text, in the form of `nvidia-smi topo -m`: written from a snapshot, and read from
-what people have posted.
+"""The matrix of links as `nvidia-smi topo -m` prints it: written from a snapshot, read from what people post.
 
 Written with tabs, as nvidia-smi does. Read with tabs or spaces, with or without affinities, with old words
 (SOC), with network devices by name or number, with a prompt, a legend or remarks around it.
@@ -15,7 +14,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.link import SELF, LinkMatrix, is_link
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.topology import Place, from_ranges, ranges
+from gputui.inventory.topology import Locality, from_ranges, ranges
 
 NOT_KNOWN = "N/A"
 TAIL: tuple[str, ...] = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
@@ -71,12 +70,12 @@ class MatrixError(ValueError):
 class Printed:
     """A matrix as it was printed. `nic_links`: a row for each GPU and then each NIC, a column for each NIC.
 
-    A cell that says nothing is None; of `places` only what the text has is known.
+    A cell that says nothing is None; `localities` have what the text has.
     """
 
     gpus: tuple[str, ...]
     links: LinkMatrix
-    places: tuple[Place, ...]
+    localities: tuple[Locality, ...]
     nics: tuple[str, ...] = ()
     nic_links: LinkMatrix = ()
 
@@ -96,8 +95,8 @@ def write(snapshot: Snapshot) -> str:
         row = snapshot.position[device.key]
         cells = [SELF if other is device else snapshot.link(device, other) for other in gpus]
         cells += topology.nic_links[row] if topology and nics else ()
-        place = topology.places[row] if topology else Place()
-        lines.append("\t".join([name, *map(_cell, cells), *_tail(place)]))
+        near = topology.localities[row] if topology else Locality()
+        lines.append("\t".join([name, *map(_cell, cells), *_tail(near)]))
     for number in range(len(nics)):
         assert topology is not None
         row = len(snapshot.devices) + number
@@ -127,11 +126,11 @@ def _cell(word: str | None) -> str:
     return _SELF_CELL if word == SELF else word or NOT_KNOWN
 
 
-def _tail(place: Place) -> list[str]:
-    nodes = NOT_KNOWN if place.memory_nodes is None else ranges(place.memory_nodes)
-    own = NOT_KNOWN if place.own_node is None else str(place.own_node)
+def _tail(near: Locality) -> list[str]:
+    nodes = NOT_KNOWN if near.memory_nodes is None else ranges(near.memory_nodes)
+    own = NOT_KNOWN if near.own_node is None else str(near.own_node)
     # Two tabs: "NUMA Affinity" is wider than one stop, and readers of nvidia-smi expect them.
-    return [ranges(place.cpus or ()), nodes, "", own]
+    return [ranges(near.cpus or ()), nodes, "", own]
 
 
 def read(text: str) -> Printed:
@@ -160,7 +159,7 @@ def looks_like_one(text: str) -> bool:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines without what stands around a matrix in a mail ("> ") or a table ("|")."""
+    """The lines without what surrounds a matrix in a mail ("> ") or a table ("|")."""
     lines = (_STYLING.sub("", line) for line in text.removeprefix("\ufeff").splitlines())
     return [_QUOTED.sub("", line).replace("|", " ") for line in lines]
 
@@ -214,13 +213,13 @@ class _Reader:
     def __init__(self, header: _Header) -> None:
         self._header = header
         self._cells: dict[tuple[str, str], str] = {}
-        self._places: dict[str, Place] = {}
+        self._localities: dict[str, Locality] = {}
         self._nic_names: dict[str, str] = {}
 
     @property
     def found(self) -> bool:
-        """Whether there was any row: it is the heading, then."""
-        return bool(self._places)
+        """Whether there was any row, so that the line above was a heading."""
+        return bool(self._localities)
 
     def read(self, lines: Iterable[str]) -> Printed:
         for line in lines:
@@ -230,14 +229,14 @@ class _Reader:
             else:
                 self._row(_REMARK.sub("", line))
         names = self._header.names
-        if not self._places:
+        if not self._localities:
             raise MatrixError("there is no row below its heading")
         gpus = tuple(name for name in names if _GPU.fullmatch(name))
         nics = tuple(name for name in names if name not in gpus)
         return Printed(
             gpus=gpus,
             links=self._matrix(gpus, gpus),
-            places=tuple(self._places.get(name, Place()) for name in gpus),
+            localities=tuple(self._localities.get(name, Locality()) for name in gpus),
             nics=tuple(self._nic_names.get(name.upper(), name) for name in nics),
             nic_links=self._matrix((*gpus, *nics), nics) if nics else (),
         )
@@ -252,13 +251,13 @@ class _Reader:
             return
         cells = [_word(match[0]) for match in words[1 : len(names) + 1]]
         if len(cells) < len(names) or None in cells:
-            if name in self._places:
+            if name in self._localities:
                 # A remark about a device whose row has been there ("GPU0 - the one with the display").
                 return
             raise MatrixError(
                 f"the row of {_short(name)} has not a link for each of the {len(names)} columns"
             )
-        if name in self._places:
+        if name in self._localities:
             raise MatrixError(f"the row of {_short(name)} is there twice")
         if cells[names.index(name)] != SELF:
             raise MatrixError(f"the row of {_short(name)} has no X where it meets itself")
@@ -266,7 +265,7 @@ class _Reader:
             if (cell == SELF) != (other == name):
                 raise MatrixError(f"{_short(name)} and {_short(other)} are joined by {cell}")
             self._cells[name, other] = cell or ""
-        self._places[name] = _place_of(self._tail(line, words[len(names) + 1 :]))
+        self._localities[name] = _locality_of(self._tail(line, words[len(names) + 1 :]))
 
     def _tail(self, line: str, words: Sequence[re.Match[str]]) -> dict[str, str]:
         """What stands behind the links, by column."""
@@ -276,8 +275,8 @@ class _Reader:
             return {name: match[0] for name, match in zip(columns, words, strict=True)}
         fields = [field.strip() for field in line.split("\t")]
         if columns == list(_COLUMNS)[: len(columns)] and len(fields) > len(self._header.names) + 1:
-            told = _by_tabs(fields[len(self._header.names) + 1 :])
-            return {name: told[name] for name in columns}
+            by_tabs = _by_tabs(fields[len(self._header.names) + 1 :])
+            return {name: by_tabs[name] for name in columns}
         found = dict.fromkeys(columns, "")
         for match in words:
             above = [name for name, start in self._header.tail if start <= match.start() + 2]
@@ -311,14 +310,14 @@ def _by_tabs(fields: Sequence[str]) -> dict[str, str]:
     return dict(zip(_COLUMNS, (cpus, nodes, own), strict=True))
 
 
-def _place_of(found: Mapping[str, str]) -> Place:
-    place = Place()
+def _locality_of(found: Mapping[str, str]) -> Locality:
+    near = Locality()
     if "CPUAFFINITY" in found:
-        place = replace(place, cpus=_numbers(found["CPUAFFINITY"]))
+        near = replace(near, cpus=_numbers(found["CPUAFFINITY"]))
     if "NUMAAFFINITY" in found:
-        place = replace(place, memory_nodes=_numbers(found["NUMAAFFINITY"]))
+        near = replace(near, memory_nodes=_numbers(found["NUMAAFFINITY"]))
     own = _numbers(found.get("GPUNUMAID", "")) or ()
-    return replace(place, own_node=own[0]) if len(own) == 1 else place
+    return replace(near, own_node=own[0]) if len(own) == 1 else near
 
 
 def _word(text: str) -> str | None:

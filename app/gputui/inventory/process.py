@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Kind = Literal["compute", "graphics", "compute+graphics", "mps"]
-"""NVML's three process lists; a process in both the first and the second is `compute+graphics`."""
+"""What a process uses a device for (NVML has a list for each): one on the first two is `compute+graphics`."""
 
 KINDS: tuple[str, ...] = get_args(Kind)
 

@@ -68,10 +68,18 @@ class Snapshot:
         counted = Counter(short_name(d.name or "unknown GPU") for d in self.devices if d.parent is None)
         return " + ".join(f"{count}× {name}" for name, count in counted.items()) or "no devices"
 
+    @cached_property
+    def mixed(self) -> bool:
+        """Whether the box has devices of several vendors."""
+        return len({device.vendor for device in self.devices}) > 1
+
     def label(self, device: Device) -> str:
-        """The number that a person sees: NVML's index, "0:1" for instance 1 of GPU 0 (as nvidia-smi)."""
+        """The number that a person sees: the vendor's index, "0:1" for instance 1 of GPU 0 (as nvidia-smi).
+
+        In a box of several vendors, each with indices of its own, it is "nvidia:0".
+        """
         if device.parent is None:
-            return str(device.index)
+            return f"{device.vendor}:{device.index}" if self.mixed else str(device.index)
         parent = self.by_key.get(device.parent)
         return f"{parent.index if parent else '?'}:{device.index}"
 

@@ -1,4 +1,4 @@
-"""Topology: where each device hangs in the host, and what joins it to the others and to the network."""
+"""Topology: what is near each device in the host, and what joins it to the others and to the network."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from gputui.inventory.link import LinkMatrix
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where one device hangs. None: not known; () or no CPUs: the container shows none.
+class Locality:
+    """What is near one device: CPUs, memory, its slot. None: not known; () CPUs: the container shows none.
 
     cpus             the CPUs near it, of those that we may use
     memory_nodes     the host NUMA nodes whose memory is near
@@ -40,11 +40,12 @@ class Nic:
 class Topology:
     """How the box is wired, beside the matrices of the snapshot. Rows follow `Snapshot.devices`.
 
+    localities    one for each device
     nic_links     a row for each device and then for each NIC; a column for each NIC
     between_cpus  GB/s between two CPU sockets of this host, as NCCL models it
     """
 
-    places: tuple[Place, ...]
+    localities: tuple[Locality, ...]
     nics: tuple[Nic, ...] = ()
     nic_links: LinkMatrix = ()
     between_cpus: float | None = None

@@ -1,4 +1,4 @@
-"""Reading JSON of strangers: a value with its place in the document, so that each complaint can name it."""
+"""Reading JSON from an untrusted source: each value knows its place in the document, for error messages."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class DocumentError(ValueError):
     """The JSON is not a snapshot; the message is one line that names the place and what is wrong."""
 
 
-class Node:
-    """A value with its place in the document, so that every complaint can name it."""
+class JsonValue:
+    """A value of a JSON document and where it stands ("devices[3].uuid"). Reads raise DocumentError."""
 
     def __init__(self, value: Any, place: str) -> None:
         self.value, self.place = value, place
@@ -34,23 +34,23 @@ class Node:
         shown = shown if len(shown) <= 40 else shown[:37] + "…"
         return DocumentError(f"{self.place}: {want} expected, found {shown}")
 
-    def __getitem__(self, key: str) -> Node:
+    def __getitem__(self, key: str) -> JsonValue:
         return self.get(key, _REQUIRED)
 
-    def get(self, key: str, default: Any) -> Node:
+    def get(self, key: str, default: Any) -> JsonValue:
         if not isinstance(self.value, dict):
             raise self.wrong("an object")
         value = self.value.get(key, default)
         if value is _REQUIRED:
             raise DocumentError(f"{self.place}: '{key}' is missing")
-        return Node(value, f"{self.place}.{key}" if self.place != "file" else key)
+        return JsonValue(value, f"{self.place}.{key}" if self.place != "file" else key)
 
-    def items(self, most: int) -> list[Node]:
+    def items(self, most: int) -> list[JsonValue]:
         if not isinstance(self.value, list):
             raise self.wrong("a list")
         if len(self.value) > most:
             raise DocumentError(f"{self.place}: {len(self.value)} entries, at most {most} are read")
-        return [Node(value, f"{self.place}[{place}]") for place, value in enumerate(self.value)]
+        return [JsonValue(value, f"{self.place}[{place}]") for place, value in enumerate(self.value)]
 
     def text(self) -> str:
         if not isinstance(self.value, str) or len(self.value) > MOST_TEXT:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from gputui.inventory.untrusted_json import LAST_MOMENT, MOST_TEXT, DocumentError, Node
+from gputui.inventory.untrusted_json import LAST_MOMENT, MOST_TEXT, DocumentError, JsonValue
 from gputui.jobs.job import (
     CLAIMS,
     FINISHED,
@@ -173,7 +173,7 @@ def _read(folder: Path) -> Job:
     )
 
 
-def _started(node: Node) -> dict[str, Any]:
+def _started(node: JsonValue) -> dict[str, Any]:
     return {
         "supervisor": _identity(node["supervisor"]),
         "command": _identity(node["command"]),
@@ -181,7 +181,7 @@ def _started(node: Node) -> dict[str, Any]:
     }
 
 
-def _finished(node: Node) -> dict[str, Any]:
+def _finished(node: JsonValue) -> dict[str, Any]:
     trouble = node.get("trouble", None)
     return {
         "ended": _moment(node["ended"]),
@@ -194,7 +194,7 @@ def _finished(node: Node) -> dict[str, Any]:
     }
 
 
-def _document(file: Path) -> Node | None:
+def _document(file: Path) -> JsonValue | None:
     """What a file of the record says; None when there is no such file."""
     try:
         with file.open("rb") as stream:
@@ -204,56 +204,56 @@ def _document(file: Path) -> Node | None:
     if len(data) > _MOST_BYTES:
         raise DocumentError(f"{file.name}: too long")
     try:
-        return Node(json.loads(data), file.name)
+        return JsonValue(json.loads(data), file.name)
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"{file.name}: not JSON: {error}") from None
 
 
-def _text(node: Node) -> str:
-    """As `Node.text`, with the stray bytes that a command line may have."""
+def _text(node: JsonValue) -> str:
+    """As `JsonValue.text`, with the stray bytes that a command line may have."""
     if not isinstance(node.value, str) or len(node.value) > MOST_TEXT * 16:
         raise node.wrong("a text")
     return node.value
 
 
-def _maybe(node: Node) -> str | None:
+def _maybe(node: JsonValue) -> str | None:
     return _text(node) if node.known else None
 
 
-def _whole(node: Node) -> int | None:
+def _whole(node: JsonValue) -> int | None:
     return node.whole() if node.known else None
 
 
-def _moment(node: Node) -> float:
+def _moment(node: JsonValue) -> float:
     if type(node.value) not in (int, float) or not 0 <= node.value <= LAST_MOMENT:
         raise node.wrong("seconds since 1970")
     return float(node.value)
 
 
-def _signal(node: Node) -> int | None:
+def _signal(node: JsonValue) -> int | None:
     number = _whole(node)
     if number is not None and not 0 < number < signal.NSIG:
         raise node.wrong("the number of a signal")
     return number
 
 
-def _identity(node: Node) -> Identity:
+def _identity(node: JsonValue) -> Identity:
     # 0 and -1 are groups of processes to kill(2), 1 is the whole machine's first.
     return Identity(node["pid"].whole(least=1), _whole(node["ticks"]))
 
 
-def _change(node: Node) -> tuple[str, str | None]:
+def _change(node: JsonValue) -> tuple[str, str | None]:
     pair = node.items(2)
     if len(pair) != 2:
         raise node.wrong("a name and a value")
     return _text(pair[0]), _maybe(pair[1])
 
 
-def _device(node: Node) -> JobDevice:
+def _device(node: JsonValue) -> JobDevice:
     return JobDevice(node["index"].whole(), _text(node["uuid"]), _maybe(node["name"]))
 
 
-def _trouble(node: Node) -> Trouble:
+def _trouble(node: JsonValue) -> Trouble:
     steps: tuple[Literal["directory", "program"], ...] = ("directory", "program")
     step = node["step"].word(steps)
     return Trouble("directory" if step == "directory" else "program", node["errno"].whole())

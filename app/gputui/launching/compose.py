@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from gputui.choosing.naming import NONE
 from gputui.inventory.device import Device
 from gputui.launching.device_lists import lists_within
 from gputui.launching.host_environment import HostEnvironment, ThisHost
@@ -16,16 +17,9 @@ from gputui.launching.launchers.base import Completed, Launcher, LauncherRequest
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
 from gputui.launching.launchers.mpirun import parts
 from gputui.launching.wrappers import assigned, losing, unwrap
-from gputui.vendors.nvidia.visibility import (
-    BY_BUS,
-    ORDER,
-    VISIBLE,
-    names_in_order,
-    names_none,
-    names_others,
-    names_these,
-    variables,
-)
+from gputui.vendors.registry import vendor_of
+from gputui.vendors.vendor import Vendor
+from gputui.vendors.visibility import Changes, Visibility
 
 
 def launcher_of(options: LaunchOptions) -> Launcher:
@@ -38,23 +32,30 @@ def compose(
     options: LaunchOptions,
     environ: Mapping[str, str],
     host_environment: HostEnvironment | None = None,
+    box: Sequence[Vendor] = (),
 ) -> Launch:
     """The launch of `options` on exactly `devices` in this order; no devices means CPU only.
 
-    `environ` is what the command will inherit; it is looked at for warnings, never changed.
+    `environ` is what the command will inherit; it is looked at for warnings, never changed. `box` are the
+    vendors of all devices that are there: without `devices`, those of each are hidden. Raises
+    MixedVendorsError for devices of several vendors.
     """
+    vendor = vendor_of(devices, box)
+    visibility = vendor.visibility
     prefix, command = unwrap(options.command)
     launcher = launcher_of(options)
     completed = Completed(())
     if command:
         completed = _completed(
-            launcher, prefix, command, devices, options, environ, host_environment or ThisHost()
+            launcher, prefix, command, devices, options, environ, host_environment or ThisHost(), vendor
         )
-    ours: tuple[tuple[str, str | None], ...] = variables(devices, options.ids)
+    ours = visibility.changes(devices, options.ids)
     if completed.visible == "command":
-        ours = ((ORDER, BY_BUS), (VISIBLE, None))
+        ours = visibility.changes_beside_own_list()
+    if not devices:
+        ours = (*ours, *(change for other in box if other is not vendor for change in _hidden(other)))
     notices = Notices([*completed.warnings], [*completed.remarks], completed.own)
-    _warn(notices, devices, options, prefix, ours, environ)
+    _warn(notices, devices, options, prefix, ours, environ, vendor)
     return Launch(
         argv=(*prefix, *completed.argv),
         changes=(*ours, *_additions(options, ours)),
@@ -63,8 +64,24 @@ def compose(
         remarks=(*notices.remarks, *_elsewhere(devices, options, launcher)),
         devices=tuple(devices),
         launcher=launcher.name,
-        own=notices.own,
+        own=_with_option(notices.own, visibility),
+        vendor_name=vendor.name,
     )
+
+
+def _hidden(vendor: Vendor) -> Changes:
+    """What hides all devices of a vendor."""
+    return vendor.visibility.changes(())
+
+
+def _with_option(own: OwnDevices | None, visibility: Visibility) -> OwnDevices | None:
+    """With the option of gputui that names the same devices; none can where one of them is named twice."""
+    if own is None or own.option is not None or own.listed is None:
+        return own
+    entries = visibility.entries(own.listed)
+    if len(set(entries)) < len(entries):
+        return own
+    return replace(own, option=f"--gpus {','.join(entries) or NONE}")
 
 
 _NO_DEVICE_OF_ANY_BOX = 9_000_000
@@ -75,6 +92,7 @@ def own_devices(
     count: int,
     environ: Mapping[str, str],
     host_environment: HostEnvironment | None = None,
+    box: Sequence[Vendor] = (),
 ) -> OwnDevices | None:
     """What in the command asks for devices of its own, whichever `count` devices it is to run on; None where
     nothing does.
@@ -82,7 +100,8 @@ def own_devices(
     For a call that does not know its devices yet, as it is to wait for them. The command is completed for
     devices with indices that no command names: what contradicts those contradicts any.
     """
-    devices = [Device(index=_NO_DEVICE_OF_ANY_BOX + place, uuid="") for place in range(count)]
+    vendor = vendor_of((), box).name
+    devices = [Device(index=_NO_DEVICE_OF_ANY_BOX + place, uuid="", vendor=vendor) for place in range(count)]
     return compose(devices, options, environ, host_environment).own
 
 
@@ -94,6 +113,7 @@ def _completed(
     options: LaunchOptions,
     environ: Mapping[str, str],
     host_environment: HostEnvironment,
+    vendor: Vendor,
 ) -> Completed:
     """The launcher's own command, completed; a command of another launcher is taken apart first."""
     remarks: tuple[str, ...] = ()
@@ -121,6 +141,7 @@ def _completed(
             rendezvous=options.rendezvous,
             prefix=prefix,
             directory=options.directory,
+            vendor=vendor,
         )
     )
     return replace(done, remarks=(*remarks, *done.remarks))
@@ -143,12 +164,6 @@ def _elsewhere(devices: Sequence[Device], options: LaunchOptions, launcher: Laun
     return (f"on each of the other machines: {shlex.join([*words, '--', *options.command])}",)
 
 
-def _mps(devices: Sequence[Device], environ: Mapping[str, str]) -> bool:
-    """Whether an MPS daemon stands between programs and devices, with a list of its own (CUDA MPS guide)."""
-    there = any(process.kind == "mps" for device in devices for process in device.processes or ())
-    return there or bool(environ.get("CUDA_MPS_PIPE_DIRECTORY"))
-
-
 def _additions(
     options: LaunchOptions, ours: Sequence[tuple[str, str | None]]
 ) -> tuple[tuple[str, str | None], ...]:
@@ -163,19 +178,21 @@ def _warn(
     prefix: Sequence[str],
     ours: Sequence[tuple[str, str | None]],
     environ: Mapping[str, str],
+    vendor: Vendor,
 ) -> None:
     """Say what there is to say whatever the launcher."""
-    wanted = dict(ours)
-    _warn_of_lists(notices, devices, options, prefix, wanted)
-    lost = losing(prefix)
-    if lost is not None and VISIBLE not in dict(assigned(prefix)):
+    wanted, variable = dict(ours), vendor.visibility.variable
+    _warn_of_lists(notices, devices, options, prefix, wanted, vendor.visibility)
+    lost = losing(prefix, variable)
+    if lost is not None and variable not in dict(assigned(prefix)):
         notices.warn(f"{lost} does not give the command the variables: the chosen devices do not count")
     if options.nodes > 1 and launcher_of(options).name in ("python", "mpirun"):
         notices.warn("several machines are started by torchrun here: --launcher torchrun")
-    if (wanted.get(VISIBLE) or "-")[0].isdigit() and _mps(devices, environ):
-        notices.warn("an MPS daemon may number the devices otherwise; UUIDs are right (--ids uuid, u)")
-    if len(devices) > 1 and any(device.parent for device in devices):
-        notices.warn("a process uses one MIG instance only, however many are visible")
+    by_index = (wanted.get(variable) or "-")[0].isdigit()
+    for warning in vendor.launch_warnings(devices, environ, by_index):
+        notices.warn(warning)
+    if not vendor.visibility.keeps_order and len(devices) > 1:
+        notices.warn(f"{vendor.title} does not keep the order of {variable}: it counts in its own")
 
 
 def _warn_of_lists(
@@ -184,32 +201,34 @@ def _warn_of_lists(
     options: LaunchOptions,
     prefix: Sequence[str],
     wanted: Mapping[str, str | None],
+    visibility: Visibility,
 ) -> None:
     """Say which lists of devices the command itself has, and which of them ask for others than `devices`."""
-    by_index = ORDER in wanted
+    variable = visibility.variable
+    by_index = visibility.means_our_indices(wanted)
     overridden = {name: value for name, value in options.additions if wanted.get(name, value) != value}
     if overridden:
-        words, listed = _shown(overridden), overridden.get(VISIBLE)
+        words, listed = _shown(overridden), overridden.get(variable)
         text = f"{words} of the command gives way to the chosen devices"
-        if listed is None or names_these(listed, devices):
+        if listed is None or visibility.names_these(listed, devices):
             notices.warn(text)
         else:
             notices.asks_for_others(words, text, listed, ignored=True)
     theirs = dict(assigned(prefix))
-    effective = theirs.get(VISIBLE, wanted[VISIBLE])
+    effective = theirs.get(variable, wanted.get(variable))
     within = {n: value for n, value in theirs.items() if n in wanted and value != wanted[n]}
-    if by_index and names_in_order(within.get(VISIBLE), devices):
+    if by_index and visibility.names_in_order(within.get(variable), devices):
         # The same in other words.
-        del within[VISIBLE]
+        del within[variable]
     if within:
         words = _shown(within)
         text = f"{words} within the command overrides the chosen devices"
-        if _overrides(within, effective, devices, by_index):
-            notices.asks_for_others(words, text, within.get(VISIBLE))
+        if _overrides(within, effective, devices, by_index, visibility):
+            notices.asks_for_others(words, text, within.get(variable))
         else:
             notices.warn(text)
-    for words, listed in _lists_of_programs(options.command):
-        if names_others(listed, devices, by_index):
+    for words, listed in _lists_of_programs(options.command, variable):
+        if visibility.names_others(listed, devices, by_index):
             text = f"{words} within the command overrides the chosen devices"
             notices.asks_for_others(words, text, listed)
 
@@ -219,23 +238,29 @@ def _shown(values: Mapping[str, str | None]) -> str:
 
 
 def _overrides(
-    within: Mapping[str, str | None], listed: str | None, devices: Sequence[Device], by_index: bool
+    within: Mapping[str, str | None],
+    listed: str | None,
+    devices: Sequence[Device],
+    by_index: bool,
+    visibility: Visibility,
 ) -> bool:
     """Whether variables that are set for the whole command (unset: None) lead it to other devices.
 
-    `listed` is the list that it then has, None for none; `by_index` whether ours counts in PCI order.
+    `listed` is the list that it then has, None for none; `by_index` whether the indices in ours mean
+    `Device.index`.
     """
-    if VISIBLE in within:
-        if listed is None or names_others(listed, devices, by_index):
+    if visibility.variable in within:
+        if listed is None or visibility.names_others(listed, devices, by_index):
             return True
-        if names_none(listed) and devices:
+        if visibility.names_none(listed) and devices:
             # Claimed for nothing.
             return True
     # Of the same numbers another order of counting makes other devices.
-    return ORDER in within and (listed or "-")[0].isdigit()
+    order = visibility.order
+    return order is not None and order[0] in within and (listed or "-")[0].isdigit()
 
 
-def _lists_of_programs(command: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _lists_of_programs(command: Sequence[str], variable: str) -> Iterator[tuple[str, str]]:
     """The lists of devices among the words of what the command starts in the end, behind a launcher too."""
     inner = unwrap(command)[1]
     launcher = recognised(inner)
@@ -245,4 +270,4 @@ def _lists_of_programs(command: Sequence[str]) -> Iterator[tuple[str, str]]:
         entrypoint = launcher.entrypoint(inner)
         programs = [entrypoint.words] if entrypoint.kind == "program" else []
     for words in programs:
-        yield from lists_within(words)
+        yield from lists_within(words, variable)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
+from gputui.vendors.registry import vendor_of
 
 THREADS = "OMP_NUM_THREADS"
 
@@ -25,14 +26,16 @@ class EnvironmentHint:
     about: str
 
 
-_FIXED: tuple[EnvironmentHint, ...] = (
+_OF_COLLECTIVES: tuple[EnvironmentHint, ...] = (
     EnvironmentHint("NCCL_P2P_DISABLE", "1", "no GPU-to-GPU copies: for hangs, to compare"),
     EnvironmentHint("NCCL_SHM_DISABLE", "1", "no shared memory: for a small /dev/shm"),
     EnvironmentHint("NCCL_IB_DISABLE", "1", "no InfiniBand: for hangs between machines"),
     EnvironmentHint("NCCL_DEBUG", "INFO", "NCCL tells its rings and links"),
     EnvironmentHint("TORCH_DISTRIBUTED_DEBUG", "DETAIL", "checks that all ranks do the same; slow"),
-    EnvironmentHint("CUDA_LAUNCH_BLOCKING", "1", "an error names its line; slow"),
-    EnvironmentHint("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less memory lost to fragments"),
+)
+"""Of collectives; before the vendor's own."""
+
+_OF_FRAMEWORKS: tuple[EnvironmentHint, ...] = (
     EnvironmentHint("TF_FORCE_GPU_ALLOW_GROWTH", "true", "TensorFlow takes only what it needs"),
     EnvironmentHint("XLA_PYTHON_CLIENT_PREALLOCATE", "false", "JAX takes only what it needs"),
     EnvironmentHint("TOKENIZERS_PARALLELISM", "false", "no deadlock of tokenizers after a fork"),
@@ -43,9 +46,10 @@ _FIXED: tuple[EnvironmentHint, ...] = (
 def hints(snapshot: Snapshot | None, devices: Sequence[Device]) -> tuple[EnvironmentHint, ...]:
     """The suggestions for a launch on these devices; with the number of threads where the CPUs are known."""
     near = threads_near(snapshot, devices) if snapshot is not None else None
-    if near is None:
-        return _FIXED
-    return (EnvironmentHint(THREADS, str(near), "its share of the CPUs near (torchrun sets 1)"), *_FIXED)
+    share = "its share of the CPUs near (torchrun sets 1)"
+    threads = () if near is None else (EnvironmentHint(THREADS, str(near), share),)
+    vendors_own = (EnvironmentHint(*hint) for hint in vendor_of(devices).environment_hints)
+    return (*threads, *_OF_COLLECTIVES, *vendors_own, *_OF_FRAMEWORKS)
 
 
 def threads_near(snapshot: Snapshot, devices: Sequence[Device]) -> int | None:
@@ -59,7 +63,7 @@ def threads_near(snapshot: Snapshot, devices: Sequence[Device]) -> int | None:
         return None
     near = {
         device.key: place.cpus
-        for device, place in zip(snapshot.devices, topology.places, strict=True)
+        for device, place in zip(snapshot.devices, topology.localities, strict=True)
         if place.cpus and device.parent is None
     }
     sharing = Counter(cpu for cpus in near.values() for cpu in cpus)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import is_secret, secret_word
-from gputui.vendors.nvidia.visibility import ORDER, VISIBLE
+from gputui.vendors.registry import vendors
 
 MOST = 40
 """Launches without a name that are kept."""
@@ -58,7 +58,7 @@ def with_launch(
     if secret is not None:
         raise KeepError(f"this launch is not remembered: {secret} looks like a secret")
     withheld = tuple(name for name, value in options.additions if is_secret(name, value))
-    left_out = (*withheld, VISIBLE, ORDER)
+    left_out = {*withheld, *(name for vendor in vendors() for name in vendor.visibility.names)}
     kept = replace(options, additions=tuple(pair for pair in options.additions if pair[0] not in left_out))
     if where is not None:
         # One and the same, whether it was started there or from elsewhere with --directory.

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from gputui.inventory.device import Device
 from gputui.launching.quoting import Quoting, assignment, quote, quote_program
-from gputui.vendors.nvidia.visibility import named_again
+from gputui.vendors.registry import vendor_named, vendor_of
+from gputui.vendors.vendor import Vendor
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +17,8 @@ class OwnDevices:
 
     words    as they were typed: "--num_gpus 2"
     warning  what comes of it, as a sentence; it is among the launch's warnings
-    listed   the devices that they name, as CUDA_VISIBLE_DEVICES would; None where they name none ("-u …")
-    option   the option of gputui that asks for the same; None for `--gpus` with that list
+    listed   the devices that they name, as the vendor's variable would; None where they name none ("-u …")
+    option   the option of gputui that asks for the same devices, None where none does
     ignored  whether the words are without effect, as ours count
     """
 
@@ -28,14 +29,9 @@ class OwnDevices:
     ignored: bool = False
 
     @property
-    def instead(self) -> str | None:
-        """The option of gputui that asks for the same devices, None where none does."""
-        return self.option or (None if self.listed is None else named_again(self.listed))
-
-    @property
     def refusal(self) -> str:
         """Why nothing is started, and what to do: devices are not claimed for a command that uses others."""
-        remedy = f"use {self.instead} in its place" if self.instead else "leave it out"
+        remedy = f"use {self.option} in its place" if self.option else "leave it out"
         forced = "ignores it" if self.ignored else "starts it as it is"
         return f"{self.words} asks for other devices than gputui would claim: {remedy} (--force {forced})"
 
@@ -46,8 +42,10 @@ class Launch:
 
     warnings   sentences about what the user gave and what the launcher does with it; they change nothing
     remarks    sentences about what gputui did on its own account, and why
-    devices    what it runs on, in order: the n-th is `cuda:n`; empty is CPU only
+    devices    what it runs on, in order: the n-th is the n-th that the program counts; empty is
+               CPU only
     launcher   the name of the launcher that made it
+    vendor_name  `Device.vendor` of the devices; of a launch without devices, whose they would have been
     own        what in the command asks for other devices than these, None where nothing does
     """
 
@@ -59,6 +57,12 @@ class Launch:
     devices: tuple[Device, ...] = ()
     launcher: str = "python"
     own: OwnDevices | None = None
+    vendor_name: str = ""
+
+    @property
+    def vendor(self) -> Vendor:
+        """Whose variables say which devices are visible."""
+        return vendor_named(self.vendor_name) if self.vendor_name else vendor_of(self.devices)
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """`base` with the changes made; `base` itself stays as it is."""

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from gputui.vendors.nvidia.visibility import Ids
+from gputui.vendors.visibility import Ids
 
 AUTO = "auto"
 """Stands for the launcher that the command itself starts with."""

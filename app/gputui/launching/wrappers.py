@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from gputui.launching.argument_vector import Option, OptionTable, option_table, program_name, read_options
 from gputui.launching.shell_words import assignments
-from gputui.vendors.nvidia.visibility import VISIBLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +158,15 @@ def assigned(prefix: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
     return tuple(found)
 
 
-def losing(prefix: Sequence[str]) -> str | None:
-    """The wrapper that does not give the command our variables (`env -i`, `sudo`); None where none is."""
+def losing(prefix: Sequence[str], variable: str) -> str | None:
+    """The wrapper that does not give the command our variables (`env -i`, `sudo`); None where none is.
+
+    `variable` is the one of ours that counts: sudo may be told to preserve it by name.
+    """
     for call in wrappers(prefix):
         if call.name == "env" and call.has("ignore-environment"):
             return "env -i"
-        if (call.name == "sudo" and not _preserves(call)) or call.name == "doas":
+        if (call.name == "sudo" and not _preserves(call, variable)) or call.name == "doas":
             return call.name
         if call.name == "systemd-run" and not call.has("scope"):
             return "systemd-run without --scope"
@@ -191,10 +193,10 @@ def behind_env(words: Sequence[str]) -> tuple[str, ...]:
     return assignments(given.operands)[1]
 
 
-def _preserves(call: WrapperCall) -> bool:
+def _preserves(call: WrapperCall, variable: str) -> bool:
     """Whether sudo is told to hand our variables on: -E, -HE, --preserve-env, or a list with ours."""
     return any(
-        option.name == "preserve-env" and (option.glue is None or VISIBLE in option.value.split(","))
+        option.name == "preserve-env" and (option.glue is None or variable in option.value.split(","))
         for option in call.options
     )
 

@@ -1,1 +1,1 @@
-"""Where facts come from: one file a vendor, simulated boxes, recordings, and the thread that samples them."""
+"""What a source is, the sources that are no vendor's (simulated, recorded), and the sampler thread."""

@@ -1,7 +1,7 @@
 """The thread that reads a source for a screen, so that no call, however long, delays a key or the exit.
 
 A daemon thread: a call that hangs in the kernel for ever (btop #1612, gpud #117) must not hold the process
-back. The last good snapshot stays; how old it is, is `Sampler.age`.
+back. The last good snapshot stays; `Sampler.age` says how old it is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PACES: tuple[tuple[Want, int], ...] = (
 )
 
 Listener = Callable[["Snapshot | Exception", float], None]
-"""Called with what a turn brought, and when it began (`time.monotonic`): the news may be as old as that."""
+"""Called with a snapshot or an error, and the moment (`time.monotonic`) at which its reading began."""
 
 
 class Sampler:
@@ -33,8 +33,8 @@ class Sampler:
 
     `owners_at_once`: the first reading brings owners too, because verdicts depend on them.
 
-    A NoSourceError is handed over in its place and reading goes on; any other exception is a defect: it is
-    handed over too, for the listener to raise, and reading ends.
+    After a NoSourceError, which is handed to `listen` in the snapshot's place, reading goes on. Any other
+    exception is a defect: it is handed over too, for the listener to raise, and reading ends.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Sampler:
             want = self._wanted(asked)
             snapshot = self._source.read(want)
         except NoSourceError as error:
-            # Whatever this turn was to bring is still to be brought.
+            # What this turn was to read is still due.
             self._due.clear()
             self._tell(error, began)
             self._rest()

@@ -27,7 +27,7 @@ class Want(Flag):
     LINKS = auto()
     """Links, PCIe classes and peer access of every pair: what devices are chosen by."""
     TOPOLOGY = auto()
-    """Links, and where each device hangs: CPUs, PCIe, network devices. Seconds on some boxes."""
+    """Links, and what is near each device: CPUs, PCIe, network devices. Takes seconds on some boxes."""
     NAMES = auto()
     """Who the devices are: name, bus id, limits. Read once a source."""
     VERDICT = auto()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gputui.vendors.registry import default_vendor
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
@@ -23,6 +25,10 @@ class Action:
     title: str
     about: str
 
+
+_VENDOR = default_vendor()
+_FIRST, _SECOND = _VENDOR.device(0), _VENDOR.device(1)
+_NONE = f"{_VENDOR.visibility.variable}={_VENDOR.visibility.none}"
 
 ACTIONS: tuple[Action, ...] = (
     Action(
@@ -124,7 +130,7 @@ ACTIONS: tuple[Action, ...] = (
         "v",
         "",
         "Verify what the command will see",
-        "its own Python is asked which GPU is cuda:0, cuda:1, …",
+        f"its own Python is asked which GPU is {_FIRST}, {_SECOND}, …",
     ),
     Action(
         "later",
@@ -132,7 +138,7 @@ ACTIONS: tuple[Action, ...] = (
         "J",
         "reorder",
         "Move the selected device later",
-        "cuda:0 becomes cuda:1; shift+down does the same",
+        f"{_FIRST} becomes {_SECOND}; shift+down does the same",
     ),
     Action(
         "earlier",
@@ -140,14 +146,14 @@ ACTIONS: tuple[Action, ...] = (
         "K",
         "",
         "Move the selected device earlier",
-        "cuda:1 becomes cuda:0; shift+up does the same",
+        f"{_SECOND} becomes {_FIRST}; shift+up does the same",
     ),
     Action("down", "down,j", "↓ j", "", "Cursor down", ""),
     Action("up", "up,k", "↑ k", "", "Cursor up", ""),
     Action("first", "home,g", "g", "", "Cursor to the first device", ""),
     Action("last", "end,G", "G", "", "Cursor to the last device", ""),
     Action("clear", "x", "x", "", "Clear the selection", "deselect every device"),
-    Action("cpu", "c", "c", "", "CPU only", "run with CUDA_VISIBLE_DEVICES= so that the command sees no GPU"),
+    Action("cpu", "c", "c", "", "CPU only", f"run with {_NONE} so that the command sees no GPU"),
     Action(
         "ids",
         "u",

@@ -22,7 +22,9 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
-from gputui.vendors.nvidia.visibility import Inherited, inherited
+from gputui.vendors.registry import inherited, mixed_vendors, vendor_named, vendor_of, vendors_of
+from gputui.vendors.vendor import Vendor
+from gputui.vendors.visibility import Inherited
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +118,22 @@ class AppState:
 
     @cached_property
     def limits(self) -> Inherited | None:
-        """The CUDA_VISIBLE_DEVICES that we were started with, None where all is ours."""
+        """The lists of visible devices that we were started with, None where all is ours."""
         return inherited(self.environ, self.snapshot) if self.snapshot else None
 
     @cached_property
+    def vendors(self) -> tuple[Vendor, ...]:
+        """The vendors of all devices of the box."""
+        return vendors_of(self.snapshot.devices) if self.snapshot else ()
+
+    @cached_property
+    def vendor(self) -> Vendor:
+        """The vendor of the selected devices, of the box where none is selected."""
+        return vendor_of(self.selected, self.vendors)
+
+    @cached_property
     def selected(self) -> tuple[Device, ...]:
-        """The selected devices in their order: the n-th is `cuda:n`."""
+        """The selected devices in their order: the n-th is a program's n-th."""
         if self.snapshot is None:
             return ()
         return tuple(self.snapshot.by_key[key] for key in self.selection)
@@ -180,7 +192,9 @@ class AppState:
         if verdict.state == "lost" or (device.fault and not device.uuid):
             return f"{name} is lost"
         if self.limits and device.key not in self.limits.keys:
-            return f"{name} is not in the CUDA_VISIBLE_DEVICES={self.limits.text} that you were given"
+            return f"{name} is not in the {self.limits.words} that you were given"
+        if self.selected and device.vendor != self.vendor.name:
+            return f"{name}: {mixed_vendors((self.vendor, vendor_named(device.vendor)))}"
         return None
 
     def _row_below(self, device: Device) -> Device:
@@ -313,7 +327,7 @@ class AppState:
         # (The first frame mostly needs no launch, and launchers take 15 ms to import.)
         from gputui.launching.compose import compose
 
-        return compose(self.selected, self.options, self.environ, self.host_environment)
+        return compose(self.selected, self.options, self.environ, self.host_environment, self.vendors)
 
     @property
     def launcher(self) -> str:

@@ -146,7 +146,7 @@ def in_line(app_state: AppState, environ: Mapping[str, str], count: int, job: Gr
     from gputui.jobs.queued import queue_job, words_of
     from gputui.launching.compose import own_devices
 
-    own = own_devices(app_state.options, count, environ)
+    own = own_devices(app_state.options, count, environ, box=app_state.vendors)
     if own is not None:
         return f"{own.words} asks for other devices than the job would get: e edits the command", False
     try:

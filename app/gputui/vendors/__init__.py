@@ -1,1 +1,1 @@
-"""One folder a vendor: its source, the variables that make its devices visible, and its names."""
+"""Makers of accelerators: the port that each stands behind, and one folder for each that gputui brings."""

@@ -32,6 +32,7 @@ from gputui.allocating.claims.folder import VARIABLE, make_folder
 from gputui.allocating.claims.read import claims, empty_ended
 from gputui.choosing.verdict_text import claimed
 from gputui.inventory.claim import Claim
+from gputui.inventory.device import is_uuid
 from gputui.inventory.snapshot import Snapshot
 from gputui.system.descriptors import move_to_high_number
 from gputui.system.namespaces import pid_namespace
@@ -115,7 +116,7 @@ def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str
     """
     lease = Lease()
     wanted = sorted(set(keys))
-    with_uuid = [key for key in wanted if key.startswith(("GPU-", "MIG-"))]
+    with_uuid = [key for key in wanted if is_uuid(key)]
     if len(with_uuid) < len(wanted):
         lease.warnings.append("a device without a UUID cannot be claimed")
     if not with_uuid:

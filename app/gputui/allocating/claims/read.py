@@ -29,7 +29,7 @@ from gputui.system.users import user_name
 if TYPE_CHECKING:
     from gputui.inventory.claim import Claim
 
-NAME = re.compile(r"(?P<key>(?:GPU|MIG)-[0-9A-Za-z+-]{1,80})@(?P<uid>[0-9]{1,10})\.(?P<n>[0-9]{1,4})\.claim")
+NAME = re.compile(r"(?P<key>[0-9A-Za-z]+-[0-9A-Za-z+-]{1,80})@(?P<uid>[0-9]{1,10})\.(?P<n>[0-9]{1,4})\.claim")
 _MAX_PROBLEMS = 3
 """Problems that are returned one by one; the others are only counted."""
 

@@ -1,4 +1,4 @@
-"""One rank of an all-reduce over all devices (nccl) or processors (gloo): started by bandwidth.py.
+"""One rank of an all-reduce, over all devices or (gloo) over processors: started by bandwidth.py.
 
     python all_reduce.py FOLDER all_reduce-RANK SPEC
 
@@ -21,7 +21,11 @@ from typing import Any
 
 _HERE = Path(__file__).resolve().parent
 _KIB, _MIB = 1024, 1024 * 1024
-_SIZES = {"nccl": (16 * _KIB, _MIB, 16 * _MIB, 256 * _MIB), "gloo": (16 * _KIB, _MIB, 16 * _MIB)}
+_ON_HOST = "gloo"
+"""The backend that reduces on processors; every other one is a vendor's own."""
+
+_SIZES = (16 * _KIB, _MIB, 16 * _MIB, 256 * _MIB)
+_SIZES_ON_HOST = _SIZES[:-1]
 _WARM_UPS, _QUEUED, _TIMES = 3, 10, 5
 _TENSORS = 4
 """How many of a size are there at once: what is reduced, the pattern, and two while it is compared."""
@@ -47,9 +51,9 @@ def _join(folder: Path, rank: int, spec: dict[str, Any]) -> None:
     group = importlib.import_module("torch.distributed")
     backend, ranks = spec["backend"], spec["ranks"]
     device = "cpu"
-    if backend == "nccl":
-        device = "cuda:" + str(spec["devices"][rank])
-        torch.cuda.set_device(device)
+    if backend != _ON_HOST:
+        device = spec["device_type"] + ":" + str(spec["devices"][rank])
+        getattr(torch, spec["device_type"]).set_device(device)
     torch.set_num_threads(1)
     group.init_process_group(
         backend,
@@ -58,16 +62,16 @@ def _join(folder: Path, rank: int, spec: dict[str, Any]) -> None:
         world_size=ranks,
         timeout=timedelta(seconds=spec["left"]),
     )
-    told: dict[str, Any] = {"backend": backend, "ranks": ranks, "points": [], "verified": True}
-    for size in _SIZES[backend]:
+    reduced: dict[str, Any] = {"backend": backend, "ranks": ranks, "points": [], "verified": True}
+    for size in _SIZES_ON_HOST if backend == _ON_HOST else _SIZES:
         if _TENSORS * size > spec["max_memory"]:
             break
         seconds, verified = _reduce(torch, group, size // 4, device, rank, ranks)
-        told["points"].append([size, seconds])
-        told["verified"] = told["verified"] and verified
+        reduced["points"].append([size, seconds])
+        reduced["verified"] = reduced["verified"] and verified
         if rank == 0:
             part = folder / "all_reduce.part"
-            part.write_text(json.dumps(told), encoding="utf-8")
+            part.write_text(json.dumps(reduced), encoding="utf-8")
             part.replace(folder / "all_reduce.json")
     group.destroy_process_group()
 
@@ -80,7 +84,9 @@ def _reduce(torch: Any, group: Any, count: int, device: str, rank: int, ranks: i
     right = bool(torch.equal(numbers, pattern * (ranks * (ranks + 1) // 2)))
     # Zeros stay zeros however often they are summed.
     numbers.zero_()
-    clock = _on_the_device(torch, device) if device != "cpu" else _on_the_host
+    clock = (
+        _on_the_device(getattr(torch, device.partition(":")[0]), device) if device != "cpu" else _on_the_host
+    )
     found = []
     for place in range(_WARM_UPS + _TIMES):
         queued = 1 if place < _WARM_UPS else _QUEUED
@@ -102,10 +108,10 @@ def _on_the_host(work: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def _on_the_device(torch: Any, device: str) -> Callable[[Callable[[], object]], float]:
+def _on_the_device(runtime: Any, device: str) -> Callable[[Callable[[], object]], float]:
     def clock(work: Callable[[], object]) -> float:
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize(device)
+        start, end = (runtime.Event(enable_timing=True) for _ in range(2))
+        runtime.synchronize(device)
         start.record()
         work()
         end.record()

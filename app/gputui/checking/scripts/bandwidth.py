@@ -1,8 +1,9 @@
-"""Measures what the devices of an interpreter exchange: first copies, then an all-reduce. Stands above both.
+"""Measures what the devices of an interpreter exchange: starts the copies, and then an all-reduce.
 
     python bandwidth.py FOLDER SPEC
 
-SPEC is JSON: {"backend": "nccl" or "gloo", "devices": [n of cuda:n…], "ranks", "max_memory", "seconds"}.
+SPEC is JSON: {"backend" of torch.distributed, "device_type" of torch, "devices": [their numbers in torch…],
+"ranks", "max_memory", "seconds"}.
 The answers are FOLDER/copies.json and FOLDER/all_reduce.json, what went wrong FOLDER/ROLE.error. This process
 imports no torch; each part has processes of its own, so that the memory of one is given back before the next
 begins.

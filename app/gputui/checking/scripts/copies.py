@@ -37,47 +37,49 @@ def main() -> None:
 
 def _measure(folder: Path, spec: dict[str, Any], deadline: float) -> None:
     torch = importlib.import_module("torch")
+    kind = spec["device_type"]
+    runtime = getattr(torch, kind)
     # A buffer to send from and one to receive into, on each device.
     sizes = [size for size in _SIZES if 2 * size <= spec["max_memory"]]
-    devices, told = spec["devices"], []
+    devices, copied = spec["devices"], []
     if not sizes:
         raise ValueError(f"{spec['max_memory']} bytes are too few to measure anything")
     pattern = torch.arange(251, dtype=torch.uint8).repeat(sizes[-1] // 251 + 1)[: sizes[-1]]
-    out = {n: torch.roll(pattern, n).to(f"cuda:{n}") for n in devices}
-    into = {n: torch.zeros(sizes[-1], dtype=torch.uint8, device=f"cuda:{n}") for n in devices}
+    out = {n: torch.roll(pattern, n).to(f"{kind}:{n}") for n in devices}
+    into = {n: torch.zeros(sizes[-1], dtype=torch.uint8, device=f"{kind}:{n}") for n in devices}
     for source in devices:
         for target in devices:
             if source == target:
                 continue
             if time.monotonic() > deadline:
                 raise TimeoutError("the time was up before every pair was measured")
-            told.append(
+            copied.append(
                 {
                     "source": source,
                     "target": target,
-                    "peer": bool(torch.cuda.can_device_access_peer(target, source)),
-                    "points": [[size, _copy(torch, out[source], into[target], size)] for size in sizes],
-                    "verified": _arrived(torch, out[source], into[target]),
+                    "peer": bool(runtime.can_device_access_peer(target, source)),
+                    "points": [[size, _copy(runtime, out[source], into[target], size)] for size in sizes],
+                    "verified": _arrived(torch, runtime, out[source], into[target]),
                 }
             )
             # After each pair: what has been measured counts, however it ends.
             part = folder / "copies.part"
-            part.write_text(json.dumps(told), encoding="utf-8")
+            part.write_text(json.dumps(copied), encoding="utf-8")
             part.replace(folder / "copies.json")
 
 
-def _copy(torch: Any, source: Any, target: Any, size: int) -> float:
+def _copy(runtime: Any, source: Any, target: Any, size: int) -> float:
     """Seconds of one copy of `size` bytes."""
     one, other = source[:size], target[:size]
     other.zero_()
-    with torch.cuda.device(source.device):
+    with runtime.device(source.device):
         for _ in range(_WARM_UPS):
             other.copy_(one, non_blocking=True)
         found = []
         for _ in range(_TIMES):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            torch.cuda.synchronize(target.device)
-            torch.cuda.synchronize(source.device)
+            start, end = (runtime.Event(enable_timing=True) for _ in range(2))
+            runtime.synchronize(target.device)
+            runtime.synchronize(source.device)
             start.record()
             for _ in range(_QUEUED):
                 other.copy_(one, non_blocking=True)
@@ -87,9 +89,9 @@ def _copy(torch: Any, source: Any, target: Any, size: int) -> float:
     return float(median(found))
 
 
-def _arrived(torch: Any, source: Any, target: Any) -> bool:
+def _arrived(torch: Any, runtime: Any, source: Any, target: Any) -> bool:
     """Whether the largest copy is what was sent; through the host, in parts, as memory is limited."""
-    torch.cuda.synchronize(target.device)
+    runtime.synchronize(target.device)
     return all(
         torch.equal(source[at : at + _CHUNK].cpu(), target[at : at + _CHUNK].cpu())
         for at in range(0, len(source), _CHUNK)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.launching.exports.accelerate import ACCELERATE_NOTE, to_accelerate
+from gputui.launching.exports.accelerate import accelerate_notes, to_accelerate
 from gputui.launching.exports.docker import docker_notes, to_docker
 from gputui.launching.exports.dotenv import to_dotenv
 from gputui.launching.exports.form import DEFAULT, ExportError, ExportOptions, Form
@@ -20,7 +20,7 @@ FORMS: dict[str, Form] = {
     "dotenv": Form(lambda launch, options: to_dotenv(launch), utf8=True),
     "docker": Form(to_docker, docker_notes, frozenset(("image", "name"))),
     "sbatch": Form(to_sbatch, lambda launch, options: sbatch_notes(launch), frozenset(("name",))),
-    "accelerate": Form(to_accelerate, lambda launch, options: (ACCELERATE_NOTE,), utf8=True),
+    "accelerate": Form(to_accelerate, lambda launch, options: accelerate_notes(launch), utf8=True),
     "vscode": Form(to_vscode, takes=frozenset(("name",)), utf8=True),
     "json": Form(lambda launch, options: to_json(launch)),
 }

@@ -1,8 +1,8 @@
 """A configuration for `accelerate launch --config_file FILE`.
 
 Keys and their meaning: accelerate/commands/config/config_args.py (ClusterConfig; an unknown key is an error)
-and `_validate_launch_command` (1.15.0). `gpu_ids: all` leaves CUDA_VISIBLE_DEVICES alone; every other value
-overrides it.
+and `_validate_launch_command` (1.15.0). `gpu_ids: all` leaves the list of visible devices alone;
+every other value overrides it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from gputui.launching.exports.form import (
     DEFAULT,
     ExportError,
     ExportOptions,
-    final_changes,
     need_text,
     other_changes,
+    visible_devices,
 )
 from gputui.launching.launch import Launch
 from gputui.launching.launchers import recognised
 from gputui.launching.launchers.accelerate import OPTIONS, Accelerate
 from gputui.launching.launchers.entrypoint import Entrypoint
 from gputui.launching.wrappers import unwrap
-from gputui.vendors.nvidia.visibility import VISIBLE, variables
 
 _KINDS = {
     "use-fsdp": "FSDP",
@@ -79,9 +78,11 @@ def to_accelerate(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     return f"# {line}\n{yaml.safe_dump(config, sort_keys=False, allow_unicode=True)}".rstrip("\n")
 
 
-ACCELERATE_NOTE = (
-    f"the file says how many processes, {VISIBLE} which devices: the comment on top is the line to start it"
-)
+def accelerate_notes(launch: Launch) -> tuple[str, ...]:
+    """What the file leaves to its line."""
+    variable = launch.vendor.visibility.variable
+    which = f"{variable} which devices: the" if variable else "not which devices: the"
+    return (f"the file says how many processes, {which} comment on top is the line to start it",)
 
 
 def _starter(entrypoint: Entrypoint) -> tuple[str, ...]:
@@ -101,9 +102,9 @@ def _taken(command: tuple[str, ...]) -> tuple[Arguments, Entrypoint]:
 
 def _changes(launch: Launch) -> tuple[tuple[str, str | None], ...]:
     """The changes, with the variable where another launcher names the devices on its line."""
-    if final_changes(launch).get(VISIBLE, "") is not None:
+    if visible_devices(launch) is not None:
         return launch.changes
-    return (*variables(launch.devices), *other_changes(launch).items())
+    return (*launch.vendor.visibility.changes(launch.devices), *other_changes(launch).items())
 
 
 def _config(given: Arguments, launch: Launch) -> tuple[dict[str, object], list[str]]:

@@ -1,7 +1,7 @@
 """A `docker run` line for the launch, or the user's own `docker run` with the devices added.
 
 A container numbers its devices from 0 in bus order, whatever order `--gpus` has. UUIDs are the same
-inside, so CUDA_VISIBLE_DEVICES by UUID keeps the order there, and CUDA_DEVICE_ORDER is not needed.
+inside, so the list of visible devices by UUID keeps the order there.
 `--ipc=host`: ranks that talk through NCCL and DataLoader workers share memory in /dev/shm, of which a
 container has 64 MiB unless told otherwise.
 """
@@ -23,7 +23,7 @@ from gputui.launching.exports.form import (
 from gputui.launching.launch import Launch
 from gputui.launching.quoting import posix
 from gputui.launching.wrappers import unwrap
-from gputui.vendors.nvidia.visibility import ORDER, VISIBLE
+from gputui.vendors.vendor import Vendor
 
 _RUN = option_table(
     flags="detach|d init interactive|i tty|t no-healthcheck oom-kill-disable privileged publish-all|P quiet|q"
@@ -33,8 +33,6 @@ _RUN = option_table(
     unlisted="value",
 )
 """The options of `run` (docker 28, podman 5)."""
-
-_DEVICES = (VISIBLE, ORDER, "NVIDIA_VISIBLE_DEVICES")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +49,9 @@ def to_docker(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     need_variable(launch, "a container counts its devices anew")
     # docker's client puts U+FFFD for a byte that is no text, and says nothing.
     need_text(launch, "what docker is given")
+    visibility, containers = launch.vendor.visibility, launch.vendor.containers
+    if containers is None or (launch.devices and not visibility.uuid_prefixes):
+        raise ExportError(f"how a container is given devices of {launch.vendor.title} is not known")
     nameless = [str(device.index) for device in launch.devices if not device.uuid]
     if nameless:
         raise ExportError(
@@ -65,7 +66,7 @@ def to_docker(launch: Launch, options: ExportOptions = DEFAULT) -> str:
         own = ["docker", "run", "--rm", "-it"]
         rest = [*(["-w", launch.directory] if launch.directory else []), options.image, *launch.argv]
     else:
-        _no_contradiction(given, options)
+        _no_contradiction(given, options, launch.vendor)
         own, rest = list(given.head), list(given.arguments.words)
     if options.name is not None:
         own += ["--name", options.name]
@@ -91,21 +92,18 @@ def docker_notes(launch: Launch, options: ExportOptions = DEFAULT) -> tuple[str,
 
 
 def _devices(launch: Launch, given: _Run | None) -> list[str]:
-    uuids = [device.uuid for device in launch.devices]
-    if not uuids:
+    containers, devices = launch.vendor.containers, launch.devices
+    if containers is None or not devices:
         return []
-    if given is not None and given.podman:
-        words = [word for uuid in uuids for word in ("--device", f"nvidia.com/gpu={uuid}")]
-    else:
-        # The inner quotes keep the comma from ending the value: docker reads it as CSV.
-        words = ["--gpus", f'"device={",".join(uuids)}"']
+    by_podman = given is not None and given.podman
+    words = containers.podman(devices) if by_podman else containers.docker(devices)
     shared = given is not None and bool(given.arguments.named(("ipc", "shm-size")))
-    return [*words, *(["--ipc=host"] if len(uuids) > 1 and not shared else [])]
+    return [*words, *(["--ipc=host"] if len(devices) > 1 and not shared else [])]
 
 
 def _variables(launch: Launch) -> list[str]:
     """`-e` words. A variable that is to be unset is not there inside in the first place."""
-    visible = {VISIBLE: ",".join(device.uuid for device in launch.devices)}
+    visible = dict(launch.vendor.visibility.changes(launch.devices, "uuid"))
     # The user's own -e come later in the line, where docker lets the last one count, as the launch does.
     return [
         word
@@ -115,12 +113,13 @@ def _variables(launch: Launch) -> list[str]:
     ]
 
 
-def _no_contradiction(given: _Run, options: ExportOptions) -> None:
+def _no_contradiction(given: _Run, options: ExportOptions, vendor: Vendor) -> None:
+    ours = (*vendor.visibility.names, *vendor.visibility.also)
     for option in given.arguments.options:
         name, value = option.name, option.value
-        if name == "gpus" or (name == "device" and value.startswith("nvidia.com/")):
+        if vendor.containers is not None and vendor.containers.gives_devices(name, value):
             raise ExportError(f"--{name} {value} of the command names devices already: leave it out")
-        if name == "env" and value.partition("=")[0] in _DEVICES:
+        if name == "env" and value.partition("=")[0] in ours:
             raise ExportError(f"-e {value} of the command names devices already: leave it out")
     if options.image != DEFAULT.image:
         raise ExportError("the command names its image itself: leave --image out")

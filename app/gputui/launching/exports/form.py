@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gputui.launching.launch import Launch
-from gputui.vendors.nvidia.visibility import ORDER, VISIBLE
 
 
 class ExportError(ValueError):
@@ -55,7 +54,13 @@ def final_changes(launch: Launch) -> dict[str, str | None]:
 
 def other_changes(launch: Launch) -> dict[str, str | None]:
     """The changes without those that say which devices are visible."""
-    return {name: value for name, value in final_changes(launch).items() if name not in (VISIBLE, ORDER)}
+    names = launch.vendor.visibility.names
+    return {name: value for name, value in final_changes(launch).items() if name not in names}
+
+
+def visible_devices(launch: Launch) -> str | None:
+    """The list of visible devices that the launch sets; "" where it sets none, None where it unsets it."""
+    return final_changes(launch).get(launch.vendor.visibility.variable, "")
 
 
 def need_command(launch: Launch, what: str) -> None:
@@ -76,7 +81,7 @@ def need_text(launch: Launch, what: str) -> None:
 
 def need_variable(launch: Launch, where: str) -> None:
     """Raises ExportError where the command itself names devices by an index that means others elsewhere."""
-    if final_changes(launch).get(VISIBLE, "") is None:
+    if visible_devices(launch) is None:
         raise ExportError(
             f"the {launch.launcher} command names devices by this box's indices, and {where};"
             " --launcher torchrun names none"

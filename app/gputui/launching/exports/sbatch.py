@@ -1,9 +1,9 @@
 """A script for Slurm's `sbatch`.
 
-Slurm counts devices and chooses them itself: it discards the CUDA_VISIBLE_DEVICES of whoever submits, and
+Slurm counts devices and chooses them itself: it discards the list of visible devices of whoever submits, and
 sets its own. So the script asks for as many devices as were chosen, and names none. Seen with Slurm 22.05:
 srun takes a lone ":" among a program's words for the start of another job's options; to a step without
-devices it hands no CUDA_VISIBLE_DEVICES on, not even an empty one, and all may be seen then.
+devices it hands no such list on, not even an empty one, and all may be seen then.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from gputui.launching.exports.form import (
     need_command,
     need_variable,
     other_changes,
+    visible_devices,
 )
 from gputui.launching.launch import Launch
 from gputui.launching.launchers.torchrun import RENDEZVOUS, Torchrun
 from gputui.launching.quoting import quote
 from gputui.launching.wrappers import unwrap
-from gputui.vendors.nvidia.visibility import VISIBLE
 
 _PORT = 29500
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@,+=-]+")
@@ -38,7 +38,7 @@ def to_sbatch(launch: Launch, options: ExportOptions = DEFAULT) -> str:
         raise ExportError(f"srun would take {launch.argv[0]!r} for an option of its own")
     lines = ["#!/bin/bash", *_header(launch, options), ""]
     if launch.devices:
-        lines.append(f"# Slurm chooses the devices, and sets {VISIBLE} itself.")
+        lines.append(f"# Slurm chooses the devices, and sets {launch.vendor.visibility.variable} itself.")
     if launch.directory and not _PLAIN.fullmatch(launch.directory):
         place = launch.directory if launch.directory.startswith("/") else f"./{launch.directory}"
         lines.append(f"cd -- {quote(place)} || exit")
@@ -58,7 +58,7 @@ def sbatch_notes(launch: Launch) -> tuple[str, ...]:
     """What the script leaves to Slurm."""
     notes = []
     if launch.devices:
-        chosen = final_changes(launch).get(VISIBLE)
+        chosen = visible_devices(launch)
         notes.append(
             f"Slurm chooses the devices: the script asks for {len(launch.devices)}, not for {chosen}"
         )
@@ -107,7 +107,8 @@ def _cores(launch: Launch) -> int | None:
 def _srun(words: list[str], launch: Launch) -> str:
     """srun with the words, which are quoted already."""
     if not launch.devices:
-        words = ["env", f"{VISIBLE}=", *words]
+        hidden = launch.vendor.visibility.changes(())
+        words = ["env", *(f"{name}={value}" for name, value in hidden), *words] if hidden else words
     if ":" in launch.argv:
         words = ["bash", "-c", quote("exec " + " ".join(words))]
     return " ".join(["srun", *words])

@@ -9,7 +9,6 @@ from __future__ import annotations
 from gputui.launching.exports.form import final_changes, need_text
 from gputui.launching.launch import Launch
 from gputui.launching.quoting import assignment, fish, posix, powershell
-from gputui.vendors.nvidia.visibility import VISIBLE
 
 
 def to_sh(launch: Launch) -> str:
@@ -64,10 +63,6 @@ def _fish_program(word: str, after_env: bool) -> list[str]:
     return [f"'{word}'" if fish(word) == word and "=" in word else fish(word)]
 
 
-_NO_DEVICE = "-1"
-"""An index that does not exist ends CUDA's list before its first device: none, as the empty list has."""
-
-
 def to_powershell(launch: Launch) -> str:
     """One line of statements; PowerShell has no variables for one command, so they stay set in the session.
 
@@ -76,12 +71,11 @@ def to_powershell(launch: Launch) -> str:
     """
     need_text(launch, "a PowerShell line")
     above, statements = [], []
+    variable, none = launch.vendor.visibility.variable, launch.vendor.visibility.none_in_words
     for name, value in final_changes(launch).items():
-        if value == "" and name == VISIBLE:
-            above.append(
-                f"# {VISIBLE}={_NO_DEVICE} is no device; before 7.5 no variable can be set to nothing."
-            )
-            value = _NO_DEVICE
+        if value == "" and name == variable:
+            above.append(f"# {variable}={none} is no device; before 7.5 no variable can be set to nothing.")
+            value = none
         elif value == "":
             above.append(_since_7_5(name))
         statements.append(f"$env:{name} = {'$null' if value is None else _in_quotes(value)}")

@@ -1,6 +1,6 @@
 """Hugging Face Accelerate: `accelerate launch`.
 
-Facts (seen with 1.15.0): `gpu_ids` of the user's configuration overrides CUDA_VISIBLE_DEVICES, and
+Facts (seen with 1.15.0): `gpu_ids` of the user's configuration overrides the devices' variable, and
 `--gpu_ids all` restores it; `--multi_gpu` drops an FSDP or DeepSpeed type of the configuration, and with one
 process it is an error; `--main_process_port 0` takes a free port; `--cpu` starts one process whatever the
 count, and does not read the configuration; `enable_cpu_affinity` of a configuration has no effect, the option
@@ -16,7 +16,6 @@ from gputui.launching.launchers.accelerate_config import Config, configuration
 from gputui.launching.launchers.base import Completed, LauncherRequest, Notices, ScriptLauncher, contradiction
 from gputui.launching.launchers.torchrun import overriding, several
 from gputui.launching.python_command import module_prefix
-from gputui.vendors.nvidia.visibility import identifiers, names_others
 
 _MODULE = "accelerate.commands.launch"
 OLDER = ("use-mps-device", "use-xpu", "ipex")
@@ -119,11 +118,13 @@ def _spreads(given: Arguments, config: Config | None) -> bool:
 def _say(given: Arguments, request: LauncherRequest, notices: Notices, machines: int) -> None:
     count = len(request.devices)
     ids = given.get("gpu-ids", "all")
-    same = count and ids == identifiers(request.devices, "uuid" if request.by_uuid else "index")
+    same = count and ids == request.visibility.identifiers(
+        request.devices, "uuid" if request.by_uuid else "index"
+    )
     if ids != "all" and not same:
         words = f"--gpu_ids={ids}"
         warning = f"{words} of the command overrides the chosen devices"
-        if "cpu" not in given and names_others(ids, request.devices, request.by_index):
+        if "cpu" not in given and request.visibility.names_others(ids, request.devices, request.by_index):
             notices.asks_for_others(words, warning, ids)
         else:
             notices.warn(warning)

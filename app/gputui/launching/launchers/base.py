@@ -14,6 +14,9 @@ from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.launch import OwnDevices
 from gputui.launching.launchers.entrypoint import Entrypoint, of_launcher
 from gputui.launching.python_command import module_prefix
+from gputui.vendors.registry import default_vendor
+from gputui.vendors.vendor import Vendor
+from gputui.vendors.visibility import Visibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class LauncherRequest:
     nodes       machines; `rendezvous` is HOST[:PORT] of the first
     prefix      what stands before the command (`uv run`)
     directory   where it is started, None for here
+    vendor      of the devices: whose variables count
     """
 
     command: tuple[str, ...]
@@ -43,6 +47,7 @@ class LauncherRequest:
     rendezvous: str | None = None
     prefix: tuple[str, ...] = ()
     directory: str | None = None
+    vendor: Vendor = field(default_factory=default_vendor)
 
     def of(self, command: tuple[str, ...]) -> LauncherRequest:
         """The same for another command."""
@@ -65,6 +70,11 @@ class LauncherRequest:
         elif not name or self.prefix:
             return None
         return self.host_environment.program(name, self.environ)
+
+    @property
+    def visibility(self) -> Visibility:
+        """The variables that make the devices visible."""
+        return self.vendor.visibility
 
     @property
     def by_index(self) -> bool:

@@ -1,7 +1,7 @@
 """DeepSpeed's own launcher (deepspeed/launcher/runner.py, 0.19.8).
 
 Since 0.15.2 it sorts the devices; UUIDs and MIG instances are a ValueError (#5278); an empty
-CUDA_VISIBLE_DEVICES does not mean none; `--include` and the like make it ignore the variable. So: ascending
+list of visible devices does not mean none; `--include` and the like make it ignore the list. So: ascending
 indices by `--include`, without the variable; everything else through torchrun, which keeps the order.
 """
 
@@ -79,7 +79,7 @@ class Deepspeed(ScriptLauncher):
                 return self._through_torchrun(request, given, reason, notices)
             added.append(f"--include=localhost:{','.join(str(device.index) for device in request.devices)}")
             notices.remark(
-                "deepspeed is given the devices by --include; it ignores CUDA_VISIBLE_DEVICES then"
+                f"deepspeed is given the devices by --include; it ignores {request.visibility.variable} then"
             )
         if not machines:
             added += _here(given, request, notices)
@@ -189,7 +189,7 @@ def _contradict(
 def _against(request: LauncherRequest) -> str | None:
     """Why deepspeed's launcher cannot start on exactly these devices in this order; None where it can."""
     if not request.devices:
-        return "for deepspeed an empty CUDA_VISIBLE_DEVICES does not mean no GPU"
+        return f"for deepspeed an empty {request.visibility.variable} does not mean no GPU"
     if any(device.parent for device in request.devices):
         return "deepspeed cannot be given MIG instances"
     if not request.by_index:

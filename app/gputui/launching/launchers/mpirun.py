@@ -20,7 +20,7 @@ from gputui.launching.argument_vector import (
 from gputui.launching.launchers.base import Completed, LauncherRequest, Notices, contradiction
 from gputui.launching.launchers.entrypoint import Entrypoint, of_command
 from gputui.launching.python_command import is_python
-from gputui.vendors.nvidia.visibility import BY_BUS, ORDER, VISIBLE, names_others
+from gputui.vendors.visibility import Visibility
 
 _PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "mpiexec.openmpi", "mpirun.openmpi", "orterun", "prterun")
 _COUNTS = ("np", "npernode")
@@ -89,7 +89,9 @@ class Mpirun:
             for option in given.named(_ELSEWHERE)
         ][:1]
         everywhere = [option for part, _ in parts(command) for option in part.options]
-        overriding = [o for o in everywhere if o.name in ("x", "env", "genv") and _assigns(o.value)]
+        overriding = [
+            o for o in everywhere if o.name in ("x", "env", "genv") and _assigns(o.value, request.visibility)
+        ]
         _say_of_lists(overriding, request, notices)
         if devices > 1:
             notices.remark("every process sees all the chosen devices: the program takes its own by its rank")
@@ -99,9 +101,9 @@ class Mpirun:
         return Completed(argv, tuple(notices.warnings), tuple(notices.remarks), own=notices.own)
 
 
-def _assigns(value: str) -> bool:
+def _assigns(value: str, visibility: Visibility) -> bool:
     """Whether an option sets one of the variables that say which devices: NAME=VALUE, or NAME VALUE."""
-    return any(value.startswith((f"{name}=", f"{name} ")) for name in (VISIBLE, ORDER))
+    return any(value.startswith((f"{name}=", f"{name} ")) for name in visibility.names)
 
 
 def _say_of_lists(overriding: Sequence[Option], request: LauncherRequest, notices: Notices) -> None:
@@ -110,9 +112,10 @@ def _say_of_lists(overriding: Sequence[Option], request: LauncherRequest, notice
         words = " ".join(option.words)
         text = f"{words} of the command overrides the chosen devices"
         name, value = re.split("[= ]", option.value, maxsplit=1)
-        if name == VISIBLE and names_others(value, request.devices, request.by_index):
-            notices.asks_for_others(words, text, value)
-        elif name == ORDER and value != BY_BUS and request.by_index:
+        if name == request.visibility.variable:
+            others = request.visibility.names_others(value, request.devices, request.by_index)
+            notices.asks_for_others(words, text, value) if others else notices.warn(text)
+        elif (name, value) != request.visibility.order and request.by_index:
             notices.asks_for_others(words, text)
         else:
             notices.warn(text)

@@ -9,7 +9,6 @@ from gputui.launching.argument_vector import program_name
 from gputui.launching.launchers.base import Completed, LauncherRequest
 from gputui.launching.launchers.entrypoint import Entrypoint, of_command
 from gputui.launching.python_command import is_python
-from gputui.vendors.nvidia.visibility import VISIBLE
 
 _RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 """What a launcher gives its processes; where a shell has them, a program waits for the other ranks."""
@@ -65,7 +64,7 @@ class Python:
         if request.processes is not None and request.processes > 1:
             warnings.append(f"{request.processes} processes need a launcher; this is one")
         where = _ELSEWHERE.get(name)
-        if where is not None and not any(VISIBLE in word for word in command):
+        if where is not None and not _names(command, request.visibility.variable):
             warnings.append(f"what {name} starts is {where}: the chosen devices do not count")
         elif not is_python(command):
             behind = _behind(command)
@@ -81,6 +80,11 @@ class Python:
             # A bare file name is on nobody's PATH.
             command = ("python", *command)
         return Completed(tuple(command), tuple(warnings), tuple(remarks))
+
+
+def _names(command: Sequence[str], variable: str) -> bool:
+    """Whether a command hands the variable on itself (`ssh box NAME=1 …`)."""
+    return bool(variable) and any(variable in word for word in command)
 
 
 def _behind(command: Sequence[str]) -> str | None:

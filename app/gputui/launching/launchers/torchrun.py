@@ -33,7 +33,7 @@ RENDEZVOUS = (
 class Torchrun(ScriptLauncher):
     """`torchrun --standalone --nproc-per-node=N train.py`.
 
-    The count is always a number: without CUDA `auto` counts processors, and `gpu` fails. Always
+    The count is always a number: without a device `auto` counts processors, and `gpu` fails. Always
     `--standalone` on one machine: older versions meet on port 29500 and collide.
     """
 

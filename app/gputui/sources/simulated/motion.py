@@ -1,7 +1,7 @@
 """How a simulated box moves: a pure function from a box and a moment to a snapshot.
 
-All chance comes from the box's name, the device and the second, so that the same moment always looks the
-same, on every machine, and may be asked for in any order.
+Noise is derived from the box's name, the device and the second, so that a moment looks the same on every
+machine, and moments may be asked for in any order.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _started(task: Task, elapsed: float) -> float | None:
 
 
 def _noise(box: Box, label: str, elapsed: float, salt: int) -> float:
-    """Chance between -1 and 1 that changes smoothly from second to second."""
+    """Noise between -1 and 1 that changes smoothly from second to second."""
     second, part = int(elapsed // 1), elapsed % 1
 
     def point(moment: int) -> float:

@@ -1,5 +1,7 @@
-"""A simulated box out of a printed matrix (`nvidia-smi topo -m`): its links, affinities and network devices
-are those of the text; its GPUs are idle, and of no particular model."""
+"""A simulated box made from a matrix that `nvidia-smi topo -m` printed.
+
+Its links, affinities and network devices are those of the text; its GPUs are idle and of no known model.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from gputui.inventory.matrix_text import Printed
 from gputui.sources.simulated.spec import Box, Gpu
 
 MOST_DIRECT = 18
-"""NVLinks of a GPU at most (Hopper, Blackwell): more than that in sum over its peers go through switches."""
+"""The most NVLinks that a GPU has (Hopper, Blackwell): where its peers add up to more, switches join them."""
 
 
 def box_of(printed: Printed, name: str) -> Box:
@@ -29,11 +31,11 @@ def box_of(printed: Printed, name: str) -> Box:
                 capability="",
                 power_limit=400,
                 clock=1980,
-                numa=place.memory_nodes[0] if place.memory_nodes else None,
-                unsupported=frozenset() if place.memory_nodes else frozenset({"numa_node"}),
-                place=place,
+                numa=near.memory_nodes[0] if near.memory_nodes else None,
+                unsupported=frozenset() if near.memory_nodes else frozenset({"numa_node"}),
+                locality=near,
             )
-            for index, place in enumerate(printed.places)
+            for index, near in enumerate(printed.localities)
         ),
         links=printed.links,
         switched=switched,
@@ -45,5 +47,5 @@ def box_of(printed: Printed, name: str) -> Box:
 
 
 def _fabrics(printed: Printed) -> tuple[int, ...]:
-    """Which GPUs are joined by NVLinks, over others too: a number for each."""
+    """The group of each GPU, as a number: NVLinks join the GPUs of one, directly or through others."""
     return connected_components(len(printed.gpus), lambda i, j: direct_links(printed.links[i][j]) > 0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gputui.inventory.device import FaultKind
 from gputui.inventory.link import SELF, LinkMatrix
 from gputui.inventory.process import Kind
-from gputui.inventory.topology import Place
+from gputui.inventory.topology import Locality
 
 MIB = 1024 * 1024
 
@@ -30,7 +30,7 @@ class Gpu:
     """A GPU as it stands idle. Memory in MiB, power in W, clock in MHz.
 
     generation    of PCIe, on 16 lanes
-    place         where it hangs, for what does not follow from `numa`: 32 CPUs a NUMA node, its memory
+    locality      what is near it, where that does not follow from `numa` (32 CPUs a NUMA node, its memory)
     reserve       MiB in use with nobody on it (a desktop, the driver)
     unsupported   the attributes of `Device` that this GPU's driver answers with "not supported"
     fails_after   seconds after the box was opened at which `fault` strikes; None: never
@@ -45,7 +45,7 @@ class Gpu:
     numa: int | None = None
     cores: int | None = None
     generation: int = 4
-    place: Place | None = None
+    locality: Locality | None = None
     idle_power: float = 20.0
     reserve: int = 0
     mig: tuple[Mig, ...] = ()
@@ -62,7 +62,7 @@ class Task:
     load     mean percent of utilization that it causes; `swing` is how far it moves around that
     age      seconds it has been running when the box is opened
     starts, ends, every   seconds after opening between which it lives; repeated every so many seconds
-    hidden   the operating system does not show the process: its memory is held by nobody to be seen
+    hidden   the operating system does not show the process: nobody can be seen to hold its memory
     starter  the command of the process that started it (a launcher), whose pid is the one before
     container  where it runs
     """
@@ -88,10 +88,10 @@ class Task:
 class Box:
     """A named box.
 
-    switched   its NVLinks all go to NVSwitches, not from GPU to GPU
-    fabrics    which GPUs share switches, by a number for each GPU; left out: all
-    pcie       the PCIe class of every pair; left out, that of `links`, and where NVLinks join two GPUs NODE
-               on one NUMA node and SYS between two
+    switched   all its NVLinks go to NVSwitches, none from GPU to GPU
+    fabrics    the group of each GPU, as a number: GPUs of one group share switches; None: all do
+    pcie       the PCIe class of every pair; None: that of `links`, and of two GPUs that NVLinks join NODE on
+               one NUMA node, else SYS
     peers      peer access over PCIe: whether GPUs read each other's memory where no NVLink joins them; None:
                the driver does not tell
     nics       names of the RDMA network devices; nic_links: a row for each GPU and NIC, a column a NIC

@@ -1,4 +1,4 @@
-"""How a simulated box is wired: links, peer access and places over all its devices. Pure."""
+"""How a simulated box is wired: the links, peer access and locality of all its devices. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gputui.inventory.link import SELF, LinkMatrix, PeerMatrix, direct_links
-from gputui.inventory.topology import Nic, Place, Topology
+from gputui.inventory.topology import Locality, Nic, Topology
 from gputui.sources.simulated.spec import Box, Gpu
 
 _CPUS_A_NODE = 32
@@ -15,7 +15,7 @@ _CPUS_A_NODE = 32
 
 @dataclass(frozen=True, slots=True)
 class Wired:
-    """The wiring part of a snapshot. Between MIG instances there is nothing to be known."""
+    """The wiring part of a snapshot. Cells of MIG instances are None: the driver tells nothing of them."""
 
     links: LinkMatrix
     pcie: LinkMatrix
@@ -55,8 +55,8 @@ def wired(box: Box, failed: tuple[int, ...] = ()) -> Wired:
         each_pair(lambda i, j: _pcie(box, i, j)),
         each_pair(lambda i, j: _peer(box, i, j)),
         Topology(
-            places=tuple(
-                Place() if owner in failed else _place(box, box.gpus[owner], owner) for owner in owners
+            localities=tuple(
+                Locality() if owner in failed else _locality(box, box.gpus[owner], owner) for owner in owners
             ),
             nics=tuple(Nic(name) for name in box.nics),
             nic_links=nic_links if box.nics else (),
@@ -83,12 +83,12 @@ def _peer(box: Box, i: int, j: int) -> str | None:
     return "OK" if box.peers and word != "SYS" else "CNS"
 
 
-def _place(box: Box, gpu: Gpu, index: int) -> Place:
-    if gpu.place is not None:
-        return gpu.place
+def _locality(box: Box, gpu: Gpu, index: int) -> Locality:
+    if gpu.locality is not None:
+        return gpu.locality
     first = (gpu.numa or 0) * _CPUS_A_NODE
     joined = any(direct_links(word) for word in box.links[index])
-    return Place(
+    return Locality(
         cpus=tuple(range(first, first + _CPUS_A_NODE)),
         memory_nodes=None if gpu.numa is None else (gpu.numa,),
         switched=box.switched and joined,

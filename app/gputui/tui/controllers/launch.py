@@ -23,7 +23,6 @@ from gputui.tui.app_state import AppState
 from gputui.tui.controllers.selection import count_error
 from gputui.tui.main_view import MainView
 from gputui.tui.outcome import Outcome
-from gputui.vendors.nvidia.visibility import listed_keys
 
 if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation, Queue
@@ -256,7 +255,7 @@ class LaunchController:
             return ()
         if own.ignored or own.listed is None or app_state.snapshot is None:
             return (own.warning,)
-        named = Selection(listed_keys(own.listed, app_state.snapshot))
+        named = Selection(app_state.vendor.visibility.listed_keys(own.listed, app_state.snapshot.devices))
         found = not_free(named, {}, app_state.snapshot, app_state.verdicts)
         return (own.warning, *not_free_lines(found, app_state.snapshot).values())
 

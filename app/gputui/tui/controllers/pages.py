@@ -13,7 +13,7 @@ from gputui.tui.controllers.launch import SELECT_FIRST, LaunchController
 from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
-    from gputui.checking.measured import Measured
+    from gputui.checking.measurement import Measured
 
 
 class PageController:

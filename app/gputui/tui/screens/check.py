@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from gputui.checking.check import check
-from gputui.checking.measure import measure
-from gputui.checking.measured import Measured
-from gputui.checking.render_measured import measured_lines, name_of
+from gputui.checking.measurement import Measured, measure
+from gputui.checking.render import measured_lines, name_of
 from gputui.checking.report import Report
 from gputui.inventory.formatting import duration
 from gputui.tui.main_view import MainView

@@ -166,7 +166,7 @@ class TopologyScreen(ListPage):
         snapshot, selected = app_state.snapshot, app_state.selected
         if snapshot is None or not selected:
             return ((" nothing yet: space or 0-9 selects, b takes the best free one", "dim"),)
-        text = f" cuda:0{f'…{len(selected) - 1}' if len(selected) > 1 else ''} = GPU "
+        text = f" {app_state.vendor.device(0)}{f'…{len(selected) - 1}' if len(selected) > 1 else ''} = GPU "
         text += runs(app_state, selected)
         if len(selected) > 1:
             ring, overall = weakest_ring(snapshot, selected), weakest(snapshot, selected)

@@ -1,12 +1,11 @@
-"""What a check found: each `cuda:n` as the command's own Python sees it, and the conclusion."""
+"""What a check found: each device as the command's own Python sees it, and the conclusion."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputui.checking.compare import Place
 from gputui.checking.render import lines
-from gputui.checking.report import Report
+from gputui.checking.report import Comparison, Report
 from gputui.inventory.formatting import GIB, printable, short_bus_id, short_name
 from gputui.tui.views.text import Line, fit, wrap
 
@@ -18,32 +17,32 @@ def report_lines(report: Report, width: int) -> Iterator[Line]:
     if report.seen is not None:
         yield from _wrapped(lines(report)[0], width, "dim")
     yield (("", ""),)
-    for number, place in enumerate(report.places):
-        yield from _device_lines(report, number, place)
-    if report.places:
+    for number, each in enumerate(report.comparisons):
+        yield from _device_lines(report, number, each)
+    if report.comparisons:
         yield (("", ""),)
     sign, style = ("✓", "free") if report.equal else ("✕", "lost")
     for at, piece in enumerate(wrap(printable(report.conclusion), width - 4)):
         yield ((f" {' ' if at else sign} ", style), (piece, "strong"))
 
 
-def _device_lines(report: Report, number: int, place: Place) -> Iterator[Line]:
-    sign, style = ("✓", "free") if place.state == "equal" else ("✕", "lost")
-    device, seen = place.chosen, place.seen
+def _device_lines(report: Report, number: int, each: Comparison) -> Iterator[Line]:
+    sign, style = ("✓", "free") if each.state == "equal" else ("✕", "lost")
+    device, seen = each.chosen, each.seen
     selected = "none" if device is None else f"GPU {report.snapshot.label(device)}"
     facts = ""
     if seen is not None:
         bus = short_bus_id(seen.bus) if seen.bus else "-"
         memory = f"{seen.memory / GIB:.1f}G" if seen.memory else "-"
         facts = f"{bus:<9} {fit(short_name(seen.name or '-'), 18)} {memory:>7}  "
-    words = place.state if place.state == "equal" else f"{place.state}: {place.why}"
+    words = each.state if each.state == "equal" else f"{each.state}: {each.why}"
     head: Line = (
         (f" {sign} ", style),
-        (f"cuda:{number:<3}", "strong"),
+        (f"{report.vendor.device(number):<8}", "strong"),
         (f"{fit(selected, 8)} ", ""),
         (printable(facts), ""),
     )
-    yield (*head, (printable(words), style if place.state != "equal" else ""))
+    yield (*head, (printable(words), style if each.state != "equal" else ""))
     uuid = (seen.uuid if seen else None) or (device.uuid if device else None)
     if uuid:
         yield ((f"           {printable(uuid)}{'' if seen else ', as selected'}", "dim"),)

@@ -1,4 +1,4 @@
-"""The selected devices: which cuda:n is which GPU, and how well they are joined."""
+"""The selected devices: which of a program's devices is which GPU, and how well they are joined."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gputui.tui.views.text import Line, clip, title, width_of
 def selection_lines(app_state: AppState, width: int) -> list[Line]:
     """Two lines: a rule, and the longest account of the order that fits."""
     limits = app_state.limits
-    tail = f"inside CUDA_VISIBLE_DEVICES={limits.text or '(empty)'}" if limits else ""
+    tail = f"inside {limits.words}{'' if limits.words[-1] != '=' else '(empty)'}" if limits else ""
     head = title("selected", width, tail)
     if app_state.selection.cpu_only:
         return [head, clip(((" no device: CPU only", "strong"), ("   c takes it back", "dim")), width)]
@@ -37,17 +37,18 @@ def _with_buses(app_state: AppState, devices: tuple[Device, ...]) -> Line:
     parts = []
     for rank, device in enumerate(devices):
         bus = f" ({short_bus_id(device.pci_bus_id)})" if device.pci_bus_id else ""
-        parts.append(f"cuda:{rank} = {_name(app_state, device)}{bus}")
+        parts.append(f"{app_state.vendor.device(rank)} = {_name(app_state, device)}{bus}")
     return (("  ".join(parts), "strong"),)
 
 
 def _short(app_state: AppState, devices: tuple[Device, ...]) -> Line:
-    return (("  ".join(f"cuda:{n}={_name(app_state, d)}" for n, d in enumerate(devices)), "strong"),)
+    call = app_state.vendor.device
+    return (("  ".join(f"{call(n)}={_name(app_state, d)}" for n, d in enumerate(devices)), "strong"),)
 
 
 def _ranks(app_state: AppState, devices: tuple[Device, ...]) -> Line:
     assert app_state.snapshot is not None
-    return ((f"cuda:0…{len(devices) - 1} = GPU {runs(app_state, devices)}", "strong"),)
+    return ((f"{app_state.vendor.device(0)}…{len(devices) - 1} = GPU {runs(app_state, devices)}", "strong"),)
 
 
 def at_least(app_state: AppState) -> str:

@@ -1,4 +1,4 @@
-"""One NVIDIA GPU, with its MIG instances, read through NVML's functions (which `nvml.py` passes in).
+"""One NVIDIA GPU with its MIG instances, read through NVML's functions (which `source.py` passes in).
 
 Facts that never change are read once; what a device does not support becomes None and is not asked again;
 one device's trouble stays on that device and is tried again later.
@@ -112,7 +112,7 @@ class Gpu:
     def pair(self, function: Any, other: Gpu, *more: Any) -> Any:
         """The answer about this GPU and another, or None.
 
-        What one pair does not support another may; and which of the two is lost is not told.
+        What one pair does not support another may; and NVML does not tell which of the two is lost.
         """
         try:
             return function(self.handle, other.handle, *more)
@@ -120,7 +120,7 @@ class Gpu:
             return None
 
     def lose(self, gone: GoneError) -> None:
-        """Take the answer that the device is lost for what it is; it is tried again later."""
+        """Mark the device as lost, or in need of a reset; it is tried again later."""
         before, now = self.devices[0], self._clock()
         fault = Fault(gone.kind, str(gone), now)
         if before.fault and before.fault.kind == fault.kind:
@@ -128,7 +128,7 @@ class Gpu:
         wait = min(_LONGEST_WAIT, self._retry.wait * 2) if self._retry else 1.0
         self._retry = _Retry(now + wait, wait)
         self.handle, self._instances = None, {}
-        # Who it is stays true; what it did a moment ago does not.
+        # Its identity stays true; its load and processes do not.
         self.devices = (
             Device(
                 **{name: getattr(before, name) for name in _IDENTITY},
@@ -146,7 +146,7 @@ class Gpu:
             device = replace(device, uuid=self.ask(nvml.nvmlDeviceGetUUID, self.handle) or "")
         if Want.NAMES in want and not self._named:
             device = replace(device, **self._names())
-            # What failed is asked again: who a device is must not hang on one bad moment.
+            # What failed is asked again: one bad moment must not decide what a device is called.
             self._named = self._trouble is None
         if Want.VERDICT in want:
             return replace(device, **self._least(device, Want.WHOLE in want))
@@ -164,7 +164,7 @@ class Gpu:
         nvml, handle = self._nvml, self.handle
         pci = self.ask(nvml.nvmlDeviceGetPciInfo, handle)
         capability = self.ask(nvml.nvmlDeviceGetCudaComputeCapability, handle)
-        # The name tells nothing of how fast it is: "fastest" is judged by these.
+        # "fastest" is judged by these: the name does not tell.
         cores = self.ask(nvml.nvmlDeviceGetNumGpuCores, handle)
         clock = self.ask(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM)
         limit = self.ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)

@@ -1,4 +1,4 @@
-"""The matrix of links out of what NVML tells of each GPU and each pair. Pure: NVML itself is in `nvml.py`.
+"""The matrix of links out of what NVML tells of each GPU and each pair. Pure: `wiring.py` asks NVML.
 
 The rules, in this order (facts measured on real boxes; vLLM #4159 shipped what happens without them):
 both GPUs have links to NVSwitches: the smaller number; else active links whose remote bus id is the

@@ -1,6 +1,6 @@
 """NVIDIA's devices through NVML, by the real nvidia-ml-py. The only file that knows pynvml.
 
-Here: loading the library, the box as a whole, and what to do when there is none. One GPU: `nvml_gpu.py`.
+Here: loading the library, the box as a whole, and what to do when there is none. One GPU: `gpu.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gputui.vendors.nvidia.wiring import Wiring
 if TYPE_CHECKING:
     import os
 
-    from gputui.inventory.topology import Place, Topology
+    from gputui.inventory.topology import Locality, Topology
     from gputui.system.processes import ProcessTable
 
 # nvmlReturn_t, nvml.h. Written out so that the remedies below can be read without the binding.
@@ -190,19 +190,19 @@ class NvmlSource:
         from gputui.system.cpu import between_cpus
         from gputui.system.rdma import Rdma
 
-        places: list[Place] = []
+        near: list[Locality] = []
         for place, gpu in enumerate(rows):
-            # A MIG instance hangs where its GPU does, which stands before it.
-            places.append(wiring.place(place) if gpu else places[-1])
+            # A MIG instance is where its GPU is, which stands before it.
+            near.append(wiring.locality(place) if gpu else near[-1])
         rdma = Rdma(Path(self._sysfs))
         bus_ids = [gpu.devices[0].pci_bus_id if gpu else None for gpu in rows]
         nics, nic_links = rdma.nics(), rdma.links(bus_ids)
-        return Topology(tuple(places), nics, nic_links, between_cpus())
+        return Topology(tuple(near), nics, nic_links, between_cpus())
 
 
 @dataclass(frozen=True, slots=True)
 class _Wired:
-    """What was last read of the wiring, and of which devices."""
+    """The wiring as it was last read, and the keys of the devices that it is of."""
 
     want: Want
     keys: tuple[str, ...] = ()
@@ -216,7 +216,7 @@ _NOTHING = _Wired(Want(0))
 
 
 def _shut_down(nvml: Any) -> None:
-    """End NVML. What it says to that changes nothing: all that was asked has been answered."""
+    """End NVML. An error changes nothing here: all that was asked has been answered."""
     with contextlib.suppress(nvml.NVMLError):
         nvml.nvmlShutdown()
 

@@ -1,6 +1,6 @@
-"""How NVIDIA's GPUs are wired: NVML's functions on links, pairs and places (`nvml.py` passes them in).
+"""How NVIDIA's GPUs are wired: what NVML tells of links, of pairs and of what is near each GPU.
 
-The rules that make links of the answers are in `nvml_links.py`; network devices are in `rdma.py`.
+The rules that make links of the answers are in `links.py`; network devices are in `system/rdma.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gputui.vendors.nvidia.gpu import GoneError, Gpu, bits_set, bus_id
 from gputui.vendors.nvidia.links import UNREADABLE_BUS_ID, NvLinks, matrix, pcie_word
 
 if TYPE_CHECKING:
-    from gputui.inventory.topology import Place
+    from gputui.inventory.topology import Locality
 
 _CPU_WORDS = 128
 """64-bit words of CPUs that are asked for: 8192, the most that Linux is built for."""
@@ -44,8 +44,8 @@ _DENIED = ("CNS", "GNS", "TNS", "NS")
 
 
 class Wiring:
-    """The pairs of some GPUs, each asked once for each fact. A GPU that is None is not asked: a MIG
-    instance, a device that is out of question."""
+    """The pairs of some GPUs, each asked once for each fact. A GPU that is None is not asked: it is a MIG
+    instance, or a device whose links nobody wants."""
 
     def __init__(self, nvml: Any, gpus: Sequence[Gpu | None]) -> None:
         self._nvml, self._gpus = nvml, gpus
@@ -72,17 +72,17 @@ class Wiring:
         """The PCIe class of every pair, also where NVLinks join it."""
         return self._each_pair(lambda i, j: pcie_word(self._level(max(i, j), min(i, j))))
 
-    def place(self, place: int) -> Place:
-        """Where one GPU hangs."""
-        from gputui.inventory.topology import Place
+    def locality(self, place: int) -> Locality:
+        """What is near the GPU in that row."""
+        from gputui.inventory.topology import Locality
 
         gpu, ends = self._gpus[place], self._ends[place]
         if gpu is None or gpu.handle is None or gpu.devices[0].fault:
-            return Place()
+            return Locality()
         nvml = self._nvml
         switched = None if ends is None else ends.switched
         try:
-            return Place(
+            return Locality(
                 cpus=bits_set(
                     gpu.ask(
                         nvml.nvmlDeviceGetCpuAffinityWithinScope,
@@ -99,7 +99,7 @@ class Wiring:
             )
         except GoneError as gone:
             gpu.lose(gone)
-            return Place()
+            return Locality()
 
     def _each_pair(self, fact: Any) -> tuple[tuple[str | None, ...], ...]:
         known = [ends is not None for ends in self._ends]

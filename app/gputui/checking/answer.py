@@ -1,19 +1,20 @@
-"""What an interpreter answered: the devices that it sees, as its torch and as the CUDA driver tell them."""
+"""What an interpreter answered: the devices that its torch sees, and those that the vendor's driver has."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gputui.inventory.untrusted_json import Node
+from gputui.inventory.untrusted_json import JsonValue
+from gputui.vendors.vendor import Vendor
 
 _MOST_DEVICES = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class SeenDevice:
-    """One device of an interpreter: its place in the list is the n of `cuda:n`. None: not told.
+    """One device of an interpreter: its place in the list is its number in a program. None: not known.
 
-    uuid    without "GPU-" and "MIG-", in lower case
+    uuid    in the form in which two are compared (`Vendor.bare_uuid`)
     bus     "00000000:57:00.0"
     memory  bytes
     """
@@ -28,26 +29,29 @@ class SeenDevice:
 class Torch:
     """The torch of an interpreter. `version` is None where it cannot be imported; `error` says why.
 
-    cuda, hip  the version that it was built for; both None: a CPU build
+    cuda, hip  the version of CUDA or ROCm that it was built for
+    built      whether it was built for the vendor's devices at all
     """
 
     version: str | None
     cuda: str | None = None
     hip: str | None = None
+    built: bool = False
     error: str | None = None
     devices: tuple[SeenDevice, ...] = ()
 
     @property
     def cpu_build(self) -> bool:
         """Whether this torch cannot use any device, whatever the environment says."""
-        return self.version is not None and not self.cuda and not self.hip
+        return self.version is not None and not self.built
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The CUDA driver as any program of that environment meets it; `code` is a CUresult that is not 0.
+    """The vendor's driver as any program of that environment meets it.
 
-    version  as the driver counts: 12040 is CUDA 12.4
+    code     its error, where it has one (CUresult of CUDA)
+    version  as the driver counts (CUDA's: 12040 is 12.4)
     """
 
     error: str | None = None
@@ -74,28 +78,23 @@ class Seen:
         if len(self.torch.devices) != len(self.driver.devices):
             return self.torch.devices
         pairs = zip(self.torch.devices, self.driver.devices, strict=True)
-        return tuple(_together(one, other) for one, other in pairs)
-
-    @property
-    def who(self) -> str:
-        """Who saw it: "torch 2.8.0+cu128", or the driver."""
-        return f"torch {self.torch.version}" if self.torch and self.torch.version else "the CUDA driver"
+        return tuple(_completed(one, other) for one, other in pairs)
 
 
-def _together(told: SeenDevice, driver: SeenDevice) -> SeenDevice:
+def _completed(torch: SeenDevice, driver: SeenDevice) -> SeenDevice:
     """torch's device, completed by the driver's of the same number (of one process they are the same).
 
     The driver knows more of a UUID: a MIG instance's own one, where a runtime may tell its GPU's.
     """
-    if told.bus is not None and driver.bus is not None and not same_bus(told.bus, driver.bus):
-        return told
-    if told.bus is None and told.uuid is not None and driver.uuid is not None and told.uuid != driver.uuid:
-        return told
+    if torch.bus is not None and driver.bus is not None and not same_bus(torch.bus, driver.bus):
+        return torch
+    if torch.bus is None and torch.uuid is not None and driver.uuid is not None and torch.uuid != driver.uuid:
+        return torch
     return SeenDevice(
-        driver.uuid or told.uuid,
-        told.bus or driver.bus,
-        told.name or driver.name,
-        told.memory or driver.memory,
+        driver.uuid or torch.uuid,
+        torch.bus or driver.bus,
+        torch.name or driver.name,
+        torch.memory or driver.memory,
     )
 
 
@@ -108,40 +107,45 @@ def _bus(text: str) -> tuple[str, ...]:
     return tuple(part.lstrip("0").lower() for part in text.replace(".", ":").split(":"))
 
 
-def read(node: Node) -> Seen:
-    """The probe's answer. Raises DocumentError where it is not one."""
+def read(node: JsonValue, vendor: Vendor) -> Seen:
+    """The probe's answer, of devices of that vendor. Raises DocumentError where it is not one."""
     environment = node["environment"].value
     if not isinstance(environment, dict):
         raise node["environment"].wrong("an object")
-    told, driver = node["torch"], node["driver"]
+    torch, driver = node["torch"], node["driver"]
     return Seen(
         python=node["python"].text(),
         executable=_maybe(node["executable"]),
         environment=tuple((name, _maybe(node["environment"][name])) for name in environment),
-        torch=_torch(told) if told.known else None,
-        driver=Driver(
-            error=_maybe(driver["error"]),
-            code=driver["code"].whole() if driver["code"].known else None,
-            version=driver["version"].whole() if driver["version"].known else None,
-            devices=_devices(driver["devices"]),
-        ),
+        torch=_torch(torch, vendor) if torch.known else None,
+        driver=_driver(driver, vendor) if driver.known else Driver(),
     )
 
 
-def _torch(node: Node) -> Torch:
+def _driver(node: JsonValue, vendor: Vendor) -> Driver:
+    return Driver(
+        error=_maybe(node["error"]),
+        code=node["code"].whole() if node["code"].known else None,
+        version=node["version"].whole() if node["version"].known else None,
+        devices=_devices(node["devices"], vendor),
+    )
+
+
+def _torch(node: JsonValue, vendor: Vendor) -> Torch:
     return Torch(
         version=_maybe(node["version"]),
         cuda=_maybe(node["cuda"]),
         hip=_maybe(node["hip"]),
+        built=node["built"].yes(),
         error=_maybe(node["error"]),
-        devices=_devices(node["devices"]),
+        devices=_devices(node["devices"], vendor),
     )
 
 
-def _devices(node: Node) -> tuple[SeenDevice, ...]:
+def _devices(node: JsonValue, vendor: Vendor) -> tuple[SeenDevice, ...]:
     return tuple(
         SeenDevice(
-            uuid=_uuid(_maybe(each["uuid"])),
+            uuid=_uuid(_maybe(each["uuid"]), vendor),
             bus=_maybe(each["bus"]),
             name=_maybe(each["name"]),
             memory=each["memory"].whole() if each["memory"].known else None,
@@ -150,14 +154,9 @@ def _devices(node: Node) -> tuple[SeenDevice, ...]:
     )
 
 
-def _uuid(text: str | None) -> str | None:
-    return None if text is None else bare(text)
+def _uuid(text: str | None, vendor: Vendor) -> str | None:
+    return None if text is None else vendor.bare_uuid(text)
 
 
-def bare(uuid: str) -> str:
-    """A UUID as it is compared: torch and the driver tell it without the kind of the device."""
-    return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
-
-
-def _maybe(node: Node) -> str | None:
+def _maybe(node: JsonValue) -> str | None:
     return node.text() if node.known else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from gputui.checking.seen import Driver, Torch
-
 _CODES: dict[int, tuple[str, str]] = {
     2: ("OUT_OF_MEMORY", "the driver has no memory left to start with"),
     34: ("STUB_LIBRARY", "a stub of libcuda stands before the driver's own in LD_LIBRARY_PATH"),
@@ -30,17 +28,8 @@ def of_code(code: int) -> str:
     return f"CUDA does not start, CUDA_ERROR_{name} ({code}): {remedy}"
 
 
-def of_driver(driver: Driver) -> str | None:
-    """Why the driver gives no device; None where it does not say."""
-    if driver.code:
-        return of_code(driver.code)
-    if driver.error:
-        missing = "libcuda.so.1" in driver.error
-        remedy = "is the driver installed (nvidia-smi), and mounted into this container?" if missing else ""
-        return f"there is no CUDA driver: {driver.error}{remedy and '; ' + remedy}"
-    return None
-
-
-def of_torch(torch: Torch) -> str | None:
-    """Why torch gives no device."""
-    return torch.error
+def of_library(error: str) -> str:
+    """Why libcuda cannot be loaded, with what helps; `error` is the dynamic linker's."""
+    missing = "libcuda.so.1" in error
+    remedy = "is the driver installed (nvidia-smi), and mounted into this container?" if missing else ""
+    return f"there is no CUDA driver: {error}{remedy and '; ' + remedy}"

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputui.inventory.untrusted_json import DocumentError, Node
+from gputui.inventory.untrusted_json import DocumentError, JsonValue
 
 MOST_ANSWER = 4 * 1024 * 1024
 """Bytes of an answer that are read; 72 devices measured in pairs take 1 MiB."""
@@ -68,7 +68,7 @@ def answers() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def read_answer(path: Path) -> Node:
+def read_answer(path: Path) -> JsonValue:
     """The JSON that a child wrote. Raises DocumentError where there is none that can be understood."""
     try:
         with path.open("rb") as file:
@@ -78,7 +78,7 @@ def read_answer(path: Path) -> Node:
     if len(data) > MOST_ANSWER:
         raise DocumentError(f"the answer has more than {MOST_ANSWER} bytes")
     try:
-        return Node(json.loads(data), "file")
+        return JsonValue(json.loads(data), "file")
     except (ValueError, RecursionError):
         raise DocumentError("the answer is not JSON") from None
 

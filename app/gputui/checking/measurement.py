@@ -1,0 +1,322 @@
+"""Measuring: copies between the selected devices, and an all-reduce over them, in the launch's interpreter.
+
+GB/s are 10^9 bytes a second, one way.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from gputui.checking import interpreter_process as process
+from gputui.checking.check import SECONDS
+from gputui.checking.report import Report
+from gputui.choosing.rules import Rules
+from gputui.choosing.verdict import Verdict, verdicts
+from gputui.choosing.verdict_text import state_and_reason
+from gputui.inventory.formatting import GIB
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.launching.interpreter import InterpreterError, interpreter
+from gputui.launching.launch import Launch
+
+_MOST = 1024 * 1024
+_LATENCY_SIZE = 64 * 1024
+"""Bytes up to which a copy tells how long it takes to begin, not how much passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """`size` bytes in `seconds`."""
+
+    size: int
+    seconds: float
+
+    @property
+    def gb_per_s(self) -> float:
+        return self.size / self.seconds / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Copies from one device to another, by their `Device.key`.
+
+    peer      whether the target can read the source's memory itself
+    verified  whether what arrived is what was sent
+    """
+
+    source: str
+    target: str
+    points: tuple[Point, ...]
+    peer: bool
+    verified: bool
+
+    @property
+    def gb_per_s(self) -> float | None:
+        """The best of the sizes: what the link carries. None where only latency was measured."""
+        return max((each.gb_per_s for each in self.points if each.size > _LATENCY_SIZE), default=None)
+
+    @property
+    def latency(self) -> float | None:
+        """Seconds of the smallest copy."""
+        return next((each.seconds for each in self.points if each.size <= _LATENCY_SIZE), None)
+
+
+@dataclass(frozen=True, slots=True)
+class AllReduce:
+    """An all-reduce over `ranks` processes, in the chosen order; the time of a size is the slowest rank's."""
+
+    backend: str
+    ranks: int
+    points: tuple[Point, ...]
+    verified: bool
+
+    @property
+    def best(self) -> Point | None:
+        """The size at which the most passed."""
+        return max(self.points, key=lambda point: point.gb_per_s, default=None)
+
+    @property
+    def algorithm(self) -> float | None:
+        """GB/s as the program has it: size by time."""
+        return self.best.gb_per_s if self.best else None
+
+    @property
+    def bus(self) -> float | None:
+        """GB/s as the links have it: 2 (n - 1) / n as much (nccl-tests, doc/PERFORMANCE.md)."""
+        return self.best.gb_per_s * 2 * (self.ranks - 1) / self.ranks if self.best else None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """All that was measured, and what was not.
+
+    devices   keys of those that were measured, in the chosen order
+    skipped   (key, why) of those that were left alone
+    remarks   why there is less than one would expect, though nothing failed
+    problems  what failed
+    """
+
+    devices: tuple[str, ...] = ()
+    copies: tuple[Copy, ...] = ()
+    all_reduce: AllReduce | None = None
+    skipped: tuple[tuple[str, str], ...] = ()
+    remarks: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def pairs(self) -> Mapping[tuple[str, str], float]:
+        """GB/s by (source, target), those that are known."""
+        found = {(c.source, c.target): c.gb_per_s for c in self.copies}
+        return MappingProxyType({pair: speed for pair, speed in found.items() if speed is not None})
+
+    @property
+    def verified(self) -> bool:
+        """Whether all that was begun was measured, and all data arrived as it was sent."""
+        parts = [copy.verified for copy in self.copies]
+        parts += [self.all_reduce.verified] if self.all_reduce else []
+        return not self.problems and all(parts)
+
+    def to_document(self) -> dict[str, Any]:
+        """JSON-ready values: bytes, seconds, GB/s."""
+        reduced = self.all_reduce
+        return {
+            "devices": list(self.devices),
+            "copies": [
+                {
+                    "source": each.source,
+                    "target": each.target,
+                    "gb_per_s": _rounded(each.gb_per_s),
+                    "latency_s": each.latency,
+                    "peer_access": each.peer,
+                    "verified": each.verified,
+                    "sizes": _points(each.points),
+                }
+                for each in self.copies
+            ],
+            "all_reduce": reduced
+            and {
+                "backend": reduced.backend,
+                "processes": reduced.ranks,
+                "algorithm_gb_per_s": _rounded(reduced.algorithm),
+                "bus_gb_per_s": _rounded(reduced.bus),
+                "verified": reduced.verified,
+                "sizes": _points(reduced.points),
+            },
+            "skipped": [{"device": key, "why": why} for key, why in self.skipped],
+            "remarks": list(self.remarks),
+            "problems": list(self.problems),
+        }
+
+
+def _rounded(speed: float | None) -> float | None:
+    return None if speed is None else round(speed, 3)
+
+
+def _points(points: tuple[Point, ...]) -> list[dict[str, Any]]:
+    return [{"bytes": each.size, "seconds": each.seconds} for each in points]
+
+
+def read_copies(node: JsonValue, keys: Mapping[int, str]) -> tuple[Copy, ...]:
+    """The copies of an answer; `keys` are the devices by their number in a program. Raises DocumentError."""
+    return tuple(
+        Copy(
+            source=_key(each["source"], keys),
+            target=_key(each["target"], keys),
+            points=_read_points(each["points"]),
+            peer=each["peer"].yes(),
+            verified=each["verified"].yes(),
+        )
+        for each in node.items(_MOST)
+    )
+
+
+def read_all_reduce(node: JsonValue) -> AllReduce:
+    """The all-reduce of an answer. Raises DocumentError."""
+    return AllReduce(
+        backend=node["backend"].text(),
+        ranks=node["ranks"].whole(least=2),
+        points=_read_points(node["points"]),
+        verified=node["verified"].yes(),
+    )
+
+
+def _key(node: JsonValue, keys: Mapping[int, str]) -> str:
+    number = node.whole()
+    if number not in keys:
+        raise node.wrong("a device that was to be measured")
+    return keys[number]
+
+
+def _read_points(node: JsonValue) -> tuple[Point, ...]:
+    points = []
+    for each in node.items(64):
+        size, seconds = each.items(2)
+        points.append(Point(size.whole(least=1), seconds.number()))
+        if not points[-1].seconds:
+            raise seconds.wrong("a time")
+    return tuple(points)
+
+
+_ALONE = 2
+"""Processes of an all-reduce where no device says how many."""
+
+
+def measure(
+    launch: Launch,
+    report: Report,
+    snapshot: Snapshot,
+    rules: Rules,
+    environ: Mapping[str, str],
+    *,
+    python: str | None = None,
+    processes: int | None = None,
+    max_memory: int = GIB,
+    force: bool = False,
+    seconds: float = SECONDS,
+    cancelled: threading.Event | None = None,
+) -> Measured:
+    """Measure the devices of `launch`, of which `report` has proved that the interpreter sees them.
+
+    `snapshot` is read just before, with loads and links: a device that is not free by `rules` is left alone
+    unless `force`. At most `max_memory` bytes of tensors on a device; the runtime's own memory comes on top.
+    On a CPU build of torch, and without devices, `processes` of them all-reduce on the CPU. May be called on
+    any thread.
+    """
+    schedule = _scheduled(report, snapshot, verdicts(snapshot, rules), processes, force)
+    if schedule.empty.problems or schedule.ranks < 2:
+        return schedule.empty
+    environment = launch.environment(environ)
+    visibility = launch.vendor.visibility
+    if launch.devices and visibility.variable not in environment:
+        # A launcher would have set it.
+        changes = visibility.changes(launch.devices)
+        environment |= {name: value for name, value in changes if value is not None}
+    try:
+        found = interpreter(launch.argv, environment, launch.directory, python)
+    except InterpreterError as error:
+        return replace(schedule.empty, problems=(str(error),))
+    spec = {
+        "backend": schedule.backend,
+        "device_type": launch.vendor.device_type,
+        "devices": list(schedule.keys),
+        "ranks": schedule.ranks,
+        "max_memory": max_memory,
+        "seconds": seconds,
+    }
+    with process.answers() as folder:
+        argv = (*found.argv, str(process.SCRIPTS / "bandwidth.py"), str(folder), json.dumps(spec))
+        ended = process.run(argv, environment, launch.directory, seconds + 10, cancelled)
+        return _read(folder, ended, schedule)
+
+
+@dataclass(frozen=True, slots=True)
+class _Schedule:
+    """What is to be measured: devices by their number in a program; and the answer without measurements."""
+
+    backend: str
+    keys: Mapping[int, str]
+    ranks: int
+    empty: Measured
+
+
+def _scheduled(
+    report: Report,
+    snapshot: Snapshot,
+    judged: Mapping[str, Verdict],
+    processes: int | None,
+    force: bool,
+) -> _Schedule:
+    torch = report.seen.torch if report.seen else None
+    if report.seen is None or torch is None or torch.version is None:
+        why = "there is no torch in this interpreter" if report.seen else "the interpreter did not answer"
+        return _Schedule("gloo", {}, 0, Measured(problems=(f"nothing can be measured: {why}",)))
+    if torch.cpu_build or not report.devices:
+        ranks = max(_ALONE, processes or len(report.devices))
+        cpu_build = f"no device is measured: this torch is a CPU build; {report.vendor.torch_build}"
+        return _Schedule("gloo", {}, ranks, Measured(remarks=(cpu_build,) if report.devices else ()))
+    if not report.equal:
+        # What would be measured then is somebody else's.
+        why = "nothing is measured: the interpreter does not see the chosen devices"
+        return _Schedule(report.vendor.backend, {}, 0, Measured(problems=(why,)))
+    skipped: list[tuple[str, str]] = []
+    keys: dict[int, str] = {}
+    for number, device in enumerate(report.devices):
+        verdict = judged.get(device.key)
+        if force or (verdict is not None and verdict.free):
+            keys[number] = device.key
+        else:
+            why = state_and_reason(verdict, snapshot.time) if verdict else "not there"
+            skipped.append((device.key, why))
+    alone = ("copies and all-reduce are between two devices or more",) if len(keys) < 2 else ()
+    empty = Measured(tuple(keys.values()), skipped=tuple(skipped), remarks=alone)
+    return _Schedule(report.vendor.backend, keys, len(keys), empty)
+
+
+def _read(folder: Path, ended: process.Ended, schedule: _Schedule) -> Measured:
+    """Whatever was measured, also where something else failed."""
+    problems = [ended.trouble] if ended.trouble else []
+    for path in sorted(folder.glob("*.error")):
+        text = path.read_text(encoding="utf-8", errors="replace")[:500].strip()
+        role = path.stem.partition("-")[0].replace("_", "-")
+        problems.append(f"{role}: {text.splitlines()[0] if text else 'failed'}")
+    measured = schedule.empty
+    try:
+        if (folder / "copies.json").exists():
+            copies = read_copies(process.read_answer(folder / "copies.json"), schedule.keys)
+            measured = replace(measured, copies=copies)
+        if (folder / "all_reduce.json").exists():
+            reduced = read_all_reduce(process.read_answer(folder / "all_reduce.json"))
+            measured = replace(measured, all_reduce=reduced)
+        elif not problems:
+            last = f": {ended.last_line}" if ended.last_line else ""
+            problems.append(f"the all-reduce ended and did not answer{last}")
+    except (DocumentError, ValueError) as error:
+        problems.append(f"an answer cannot be read: {error}")
+    # What fails in every rank is said once.
+    return replace(measured, problems=tuple(dict.fromkeys(problems)))

@@ -1,0 +1,104 @@
+"""NVIDIA behind the vendor port: CUDA's variables, containers, and what CUDA's errors mean.
+
+Rules of CUDA_VISIBLE_DEVICES: CUDA C++ Programming Guide, "CUDA Environment Variables"; its odd values as
+torch's own parser reads them (torch/cuda/__init__.py, `_parse_visible_devices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gputui.inventory.device import Device
+from gputui.vendors.vendor import Containers, Vendor
+from gputui.vendors.visibility import Visibility
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gputui.sources.source import Source
+
+
+_UUID_PREFIXES = ("GPU-", "MIG-")
+"""Of GPUs, and of MIG instances ("MIG-GPU-…/1/0" of older drivers)."""
+
+
+class CudaVisibility(Visibility):
+    """CUDA_VISIBLE_DEVICES: indices or UUIDs, in the order in which a program counts them.
+
+    CUDA counts the fastest device first unless it is told to count by bus id, as NVML does.
+    """
+
+    variable = "CUDA_VISIBLE_DEVICES"
+    order = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    uuid_prefixes = _UUID_PREFIXES
+    also = ("NVIDIA_VISIBLE_DEVICES",)
+    reader = "CUDA"
+
+
+class NvidiaContainers(Containers):
+    """The NVIDIA Container Toolkit: `--gpus` of docker, the container device interface of podman."""
+
+    def docker(self, devices: Sequence[Device]) -> list[str]:
+        # The inner quotes keep the comma from ending the value: docker reads it as CSV.
+        return ["--gpus", f'"device={",".join(device.uuid for device in devices)}"']
+
+    def podman(self, devices: Sequence[Device]) -> list[str]:
+        return [word for device in devices for word in ("--device", f"nvidia.com/gpu={device.uuid}")]
+
+    def gives_devices(self, option: str, value: str) -> bool:
+        return option == "gpus" or (option == "device" and value.startswith("nvidia.com/"))
+
+
+class Nvidia(Vendor):
+    """NVIDIA's GPUs and their MIG instances, read through NVML."""
+
+    name = "nvidia"
+    title = "NVIDIA"
+    runtime = "CUDA"
+    device_type = "cuda"
+    uuid_prefixes = _UUID_PREFIXES
+    visibility = CudaVisibility()
+    containers = NvidiaContainers()
+    environment_hints = (
+        ("CUDA_LAUNCH_BLOCKING", "1", "an error names its line; slow"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less memory lost to fragments"),
+    )
+    backend = "nccl"
+    driver = "the CUDA driver"
+    torch_build = "install a build for CUDA: https://pytorch.org/get-started/locally"
+
+    @property
+    def driver_probe(self) -> Path | None:
+        from pathlib import Path
+
+        return Path(__file__).parent / "driver_probe.py"
+
+    def source(self) -> Source:
+        from gputui.vendors.nvidia.source import NvmlSource
+
+        return NvmlSource()
+
+    def launch_warnings(
+        self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
+    ) -> tuple[str, ...]:
+        found = []
+        if by_index and _mps(devices, environ):
+            found.append("an MPS daemon may number the devices otherwise; UUIDs are right (--ids uuid, u)")
+        if len(devices) > 1 and any(device.parent for device in devices):
+            found.append("a process uses one MIG instance only, however many are visible")
+        return tuple(found)
+
+    def driver_trouble(self, code: int | None, error: str | None) -> str | None:
+        from gputui.vendors.nvidia.cuda_errors import of_code, of_library
+
+        return of_code(code) if code else of_library(error) if error else None
+
+
+def _mps(devices: Sequence[Device], environ: Mapping[str, str]) -> bool:
+    """Whether an MPS daemon stands between programs and devices, with a list of its own (CUDA MPS guide)."""
+    there = any(process.kind == "mps" for device in devices for process in device.processes or ())
+    return there or bool(environ.get("CUDA_MPS_PIPE_DIRECTORY"))
+
+
+VENDOR = Nvidia()

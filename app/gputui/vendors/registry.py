@@ -1,0 +1,131 @@
+"""Which vendors there are: those that gputui brings, and those that other distributions add.
+
+Another distribution has an entry point in the group `gputui.vendors`, whose name is the vendor's and whose
+value is its instance ("acme:VENDOR"), and a name of its own that begins with `gputui-`. For that name `pick`
+looks in a fraction of a millisecond; to read the entry points of all distributions takes some 20 ms, which
+nobody pays who has no such distribution.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import cast
+
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.source import NoSourceError
+from gputui.vendors.vendor import UnknownVendor, Vendor
+from gputui.vendors.visibility import Inherited
+
+GROUP = "gputui.vendors"
+
+_BUILT_IN = {"nvidia": "gputui.vendors.nvidia.vendor"}
+"""By name, the module that has the vendor's `VENDOR`."""
+
+
+class MixedVendorsError(ValueError):
+    """Devices of several vendors were given to one command. The message is one line."""
+
+
+@lru_cache(maxsize=1)
+def vendors() -> tuple[Vendor, ...]:
+    """All vendors that are installed, those that gputui brings first."""
+    return (*(vendor_named(name) for name in _BUILT_IN), *_added().values())
+
+
+@lru_cache(maxsize=64)
+def vendor_named(name: str) -> Vendor:
+    """The vendor of that name (`Device.vendor`); an `UnknownVendor` where none is installed."""
+    if name in _BUILT_IN:
+        import importlib
+
+        return cast(Vendor, importlib.import_module(_BUILT_IN[name]).VENDOR)
+    return _added().get(name) or UnknownVendor(name)
+
+
+def default_vendor() -> Vendor:
+    """The vendor of whom a call speaks that knows no device."""
+    return vendor_named(next(iter(_BUILT_IN)))
+
+
+def vendors_of(devices: Iterable[Device]) -> tuple[Vendor, ...]:
+    """The vendors of these devices, in their order, each once."""
+    return tuple(vendor_named(name) for name in dict.fromkeys(device.vendor for device in devices))
+
+
+def vendor_of(devices: Iterable[Device], box: Iterable[Vendor] = ()) -> Vendor:
+    """The one vendor of these devices; of no devices the first one of the box.
+
+    Raises MixedVendorsError where they are several's: a command is given the devices of one vendor.
+    """
+    found = vendors_of(devices)
+    if len(found) > 1:
+        raise MixedVendorsError(mixed_vendors(found))
+    return next(iter((*found, *box)), None) or default_vendor()
+
+
+def mixed_vendors(found: Iterable[Vendor]) -> str:
+    """That devices of these vendors were selected together, in one sentence."""
+    names = " and ".join(vendor.title for vendor in found)
+    return f"devices of {names} cannot be selected together: a command runs on one vendor's"
+
+
+def inherited(environ: Mapping[str, str], snapshot: Snapshot) -> Inherited | None:
+    """What the environment gives us already of a box; None where it has no list, and all is ours.
+
+    Where one vendor's list is set and another vendor's is not, all devices of the other are ours.
+    """
+    found: list[Inherited] = []
+    keys: list[str] = []
+    for vendor in vendors_of(snapshot.devices) or (default_vendor(),):
+        own = tuple(device for device in snapshot.devices if device.vendor == vendor.name)
+        limits = vendor.visibility.inherited(environ, own)
+        keys += limits.keys if limits else (device.key for device in own)
+        found += [limits] if limits else []
+    if not found:
+        return None
+    warnings = [limits.warning for limits in found if limits.warning]
+    settings = tuple(setting for limits in found for setting in limits.settings)
+    return Inherited(settings, tuple(keys), "; ".join(warnings) or None)
+
+
+def inherits(environ: Mapping[str, str]) -> bool:
+    """Whether the environment has a list of devices, of any vendor that is installed."""
+    return any(vendor.visibility.variable in environ for vendor in vendors() if vendor.visibility.variable)
+
+
+@lru_cache(maxsize=1)
+def _added() -> dict[str, Vendor]:
+    """The vendors of other distributions, by name. Raises NoSourceError for one that does not load."""
+    if not _any_added():
+        return {}
+    from importlib.metadata import entry_points
+
+    found: dict[str, Vendor] = {}
+    for point in entry_points(group=GROUP):
+        try:
+            found[point.name] = point.load()
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            raise NoSourceError(f"the vendor {point.name!r} ({point.value}) does not load: {why}") from error
+    return found
+
+
+def _any_added() -> bool:
+    """Whether a distribution is installed whose name begins with `gputui-`, by the names in `sys.path`."""
+    for folder in sys.path:
+        try:
+            if any(_is_addition(name) for name in os.listdir(folder or ".")):  # noqa: PTH208 - quick
+                return True
+        except OSError:
+            # Not a folder (an archive), or not there.
+            continue
+    return False
+
+
+def _is_addition(name: str) -> bool:
+    """Whether a folder's name is "gputui_acme-1.0.dist-info": not gputui's own, "gputui-1.0.dist-info"."""
+    return name.startswith("gputui") and name[7:8].isalpha() and name.endswith((".dist-info", ".egg-info"))

@@ -1,0 +1,213 @@
+"""How a vendor's programs are given devices: the environment variables that make exactly these visible.
+
+A vendor sets the attributes of `Visibility`; one whose list is read by other rules (an entry that names
+no device ends it, here) overrides the methods.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gputui.inventory.device import Device
+
+Ids = Literal["index", "uuid"]
+"""How devices are named to a program: by the vendor's own index, or by UUID."""
+
+Changes = tuple[tuple[str, str | None], ...]
+"""Environment variables and their values, in the order in which they are shown; None unsets one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """Lists of devices that were set when gputui started (by Slurm, a container, a shell): our limits.
+
+    settings  the variables and their values as they were found
+    keys      the devices that are left to us (`Device.key`), in the order of the lists
+    warning   what in a list is not what it seems, None where nothing is
+    """
+
+    settings: tuple[tuple[str, str], ...]
+    keys: tuple[str, ...]
+    warning: str | None = None
+
+    @property
+    def words(self) -> str:
+        """The variables as a shell would set them: "NAME=2,0"."""
+        return " ".join(f"{name}={text}" for name, text in self.settings)
+
+    @property
+    def unset(self) -> str:
+        """What takes them away for one command: "env -u NAME"."""
+        return " ".join(["env", *(f"-u {name}" for name, _ in self.settings)])
+
+
+class Visibility:
+    """The variables of one vendor. Stateless.
+
+    variable       the list of visible devices; "" where the vendor has none
+    order          the variable, and its value, under which an index in the list means `Device.index`; None
+                   where it always does
+    none           the value of the list that shows no device
+    none_in_words  such a value that is not empty, for shells that cannot set a variable to nothing
+    keeps_order    whether a program counts its devices in the order of the list
+    uuid_prefixes  how a UUID in the list begins; () where the list takes indices only
+    also           other variables that say which devices there are, in a container for example
+    reader         who reads the list, in a sentence
+    """
+
+    variable: str = ""
+    order: tuple[str, str] | None = None
+    none: str = ""
+    none_in_words: str = "-1"
+    keeps_order: bool = True
+    uuid_prefixes: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    reader: str = "the driver"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables that a launch sets: the list, and the order in which it counts."""
+        listed = (self.variable,) if self.variable else ()
+        return (*listed, self.order[0]) if self.order else listed
+
+    def identifiers(self, devices: Sequence[Device], ids: Ids = "index") -> str:
+        """The devices as the list names them: no spaces, no mixed forms, instances always by UUID."""
+        if self.uuid_prefixes and (
+            any(device.parent for device in devices) or (ids == "uuid" and all(d.uuid for d in devices))
+        ):
+            # (A device that failed before its UUID was read can be named by its index only.)
+            return ",".join(device.uuid for device in devices)
+        return ",".join(str(device.index) for device in devices)
+
+    def changes(self, devices: Sequence[Device], ids: Ids = "index") -> Changes:
+        """What makes exactly `devices` visible, in this order; no devices means CPU only."""
+        if not self.variable:
+            return ()
+        text = self.identifiers(devices, ids) if devices else self.none
+        if self.order and devices and text[0].isdigit():
+            return (self.order, (self.variable, text))
+        return ((self.variable, text),)
+
+    def changes_beside_own_list(self) -> Changes:
+        """What goes with a command that names the devices itself, by index, and must not have a list."""
+        order: Changes = (self.order,) if self.order else ()
+        return (*order, (self.variable, None)) if self.variable else order
+
+    def means_our_indices(self, changes: Mapping[str, str | None]) -> bool:
+        """Whether an index means `Device.index` to a program that is started with these changes."""
+        return self.order is None or self.order[0] in changes
+
+    def entries(self, text: str) -> tuple[str, ...]:
+        """What a list names, as far as its reader gets: to the first entry that can name no device."""
+        found: list[str] = []
+        for entry in map(str.strip, text.split(",")):
+            if not _is_index(entry) and not self._looks_like_uuid(entry):
+                break
+            found.append(entry)
+        return tuple(found)
+
+    def names_these(self, text: str, devices: Sequence[Device]) -> bool:
+        """Whether a list names exactly these devices, in any order."""
+        left = list(devices)
+        for entry in self.entries(text):
+            found = next((device for device in left if self._is_named(device, entry)), None)
+            if found is None:
+                return False
+            left.remove(found)
+        return not left
+
+    def names_in_order(self, text: str | None, devices: Sequence[Device]) -> bool:
+        """Whether a list names exactly these devices, in this order; None is no list."""
+        entries = self.entries(text or "")
+        return (
+            text is not None
+            and len(entries) == len(devices)
+            and all(self._is_named(device, entry) for device, entry in zip(devices, entries, strict=True))
+        )
+
+    def names_others(self, text: str, devices: Sequence[Device], by_index: bool = True) -> bool:
+        """Whether a list names a device that is none of these.
+
+        `by_index`: whether its numbers mean `Device.index`; otherwise nobody knows which devices they are.
+        """
+        return any(
+            (entry.isdigit() and not by_index) or not any(self._is_named(device, entry) for device in devices)
+            for entry in self.entries(text)
+        )
+
+    def names_none(self, text: str) -> bool:
+        """Whether a list names no device at all: empty, "-1", "NoDevFiles"."""
+        return not self.entries(text)
+
+    def listed_keys(self, text: str, devices: Sequence[Device]) -> tuple[str, ...]:
+        """The keys of the devices that a list names, as far as they are among `devices`."""
+        found = (self._device(entry, devices) for entry in self.entries(text))
+        return tuple(device.key for device in found if device is not None)
+
+    def inherited(self, environ: Mapping[str, str], devices: Sequence[Device]) -> Inherited | None:
+        """What the environment gives us of the vendor's `devices`; None where no list is set."""
+        text = environ.get(self.variable) if self.variable else None
+        if text is None:
+            return None
+        keys: list[str] = []
+        warning = None
+        setting = f"{self.variable}={text}"
+        # Spaces are allowed around an index, not around a UUID.
+        entries = [e.strip() if e.strip().isdigit() else e for e in text.split(",")] if text.strip() else []
+        for entry in entries:
+            found = self._device(entry, devices)
+            if found is None:
+                # The first entry that names nothing ends the list, for its reader too.
+                warning = f"{setting}: {entry!r} names no device of this box; {self.reader} stops there"
+                break
+            if self._form(entry) != self._form(entries[0]):
+                warning = f"{setting}: {entry!r} is of another form than the first; {self.reader} stops there"
+                break
+            if found.key in keys:
+                warning = f"{setting}: {entry!r} is there twice; {self.reader} then sees no device"
+                keys = []
+                break
+            keys.append(found.key)
+        if not warning and entries and entries[0].isdigit():
+            warning = self._warning_of_order(setting, environ, devices)
+        return Inherited(((self.variable, text),), tuple(keys), warning)
+
+    def _warning_of_order(
+        self, setting: str, environ: Mapping[str, str], devices: Sequence[Device]
+    ) -> str | None:
+        """That indices were meant in an order which is not ours, where the devices are not all alike."""
+        if self.order is None or environ.get(self.order[0]) == self.order[1]:
+            return None
+        if len({device.name for device in devices if device.parent is None}) < 2:
+            return None
+        return (
+            f"{setting} counts the fastest device first, as {self.order[0]} is not {self.order[1]};"
+            " it is read here in bus order"
+        )
+
+    def _looks_like_uuid(self, entry: str) -> bool:
+        return bool(re.fullmatch("[0-9A-Za-z/-]+", entry)) and any(
+            entry.startswith(prefix) and entry != prefix for prefix in self.uuid_prefixes
+        )
+
+    def _is_named(self, device: Device, entry: str) -> bool:
+        if _is_index(entry):
+            return device.parent is None and str(device.index) == (entry.lstrip("0") or "0")
+        return bool(self._form(entry)) and device.uuid.startswith(entry)
+
+    def _form(self, entry: str) -> str:
+        """What kind of name an entry is: lists of mixed kinds end at the first of another kind."""
+        if entry.isdigit():
+            return "index"
+        return next((prefix for prefix in self.uuid_prefixes if entry.startswith(prefix)), "")
+
+    def _device(self, entry: str, devices: Sequence[Device]) -> Device | None:
+        found = [device for device in devices if self._is_named(device, entry)]
+        return found[0] if len(found) == 1 else None
+
+
+def _is_index(entry: str) -> bool:
+    return entry.isascii() and entry.isdigit()

@@ -1,0 +1,279 @@
+"""The vendor port: who stands behind it, and that a second vendor is one file (`tests/acme.py`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import acme
+from gputui.choosing.pick import Constraints, OtherVendor, pick
+from gputui.choosing.selection import Selection, not_free
+from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict_text import not_free_lines
+from gputui.inventory.snapshot import Snapshot
+from gputui.launching.compose import compose
+from gputui.launching.exports import FORMS, ExportOptions
+from gputui.launching.launch_options import LaunchOptions
+from gputui.sources.source import NoSourceError
+from gputui.tui.app_state import AppState
+from gputui.vendors import registry
+from gputui.vendors.box import BoxSource, joined
+from gputui.vendors.nvidia.vendor import VENDOR as NVIDIA
+from gputui.vendors.registry import MixedVendorsError, inherited, vendor_named, vendor_of, vendors
+from gputui.vendors.vendor import UnknownVendor
+from tui.support import session
+from unit.builders import GIB, box, gpu, recording
+
+SOURCE = Path(__file__).parents[2] / "app" / "gputui"
+ACME = tuple(map(acme.accelerator, range(2)))
+MIXED = box(gpu(0), gpu(1), *ACME)
+
+
+@pytest.fixture(autouse=True)
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The toy vendor, as a distribution of its own in `sys.path`; forgotten again at the end."""
+    acme.install(tmp_path / "site")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    _forget()
+    yield
+    _forget()
+
+
+def _forget() -> None:
+    for cached in (registry.vendors, registry.vendor_named, registry._added):
+        cached.cache_clear()
+
+
+Gputui = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def gputui(tmp_path: Path) -> Gputui:
+    """The real program on a machine where the toy vendor is installed, with two of its devices."""
+
+    def call(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "COV_", "COVERAGE"))}
+        kept |= {"PYTHONPATH": str(tmp_path / "site"), "HOME": str(tmp_path), "ACME_DEVICES": "2"}
+        return subprocess.run(
+            [sys.executable, "-m", "gputui", *words],
+            capture_output=True,
+            text=True,
+            env=kept | {"GPUTUI_CLAIMS": str(tmp_path / "claims")} | environ,
+            timeout=60,
+            check=False,
+        )
+
+    return call
+
+
+# What knows CUDA.
+
+_NAMES_CUDA = re.compile(r"CUDA_|cuda:[^ ]|libcuda|vendors\.nvidia")
+_MAY_NAME_CUDA = {
+    "vendors/registry.py": "has the module of each vendor that gputui brings",
+}
+
+
+def test_nothing_outside_its_folder_names_what_is_nvidias() -> None:
+    found = {
+        file.relative_to(SOURCE).as_posix()
+        for file in SOURCE.rglob("*.py")
+        if _NAMES_CUDA.search(file.read_text()) and (SOURCE / "vendors" / "nvidia") not in file.parents
+    }
+    assert found == set(_MAY_NAME_CUDA)
+
+
+# What a second vendor gets by being installed.
+
+
+def test_a_vendor_is_found_by_the_entry_point_of_another_distribution() -> None:
+    assert [vendor.name for vendor in vendors()] == ["nvidia", "acme"]
+    assert vendor_named("acme").visibility.variable == "ACME_VISIBLE_DEVICES"
+
+
+def test_a_vendor_that_does_not_load_is_named(gputui: Gputui, tmp_path: Path) -> None:
+    (tmp_path / "site" / "acme.py").write_text("import nothing_of_that_name")
+    done = gputui("pick")
+    assert done.returncode == 3 and "acme:VENDOR" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_its_devices_are_listed(gputui: Gputui) -> None:
+    listed = json.loads(gputui("ls", "--json").stdout)
+    assert [(d["vendor"], d["index"], d["verdict"]["state"]) for d in listed["devices"]] == [
+        ("acme", 0, "free"),
+        ("acme", 1, "free"),
+    ]
+    assert "Acme Rocket" in gputui("ls").stdout
+
+
+def test_they_are_picked_by_index_and_by_uuid(gputui: Gputui) -> None:
+    assert gputui("pick", "-n", "2").stdout == "0,1\n"
+    assert gputui("pick", "--gpus", "ACME-0001", "--ids", "uuid").stdout == "ACME-0001\n"
+    line = gputui("pick", "--gpus", "1,0", "--format", "env").stdout
+    assert line == "ACME_VISIBLE_DEVICES=1,0\n"
+
+
+def test_a_command_is_started_on_them_through_their_own_variable(gputui: Gputui) -> None:
+    script = "import os; print({k: v for k, v in os.environ.items() if 'VISIBLE' in k or 'CUDA' in k})"
+    done = gputui("run", "--gpus", "1,0", "--", sys.executable, "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "{'ACME_VISIBLE_DEVICES': '1,0'}\n"
+
+
+def test_a_command_that_names_others_is_refused_by_their_variable(gputui: Gputui) -> None:
+    done = gputui("run", "--gpus", "1", "--", "env", "ACME_VISIBLE_DEVICES=0", "true")
+    assert done.returncode == 2 and "--gpus 0" in done.stderr
+
+
+def test_a_list_that_was_inherited_is_the_limit(gputui: Gputui) -> None:
+    assert gputui("pick", ACME_VISIBLE_DEVICES="1").stdout == "1\n"
+    assert gputui("pick", "-n", "2", ACME_VISIBLE_DEVICES="1").returncode == 4
+
+
+@pytest.mark.parametrize("form", sorted(FORMS))
+def test_a_launch_on_them_is_exported_in_every_form(form: str) -> None:
+    launch = compose(ACME[::-1], LaunchOptions(("python", "train.py")), {})
+    text = FORMS[form].write(launch, ExportOptions())
+    assert "CUDA" not in text
+    # (Slurm chooses devices itself.)
+    assert "ACME_VISIBLE_DEVICES" in text
+    if form == "docker":
+        assert "--device /dev/acme1 --device /dev/acme0" in text and "ACME-0001,ACME-0000" in text
+
+
+def test_no_device_is_what_the_vendor_says(gputui: Gputui) -> None:
+    assert gputui("pick", "--gpus", "none", "--format", "env").stdout == "ACME_VISIBLE_DEVICES=off\n"
+
+
+async def test_the_screen_calls_them_as_their_programs_do() -> None:
+    async with session(box(*ACME)) as s:
+        await s.press("1", "0")
+        assert "rocket:0 = GPU 1" in " ".join(s.texts("#selection"))
+        assert "ACME_VISIBLE_DEVICES=1,0" in " ".join(s.texts("#launch"))
+
+
+# Two vendors in one box.
+
+
+def test_their_indices_are_told_apart() -> None:
+    assert [MIXED.label(device) for device in MIXED.devices] == ["nvidia:0", "nvidia:1", "acme:0", "acme:1"]
+
+
+def test_devices_of_two_vendors_are_no_launch() -> None:
+    with pytest.raises(MixedVendorsError):
+        vendor_of(MIXED.devices)
+    with pytest.raises(MixedVendorsError):
+        compose((gpu(0), ACME[0]), LaunchOptions(("python", "train.py")), {})
+
+
+def test_devices_of_two_vendors_are_a_wrong_call(gputui: Gputui, tmp_path: Path) -> None:
+    file = recording(tmp_path, MIXED)
+    done = gputui("run", "--from", file, "--dry-run", "--gpus", "nvidia:0,acme:0", "--", "python", "t.py")
+    assert done.returncode == 2 and "Acme" in done.stderr and "NVIDIA" in done.stderr
+    done = gputui("run", "--from", file, "--dry-run", "--gpus", "0", "--", "python", "t.py")
+    assert done.returncode == 2 and "nvidia:0" in done.stderr and "acme:0" in done.stderr
+
+
+def test_they_may_be_named_together_to_pick_from(gputui: Gputui, tmp_path: Path) -> None:
+    listed = ("pick", "--from", recording(tmp_path, MIXED), "--gpus", "acme:1,nvidia:0,acme:0")
+    assert gputui(*listed, "-n", "2", "--ids", "uuid").stdout == "ACME-0000,ACME-0001\n"
+    assert gputui(*listed, "-n", "3").returncode == 4
+    assert gputui(*listed).returncode == 2
+
+
+def test_the_screen_selects_devices_of_one_vendor_only() -> None:
+    state, _ = AppState({}).with_snapshot(MIXED).toggle(ACME[1])
+    refused, why = state.toggle(gpu(0))
+    assert refused is state and why is not None and "NVIDIA" in why and "Acme" in why
+    assert {device.vendor for device in state.add_best()[0].selected} == {"acme"}
+    assert dict(state.launch.changes) == {"ACME_VISIBLE_DEVICES": "1"}
+
+
+def test_a_device_that_is_not_free_is_called_as_its_programs_do() -> None:
+    taken = replace(ACME[1], memory_used=8 * GIB, memory_free=56 * GIB)
+    now = box(gpu(0), ACME[0], taken)
+    found = not_free(Selection((ACME[0].key, taken.key)), {}, now, verdicts(now))
+    assert not_free_lines(found, now)[taken.key].startswith("rocket:1 = GPU acme:1 ")
+
+
+def test_a_choice_stays_with_one_vendor() -> None:
+    found = pick(MIXED, verdicts(MIXED), Constraints(2))
+    assert {device.vendor for device in found.devices} == {"nvidia"}
+    taken = pick(MIXED, verdicts(MIXED), Constraints(2, required=(ACME[0].key,)))
+    assert {device.vendor for device in taken.devices} == {"acme"}
+    short = pick(MIXED, verdicts(MIXED), Constraints(3))
+    assert len(short.devices) == 2
+    assert [why for _, why in short.refused] == [OtherVendor("nvidia")] * 2
+
+
+def test_without_devices_those_of_every_vendor_are_hidden() -> None:
+    launch = compose((), LaunchOptions(("python", "train.py")), {}, box=(acme.VENDOR, NVIDIA))
+    assert dict(launch.changes) == {"ACME_VISIBLE_DEVICES": "off", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def test_a_list_of_one_vendor_leaves_the_others_devices_alone() -> None:
+    found = inherited({"CUDA_VISIBLE_DEVICES": "1"}, MIXED)
+    assert found is not None and found.keys == (gpu(1).key, ACME[0].key, ACME[1].key)
+    assert found.words == "CUDA_VISIBLE_DEVICES=1"
+    both = inherited({"CUDA_VISIBLE_DEVICES": "1", "ACME_VISIBLE_DEVICES": ""}, MIXED)
+    assert both is not None and both.keys == (gpu(1).key,)
+
+
+class _Fixed:
+    """A source of one snapshot, or of none."""
+
+    label = ""
+
+    def __init__(self, snapshot: Snapshot | None) -> None:
+        self._snapshot = snapshot
+        self.closed = 0
+
+    def open(self) -> None:
+        if self._snapshot is None:
+            raise NoSourceError("no driver here")
+
+    def read(self, *_: Any) -> Snapshot:
+        assert self._snapshot is not None
+        return self._snapshot
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_the_box_has_the_devices_of_all_that_open() -> None:
+    one, other, absent = _Fixed(box(gpu(0), gpu(1))), _Fixed(box(*ACME)), _Fixed(None)
+    source = BoxSource([absent, one, other])
+    source.open()
+    assert source.read().devices == MIXED.devices
+    source.close()
+    assert (absent.closed, one.closed, other.closed) == (0, 1, 1)
+    with pytest.raises(NoSourceError):
+        BoxSource([absent, absent]).open()
+
+
+def test_nothing_is_known_of_what_joins_two_vendors_devices() -> None:
+    wired = box(gpu(0), gpu(1), links=(("X", "NV4"), ("NV4", "X")))
+    found = joined([wired, box(*ACME)])
+    assert found.links == (
+        ("X", "NV4", None, None),
+        ("NV4", "X", None, None),
+        (None,) * 4,
+        (None,) * 4,
+    )
+
+
+def test_a_vendor_that_is_only_in_a_recording_is_listed(gputui: Gputui, tmp_path: Path) -> None:
+    file = recording(tmp_path, box(replace(ACME[0], vendor="nobody")))
+    assert "Acme Rocket" in gputui("ls", "--from", file).stdout
+    assert isinstance(vendor_named("nobody"), UnknownVendor)
+    launch = compose((replace(ACME[0], vendor="nobody"),), LaunchOptions(("python", "t.py")), {})
+    assert launch.changes == () and "nobody" in launch.warnings[0]
