@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import GPUTUI
-from gputui.allocating import waiting
+from gputui.allocating import waiting_loop
 from gputui.allocating.claims.read import claims
 from gputui.allocating.queue import Ticket, waiters
 from simnvml import SimulatedNvml
@@ -253,8 +253,8 @@ def test_what_one_user_plants_keeps_no_other_from_a_device(box: Box, users: User
 def test_users_are_in_one_line_and_nobody_can_put_another_out_of_it(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "_LOOK_AHEAD", 0.05)
-    monkeypatch.setattr(waiting, "_SHORTEST", 0.05)
+    monkeypatch.setattr(waiting_loop, "_LOOK_AHEAD", 0.05)
+    monkeypatch.setattr(waiting_loop, "_SHORTEST", 0.05)
     other, log = box.hold(0), box.folder / "log"
     log.touch()
     log.chmod(0o666)

@@ -33,7 +33,7 @@ EIGHT = replace(DGX_H100, name="eight", tasks=())
 
 _NEEDED = ("json", "psutil", "pwd", "pynvml", "random", "socket", "subprocess", "tempfile")
 _CALLS = ("check", "claims", "jobs", "jobs_text", "launch_call", "ls", "pick", "run")
-_SERVICE = ("claims.lease", "queue", "settings", "turn")
+_SERVICE = ("claims.lease", "queue", "settings", "allocate_in_turn")
 _LATE = (
     *_NEEDED,
     *(f"gputui.cli.{call}" for call in _CALLS),

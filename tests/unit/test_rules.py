@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.choosing.naming import keys_named
+from gputui.choosing.named_devices import keys_named
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import judge, verdicts
 from gputui.inventory.claim import Claim

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.allocating import waiting
+from gputui.allocating import waiting_loop
 from gputui.allocating.allocation import Allocation
 from gputui.allocating.queue import waiters
 from gputui.allocating.request import Request
@@ -28,9 +28,9 @@ from unit.jobs_support import ended
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks follow each other faster, also in the children."""
-    monkeypatch.setattr(waiting, "_LOOK_AHEAD", 0.04)
-    monkeypatch.setattr(waiting, "_SHORTEST", 0.06)
-    monkeypatch.setattr(waiting, "_SHARE", 1.0)
+    monkeypatch.setattr(waiting_loop, "_LOOK_AHEAD", 0.04)
+    monkeypatch.setattr(waiting_loop, "_SHORTEST", 0.06)
+    monkeypatch.setattr(waiting_loop, "_SHARE", 1.0)
 
 
 # the command line

@@ -1,4 +1,4 @@
-"""The one way from a request to devices: for every subcommand, for jobs, and for those who wait in line.
+"""Turns a request into devices, at once or in turn: the one way for all subcommands and for jobs.
 
 The screen, where a person selects the devices, uses its second half (allocation.py).
 """
@@ -15,7 +15,7 @@ from gputui.sources.source import Source
 
 if TYPE_CHECKING:
     # (Waiting takes milliseconds to import, and few requests wait.)
-    from gputui.allocating.turn import TurnListener
+    from gputui.allocating.allocate_in_turn import TurnListener
 
 
 def allocate(
@@ -35,6 +35,6 @@ def allocate(
     allocator = Allocator(request, source, environ, listener, holds, approve)
     if request.wait is None:
         return allocator.allocate()
-    from gputui.allocating.turn import allocate_in_turn
+    from gputui.allocating.allocate_in_turn import allocate_in_turn
 
     return allocate_in_turn(allocator, listener)

@@ -10,7 +10,7 @@ from gputui.allocating.errors import NotEnoughError, RequestError
 from gputui.allocating.request import Notice, NoticeKind, Request
 from gputui.choosing.best import Alternative, best, describe_order
 from gputui.choosing.links import PERMUTED, permuted_behind_switches
-from gputui.choosing.naming import NamingError, devices_named, keys_named
+from gputui.choosing.named_devices import NamingError, devices_named, keys_named
 from gputui.choosing.order import SORT_KEYS, sorted_by
 from gputui.choosing.pick import Constraints, PickResult, available, pick
 from gputui.choosing.verdict import Idle, Verdict, verdicts

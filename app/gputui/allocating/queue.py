@@ -1,4 +1,4 @@
-"""Waiting in line: tickets in the shared folder, served in the order in which they were drawn.
+"""The queue: one ticket file for each waiting program, in the shared folder, in the order they were drawn.
 
 A ticket is a file of the waiter's own that the kernel keeps locked while the waiter lives: whoever dies is
 out of the line. Its place is the time of its last change as the kernel has it (ctime), which nobody can set

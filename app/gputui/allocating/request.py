@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
-from gputui.choosing.naming import NONE
+from gputui.choosing.named_devices import NONE
 from gputui.choosing.order import Order
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.sources.source import Want

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from gputui.choosing.naming import could_name
+from gputui.choosing.named_devices import could_name
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.formatting import read_size
 from gputui.system.users import own_name

@@ -1,4 +1,4 @@
-"""A script of ours in somebody else's interpreter: with a launch's environment, bounded, ended in time.
+"""Runs one of our scripts in the command's own Python, with a time limit.
 
 What the child prints is kept in part and believed in nothing: answers come as files in a folder of their
 own, since sitecustomize, wrappers and libraries write what they like to stdout.

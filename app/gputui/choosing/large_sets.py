@@ -1,4 +1,4 @@
-"""Good sets in a box too large to compare all: grown greedily, then improved by exchanges. Pure."""
+"""Finds good sets in boxes with too many devices to compare every set: greedy growth, then swaps. Pure."""
 
 from __future__ import annotations
 

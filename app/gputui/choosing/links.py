@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from gputui.choosing.rings import strongest_ring
+from gputui.choosing.ring_search import strongest_ring
 from gputui.inventory.device import Device
 from gputui.inventory.link import direct_links, strength
 from gputui.inventory.snapshot import Snapshot

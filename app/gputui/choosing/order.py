@@ -13,7 +13,7 @@ from typing import Literal, get_args
 from gputui.choosing.grouping import Grouping
 from gputui.choosing.matching import bottleneck, matching
 from gputui.choosing.pair_scores import PairScores, SubsetSums
-from gputui.choosing.rings import (
+from gputui.choosing.ring_search import (
     MAX_EXACT,
     bit_positions,
     chains,

@@ -1,7 +1,4 @@
-"""The reason for a set in words: "an NVLink pair on NUMA 0; weakest link NV12; leaves the other pair whole".
-
-Pure.
-"""
+"""Explains in words why a set of devices was taken, and what the others lack. Pure."""
 
 from __future__ import annotations
 

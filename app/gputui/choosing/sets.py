@@ -16,7 +16,7 @@ from itertools import islice
 
 from gputui.choosing.grouping import Grouping
 from gputui.choosing.pair_scores import PairScores, SubsetSums
-from gputui.choosing.rings import (
+from gputui.choosing.ring_search import (
     MAX_EXACT,
     bit_positions,
     chains,

@@ -1,4 +1,4 @@
-"""What only several snapshots tell: since when a device is in its state, and its past utilization. Pure."""
+"""Remembers across snapshots how long each device has been in its state, and its past utilization. Pure."""
 
 from __future__ import annotations
 

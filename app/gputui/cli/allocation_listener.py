@@ -16,7 +16,7 @@ from gputui.inventory.formatting import duration, printable
 
 if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation
-    from gputui.allocating.waiting import Progress
+    from gputui.allocating.waiting_loop import Progress
 
 _LOG_EVERY = 600.0
 """Seconds between two lines of progress in a log."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse
-from gputui.choosing.naming import could_name
+from gputui.choosing.named_devices import could_name
 from gputui.choosing.order import ORDERS
 from gputui.choosing.rules import Rules
 from gputui.cli.common import WrongCallError, duration_type

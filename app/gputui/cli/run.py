@@ -1,4 +1,8 @@
-"""`gputui run`: pick devices and become the command on them."""
+"""`gputui run`: pick devices and become the command on them.
+
+Here are its own options; those that it shares with export and check are in launch_call.py, and the table of
+launch options is launching/launch_options.py.
+"""
 
 from __future__ import annotations
 

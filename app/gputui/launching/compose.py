@@ -1,4 +1,4 @@
-"""From devices and a command to the launch: the only place where one is made."""
+"""Puts devices and a command together: the only place that makes a launch for given devices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gputui.choosing.naming import NONE
+from gputui.choosing.named_devices import NONE
 from gputui.inventory.device import Device
 from gputui.launching.device_lists import lists_within
 from gputui.launching.host_environment import HostEnvironment, ThisHost

@@ -1,4 +1,4 @@
-"""Lists of devices in a command's words: the vendor's variable, set for what the command itself starts.
+"""Finds where a command itself sets the visible devices.
 
 With VISIBLE for the variable: `env VISIBLE=1 …`, `bash -c 'VISIBLE=1 …'`, `make VISIBLE=1`.
 """

@@ -1,4 +1,4 @@
-"""What a shell is started with: a command in one word (`bash -euc '…'`), or a script."""
+"""Reads a command that is a shell: the text of its `-c`, or its script."""
 
 from __future__ import annotations
 

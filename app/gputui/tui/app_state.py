@@ -9,7 +9,7 @@ from functools import cached_property
 from gputui.choosing.best import Alternative, best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.links import permuted_behind_switches
-from gputui.choosing.naming import keys_named
+from gputui.choosing.named_devices import keys_named
 from gputui.choosing.order import ORDERS, Order, sorted_by
 from gputui.choosing.pick import Constraints, pick
 from gputui.choosing.rules import DEFAULT_RULES, Rules

@@ -1,4 +1,4 @@
-"""What of a launch can be seen and changed on its page: settings and variables, a row each. Pure.
+"""The rows of the launch page: one for each setting or variable, and what a key does to it. Pure.
 
 `gputui run` and `gputui export` have an option for every row.
 """

@@ -1,4 +1,4 @@
-"""How a vendor's programs are given devices: the environment variables that make exactly these visible.
+"""Reads and writes the environment variables that limit a program to some devices.
 
 A vendor sets the attributes of `Visibility`; one whose list is read by other rules (an entry that names
 no device ends it, here) overrides the methods.

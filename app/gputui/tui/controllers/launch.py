@@ -150,9 +150,9 @@ class LaunchController:
             return
         elif self.pending is None:
             self._view.show_message("reading the selected devices again …")
-            from gputui.tui import starting
+            from gputui.tui import start_launch
 
-            held = starting.hold_selected(app_state, self._environ)
+            held = start_launch.hold_selected(app_state, self._environ)
             self.pending = PendingLaunch(app_state, time.monotonic(), mode, *held)
             self._sampler.ask()
 
@@ -260,10 +260,10 @@ class LaunchController:
         return (own.warning, *not_free_lines(found, app_state.snapshot).values())
 
     def _start(self, pending: PendingLaunch) -> None:
-        from gputui.tui import starting
+        from gputui.tui import start_launch
 
         app, launch, allocation = self._view.app, self._view.app_state.launch, pending.allocation
-        not_kept = starting.remember(self._view.app_state, self._environ, self._clock())
+        not_kept = start_launch.remember(self._view.app_state, self._environ, self._clock())
         warnings = [not_kept, *(notice.text for notice in allocation.notices)]
         warning = "; ".join(each for each in warnings if each)
         if pending.mode == "become":
@@ -271,7 +271,7 @@ class LaunchController:
             return
         if pending.mode == "return":
             ended = allocation.start(
-                lambda lease: starting.run_and_return(
+                lambda lease: start_launch.run_and_return(
                     app, launch, self._environ, lease, self._end_without_terminal
                 )
             )
@@ -281,7 +281,7 @@ class LaunchController:
             text, good = ended.text, ended.good
             self._view.repaint()
         else:
-            text, good = allocation.start(lambda lease: starting.as_job(launch, self._environ, lease))
+            text, good = allocation.start(lambda lease: start_launch.as_job(launch, self._environ, lease))
         self._view.show_message(f"{text}; {warning}" if warning else text, "" if good else "lost")
 
     # Waiting
@@ -298,12 +298,12 @@ class LaunchController:
             return
         if self._cannot_start():
             return
-        from gputui.tui import starting
+        from gputui.tui import start_launch
         from gputui.tui.screens.line_input import LineScreen
 
         def answered(line: str | None) -> None:
             if line and line.strip():
-                text, good = starting.in_line(self._view.app_state, self._environ, *parse_request(line))
+                text, good = start_launch.in_line(self._view.app_state, self._environ, *parse_request(line))
                 self._view.show_message(text, "" if good else "lost")
 
         count = max(1, len(app_state.selection))

@@ -28,7 +28,7 @@ from gputui.tui.main_view import MainView
 from gputui.tui.option_rows import Row, cleared, pressed, rows, typed
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
-from gputui.tui.starting import count_of
+from gputui.tui.start_launch import count_of
 from gputui.tui.views.launch import launch
 from gputui.tui.views.launch_page import heading, no_launches, remembered, settings
 from gputui.tui.views.text import Line

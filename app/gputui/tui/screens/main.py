@@ -32,8 +32,8 @@ from gputui.tui.outcome import Outcome
 from gputui.tui.screens.page import Page
 from gputui.tui.theme import next_theme
 from gputui.tui.views.header import header
-from gputui.tui.views.history import history
 from gputui.tui.views.launch import launch
+from gputui.tui.views.load_chart import history
 from gputui.tui.views.matrix import matrix_rows, whole_matrix
 from gputui.tui.views.processes import processes
 from gputui.tui.views.selection import selection_lines

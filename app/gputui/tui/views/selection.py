@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gputui.choosing.best import describe_order
 from gputui.choosing.links import numa_nodes, weakest, weakest_ring
-from gputui.choosing.rings import MAX_EXACT
+from gputui.choosing.ring_search import MAX_EXACT
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import short_bus_id
 from gputui.tui.app_state import AppState

@@ -1,4 +1,4 @@
-"""The terminal while it is a command's: its modes and its signals, and taking it back in whatever state."""
+"""The terminal while a command has it: restores modes and signals when the command has ended."""
 
 from __future__ import annotations
 

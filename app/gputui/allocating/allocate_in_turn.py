@@ -1,4 +1,4 @@
-"""Waiting in line for a request: when its turn has come and enough devices are free, they are allocated."""
+"""Allocates for a request that waits: draws a ticket, waits for its turn and for devices, claims them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gputui.allocating.allocator import Allocator
 from gputui.allocating.errors import NotEnoughError, RequestError, WaitedTooLongError
 from gputui.allocating.queue import Ticket
 from gputui.allocating.request import Notice
-from gputui.allocating.waiting import Progress, TooLongError, Wait
-from gputui.choosing.naming import keys_named
+from gputui.allocating.waiting_loop import Progress, TooLongError, Wait
+from gputui.choosing.named_devices import keys_named
 from gputui.choosing.pick import Constraints, available
 from gputui.choosing.verdict import Divided, Idle, Verdict
 from gputui.inventory.device import Device

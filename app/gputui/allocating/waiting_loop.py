@@ -1,7 +1,7 @@
-"""Waiting for devices: first in line, then until enough of them have been free for the whole window.
+"""Looks at the box again and again until nobody is ahead and enough devices have stayed free.
 
-The cost is bounded: between two looks at the box passes more than a thousand times the CPU time that a look
-takes, so that waiting costs at most 0.1 %.
+The cost is bounded: the pause between two looks is more than a thousand times as long as the CPU time of
+one, so that waiting costs at most 0.1 %.
 """
 
 from __future__ import annotations

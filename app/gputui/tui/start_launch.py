@@ -1,4 +1,4 @@
-"""Starting a launch from the screen: while the screen waits, or as a job; and remembering it."""
+"""Starts the launch of the screen: gives the terminal to the command and takes it back, or starts a job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from textual.app import App, SuspendNotSupported
 from gputui.allocating.allocation import Allocation, Queue, hold, queue_for
 from gputui.allocating.request import Request
 from gputui.choosing.grouping import Grouping
-from gputui.choosing.naming import NONE
+from gputui.choosing.named_devices import NONE
 from gputui.inventory.formatting import duration
 from gputui.launching.history import KeepError, here, with_launch
 from gputui.launching.history_file import change
@@ -96,7 +96,7 @@ def run_and_return(
 
 
 def _on_our_terminal(launch: Launch, environ: Mapping[str, str], descriptors: Sequence[int]) -> Returned:
-    from gputui.tui.terminal_handoff import LentTerminal
+    from gputui.tui.lent_terminal import LentTerminal
 
     began = time.monotonic()
     terminal = LentTerminal()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.choosing.rings import (
+from gputui.choosing.ring_search import (
     MAX_EXACT,
     bit_positions,
     chains,

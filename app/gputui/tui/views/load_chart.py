@@ -1,4 +1,4 @@
-"""How each device was loaded lately: some lines a device, the newest at the right."""
+"""Charts each device's recent load, the newest at the right."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gputui.choosing.naming import NamingError, devices_named
+from gputui.choosing.named_devices import NamingError, devices_named
 from unit.builders import box, gpu, instance
 
 DIVIDED = gpu(2, mig=True)

@@ -1,4 +1,4 @@
-"""Finds the devices that a person has named: `--gpus 2,0`, `--gpus GPU-4890,MIG-5bfc`, `--gpus none`."""
+"""Resolves what a person named (`--gpus 2,0`, the beginning of a UUID, `none`) to devices."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.allocating import waiting
+from gputui.allocating import waiting_loop
 from gputui.allocating.queue import Ticket, Waiter
-from gputui.allocating.waiting import Progress, TooLongError, Wait
+from gputui.allocating.waiting_loop import Progress, TooLongError, Wait
 from gputui.choosing.pick import Constraints
 from gputui.choosing.rules import Rules
 from gputui.cli.allocation_listener import AllocationListener
@@ -29,7 +29,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What a look costs here, in seconds of CPU time: nothing, unless a test says so."""
     costs = [0.0]
     spent = itertools.count()
-    monkeypatch.setattr(waiting.time, "process_time", lambda: costs[0] * next(spent))
+    monkeypatch.setattr(waiting_loop.time, "process_time", lambda: costs[0] * next(spent))
     return costs
 
 
@@ -196,7 +196,7 @@ def _in_line(monkeypatch: pytest.MonkeyPatch, film: Film, leaves: dict[int, floa
         def ahead(self, environ: object) -> tuple[Waiter, ...]:
             return tuple(_waiter(number) for number in leaves if there(number))
 
-    monkeypatch.setattr(waiting, "is_waiting", lambda waiter: there(waiter.place[0]))
+    monkeypatch.setattr(waiting_loop, "is_waiting", lambda waiter: there(waiter.place[0]))
     return Line()  # type: ignore[return-value]
 
 
