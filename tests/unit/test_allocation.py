@@ -20,6 +20,7 @@ from gputui.choosing.verdict import verdicts
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Want
+from gputui.vendors.vendor import Vendor
 from unit.builders import box, busy, gpu
 
 
@@ -119,7 +120,8 @@ def test_whole_groups_only(environ: dict[str, str]) -> None:
 def test_what_the_command_does_not_agree_with_is_neither_claimed_nor_waited_for(
     environ: dict[str, str],
 ) -> None:
-    def refuse(_: object) -> None:
+    def refuse(_: object, found: Sequence[Vendor]) -> None:
+        assert [vendor.name for vendor in found] == ["nvidia"]
         raise RequestError("other devices")
 
     for request in (Request(1), Request(names="0"), Request(1, wait=5.0)):

@@ -134,6 +134,11 @@ def test_a_command_that_names_others_is_refused_by_their_variable(gputui: Gputui
     assert done.returncode == 2 and "--gpus 0" in done.stderr
 
 
+def test_a_command_for_the_cpu_that_names_some_is_refused_too(gputui: Gputui) -> None:
+    done = gputui("run", "--gpus", "none", "--", "env", "ACME_VISIBLE_DEVICES=0", "true")
+    assert done.returncode == 2 and "--gpus 0" in done.stderr
+
+
 def test_a_list_that_was_inherited_is_the_limit(gputui: Gputui) -> None:
     assert gputui("pick", ACME_VISIBLE_DEVICES="1").stdout == "1\n"
     assert gputui("pick", "-n", "2", ACME_VISIBLE_DEVICES="1").returncode == 4

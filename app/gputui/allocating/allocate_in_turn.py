@@ -57,7 +57,7 @@ def allocate_in_turn(allocator: Allocator, listener: TurnListener) -> Allocation
             f"{count} device{'s' if count > 1 else ''} asked for, and {can or 'none'} will ever do here:"
             " waiting does not help"
         )
-    allocator.agree(count if request.picks else allocator.named(snapshot))
+    allocator.agree(count if request.picks else allocator.named(snapshot), snapshot)
     wait = Wait(
         allocator.environ,
         _ticket(allocator, count, keys, listener),

@@ -18,12 +18,13 @@ from gputui.choosing.verdict_text import refusal, state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
-from gputui.vendors.registry import MixedVendorsError, inherited, inherits, vendor_of
+from gputui.vendors.registry import MixedVendorsError, inherited, inherits, vendor_of, vendors_of
+from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Inherited
 
-Approve = Callable[["Sequence[Device] | int"], None]
+Approve = Callable[["Sequence[Device] | int", "Sequence[Vendor]"], None]
 """Looks, before any is claimed or waited for, whether the command agrees with these devices (with so many of
-them, where they are not known yet). Raises RequestError."""
+them, where they are not known yet) of a box with devices of these vendors. Raises RequestError."""
 
 _TRIES = 50
 """Choices of one request: each time that somebody else takes a device first, others are chosen."""
@@ -66,16 +67,16 @@ class Allocator:
         chosen = self.choose()
         if self.holds:
             return self.held(chosen)
-        self.agree(chosen.devices)
+        self.agree(chosen.devices, chosen.snapshot)
         queue = self._queue(chosen)
         if queue is not None:
             self._notice(f"there are {queue.text()}")
         return self._noticed(chosen)
 
-    def agree(self, devices: Sequence[Device] | int) -> None:
+    def agree(self, devices: Sequence[Device] | int, snapshot: Snapshot) -> None:
         """Raises RequestError where the command asks for other devices."""
         if self._approve is not None:
-            self._approve(devices)
+            self._approve(devices, vendors_of(snapshot.devices))
 
     def read(self) -> Snapshot:
         """The box now, with what the request's verdicts depend on."""
@@ -153,7 +154,7 @@ class Allocator:
         request, picks = self.request, self.request.picks
         avoid: dict[str, str] = {}
         for _ in range(_TRIES):
-            self.agree(chosen.devices)
+            self.agree(chosen.devices, chosen.snapshot)
             taken = self._queued(chosen)
             if not taken:
                 allocation = hold(chosen, self.environ, partly=request.force)

@@ -27,6 +27,7 @@ from gputui.launching.shell_words import assignments
 from gputui.launching.start import replace_process
 from gputui.sources.source import Want
 from gputui.vendors.registry import vendors_of
+from gputui.vendors.vendor import Vendor
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
@@ -186,7 +187,7 @@ def allocated(
     except NotEnoughError:
         if approve is not None and request.picks:
             # What is wrong with the call comes before what is wrong with the box.
-            approve(request.size)
+            approve(request.size, ())
         raise
 
 
@@ -196,11 +197,11 @@ def agreement(options: LaunchOptions) -> Approve:
     It raises RequestError.
     """
 
-    def approve(devices: Sequence[Device] | int) -> None:
+    def approve(devices: Sequence[Device] | int, box: Sequence[Vendor]) -> None:
         if isinstance(devices, int):
-            own = own_devices(options, devices, os.environ)
+            own = own_devices(options, devices, os.environ, box=box)
         else:
-            own = compose(devices, options, os.environ).own
+            own = compose(devices, options, os.environ, box=box).own
         if own is not None:
             raise RequestError(own.refusal)
 

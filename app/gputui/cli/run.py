@@ -151,7 +151,7 @@ def _queue(
     inner += ["--", *command] if command else []
     count = request.size or 1
     if approve is not None:
-        approve(count if request.picks else _named(args, request))
+        approve(count if request.picks else _named(args, request), ())
     return _as_job(
         lambda: queue_job(inner, options.command, count, os.environ, args.name),
         lambda job: f"in line for {count}: gputui jobs log -f {job.id} follows it",
