@@ -151,31 +151,44 @@ class Allocator:
 
         Named ones stay with a warning, unless `only` says that they were waited for. Raises NotEnoughError.
         """
-        request, picks = self.request, self.request.picks
         avoid: dict[str, str] = {}
         for _ in range(_TRIES):
             self.agree(chosen.devices, chosen.snapshot)
             taken = self._queued(chosen)
             if not taken:
-                allocation = hold(chosen, self.environ, partly=request.force)
-                taken = self._claimed(allocation)
-                if not taken:
-                    for notice in allocation.notices:
-                        self._tell(notice)
-                    later = self.read() if allocation.devices else allocation.snapshot
-                    gone = allocation.recheck(later, self.verdicts(later), self.verdicts(allocation.snapshot))
-                    final = not picks and only is None
-                    for conflict in gone:
-                        self._notice(conflict.text(allocation.snapshot), "warning" if final else "note")
-                    if not gone or final:
-                        return self._noticed(allocation)
-                    allocation.release()
-                    taken = {conflict.key: conflict.text(allocation.snapshot) for conflict in gone}
-                    if not picks:
-                        raise NotEnoughError("; ".join(taken.values()))
+                allocation, taken = self._leased(chosen, waited_for=only is not None)
+                if allocation is not None:
+                    return self._noticed(allocation)
+                if not self.request.picks:
+                    raise NotEnoughError("; ".join(taken.values()))
             avoid |= taken
             chosen = self.choose(avoid, only)
         raise NotEnoughError("devices are taken faster than they can be chosen")
+
+    def _leased(self, chosen: Allocation, waited_for: bool) -> tuple[Allocation | None, dict[str, str]]:
+        """The devices under a lease, read again; or None, and which of them are taken or not free any more,
+        with the reason. Named ones that nobody waited for stay with a warning."""
+        allocation = hold(chosen, self.environ, partly=self.request.force)
+        taken = self._claimed(allocation)
+        if taken:
+            return None, taken
+        for notice in allocation.notices:
+            self._tell(notice)
+        if not allocation.devices:
+            return allocation, {}
+        try:
+            later = self.read()
+        except BaseException:
+            allocation.release()
+            raise
+        gone = allocation.recheck(later, self.verdicts(later), self.verdicts(allocation.snapshot))
+        stays = not self.request.picks and not waited_for
+        for conflict in gone:
+            self._notice(conflict.text(allocation.snapshot), "warning" if stays else "note")
+        if not gone or stays:
+            return allocation, {}
+        allocation.release()
+        return None, {conflict.key: conflict.text(allocation.snapshot) for conflict in gone}
 
     def _wanted(self) -> Want:
         """What is to be read to judge and name the devices: as little as possible, `pick` must be quick."""
