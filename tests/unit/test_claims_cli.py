@@ -107,7 +107,7 @@ def test_a_named_device_that_is_claimed_is_refused_with_who_has_it(box: Box) -> 
     status, out, err = box.call("run", "--gpus", "0,1", "--", "true")
     assert (status, out) == (4, "")
     (refusal,) = lines_of(err)
-    assert refusal.startswith("GPU 1 is claimed by ") and "--force" in refusal
+    assert refusal.startswith("GPU 1 is claimed") and "--force" in refusal
     assert box.claims()[0].user in refusal and "python other.py" in refusal
     assert box.claimed() == [1]
 

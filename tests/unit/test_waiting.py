@@ -20,6 +20,7 @@ from gputui.choosing.rules import Rules
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
+from messages import numbers
 from unit import builders
 from unit.builders import NOW, busy, gpu
 
@@ -235,7 +236,7 @@ def test_progress_says_what_is_waited_for_and_what_is_likely_next() -> None:
         film.wait(3, 10.0, until=0.0).devices(lambda: builders.box(old, new, gpu(2), time=NOW))
     (progress,) = film.told
     now, following = progress.words.split("; ")
-    assert now.startswith("first in line for 3 devices: 0 free, GPU 2 ")
+    assert numbers(now) == [3, 0, 2] and "GPU 2" in now
     assert "GPU 0 (mira python 1h)" in following
 
 
