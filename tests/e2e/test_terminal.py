@@ -138,7 +138,7 @@ def test_a_dumb_terminal_gets_the_table_and_the_reason(
     terminal = start("--demo", environment={**base_environment, "TERM": "dumb"})
     assert terminal.end() == 0
     assert "○ free" in terminal.text
-    assert "TERM=dumb cannot show a screen" in terminal.text
+    assert "TERM=dumb" in terminal.text
 
 
 @pytest.fixture

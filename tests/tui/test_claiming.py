@@ -23,7 +23,7 @@ from gputui.tui.readings import Reading
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.topology import TopologyScreen
-from tui.support import Session, box_at
+from tui.support import Session, box_at, started
 from tui.support import session as moving
 from unit.builders import busy
 from unit.jobs_support import Desk, command, ended, until
@@ -191,7 +191,7 @@ async def test_what_another_job_holds_is_asked_about(key: str, desk: Desk, envir
         async with session(command=("sh", "-c", gate.wait), environ=environ) as s:
             await s.press("4", "5", key)
             await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
-            assert "GPU 4 is claimed by " in s.app.screen.reasons[0]
+            assert s.app.screen.reasons[0].startswith("GPU 4 is claimed")
             assert set(keys_claimed()) == {UUID[4], UUID[5]}
             await s.press("n")
             assert s.app.is_running and not all_jobs(desk.environ)
@@ -206,7 +206,7 @@ async def test_what_another_job_holds_is_asked_about(key: str, desk: Desk, envir
                 assert outcome.allocation.lease.keys == (UUID[5],)
                 outcome.allocation.release()
             elif key == "r":
-                assert "this terminal cannot be given away" in s.main.message
+                assert started(s, key, desk)
             else:
                 await s.until(lambda: all_jobs(desk.environ))
                 (job,) = all_jobs(desk.environ)
@@ -250,7 +250,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
         await s.press("4", "d")
         assert s.main.launch.pending is not None and s.main.launch.pending.allocation.lease is None
         await s.press("w")
-        assert "waiting is for this machine's devices" in s.main.message
+        assert s.app.screen is s.main and "this machine" in s.main.message
 
 
 # In line
@@ -259,9 +259,9 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
 async def test_w_asks_how_many_and_a_job_is_in_line(desk: Desk, environ: dict[str, str]) -> None:
     async with session(command=("python", "train.py"), environ=environ) as s:
         await s.press("4", "5", "w")
-        assert isinstance(s.app.screen, LineScreen) and "wait in line for how many" in s.app.screen.prompt
+        assert isinstance(s.app.screen, LineScreen) and "how many" in s.app.screen.prompt
         await s.press("ctrl+u", "4", "space", *"tp=2", "enter")
-        await s.until(lambda: "is in line for 4: D shows it" in s.main.message)
+        await s.until(lambda: "in line for 4" in s.main.message)
         (job,) = all_jobs(desk.environ)
         assert (job.waits, job.argv) == (4, ("python", "train.py"))
         assert job.line.endswith(" run --wait -n 4 --group tp=2 -- python train.py")
@@ -278,5 +278,5 @@ async def test_w_left_with_escape_or_without_a_command_puts_nobody_in_line(
         assert isinstance(s.app.screen, LineScreen) and "command" in s.app.screen.prompt
     async with session(command=("no-such-program",), environ=environ) as s:
         await s.press("w")
-        assert "there is no program 'no-such-program'" in s.main.message
+        assert "'no-such-program'" in s.main.message
     assert not all_jobs(desk.environ)

@@ -18,6 +18,7 @@ from gputui.jobs.store import all_jobs
 from gputui.tui.controllers import launch as launch_controller
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.line_input import LineScreen
+from messages import numbers
 from tui.support import Session, box_at, session, started
 from unit.builders import GIB, busy, job
 from unit.jobs_support import Desk, ended
@@ -105,7 +106,8 @@ async def test_those_in_line_are_asked_about(key: str, desk: Desk, environ: dict
     with in_line(4):
         async with session("idle", command=("true",), environ=environ, interval=1000) as s:
             await s.press("0", "1", key)
-            assert "1 in line before you, first " in await asked(s) and " for 4" in await asked(s)
+            (before,) = (reason for reason in (await asked(s)).splitlines() if "in line" in reason)
+            assert numbers(before) == [1, 4]
             await no_starts_nothing_and_yes_starts_it(s, key, desk)
     for each in all_jobs(desk.environ):
         ended(each)
@@ -145,7 +147,7 @@ async def test_a_command_that_asks_for_other_devices_is_asked_about(
     command = ("env", "CUDA_VISIBLE_DEVICES=1", "true")
     async with session("idle", command=command, environ=environ, interval=1000) as s:
         await s.press("0", key)
-        assert "CUDA_VISIBLE_DEVICES=1 within the command overrides" in await asked(s)
+        assert "CUDA_VISIBLE_DEVICES=1" in await asked(s)
         await s.press("n")
         assert not started(s, key, desk)
         await s.press("0", "1", key)
@@ -160,7 +162,7 @@ async def test_the_devices_that_the_command_would_use_are_told_where_they_are_no
     command = ("env", "CUDA_VISIBLE_DEVICES=0", "true")
     async with session(NOT_FREE["busy"][0], command=command, environ=environ, interval=1000) as s:
         await s.press("1", "enter")
-        assert "cuda:0 = GPU 0 is busy: ana runs python" in await asked(s)
+        assert "cuda:0 = GPU 0 is busy: ana" in await asked(s)
 
 
 async def test_devices_are_asked_about_in_their_order(environ: dict[str, str]) -> None:
@@ -177,7 +179,7 @@ async def test_no_job_waits_for_devices_that_its_command_would_not_use(
     async with session("idle", command=command, environ=environ, interval=1000) as s:
         await s.press("0", "w", "enter")
         await s.until(lambda: s.main.message)
-        assert "CUDA_VISIBLE_DEVICES=1 asks for other devices" in s.main.message
+        assert s.main.message.startswith("CUDA_VISIBLE_DEVICES=1 ")
     assert all_jobs(desk.environ) == []
 
 
@@ -192,8 +194,8 @@ async def test_the_question_of_a_driver_that_does_not_answer_tells_the_rest_too(
             await s.press("0", "enter")
             s.main.tick()
             words = await asked(s)
-            assert "could not be read again: the driver does not answer" in words
-            assert "CUDA_VISIBLE_DEVICES=1 within the command" in words and "1 in line before you" in words
+            assert "driver" in words and "CUDA_VISIBLE_DEVICES=1" in words and "1 in line" in words
+            assert len(words.splitlines()) == 3
             assert s.main.message == ""
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import os
 from pathlib import Path
 
 import pytest
@@ -68,7 +70,7 @@ async def test_a_form_is_copied(key: str, tmp_path: Path) -> None:
     tool.chmod(0o755)
     async with session(environ={"PATH": str(tmp_path), "DISPLAY": ":9"}) as s:
         await s.press("5", "Y", "j", key)
-        assert "fish goes to the clipboard" in told(s)
+        assert "fish" in told(s) and "clipboard" in told(s)
         await s.until(lambda: s.main.message)
         assert (tmp_path / "taken").read_text() == FORMS["fish"].write(s.main.app_state.launch, DEFAULT)
 
@@ -86,7 +88,7 @@ async def test_a_form_is_written_to_a_file_and_never_over_another(tmp_path: Path
         await s.press("g", "k", "w")
         s.app.screen.query_one(Input).value = str(file)
         await s.press("enter")
-        assert "is there already; nothing was written" in told(s)
+        assert f"{file} is there already" in told(s)
         assert file.read_text() == before
         await s.press("w", "escape")
         assert isinstance(s.app.screen, ExportScreen)
@@ -96,10 +98,10 @@ def test_a_file_that_cannot_be_is_said(tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     assert "is there already" in written(str(tmp_path / "dangling"), "x")
     assert "is there already" in written(str(tmp_path), "x")
-    assert "No such file or directory" in written(str(tmp_path / "no" / "x"), "x")
-    assert "File name too long" in written(str(tmp_path / ("x" * 300)), "x")
+    assert os.strerror(errno.ENOENT) in written(str(tmp_path / "no" / "x"), "x")
+    assert os.strerror(errno.ENAMETOOLONG) in written(str(tmp_path / ("x" * 300)), "x")
     assert "null byte" in written("a\0b", "x")
-    assert "there is no user 'nobody-of-that-name'" in written("~nobody-of-that-name/x", "x")
+    assert "user 'nobody-of-that-name'" in written("~nobody-of-that-name/x", "x")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["dangling"]
 
 

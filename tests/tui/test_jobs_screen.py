@@ -17,6 +17,7 @@ from gputui.jobs.wait import refreshed
 from gputui.launching.launch import Launch
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.widgets.lines import Lines
+from messages import numbers
 from tui.support import Session
 from tui.support import session as moving
 from unit.builders import make_homeless
@@ -58,7 +59,8 @@ def log(s: Session) -> list[str]:
 async def test_without_jobs_it_says_how_to_start_one_and_no_key_does_harm(desk: Desk) -> None:
     async with session(environ=environ(desk)) as s:
         await s.press("D")
-        assert texts(s)[1] == " no jobs: d on the main screen, or gputui run --detach, starts one"
+        assert "no jobs" in texts(s)[1] and "gputui run --detach" in texts(s)[1]
+        assert not any(texts(s)[2:])
         await s.press("S", "S", "x", "y", "j", "k", "g", "G", "pageup", "pagedown")
         await s.press("escape")
         assert s.app.screen is s.main
@@ -173,7 +175,7 @@ async def test_only_ended_jobs_are_forgotten_and_the_cursor_stays_near(desk: Des
         assert f"x again removes {over[1].id} and its log" in told(s)
         assert over[1].folder.exists()
         await s.press("x")
-        assert f"job {over[1].id} and its log are removed" in told(s)
+        assert over[1].id in told(s) and "removed" in told(s)
         assert not over[1].folder.exists()
         assert texts(s)[3].startswith(f"▸ {over[0].id}")
         gate.open()
@@ -226,7 +228,7 @@ async def test_records_that_cannot_be_read_are_counted_and_the_keys_still_shown(
     (broken.folder / "job.json").write_text("{")
     async with session(environ=environ(desk)) as s:
         await s.press("D")
-        assert "0 of 1 running, 1 cannot be read: gputui jobs" in texts(s)[0]
+        assert numbers(texts(s)[0]) == [0, 1, 1] and "gputui jobs" in texts(s)[0]
         assert "esc back" in told(s)
 
 
@@ -249,9 +251,9 @@ async def test_without_a_home_the_reason_is_said(
     async with session(environ={"HOME": "", "XDG_STATE_HOME": ""}) as s:
         make_homeless(monkeypatch)
         await s.press("D")
-        assert "there is no home folder" in texts(s)[1]
+        assert "home folder" in texts(s)[1]
         await s.press("escape", "5", "d")
-        await s.until(lambda: "there is no home folder" in s.main.message)
+        await s.until(lambda: "home folder" in s.main.message)
 
 
 async def test_its_line_is_copied(desk: Desk, tmp_path: Path) -> None:
@@ -262,7 +264,7 @@ async def test_its_line_is_copied(desk: Desk, tmp_path: Path) -> None:
     job = ended(desk.sh("exit 0"))
     async with session(environ={**environ(desk), "PATH": str(tool.parent), "DISPLAY": ":9"}) as s:
         await s.press("D", "y")
-        assert f"the launch line of {job.id}" in told(s)
+        assert job.id in told(s)
         await s.until(lambda: (tmp_path / "taken").exists() and s.main.message)
         assert (tmp_path / "taken").read_text() == job.line
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,11 @@ def texts(s: Session) -> list[str]:
 def below(s: Session) -> str:
     """The launch line and what else stands below the rows, as one text."""
     return " ".join(" ".join(s.app.screen.query_one("#page-footer", Lines).texts).split())
+
+
+def prompt(s: Session) -> str:
+    """What stands above the line that is open."""
+    return str(s.app.screen.query_one("#what", Static).render())
 
 
 def row(s: Session, label: str) -> str:
@@ -130,11 +136,11 @@ async def test_every_row_changes_the_plan_and_the_line(environ: dict[str, str]) 
 async def test_wrong_input_is_said_while_it_is_typed_and_not_taken(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
         await s.press("5", "L", "down", "e", "x")
-        assert "is not a number" in str(s.app.screen.query_one("#what", Static).render())
+        assert "'x'" in prompt(s)
         await s.press("enter")
         assert isinstance(s.app.screen, LineScreen)
         await s.press("backspace", "3")
-        assert "is not a number" not in str(s.app.screen.query_one("#what", Static).render())
+        assert "'x'" not in prompt(s) and "number" not in prompt(s)
         await s.press("escape")
         assert isinstance(s.app.screen, LaunchScreen)
         assert s.main.app_state.options.processes is None
@@ -251,7 +257,7 @@ async def test_taking_one_keeps_the_devices_that_are_chosen(environ: dict[str, s
     async with session(environ=environ) as s:
         await s.press("7", "L", "tab", "enter")
         assert s.selected == ["7"]
-        assert "taken; the selected devices stay" in below(s)
+        assert "selected devices stay" in below(s)
 
 
 async def test_one_that_ran_on_the_cpu_does_so_again(environ: dict[str, str]) -> None:
@@ -269,7 +275,8 @@ async def test_one_that_asks_for_more_than_is_free_is_taken_and_the_shortage_sai
     async with session(environ=environ) as s:
         await s.press("L", "tab", "enter")
         assert s.main.app_state.options.command == ("python", "old.py")
-        assert "taken; 7 devices cannot be had: 3 are free" in below(s)
+        assert s.selected == []
+        assert re.search(r"\b7 devices\b.*\b3\b.*\bfree\b", below(s))
 
 
 async def test_one_from_another_folder_is_started_there(environ: dict[str, str], tmp_path: Path) -> None:
@@ -319,7 +326,7 @@ async def test_what_is_kept_without_a_choice_is_for_one_device_and_not_for_the_c
 async def test_a_name_that_cannot_be_is_said_while_it_is_typed(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
         await s.press("L", "s", "7")
-        assert "its place in the list" in str(s.app.screen.query_one("#what", Static).render())
+        assert "'7'" in prompt(s)
         await s.press("enter")
         assert isinstance(s.app.screen, LineScreen)
     assert load(environ) == ()
@@ -330,7 +337,7 @@ async def test_what_cannot_be_kept_or_read_is_said(environ: dict[str, str], tmp_
     async with session(environ=environ) as s:
         await s.press("L", "s")
         await type_in(s, "nightly")
-        assert "launches cannot be remembered in" in below(s)
+        assert "cannot be remembered" in below(s) and load(environ) == ()
     (tmp_path / "state").unlink()
     keep(environ, LaunchOptions(("python", "a.py")), 1)
     file = tmp_path / "state" / "gputui" / "launches.json"

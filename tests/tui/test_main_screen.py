@@ -71,7 +71,7 @@ async def test_a_digit_without_a_gpu_says_so_and_chooses_nothing() -> None:
     async with session() as s:
         await s.press("9")
         assert s.selected == []
-        assert s.main.message == "there is no GPU 9"
+        assert "GPU 9" in s.main.message
 
 
 async def test_space_chooses_the_device_under_the_cursor_and_goes_on_to_the_next() -> None:
@@ -108,14 +108,14 @@ async def test_b_takes_the_devices_that_pick_would_take() -> None:
         assert s.selected == ["4", "5", "7"]
         await s.press("b")
         assert s.selected == ["4", "5", "7"]
-        assert s.main.message == "no more free device"
+        assert "free" in s.main.message
 
 
 async def test_a_busy_device_can_be_chosen_and_it_is_said() -> None:
     async with session() as s:
         await s.press("0")
         assert s.selected == ["0"]
-        assert "GPU 0 is busy: mira runs python" in s.main.message
+        assert "GPU 0 is busy: mira" in s.main.message
 
 
 async def test_a_lost_device_and_a_divided_one_cannot_be_chosen() -> None:
@@ -213,7 +213,8 @@ async def test_a_device_that_was_taken_meanwhile_is_asked_about() -> None:
         s.source.snapshot = with_device(box_at("shared"), 4, processes=taken)
         await s.press("enter")
         await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
-        assert "GPU 4 is busy (was free): eve runs python" in str(s.app.screen.reasons)
+        (reason,) = s.app.screen.reasons
+        assert "GPU 4 is busy (was free): eve" in reason
         await s.press("enter")
         assert isinstance(s.app.screen, ConfirmScreen), "a second Enter must start nothing unread"
         await s.press("n")
@@ -248,7 +249,8 @@ async def test_a_vanished_device_is_not_chosen_any_more_and_nothing_starts_witho
         )
         await s.press("enter")
         await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
-        assert "not there any more" in str(s.app.screen.reasons)
+        (reason,) = s.app.screen.reasons
+        assert box_at("shared").devices[4].uuid in reason
 
 
 async def test_inherited_devices_are_shown_and_chosen_inside_of() -> None:
@@ -263,14 +265,14 @@ async def test_inherited_devices_are_shown_and_chosen_inside_of() -> None:
 
 async def test_no_driver_is_told_on_the_screen_and_can_heal() -> None:
     async with session(NoSourceError("the driver is not loaded; modprobe")) as s:
-        assert "the driver is not loaded; modprobe" in " ".join(s.texts("#table"))
+        assert str(s.source.snapshot) in " ".join(s.texts("#table"))
         s.source.snapshot = box_at("idle")
         await s.until(lambda: "RTX 3090" in " ".join(s.texts("#table")))
 
 
 async def test_a_box_without_devices_says_so_and_can_run_on_the_cpu() -> None:
     async with session(replace(box_at("idle"), devices=(), links=())) as s:
-        assert "no devices in this box" in " ".join(s.texts("#table"))
+        assert "no devices" in " ".join(s.texts("#table"))
         await s.press("b", "space", "0", "down", "J", "c", "enter")
         await s.until(lambda: not s.app.is_running)
         assert s.app.return_value is not None
@@ -443,7 +445,7 @@ async def test_a_program_that_is_not_there_is_said_before_the_screen_is_left() -
     async with session(command=("pythn", "train.py")) as s:
         await s.press("4", "enter")
         assert s.app.is_running
-        assert "there is no program 'pythn'" in s.main.message
+        assert "'pythn'" in s.main.message
         assert s.selected == ["4"]
 
 
@@ -458,7 +460,7 @@ async def test_reordering_without_a_chosen_device_at_the_cursor_moves_the_last_o
 async def test_starting_on_a_device_that_is_not_free_is_said_for_as_long_as_it_is_chosen() -> None:
     async with session() as s:
         await s.press("0", "down")
-        assert any("! GPU 0 is busy: mira python" in line for line in s.texts("#launch"))
+        assert any("! GPU 0 is busy" in line for line in s.texts("#launch"))
         await s.press("0")
         assert not any("! GPU 0" in line for line in s.texts("#launch"))
 
@@ -466,14 +468,14 @@ async def test_starting_on_a_device_that_is_not_free_is_said_for_as_long_as_it_i
 async def test_a_message_stands_until_the_next_key_and_covers_no_section() -> None:
     async with session() as s:
         await s.press("9")
-        assert "there is no GPU 9" in s.texts("#keys")[0]
+        assert s.main.message in s.texts("#keys")[0] and "GPU 9" in s.main.message
         await s.press("down")
         assert "? help" in s.texts("#keys")[0]
 
 
 async def test_what_holds_a_device_without_a_process_is_listed_too() -> None:
     async with session() as s:
-        assert any("held: 22.4G in use by no process" in line for line in s.texts("#lists"))
+        assert any("held: 22.4G" in line for line in s.texts("#lists"))
 
 
 async def test_foreign_variables_do_not_reach_the_terminal() -> None:

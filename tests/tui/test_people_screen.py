@@ -57,7 +57,7 @@ async def test_everybody_is_shown_and_what_nobody_is_seen_to_hold() -> None:
 async def test_on_an_idle_box_it_says_so_and_no_key_does_harm() -> None:
     async with session("idle") as s:
         await s.press("P")
-        assert texts(s)[1] == " nobody is on this box"
+        assert "nobody" in texts(s)[1] and not any(texts(s)[2:])
         await s.press("j", "k", "enter", "down")
         assert isinstance(s.app.screen, PeopleScreen)
 
@@ -124,7 +124,8 @@ async def test_who_holds_memory_and_does_nothing_is_told_below() -> None:
             device = gpu(0, processes=idle.devices[0].processes, memory_used=40 * GIB, utilization=0)
             s.main.set_app_state(s.main.app_state.with_snapshot(box(device, time=idle.time + 60 * minute)))
         await s.press("P")
-        assert texts(s, "#page-footer")[0] == " 40.0G held on GPU 0 by bo, 0 % for 11m"
+        notice = texts(s, "#page-footer")[0]
+        assert all(fact in notice for fact in ("40.0G", "GPU 0", " bo,", "11m"))
 
 
 async def test_every_size_is_painted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from gputui.tui.actions import ACTIONS
 from gputui.tui.screens.topology import TopologyScreen
 from gputui.tui.views.matrix import SIGNS
 from gputui.tui.widgets.lines import Lines
+from messages import numbers
 from tui.support import OPENED, Session, session
 
 TOPOLOGIES = Path(__file__).parents[1] / "data" / "topologies"
@@ -99,7 +101,9 @@ async def test_the_pair_at_the_cursor_is_told_in_words() -> None:
         await running.press("t")
         assert "the device itself" in told(running)[0]
         await running.press("right", "right")
-        assert told(running)[0] == " GPU 0 – GPU 2  NV2  40 GB/s modelled  NODE by PCIe  peer access"
+        pair, link, speed, path, _ = told(running)[0].strip().split("  ")
+        assert (pair, link) == ("GPU 0 – GPU 2", "NV2")
+        assert speed.startswith("40 GB/s") and path.startswith("NODE")
         await running.press("right", "right", "down", "left")
         assert told(running)[0].startswith(" GPU 1 – GPU 3  NV2")
 
@@ -115,8 +119,7 @@ async def test_the_weakest_link_of_the_selection_is_named() -> None:
 async def test_a_ring_that_avoids_the_weakest_pair_is_told() -> None:
     async with session(recorded(DGX_1)) as running:
         await running.press(*"01234567", "t")
-        assert "weakest link SYS (0━4), NV1 around a ring" not in told(running)[2]
-        assert "weakest link SYS (0━4), NV2 around a ring" in told(running)[2]
+        assert re.findall(r"SYS|NV\d|\d━\d", told(running)[2]) == ["SYS", "0━4", "NV2"]
 
 
 async def test_sixteen_devices_fit_into_80_columns() -> None:
@@ -150,15 +153,16 @@ async def test_tab_shows_what_hangs_where() -> None:
     async with session(recorded(PIX)) as running:
         await running.press("t", "tab")
         drawn = [row.strip() for row in picture(running)[1:]]
-        assert drawn[:7] == [
-            "a NUMA node (its number is not known)",
+        assert "NUMA node" in drawn[0]
+        assert [row.partition("  recorded GPU")[0] for row in drawn[1:7]] == [
             "└─ host bridge",
             "├─ PCIe switch",
-            "▸        │  ├─ GPU 0  recorded GPU  ○ free",
-            "│  └─ GPU 1  recorded GPU  ○ free",
+            "▸        │  ├─ GPU 0",
+            "│  └─ GPU 1",
             "└─ PCIe switch",
-            "├─ GPU 2  recorded GPU  ○ free",
+            "├─ GPU 2",
         ]
+        assert all(row.endswith("○ free") == ("GPU" in row) for row in drawn[1:7])
 
 
 async def test_the_tree_chooses_too() -> None:
@@ -210,9 +214,9 @@ async def test_a_box_without_devices_or_without_links_says_so() -> None:
         assert picture(running)[1] == "  no devices"
     async with session(replace(recorded(PAIRS), links=(), pcie=(), peers=(), topology=None)) as running:
         await running.press("t", "down", "right", "space")
-        assert picture(running)[1] == "  the links have not been read yet"
+        assert "links" in picture(running)[1] and len(picture(running)) == 2
         await running.press("tab", "down")
-        assert picture(running)[1] == "  the links have not been read yet"
+        assert "links" in picture(running)[1] and len(picture(running)) == 2
 
 
 async def test_b_takes_one_more_of_the_best_and_says_why() -> None:
@@ -221,9 +225,8 @@ async def test_b_takes_one_more_of_the_best_and_says_why() -> None:
         assert running.selected == ["0"]
         await running.press("b")
         assert running.selected == ["0", "1"]
-        assert running.main.message.startswith(
-            "1 of 3 (B): an NVLink pair on NUMA 0; weakest link NV12; leaves the other pair whole"
-        )
+        message = running.main.message
+        assert message.startswith("1 of 3 (B): ") and "NUMA 0" in message and "weakest link NV12" in message
 
 
 async def test_capital_b_walks_through_the_other_sets_and_comes_back() -> None:
@@ -275,20 +278,22 @@ async def test_more_than_there_are_is_said() -> None:
     async with session(recorded(PAIRS)) as running:
         await running.press("n", "9", "enter")
         assert running.selected == []
-        assert running.main.message == "9 devices cannot be had: 4 are free"
+        assert numbers(running.main.message) == [9, 4]
 
 
 async def test_o_walks_through_the_orders() -> None:
     async with session(recorded(DGX_1)) as running:
         await running.press(*"76543210", "o")
         assert running.selected == ["0", "2", "3", "1", "6", "4", "5", "7"]
-        assert running.main.message == "order: best for its links"
+        best = running.main.message
+        assert best.startswith("order: ") and "links" in best
         await running.press("o")
         assert running.selected == [str(n) for n in range(8)]
-        assert running.main.message == "order: as in the box"
+        assert running.main.message.startswith("order: ") and "box" in running.main.message
         await running.press("o")
         # (All are equally fast and equally empty.)
-        assert running.main.message == "order: best for its links"
+        assert running.selected == ["0", "2", "3", "1", "6", "4", "5", "7"]
+        assert running.main.message == best
         await running.press("x", "o")
         assert "make an order" in running.main.message
 
@@ -298,13 +303,17 @@ async def test_o_finds_the_fastest_and_the_emptiest_of_unlike_devices() -> None:
         await running.press("0", "1", "o")
         assert (running.selected, running.main.message) == (["1", "0"], "order: fastest first")
         await running.press("o")
-        assert (running.selected, running.main.message) == (["0", "1"], "order: best for its links")
+        assert running.selected == ["0", "1"]
+        assert running.main.message.startswith("order: ") and "links" in running.main.message
 
 
 async def test_where_every_order_is_the_same_o_says_so() -> None:
     async with session("dgx-h100") as running:
-        await running.press("b", "b", "o")
-        assert running.main.message == "every order is the same here"
+        await running.press("b", "b")
+        before = running.selected
+        await running.press("o")
+        assert running.selected == before
+        assert "order" in running.main.message and not running.main.message.startswith("order: ")
 
 
 async def test_the_groups_of_a_job_have_a_weakest_link_of_their_own() -> None:
@@ -317,8 +326,11 @@ async def test_the_groups_of_a_job_have_a_weakest_link_of_their_own() -> None:
 
 async def test_b_says_where_there_is_no_other_set() -> None:
     async with session("idle") as running:
-        await running.press("b", "b", "B")
-        assert running.main.message == "there is no other set of as many that differs"
+        await running.press("b", "b")
+        before = running.selected
+        await running.press("B")
+        assert running.selected == before
+        assert "no other set" in running.main.message and numbers(running.main.message) == []
 
 
 async def test_beside_a_mig_instance_there_is_no_best() -> None:
@@ -334,13 +346,13 @@ async def test_the_matrix_of_a_mig_box_takes_the_gpu_for_its_instance() -> None:
         assert picture(running)[2].startswith("▸")
         await running.press("space")
         assert running.selected == []
-        assert "select one of them" in told(running)[-1]
+        assert "GPU 0" in told(running)[-1] and "MIG instances" in told(running)[-1]
 
 
 async def test_a_shortage_counts_what_is_ours() -> None:
     async with session("dgx-h100", environ={"CUDA_VISIBLE_DEVICES": "0,1"}) as running:
         await running.press("n", "3", "enter")
-        assert running.main.message == "3 devices cannot be had: 2 are free of those that are yours"
+        assert numbers(running.main.message) == [3, 2] and "yours" in running.main.message
 
 
 async def test_the_tree_scrolls_on_below_the_last_device() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gputui.launching.compose import compose
 from gputui.launching.launch_options import LaunchOptions
+from messages import numbers
 from unit.accelerating import DEFAULT, HOME, MODULE, ONE, SPREAD, TWO, line, made, warning
 from unit.builders import gpu, instance
 from unit.host_environments import Told
@@ -112,7 +113,7 @@ def test_affinity_by_index_is_right_for_the_first_devices(devices: tuple[int, ..
 
 def test_several_machines_need_all_their_processes_and_no_free_port() -> None:
     launch = made("accelerate launch --num_machines=2 --machine_rank 0 --main_process_ip h x.py")
-    assert warning(launch) == "several machines are started by torchrun here: --launcher torchrun"
+    assert "--launcher torchrun" in warning(launch)
     assert "--num_processes=4" in launch.argv
     assert not any("main_process_port" in word for word in launch.argv)
     agreed = made("accelerate launch --num_machines=2 --num_processes=4 x.py")
@@ -120,18 +121,19 @@ def test_several_machines_need_all_their_processes_and_no_free_port() -> None:
 
 
 def test_several_processes_on_the_cpu_are_only_one() -> None:
-    assert "one process on the CPU; 3 are asked for" in warning(
-        made("accelerate launch x.py", 0, processes=3)
-    )
-    assert "; 2 are" in warning(made("accelerate launch --cpu --num_processes 2 x.py", 0))
+    for launch, asked in (
+        (made("accelerate launch x.py", 0, processes=3), 3),
+        (made("accelerate launch --cpu --num_processes 2 x.py", 0), 2),
+    ):
+        assert "CPU" in warning(launch) and numbers(warning(launch)) == [asked]
 
 
 def test_torchruns_variables_count_and_are_named() -> None:
     launch = made("accelerate launch x.py", environ={**HOME, "PET_MAX_RESTARTS": "3"})
     assert "torchrun's defaults from PET_MAX_RESTARTS=3" in warning(launch)
-    assert "waits for" not in launch.warnings[0]
+    assert "machines" not in launch.warnings[0]
     waits = made("env PET_NNODES=2 accelerate launch x.py")
-    assert "PET_NNODES=2 in your environment, and waits for 2 machines" in warning(waits)
+    assert "PET_NNODES=2" in warning(waits) and "2 machines" in warning(waits)
     assert made("accelerate launch x.py", 1, environ={**HOME, "PET_NNODES": "2"}).warnings == ()
 
 

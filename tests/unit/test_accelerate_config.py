@@ -27,7 +27,8 @@ from unit.real_parsers import need
 def test_devices_in_the_configuration_do_not_count_and_that_is_said() -> None:
     launch = made("accelerate launch x.py", (2, 0), "distributed_type: MULTI_GPU\ngpu_ids: '0,1'\n")
     assert line(launch) == f"accelerate launch {TWO} --main_process_port=0 x.py"
-    assert launch.remarks == (f"gpu_ids 0,1 in {DEFAULT} would count: the line says otherwise",)
+    (remark,) = launch.remarks
+    assert remark.startswith(f"gpu_ids 0,1 in {DEFAULT} ")
 
 
 def test_counts_and_ports_in_the_configuration_do_not_count_and_that_is_said() -> None:
@@ -63,9 +64,8 @@ def test_one_device_under_a_configuration_for_many_is_one_process() -> None:
 
 @pytest.mark.parametrize("kind", ["MULTI_CPU", "MULTI_NPU", "XLA", "nonsense"])
 def test_a_kind_of_run_without_these_devices_is_a_warning(kind: str) -> None:
-    assert f"{kind} in {DEFAULT} is not for these devices" in warning(
-        made("accelerate launch x.py", 2, f"distributed_type: {kind}\n")
-    )
+    launch = made("accelerate launch x.py", 2, f"distributed_type: {kind}\n")
+    assert f"{kind} in {DEFAULT}" in warning(launch)
 
 
 def test_a_kind_of_run_on_the_line_makes_that_of_the_configuration_not_count() -> None:
@@ -76,7 +76,8 @@ def test_a_kind_of_run_on_the_line_makes_that_of_the_configuration_not_count() -
 def test_the_configuration_is_not_read_on_the_cpu() -> None:
     launch = made("accelerate launch x.py", 0, "distributed_type: FSDP\nnum_processes: 8\n")
     assert line(launch) == f"accelerate launch --cpu {ONE} x.py"
-    assert launch.remarks == (f"--cpu: accelerate does not read {DEFAULT} then",)
+    (remark,) = launch.remarks
+    assert remark.startswith("--cpu: ") and DEFAULT in remark
 
 
 def test_a_configuration_for_the_cpu_is_a_warning_where_it_counts() -> None:
@@ -116,7 +117,7 @@ def test_another_place_than_this_box_is_a_warning() -> None:
 )
 def test_a_configuration_that_accelerate_stops_at_is_a_warning(text: str, said: str) -> None:
     launch = made("accelerate launch x.py", 2, text)
-    assert warning(launch).startswith(f"{DEFAULT}: accelerate will stop at it, as it ")
+    assert warning(launch).startswith(f"{DEFAULT}: accelerate will stop ")
     assert said in warning(launch)
 
 
@@ -139,7 +140,7 @@ def test_a_file_that_cannot_be_read_counts_all_the_same() -> None:
     launch = compose(
         [gpu(0), gpu(1)], LaunchOptions(("accelerate", "launch", "x.py")), HOME, Locked({DEFAULT: "secret"})
     )
-    assert "cannot be read here" in warning(launch)
+    assert DEFAULT in warning(launch) and "cannot be read" in warning(launch)
     assert "--multi_gpu" not in launch.argv
 
 
@@ -160,7 +161,8 @@ def test_a_file_that_is_named_is_read_on_the_cpu_too() -> None:
 
 def test_a_file_that_is_named_and_missing_is_a_warning() -> None:
     launch = made("accelerate launch --config_file c.yaml x.py", directory="/w")
-    assert warning(launch) == "/w/c.yaml: accelerate will stop, as there is no such file"
+    assert warning(launch).startswith("/w/c.yaml: accelerate will stop")
+    assert "no such file" in warning(launch)
 
 
 def test_a_tilde_that_no_shell_replaced_is_a_plain_letter() -> None:

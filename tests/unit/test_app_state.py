@@ -62,8 +62,8 @@ def test_the_rules_judge_every_reading() -> None:
 
 
 def test_a_reading_ends_a_problem_and_a_problem_keeps_the_reading() -> None:
-    state = app_state().with_problem("the driver is not loaded")
-    assert (state.problem, len(state.rows)) == ("the driver is not loaded", 4)
+    state = app_state().with_problem("no driver")
+    assert (state.problem, len(state.rows)) == ("no driver", 4)
     assert state.with_snapshot(box(*FOUR)).problem is None
 
 

@@ -14,6 +14,7 @@ import pytest
 from gputui.checking import interpreter_process as child
 from gputui.checking.interpreter_process import run
 from gputui.inventory.untrusted_json import DocumentError
+from messages import numbers
 
 PYTHON = (sys.executable, "-S", "-E")
 DEADLINE = 20.0
@@ -54,7 +55,7 @@ def test_a_child_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path:
         f"open({str(tmp_path / 'pid')!r}, 'w').write(str(inner.pid)); signal.pause()"
     )
     ended = run((*PYTHON, "-c", code), {}, seconds=1)
-    assert (ended.status, ended.trouble) == (None, "no answer within 1 seconds")
+    assert ended.status is None and ended.trouble is not None and numbers(ended.trouble) == [1]
     assert gone(int((tmp_path / "pid").read_text()))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from gputui.checking.interpreter_process import SCRIPTS
 from gputui.vendors.nvidia.vendor import VENDOR
+from messages import only_warning, warnings_of
 from unit.calling import Call
 
 NO_TORCH = ("--", sys.executable, "-S", "-E", "train.py")
@@ -20,8 +23,9 @@ NO_TORCH = ("--", sys.executable, "-S", "-E", "train.py")
 def test_cpu_only_is_proved_where_nothing_is_seen(call: Call) -> None:
     ended = call("check", "--demo", "idle", "--gpus", "none", *NO_TORCH)
     assert ended.status == 0
-    assert ended.out.splitlines()[-1] == "equal: the CUDA driver sees no device, as chosen (CPU only)"
-    assert "no torch: the CUDA driver itself was asked" in ended.out
+    conclusion = ended.out.splitlines()[-1]
+    assert conclusion.startswith("equal: ") and "(CPU only)" in conclusion
+    assert "no torch" in ended.out and VENDOR.driver in conclusion
 
 
 def test_devices_that_are_not_seen_are_status_5(call: Call) -> None:
@@ -31,7 +35,7 @@ def test_devices_that_are_not_seen_are_status_5(call: Call) -> None:
         ["cuda:0", "GPU", "1"],
         ["cuda:1", "GPU", "0"],
     ]
-    assert "the devices are not this machine's" in ended.err
+    assert "this machine" in only_warning(ended.err)
 
 
 def test_json_is_one_line_with_the_same_verdict(call: Call) -> None:
@@ -43,13 +47,15 @@ def test_json_is_one_line_with_the_same_verdict(call: Call) -> None:
 
 def test_an_interpreter_that_is_not_there_is_status_5_and_named(call: Call) -> None:
     ended = call("check", "--demo", "idle", "--python", "/no/such/python")
-    assert ended.status == 5
-    assert ended.out == "not proved: '/no/such/python' cannot be started: No such file or directory\n"
+    assert ended.status == 5 and len(ended.out.splitlines()) == 1
+    assert ended.out.startswith("not proved: ") and "'/no/such/python'" in ended.out
+    assert os.strerror(errno.ENOENT) in ended.out
 
 
 def test_a_program_that_is_not_there_is_status_5_and_named(call: Call) -> None:
     ended = call("check", "--demo", "idle", "--", "no-such-launcher", "train.py")
-    assert (ended.status, ended.out) == (5, "not proved: there is no program 'no-such-launcher'\n")
+    assert ended.status == 5 and len(ended.out.splitlines()) == 1
+    assert ended.out.startswith("not proved: ") and "'no-such-launcher'" in ended.out
 
 
 def test_a_doubt_about_the_interpreter_is_one_line_on_stderr(
@@ -61,7 +67,8 @@ def test_a_doubt_about_the_interpreter_is_one_line_on_stderr(
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     ended = call("check", "--demo", "idle", "--gpus", "none", "--", "/bin/true")
     assert ended.status == 0
-    assert "which Python true (a program) starts cannot be told; taken is the python of the PATH" in ended.err
+    doubt = [warning for warning in warnings_of(ended.err) if "true (a program)" in warning]
+    assert len(doubt) == 1 and "PATH" in doubt[0] and "--python" in doubt[0]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from gputui.checking.report import Report, Variable, compare
 from gputui.inventory.device import Device
 from gputui.vendors.nvidia.cuda_errors import of_code
 from gputui.vendors.nvidia.vendor import VENDOR
+from messages import numbers
 from unit.builders import GIB, box, gpu, instance
 
 GPUS = tuple(gpu(index) for index in range(4))
@@ -33,6 +35,11 @@ def report(chosen: tuple[Device, ...], told: Seen | None, **more: object) -> Rep
     return replace(Report(chosen, BOX, VENDOR, ("python",), seen=told), **more)  # type: ignore[arg-type]
 
 
+def named(text: str) -> list[str]:
+    """The devices that a text names, in order."""
+    return re.findall(r"GPU [\d:]*\d|cuda:\d+", text)
+
+
 def states(chosen: tuple[Device, ...], told: tuple[SeenDevice, ...]) -> list[str]:
     return [place.state for place in compare(chosen, told, BOX)]
 
@@ -41,24 +48,29 @@ def test_the_same_devices_in_the_same_order_are_equal() -> None:
     chosen = (GPUS[2], GPUS[0])
     told = report(chosen, answer(*map(seen, chosen)))
     assert told.equal and told.status == "equal"
-    assert told.conclusion == "equal: the CUDA driver sees the 2 chosen devices, in the chosen order"
+    assert told.conclusion.startswith("equal: ") and VENDOR.driver in told.conclusion
+    assert numbers(told.conclusion) == [2]
 
 
 def test_another_order_is_not_equal_and_says_where_each_is() -> None:
     told = report((GPUS[2], GPUS[0]), answer(seen(GPUS[0]), seen(GPUS[2])))
     assert not told.equal
-    assert told.conclusion == "not equal: cuda:0 is GPU 0, GPU 2 is cuda:1"
+    assert [each.state for each in told.comparisons] == ["differs", "differs"]
+    assert told.conclusion.startswith("not equal: cuda:0 ")
+    assert named(told.comparisons[0].why) == ["GPU 0", "GPU 2", "cuda:1"]
 
 
 def test_more_and_fewer_are_not_equal() -> None:
     assert states(GPUS[:1], (seen(GPUS[0]), seen(GPUS[1]))) == ["equal", "extra"]
     assert states(GPUS[:2], (seen(GPUS[0]),)) == ["equal", "missing"]
     told = report(GPUS[:1], answer(seen(GPUS[0]), seen(GPUS[1])))
-    assert told.conclusion == "not equal: cuda:1 is GPU 1; 1 chosen, 2 seen"
+    assert named(told.conclusion) == ["cuda:1", "GPU 1"] and numbers(told.conclusion)[-2:] == [1, 2]
 
 
 def test_devices_that_are_seen_though_none_was_chosen_are_not_equal() -> None:
-    assert report((), answer(seen(GPUS[0]))).conclusion == "not equal: cuda:0 is GPU 0; 0 chosen, 1 seen"
+    told = report((), answer(seen(GPUS[0])))
+    assert told.status == "differs" and [each.state for each in told.comparisons] == ["extra"]
+    assert named(told.conclusion) == ["cuda:0", "GPU 0"] and numbers(told.conclusion)[-2:] == [0, 1]
 
 
 def test_no_device_chosen_and_none_seen_is_equal() -> None:
@@ -86,7 +98,7 @@ def test_an_instance_is_told_by_its_own_uuid_and_not_by_its_gpus() -> None:
     of_gpu = seen(first, uuid=VENDOR.bare_uuid(whole.uuid))
     for told, state in ((seen(first), "equal"), (seen(second), "differs"), (of_gpu, "unsure")):
         assert [place.state for place in compare((first,), (told,), mig)] == [state]
-    assert compare((first,), (seen(second),), mig)[0].why == "is GPU 5:1, GPU 5:0 is not seen"
+    assert named(compare((first,), (seen(second),), mig)[0].why) == ["GPU 5:1", "GPU 5:0"]
     assert [p.state for p in compare((first,), (seen(first, uuid=None),), mig)] == ["unsure"]
 
 
@@ -95,7 +107,7 @@ def test_a_torch_too_old_to_tell_uuids_is_completed_by_the_driver() -> None:
         "2.1.0", cuda="12.1", built=True, devices=(SeenDevice(None, None, "NVIDIA H100 80GB HBM3", 80 * GIB),)
     )
     told = report(GPUS[1:2], answer(torch=old, driver=Driver(devices=(seen(GPUS[1]),))))
-    assert told.equal and told.conclusion.startswith("equal: torch 2.1.0 sees the chosen device")
+    assert told.equal and told.conclusion.startswith("equal: torch 2.1.0 ")
     # Where the two do not see equally many, the driver's first need not be torch's.
     more = Driver(devices=(seen(GPUS[1]), seen(GPUS[2])))
     assert not report(GPUS[1:2], answer(torch=old, driver=more)).equal
@@ -111,8 +123,11 @@ def test_a_cpu_build_is_named_with_the_remedy_also_where_the_driver_is_right() -
     cpu = Torch("2.13.0+cpu")
     told = report(GPUS[:1], answer(torch=cpu, driver=Driver(devices=(seen(GPUS[0]),))))
     assert not told.equal
-    assert "this torch (2.13.0+cpu) is a CPU build: it sees no CUDA device; install" in told.conclusion
-    assert "The CUDA driver itself shows the chosen devices" in told.conclusion
+    assert "2.13.0+cpu" in told.conclusion and VENDOR.torch_build in told.conclusion
+    # (At the start of a sentence.)
+    assert VENDOR.driver[1:] in told.conclusion
+    blind = report(GPUS[:1], answer(torch=cpu, driver=Driver()))
+    assert VENDOR.torch_build in blind.conclusion and VENDOR.driver[1:] not in blind.conclusion
     assert report((), answer(torch=cpu)).equal
 
 
@@ -120,7 +135,7 @@ def test_a_torch_that_cannot_be_imported_is_never_equal() -> None:
     broken = Torch(None, error="ImportError: libcudart.so.12: cannot open shared object file")
     for chosen in ((), GPUS[:1]):
         told = report(chosen, answer(torch=broken))
-        assert not told.equal and "torch cannot be imported: ImportError: libcudart" in told.conclusion
+        assert not told.equal and f"{broken.error}" in told.conclusion
 
 
 @pytest.mark.parametrize(
@@ -142,15 +157,15 @@ def test_a_driver_that_does_not_start_is_named_with_the_remedy(code: int, name: 
 def test_a_variable_that_something_changed_on_the_way_is_named() -> None:
     wrong = (Variable("CUDA_VISIBLE_DEVICES", "2,0", "0"),)
     told = report((GPUS[2], GPUS[0]), answer(seen(GPUS[0])), variables=wrong)
-    assert "launch says CUDA_VISIBLE_DEVICES '2,0', the interpreter has it '0'" in told.conclusion
+    assert re.findall(r"[A-Z]+_[A-Z_]+|'[\d,]+'", told.conclusion) == ["CUDA_VISIBLE_DEVICES", "'2,0'", "'0'"]
     # Even where the devices happen to be right.
     assert not report(GPUS[:1], answer(seen(GPUS[0])), variables=wrong).equal
 
 
 def test_no_answer_is_not_equal() -> None:
-    told = report(GPUS[:1], None, trouble="no answer within 120 seconds")
+    told = report(GPUS[:1], None, trouble="no answer")
     assert (told.equal, told.status) == (False, "failed")
-    assert lines(told) == ("not proved: no answer within 120 seconds",)
+    assert lines(told) == ("not proved: no answer",)
 
 
 def test_the_table_has_a_line_a_device_and_foreign_text_is_harmless() -> None:

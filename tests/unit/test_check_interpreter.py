@@ -158,15 +158,15 @@ def test_what_cannot_be_told_is_said_and_the_python_of_the_path_taken(
 ) -> None:
     program(tmp_path / "bin", "train.sh", "#!/bin/bash\npython train.py\n")
     program(tmp_path / "bin", "trainer", "\x7fELF\0")
-    assert "which Python train.sh (a script of /bin/bash) starts cannot be told" in doubted(path, "train.sh")
-    assert "taken is the python of the PATH (--python names another)" in doubted(path, "trainer")
+    assert "train.sh (a script of /bin/bash)" in doubted(path, "train.sh")
+    assert "PATH" in doubted(path, "trainer") and "--python" in doubted(path, "trainer")
 
 
 def test_a_script_with_dependencies_of_its_own_is_doubted(path: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("# /// script\n# dependencies = ['torch']\n# ///\n")
     answer = interpreter(("uv", "run", "train.py"), path, str(tmp_path))
     assert answer.argv == ("uv", "run", "python")
-    assert answer.doubt and "names its own dependencies" in answer.doubt
+    assert answer.doubt and "train.py" in answer.doubt and "dependencies" in answer.doubt
 
 
 def test_without_a_command_it_is_the_python_of_the_path(tmp_path: Path, path: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import bridged, sockets, uniform
+from messages import lines_of
 from unit.builders import GIB, box, busy, gpu, recording
 from unit.calling import Call
 
@@ -45,9 +47,8 @@ def picked(call: Call, *words: str) -> list[int]:
 def test_the_best_are_taken_and_why_is_said_on_stderr(call: Call) -> None:
     ended = call("pick", "--demo", PAIRS, "-n", "2", "--why")
     assert (ended.status, ended.out) == (0, "0,1\n")
-    assert ended.err == (
-        "gputui: GPU 0,1: an NVLink pair on NUMA 0; weakest link NV12; leaves the other pair whole\n"
-    )
+    (why,) = lines_of(ended.err)
+    assert why.startswith("GPU 0,1: ") and "NUMA 0" in why and "weakest link NV12" in why
 
 
 def test_without_why_nothing_is_said(call: Call) -> None:
@@ -87,12 +88,13 @@ def test_the_link_that_is_told_is_that_of_the_order_that_is_printed(
 
 def test_of_named_devices_nobody_says_what_can_be_had(call: Call) -> None:
     said = call("pick", "--demo", "dgx-h100", "--gpus", "0,1,3", "--why").err
-    assert "can be had" not in said and "as named; all joined by NVLink" in said
+    assert "can be had" not in said and "as named" in said and "NVLink" in said
 
 
 def test_json_tells_the_weakest_link_and_why_also_where_there_was_no_choice(call: Call) -> None:
     told = call("pick", "--demo", "idle", "-n", "2", "--format", "json").json
-    assert (told["weakest_link"], told["reason"]) == ("NV4", "both that can be had; weakest link NV4")
+    assert told["weakest_link"] == "NV4"
+    assert "both" in told["reason"] and told["reason"].endswith("weakest link NV4")
 
 
 @pytest.mark.parametrize("order", ["fastest", "emptiest"])
@@ -137,7 +139,7 @@ def test_a_partner_that_is_busy_is_not_denied(call: Call, save: Save) -> None:
     snapshot = linked(bridged(sockets((2, 2), "PHB", "SYS"), "NV12", (0, 1), (2, 3)))
     devices = (busy(snapshot.devices[0]), *snapshot.devices[1:])
     said = call("pick", "--from", save(replace(snapshot, devices=devices)), "-n", "1", "--why").err
-    assert "GPU 1: no NVLink to any other that can be had" in said
+    assert re.search("GPU 1: no NVLink .*can be had", said)
 
 
 def test_a_printed_matrix_says_nothing_of_peers_and_load(call: Call) -> None:
@@ -158,7 +160,4 @@ def test_the_alternatives_say_what_they_lack() -> None:
     snapshot = at(box_of(read(Path(DGX_1).read_text()), "dgx"), 0.0, 0.0)
     first, *others = best(snapshot, snapshot.devices, 2)
     assert "behind" not in first.reason
-    assert others and all(
-        "behind the first: " in way.reason or way.reason.endswith("equal to the first, with higher numbers")
-        for way in others
-    )
+    assert others and all(re.search("(behind|equal to) the first", way.reason) for way in others)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import signal
@@ -83,12 +84,12 @@ def test_a_full_disk_takes_away_the_record_and_not_the_lease(
     lease(box, 0).release()
 
     def full(*_: object) -> int:
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", full)
         mine = lease(box, 0)
-    assert mine.keys == (box.uuids[0],) and "No space left on device" in mine.warnings[0]
+    assert mine.keys == (box.uuids[0],) and os.strerror(errno.ENOSPC) in mine.warnings[0]
     monkeypatch.setattr(leases, "_PAUSE", 0.0)
     with pytest.raises(TakenError):
         lease(box, 0)

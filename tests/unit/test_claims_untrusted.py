@@ -15,6 +15,7 @@ from gputui.allocating.claims import files
 from gputui.allocating.claims import lease as leases
 from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import claims
+from messages import numbers
 from simnvml import SimulatedNvml
 from unit.claims_support import (
     UNTRUSTED,
@@ -76,11 +77,8 @@ def test_an_untrusted_claim_of_another_device_is_no_claim_but_a_problem(
     box.hold(1)
     found, problems = claims(box.environ)
     assert [claim.key for claim in found] == [box.uuids[1]]
-    assert (
-        len(problems) == 1
-        and problems[0].startswith("a claim is passed over: ")
-        and problems[0].isprintable()
-    )
+    (problem,) = problems
+    assert box.uuids[7] in problem and problem.isprintable()
 
 
 @pytest.mark.usefixtures("hasty")
@@ -91,7 +89,7 @@ def test_where_every_name_of_a_lock_is_untrusted_the_launch_goes_on_with_a_warni
         symbolic_link(box.make_folder() / f"{box.uuids[0]}.{number}.lock")
     mine = lease(box, 0, 1)
     assert mine.keys == (box.uuids[1],)
-    assert mine.warnings[-1] == f"{box.uuids[0]} is not claimed: every name for it is planted"
+    assert mine.warnings[-1].startswith(f"{box.uuids[0]} is not claimed")
 
 
 @pytest.mark.usefixtures("hasty")
@@ -101,7 +99,7 @@ def test_where_every_name_of_a_record_is_untrusted_the_device_is_held_all_the_sa
     for number in range(8):
         directory(box.make_folder() / f"{box.uuids[0]}@{os.geteuid()}.{number}.claim")
     mine = lease(box, 0)
-    assert mine.keys == (box.uuids[0],) and "others cannot see who holds" in mine.warnings[0]
+    assert mine.keys == (box.uuids[0],) and box.uuids[0] in mine.warnings[0]
     with pytest.raises(TakenError) as error:
         lease(box, 0)
     assert error.value.claim is None
@@ -210,7 +208,8 @@ def test_a_record_that_another_has_made_in_somebodys_name_is_passed_over(box: Bo
     os.set_inheritable(descriptor, True)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     found, problems = claims(box.environ)
-    assert found == () and problems == (f"a claim is passed over: {path.name} belongs to {ANOTHER}",)
+    (problem,) = problems
+    assert found == () and path.name in problem and numbers(problem)[-1] == ANOTHER
     os.close(descriptor)
 
 
@@ -233,7 +232,7 @@ def test_thousands_of_files_hide_no_claim_and_are_told_in_a_few_lines(box: Box) 
     box.hold(7)
     found, problems = claims(box.environ)
     assert {claim.key for claim in found} == {box.uuids[0], box.uuids[7]}
-    assert len(problems) == 4 and problems[-1] == "997 more claims are passed over"
+    assert len(problems) == 4 and numbers(problems[-1]) == [997]
 
 
 def test_more_files_than_can_be_looked_at_are_told(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,4 +240,5 @@ def test_more_files_than_can_be_looked_at_are_told(box: Box, monkeypatch: pytest
     for number in range(30):
         (shared / f"rubbish {number}").touch()
     monkeypatch.setattr(files, "MAX_FILES", 20)
-    assert "claims may be missing" in claims(box.environ)[1][0]
+    (problem,) = claims(box.environ)[1]
+    assert f"{shared} has more than" in problem

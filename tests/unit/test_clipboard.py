@@ -84,7 +84,7 @@ def test_the_first_tool_takes_the_text_and_no_other_is_asked(desk: Desk) -> None
     assert desk.kept("xclip") == TEXT
     assert desk.argv("xclip") == ["-selection", "clipboard"]
     assert desk.kept("xsel") is None and desk.kept("tmux") is None and not desk.written
-    assert copied == Copied("copied to the clipboard with xclip", True)
+    assert copied.sure and "xclip" in copied.message
 
 
 def test_tmux_is_asked_to_pass_it_on_to_the_terminal_outside(desk: Desk) -> None:
@@ -99,7 +99,8 @@ def test_tmux_is_asked_to_pass_it_on_to_the_terminal_outside(desk: Desk) -> None
 def test_a_tool_that_fails_falls_through_to_the_next(desk: Desk) -> None:
     desk.install("xclip", then="exit 1")
     desk.install("xsel")
-    assert desk.copy(DISPLAY=":0") == Copied("copied to the clipboard with xsel", True)
+    copied = desk.copy(DISPLAY=":0")
+    assert copied.sure and "xsel" in copied.message
     assert desk.kept("xsel") == TEXT
 
 

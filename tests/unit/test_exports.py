@@ -87,7 +87,7 @@ def test_json_is_the_whole_launch(call: Call, one: str) -> None:
 
 def test_what_the_form_changes_is_said_on_stderr(call: Call, one: str) -> None:
     ended = call("export", "--as", "sbatch", "-n", "2", "--from", one, "--", "python", "train.py")
-    assert "Slurm chooses the devices" in ended.err
+    assert any("Slurm" in line for line in ended.err.splitlines())
     assert all(line.startswith("gputui: ") for line in ended.err.splitlines())
 
 

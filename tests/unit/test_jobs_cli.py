@@ -15,6 +15,7 @@ import pytest
 from gputui.cli.jobs_text import table
 from gputui.jobs.process_tree import alive
 from gputui.jobs.store import all_jobs
+from messages import lines_of, only_warning
 from unit.calling import Call
 from unit.jobs_support import Desk, command, desk_at, ended, kill_supervisor, says, until
 
@@ -77,7 +78,7 @@ def test_run_detach_without_a_place_for_records_is_126(
     file.write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(file))
     refused = call(*RUN, "-q", "--", "true")
-    assert refused.status == 126 and "cannot keep a job's record" in refused.err.splitlines()[-1]
+    assert refused.status == 126 and str(file) in refused.err.splitlines()[-1]
 
 
 @pytest.mark.usefixtures("desk")
@@ -93,7 +94,7 @@ def test_a_name_is_for_a_job(call: Call) -> None:
 def test_no_jobs_is_a_line_that_says_how_to_start_one(call: Call) -> None:
     told = call("jobs")
     assert (told.status, told.out) == (0, "")
-    assert told.err == "gputui: there are no jobs; `gputui run --detach -n 1 -- python train.py` starts one\n"
+    assert len(lines_of(told.err)) == 1 and "`gputui run --detach " in told.err
     assert call("jobs", "--json").json["jobs"] == []
 
 
@@ -143,7 +144,7 @@ def test_a_broken_record_is_a_warning_and_no_traceback(call: Call, desk: Desk) -
     (desk.jobs / "k3f9" / "job.json").write_text("{")
     told = call("jobs")
     assert told.status == 0 and len(told.out.splitlines()) == 2
-    assert told.err.startswith("gputui: warning: k3f9 is no job: job.json: not JSON")
+    assert only_warning(told.err).startswith("k3f9 ") and "job.json: not JSON" in told.err
     assert "is no job" in call("jobs", "log", "k3f9").refused(2)
     assert call("jobs", "forget", "k3f9").err == "gputui: forgot 1 job\n"
     assert call("jobs").err == ""
@@ -178,7 +179,8 @@ def test_wait_for_a_job_whose_end_is_not_known_says_so(call: Call, desk: Desk) -
     job = desk.sh(gate.wait)
     kill_supervisor(job)
     gate.open()
-    assert call("jobs", "wait", job.id).refused(1).endswith("with which status is not known")
+    refused = call("jobs", "wait", job.id).refused(1)
+    assert job.id in refused and "status" in refused
 
 
 def test_ctrl_c_ends_the_wait_and_not_the_job(desk: Desk) -> None:

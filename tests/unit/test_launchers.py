@@ -274,7 +274,8 @@ def test_torchrun_behind_an_interpreters_options_is_not_started_twice() -> None:
 
 @pytest.mark.parametrize("given", ["--nproc-per-node=4", "--nproc_per_node 4", "--nproc-per-node 4"])
 def test_a_count_that_contradicts_the_selection_is_a_warning(given: str) -> None:
-    assert _warnings(f"torchrun {given} train.py") == "the command asks for --nproc-per-node=4 on 2 devices"
+    warning = _warnings(f"torchrun {given} train.py")
+    assert "--nproc-per-node=4" in warning and "2 devices" in warning
     assert given in shlex.join(_complete("torchrun", f"torchrun {given} train.py").argv)
 
 
@@ -367,7 +368,7 @@ def test_a_pet_variable_before_the_command_is_warned_of_too() -> None:
 def test_several_instances_are_a_warning() -> None:
     parent = gpu(0, mig=True)
     launch = compose((instance(parent, 0), instance(parent, 1)), LaunchOptions(("python", "x.py")), {})
-    assert any("one MIG instance only" in warning for warning in launch.warnings)
+    assert len(launch.warnings) == 1 and "MIG instance" in launch.warnings[0]
     assert compose((instance(parent, 0),), LaunchOptions(("python", "x.py")), {}).warnings == ()
 
 

@@ -15,6 +15,7 @@ import pytest
 from gputui.launching.history import named, with_launch
 from gputui.launching.history_file import change, load
 from gputui.launching.launch_options import LaunchOptions
+from messages import lines_of, only_warning
 from unit.calling import Call
 
 Keep = Callable[..., None]
@@ -52,7 +53,7 @@ def keep(environ: dict[str, str]) -> Keep:
 def test_without_any_it_says_so_and_prints_nothing(call: Call) -> None:
     done = call("launches")
     assert (done.status, done.out) == (0, "")
-    assert done.err.startswith("gputui: no launches are kept yet")
+    assert len(lines_of(done.err)) == 1 and "no launches" in done.err
 
 
 def test_the_list_has_a_number_a_name_the_devices_and_the_command(call: Call, keep: Keep) -> None:
@@ -128,7 +129,7 @@ def test_what_cannot_be_meant_is_a_wrong_call_and_changes_nothing(
 def test_a_damaged_file_is_said_and_left_alone(call: Call, file: Path, words: tuple[str, ...]) -> None:
     file.parent.mkdir(parents=True)
     file.write_text("{")
-    assert "are damaged: mend the file, or remove it" in call("launches", *words).refused(2)
+    assert str(file) in call("launches", *words).refused(2)
     assert file.read_text() == "{"
 
 
@@ -199,7 +200,7 @@ def test_a_secret_that_is_not_kept_is_missed_aloud(
     keep(LaunchOptions(("python", "a.py"), additions=(("HF_TOKEN", "hf_x"),)), 0, "nightly")
     done = call("run", "--demo", "shared", "--dry-run", "--saved", "nightly")
     assert done.out == "CUDA_VISIBLE_DEVICES= python a.py\n"
-    assert done.err == "gputui: warning: without HF_TOKEN: it looks like a secret and is not kept\n"
+    assert "HF_TOKEN" in only_warning(done.err) and "hf_x" not in done.err
     assert "HF_TOKEN=hf_y" in dry(call, "--saved", "nightly", "--env", "HF_TOKEN=hf_y")
     monkeypatch.setenv("HF_TOKEN", "hf_z")
     assert "HF_TOKEN" not in dry(call, "--saved", "nightly")
@@ -242,7 +243,7 @@ def test_what_cannot_be_remembered_is_said_and_started_all_the_same(
     (tmp_path / "state").write_text("")
     status, text = in_a_terminal(environ, "--", "sh", "-c", "echo ran; exit 3")
     assert (status, "\nran" in text) == (3, True)
-    assert "gputui: warning: launches cannot be remembered in" in text
+    assert "gputui: warning: launches " in text and str(tmp_path / "state") in text
 
 
 def test_a_saved_launch_that_runs_again_is_there_once_with_its_name(

@@ -75,7 +75,8 @@ def test_the_devices_are_in_the_variable() -> None:
 def test_more_processes_than_devices_can_be_asked_for() -> None:
     launch = made("mpirun ./t", processes=4)
     assert "-np 4" in shlex.join(launch.argv)
-    assert launch.warnings == ("the command asks for -np=4 on 2 devices",)
+    (warning,) = launch.warnings
+    assert "-np=4" in warning and "2 devices" in warning
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_several_programs_have_their_own_counts() -> None:
 
 
 def test_every_process_sees_all_devices_and_that_is_said() -> None:
-    assert "takes its own by its rank" in made("mpirun ./t").remarks[0]
+    assert "rank" in made("mpirun ./t").remarks[0]
     assert made("mpirun ./t", 1).remarks == ()
     assert "--output-filename" in made("mpirun ./t", 1, logs="/l").remarks[0]
 
@@ -115,7 +116,8 @@ def test_every_process_sees_all_devices_and_that_is_said() -> None:
 def test_its_options_but_for_the_count_are_named_when_they_are_left_out() -> None:
     launch = made("mpirun -np 2 --mca btl self -v python x.py --lr 1", launcher="torchrun")
     assert line(launch) == "torchrun --standalone --nproc-per-node=2 x.py --lr 1"
-    assert launch.remarks == ("left out, as they are mpirun's: --mca btl self -v",)
+    (remark,) = launch.remarks
+    assert remark.endswith(": --mca btl self -v")
 
 
 @pytest.mark.parametrize(

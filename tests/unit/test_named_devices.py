@@ -58,7 +58,7 @@ def test_an_empty_entry_is_a_wrong_call(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["4", "0,99", "GPU-ffff", "MIG-ffff"])
 def test_a_device_that_is_not_there_is_a_wrong_call_that_names_those_that_are(text: str) -> None:
-    assert "there is no device" in _wrong(text)
+    assert repr(text.split(",")[-1]) in _wrong(text)
     assert "0, 1, 2, 2:0, 2:1, 3" in _wrong(text)
 
 
@@ -88,7 +88,7 @@ def test_a_whole_uuid_is_that_device_though_another_begins_with_it() -> None:
     "text", ["-1", "1-3", "0 1", "all", "None", "cuda:0", "0:1", "+1", "1.0", "gpu-00000003", "٣", "²", "0x1"]
 )
 def test_what_is_neither_an_index_nor_a_uuid_is_a_wrong_call(text: str) -> None:
-    assert "neither an index nor a UUID" in _wrong(text)
+    assert f"{text!r} is neither" in _wrong(text)
 
 
 def test_a_divided_gpu_is_a_wrong_call_that_names_its_instances() -> None:
@@ -114,7 +114,7 @@ def test_a_device_that_was_lost_before_its_uuid_was_read_is_named_by_index_only(
 
 @pytest.mark.parametrize("digits", [20, 5_000])
 def test_an_absurdly_long_index_is_a_wrong_call(digits: int) -> None:
-    assert "there is no device" in _wrong("9" * digits)
+    assert "0, 1, 2, 2:0, 2:1, 3" in _wrong("9" * digits)
 
 
 _entries = st.one_of(

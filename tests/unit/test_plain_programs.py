@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -28,20 +29,20 @@ def made(command: str, count: int = 2, environ: Mapping[str, str] | None = None,
 
 
 @pytest.mark.parametrize(
-    ("command", "where"),
+    ("command", "program", "where"),
     [
-        ("srun python x.py", "what srun starts is Slurm's"),
-        ("/usr/bin/sbatch job.sh", "what sbatch starts is Slurm's"),
-        ("ssh box python x.py", "what ssh starts is not of this machine"),
-        ("docker run --gpus all image", "what docker starts is in a container"),
-        ("podman exec c python x.py", "what podman starts is in a container"),
-        ("tmux new-session -d 'python x.py'", "what tmux starts is of a server"),
-        ("su - me -c 'python x.py'", "what su starts is of a server or a login"),
+        ("srun python x.py", "srun", "Slurm"),
+        ("/usr/bin/sbatch job.sh", "sbatch", "Slurm"),
+        ("ssh box python x.py", "ssh", "machine"),
+        ("docker run --gpus all image", "docker", "container"),
+        ("podman exec c python x.py", "podman", "container"),
+        ("tmux new-session -d 'python x.py'", "tmux", "server"),
+        ("su - me -c 'python x.py'", "su", "login"),
     ],
 )
-def test_a_program_that_hands_nothing_on_is_warned_of(command: str, where: str) -> None:
+def test_a_program_that_hands_nothing_on_is_warned_of(command: str, program: str, where: str) -> None:
     (said,) = made(command).warnings
-    assert said.startswith(where) and said.endswith("the chosen devices do not count")
+    assert said.startswith(f"what {program} starts ") and where in said
 
 
 def test_a_command_that_hands_the_variable_on_itself_is_not() -> None:
@@ -53,7 +54,8 @@ def test_a_command_that_hands_the_variable_on_itself_is_not() -> None:
 def test_a_launcher_behind_an_unknown_program_is_named(command: str) -> None:
     launch = made(command)
     assert shlex.join(launch.argv) == command
-    assert "is left as it is: say how many processes yourself" in launch.remarks[0]
+    program, *_ = shlex.split(command)
+    assert re.match(rf"(torchrun|deepspeed) behind {program} ", launch.remarks[0])
     assert made(command, 1).remarks == ()
 
 
@@ -73,7 +75,7 @@ def test_a_launcher_that_chooses_devices_itself_is_warned_of_behind_any_program(
 ) -> None:
     """The user's own configuration of accelerate overrides the variable, and nothing on the line says so."""
     (said,) = made(command, count).warnings
-    assert said.startswith(f"{launcher} behind {command.split()[0]} is left as it is: ")
+    assert said.startswith(f"{launcher} behind {command.split()[0]} ")
 
 
 def test_torchrun_as_a_module_of_uv_is_named() -> None:
@@ -91,15 +93,15 @@ def test_a_python_script_of_that_name_is_no_launcher() -> None:
 
 def test_ranks_that_are_left_over_in_the_environment_are_named() -> None:
     launch = made("python x.py", environ={"RANK": "0", "WORLD_SIZE": "8"})
-    assert launch.warnings == (
-        "RANK=0 WORLD_SIZE=8 in your environment: the program may wait for other ranks",
-    )
+    (warning,) = launch.warnings
+    assert warning.startswith("RANK=0 WORLD_SIZE=8 in your environment")
     assert made("./x.sh", environ={"RANK": "0"}).warnings == ()
     assert made("env -u RANK python x.py", environ={"RANK": "0"}).warnings == ()
 
 
 def test_more_than_one_process_needs_a_launcher() -> None:
-    assert made("python x.py", processes=2).warnings == ("2 processes need a launcher; this is one",)
+    (warning,) = made("python x.py", processes=2).warnings
+    assert "2 processes" in warning and "launcher" in warning
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,7 @@ def test_an_mps_daemon_may_number_the_devices_otherwise() -> None:
 
 def test_what_only_a_launcher_does_is_said() -> None:
     (remark,) = made("python x.py", 1, logs="d", numa=True).remarks
-    assert remark == "--logs and --numa-binding: a launcher does that, and this is none"
+    assert remark.startswith("--logs and --numa-binding: ")
 
 
 def test_the_command_within_one_word_of_env_stays_as_it_is() -> None:

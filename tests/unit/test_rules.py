@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.choosing.named_devices import keys_named
+from gputui.choosing.pick import NeverTaken
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import judge, verdicts
+from gputui.choosing.verdict_text import refusal as refusal_text
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.process import KINDS, OWNER_UNKNOWN, Process
@@ -35,6 +37,9 @@ LOOSE = Rules(
     mine="sam",
 )
 """Rules by which nearly anything is free."""
+
+
+NEVER = refusal_text(NeverTaken(), 0.0)
 
 
 def _used(amount: int, **facts: object) -> Device:
@@ -238,7 +243,8 @@ def test_what_is_never_taken_is_not_taken_with_n_and_is_when_named(
     uuids = [device.uuid for device in nvml.show_box(EIGHT).devices]
     never = "0,3" if ids == "index" else f"{uuids[0]},{uuids[3][:12]}"
     assert call("pick", "-n", "6", "--never", never).line == "1,2,4,5,6,7"
-    assert "GPU 3 free, but never taken" in call("pick", "-n", "7", "--never", never).refused(4)
+    refusal = call("pick", "-n", "7", "--never", never).refused(4)
+    assert f"GPU 3 {NEVER}" in refusal and "6 of 8" in refusal
     assert call("pick", "--gpus", "3", "--never", never).line == "3"
 
 
@@ -254,7 +260,8 @@ def test_what_is_preferred_is_taken_first_in_its_order(call: Call, show: Show) -
 @pytest.mark.usefixtures("nvml")
 def test_a_word_that_can_name_no_device_is_a_wrong_call(call: Call, flag: str) -> None:
     """A mistyped device that should never be taken would be taken."""
-    assert "'gpu0' is neither an index nor a UUID" in call("pick", flag, "1,gpu0").refused(2)
+    refusal = call("pick", flag, "1,gpu0").refused(2)
+    assert flag in refusal and "'gpu0'" in refusal
     assert call("pick", flag, "99").status == 0, "another box may have it"
 
 
@@ -282,7 +289,7 @@ def test_settings_are_the_rules_of_every_call_and_flags_come_before_them(
     show(_task("1"), _task("2", hidden=True, load=0, memory=2000))
     assert call("pick", "-n", "1").line == "7"
     assert call("pick", "-n", "7").line == "1,2,3,4,5,6,7"
-    assert "GPU 0 free, but never taken" in call("pick", "-n", "8").refused(4)
+    assert f"GPU 0 {NEVER}" in call("pick", "-n", "8").refused(4)
     assert call("pick", "-n", "7", "--never", "1", "--busy-memory", "4G").line == "0,2,3,4,5,6,7"
     assert call("pick", "-n", "7", "--busy-memory", "0").status == 4
 
@@ -301,4 +308,4 @@ def test_a_bad_settings_file_is_a_wrong_call_in_one_line_that_names_the_place(
 ) -> None:
     config.write_text("[rules]\nmemory = 5\n")
     for words in (("pick",), ("run", "-n", "1", "--", "true")):
-        assert f"{config}: rules.memory: 5 is not a size" in call(*words).refused(2)
+        assert f"{config}: rules.memory: 5 " in call(*words).refused(2)

@@ -143,7 +143,7 @@ def test_a_script_without_a_first_line_for_the_kernel_runs_as_after_any_shell(tm
 def test_a_program_that_is_not_there_is_127() -> None:
     ended = _become("no-such-program-anywhere")
     assert ended.status == 127
-    assert ended.told["message"] == "there is no program 'no-such-program-anywhere'"
+    assert "'no-such-program-anywhere'" in ended.told["message"]
 
 
 def test_a_path_that_is_not_there_is_127() -> None:

@@ -44,8 +44,9 @@ def test_machines_that_a_variable_waits_for_are_not_waited_for(text: str) -> Non
     """--standalone is a meeting place that no other machine knows: it would wait for ever."""
     launch = made("torchrun x.py", environ={"PET_NNODES": text})
     assert shlex.join(launch.argv) == "torchrun --standalone --nnodes=1 --nproc-per-node=2 x.py"
-    assert launch.remarks == (f"--nnodes=1: torchrun would wait for the machines of PET_NNODES={text}",)
-    assert launch.warnings == (f"torchrun takes its defaults from PET_NNODES={text} in your environment",)
+    (remark,), (warning,) = launch.remarks, launch.warnings
+    assert remark.startswith("--nnodes=1: ") and remark.endswith(f"PET_NNODES={text}")
+    assert f"PET_NNODES={text} in your environment" in warning
 
 
 @pytest.mark.parametrize("text", ["1", "1:1"])
@@ -160,14 +161,16 @@ def test_another_number_of_machines_is_a_warning(given: str, said: str) -> None:
 @pytest.mark.parametrize("word", ["cpu", "xpu"])
 def test_a_word_that_counts_something_else_is_a_warning(word: str) -> None:
     launch = made(f"torchrun --nproc-per-node={word} x.py")
-    assert launch.warnings == (f"--nproc-per-node={word} of the command does not count the chosen devices",)
+    (warning,) = launch.warnings
+    assert warning.startswith(f"--nproc-per-node={word} of the command ")
     assert made(f"torchrun --nproc-per-node={word} x.py", 0).warnings == ()
 
 
 def test_more_processes_than_devices_can_be_asked_for() -> None:
     launch = made("torchrun x.py", processes=4)
     assert "--nproc-per-node=4" in launch.argv
-    assert launch.warnings == ("the command asks for --nproc-per-node=4 on 2 devices",)
+    (warning,) = launch.warnings
+    assert "--nproc-per-node=4" in warning and "2 devices" in warning
     assert "--nproc-per-node=3" in line(made("torchrun x.py", 0, processes=3))
 
 

@@ -1,0 +1,30 @@
+"""What a test asks of a message to the user: its form, and the names and numbers in it, not its sentence."""
+
+from __future__ import annotations
+
+import re
+
+
+def numbers(text: str) -> list[int]:
+    """The whole numbers in a message, in order: counts, indices, process ids."""
+    return [int(found) for found in re.findall(r"(?<![\w.])\d+(?![\w.])", text)]
+
+
+def lines_of(err: str) -> tuple[str, ...]:
+    """What a call wrote on stderr, without the program's name; every line is printable and has that name."""
+    assert err == "" or err.endswith("\n"), err
+    lines = err.splitlines()
+    assert all(line.startswith("gputui: ") and line.isprintable() for line in lines), err
+    return tuple(line.removeprefix("gputui: ") for line in lines)
+
+
+def warnings_of(err: str) -> tuple[str, ...]:
+    """The warnings among them, without the word."""
+    return tuple(line.removeprefix("warning: ") for line in lines_of(err) if line.startswith("warning: "))
+
+
+def only_warning(err: str) -> str:
+    """The warning of a call that wrote nothing else on stderr."""
+    (line,) = lines_of(err)
+    assert line.startswith("warning: "), err
+    return line.removeprefix("warning: ")
