@@ -112,9 +112,9 @@ def test_a_named_device_that_is_busy_by_the_time_it_is_held_stays_with_a_warning
     allocation.release()
 
 
-def test_whole_groups_only(environ: dict[str, str]) -> None:
+def test_a_request_is_for_whole_groups_before_any_box_is_looked_at() -> None:
     with pytest.raises(RequestError):
-        _allocated(environ, Request(3, group=Grouping(2)))
+        Request(3, group=Grouping(2))
 
 
 def test_what_the_command_does_not_agree_with_is_neither_claimed_nor_waited_for(

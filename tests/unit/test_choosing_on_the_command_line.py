@@ -161,3 +161,17 @@ def test_the_alternatives_say_what_they_lack() -> None:
     first, *others = best(snapshot, snapshot.devices, 2)
     assert "behind" not in first.reason
     assert others and all(re.search("(behind|equal to) the first", way.reason) for way in others)
+
+
+def test_a_wrong_call_is_one_on_a_machine_without_a_driver_too(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/nonexistent")
+    for words in (("pick",), ("run", "--dry-run"), ("run", "--detach", "--wait", "1")):
+        call(*words, "-n", "3", "--group", "tp=2", *(("--", "true") if words[0] == "run" else ())).refused(2)
+
+
+def test_devices_that_no_variable_makes_visible_have_no_environment(call: Call, save: Save) -> None:
+    """`env $(gputui pick --format env) python train.py` would run on every device."""
+    strange = save(box(*(replace(gpu(index), vendor="acme") for index in range(2))))
+    call("pick", "-n", "1", "--format", "env", "--from", strange).refused(2)

@@ -9,7 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import gputui
+from gputui.cli.launch_call import options_of
+from gputui.cli.run import parser
+from gputui.launching.launch_options import LaunchOptions, table, words_of
 
 NEW = """
     flavour: str | None = option(
@@ -80,3 +85,17 @@ def test_an_option_is_added_in_one_place(tmp_path: Path) -> None:
     assert (seen["parsed"], seen["typed"], seen["cleared"], seen["kept"]) == ("mint", "mint", None, "mint")
     assert "--flavour" in seen["queued"]
     assert any("--flavour mint" in remark for remark in seen["elsewhere"])
+
+
+@pytest.mark.parametrize("flag", ["--directory", "--logs", "--python"])
+def test_a_tilde_of_the_command_line_is_the_shells_to_expand(flag: str) -> None:
+    args = parser().parse_args(["-n", "1", flag, "~x/y"])
+    assert getattr(args, flag.removeprefix("--")) == "~x/y"
+
+
+@pytest.mark.parametrize("value", ["head", "head:1", "::1", "fe80::1", "[fe80::1]:29400"])
+def test_what_the_history_has_kept_can_be_written_as_options_again(value: str) -> None:
+    options = LaunchOptions(("torchrun", "t.py"), nodes=2, rendezvous=value)
+    assert table()["rendezvous"].accepts(value)
+    args = parser().parse_args(["-n", "1", *words_of(options)])
+    assert options_of(args, options.command) == options

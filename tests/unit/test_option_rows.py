@@ -80,7 +80,7 @@ def test_what_is_typed_becomes_part_of_the_plan_and_can_be_cleared(
         ("rendezvous", "host:0"),
         ("rendezvous", "host:65536"),
         ("rendezvous", ":29400"),
-        ("rendezvous", "::1"),
+        ("rendezvous", "::1:x"),
         ("directory", "~nobody-of-that-name/x"),
         *((NEW, text) for text in ("A", "=1", "1A=2", "A B=1", "A-B=1", "Ä=1")),
     ],
@@ -92,7 +92,9 @@ def test_what_cannot_be_is_refused_with_a_sentence(name: str, text: str) -> None
     assert str(refused.value).isprintable()
 
 
-@pytest.mark.parametrize("text", ["head", "head:29400", "10.0.0.1:1", "[fe80::1%eth0]:29400"])
+@pytest.mark.parametrize(
+    "text", ["head", "head:29400", "10.0.0.1:1", "[fe80::1%eth0]:29400", "::1", "fe80::1"]
+)
 def test_a_first_machine_is_a_host_with_a_port_or_without(text: str) -> None:
     before = app_state(LaunchOptions(("torchrun", "t.py"), nodes=2))
     assert typed(before, row(before, "rendezvous"), text).options.rendezvous == text

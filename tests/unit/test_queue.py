@@ -247,3 +247,19 @@ def test_who_only_asks_for_devices_is_answered_and_told_of_those_in_line(
 def test_nobody_waits_for_the_devices_of_a_simulated_box(box: Box, draw: Draw) -> None:
     draw(4)
     assert box.call("pick", "-n", "1", "--demo")[2] == ""
+
+
+@pytest.mark.parametrize("words", [("pick", "-n", "2"), ("run", "-n", "2", "--dry-run", "--", "true")])
+def test_who_takes_all_that_can_be_had_is_told_of_those_who_wait_for_these_very_devices(
+    box: Box, draw: Draw, words: tuple[str, ...]
+) -> None:
+    """Where there is no choice UUIDs need not be read; the queue is by UUID."""
+    draw(1, frozenset({box.uuids[0]}))
+    status, _, err = box.call(words[0], "--never", "2,3,4,5,6,7", *words[1:])
+    assert status == 0 and "1 in line" in err
+
+
+def test_who_goes_ahead_is_not_told_of_the_queue(box: Box, draw: Draw) -> None:
+    draw(4)
+    status, _, err = box.call("run", "-n", "1", "--dry-run", "--force", "--", "true")
+    assert (status, "in line" in err) == (0, False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -300,6 +301,14 @@ def test_a_recording_has_the_verdicts_of_the_settings(call: Call, show: Show, co
     config.write_text("[rules]\nmine_is_free = true\n")
     states.append(call("record", "-").json["devices"][1]["verdict"]["state"])
     assert states == ["busy", "free"]
+
+
+def test_bad_settings_keep_nobody_from_recording_the_box(call: Call, show: Show, config: Path) -> None:
+    show()
+    config.write_text("[rules]\nmemory = 5\n")
+    recorded = call("record", "-")
+    assert recorded.status == 0 and str(config) in recorded.err
+    assert [each["verdict"]["state"] for each in json.loads(recorded.out)["devices"]] == ["free"] * 8
 
 
 @pytest.mark.usefixtures("nvml")

@@ -58,8 +58,6 @@ class Allocator:
         self._here = not source.label
         self.holds = holds and self._here
         self._notices: list[Notice] = []
-        if request.count is not None and not request.group.fits(request.count):
-            raise RequestError(f"{request.count} devices do not make whole groups of {request.group}")
         self.want = self._wanted()
 
     def allocate(self) -> Allocation:
@@ -68,7 +66,7 @@ class Allocator:
         if self.holds:
             return self.held(chosen)
         self.agree(chosen.devices, chosen.snapshot)
-        queue = self._queue(chosen)
+        queue = None if self.request.force else self._queue(chosen)
         if queue is not None:
             self._notice(f"there are {queue.text()}")
         return self._noticed(chosen)

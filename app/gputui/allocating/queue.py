@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,11 +19,10 @@ from typing import Any
 
 from gputui.allocating.claims.files import MAX_RECORD_BYTES, UntrustedFileError, list_matching, open_untrusted
 from gputui.allocating.claims.folder import make_folder, shared_folders
-from gputui.allocating.claims.read import is_held
+from gputui.allocating.claims.read import TICKET, is_held
 from gputui.inventory.formatting import printable
 from gputui.system.users import user_name
 
-_NAME = re.compile(r"wait\.(?P<uid>[0-9]{1,10})\.[0-9a-f]{1,40}\.ticket")
 _MAX_COMMAND = 500
 
 
@@ -56,7 +54,7 @@ def waiters(environ: Mapping[str, str]) -> tuple[Waiter, ...]:
     found = []
     for folder in shared_folders(environ):
         try:
-            matches, _ = list_matching(folder, _NAME)
+            matches, _ = list_matching(folder, TICKET)
         except OSError:
             continue
         for match in matches:

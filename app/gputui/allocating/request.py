@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from gputui.allocating.errors import RequestError
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.named_devices import NONE
 from gputui.choosing.order import Order
@@ -45,6 +46,11 @@ class Request:
     facts: Want = Want.VERDICT
     purpose: str = ""
     job: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raises RequestError for a count that the group does not divide."""
+        if self.count is not None and not self.group.fits(self.count):
+            raise RequestError(f"{self.count} devices do not make whole groups of {self.group}")
 
     @property
     def picks(self) -> bool:

@@ -52,7 +52,11 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     elif args.format == "env":
         from gputui.launching.launch import Launch
 
-        print(Launch((), visibility.changes(devices, args.ids)).line)
+        changes = visibility.changes(devices, args.ids)
+        if not changes:
+            # `env $E python train.py` with nothing in E would run on every device.
+            raise WrongCallError("no variable is known that makes these devices, and no others, visible")
+        print(Launch((), changes).line)
     else:
         import json
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, say
 from gputui.cli.ls import document_text
@@ -35,7 +36,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     )
     if args.anonymous:
         snapshot = _anonymous(snapshot)
-    text = document_text(snapshot, verdicts(snapshot, rules_of(None))) + "\n"
+    text = document_text(snapshot, verdicts(snapshot, _rules())) + "\n"
     if args.file == "-":
         print(text, end="")
         return DONE
@@ -48,6 +49,15 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     private = f", with the user names and command lines of {named} processes (--anonymous: without)"
     say(f"wrote {args.file}{private if named and not args.anonymous else ''}")
     return DONE
+
+
+def _rules() -> Rules:
+    """Those of the settings; the default ones where these are wrong, which may be what is to be reported."""
+    try:
+        return rules_of(None)
+    except WrongCallError as error:
+        say(f"warning: {error}; the verdicts are by the default rules")
+        return DEFAULT_RULES
 
 
 def _anonymous(snapshot: Snapshot) -> Snapshot:

@@ -40,7 +40,7 @@ def read_duration(text: str, least: float = 0.0, most: float = 366 * 86_400.0) -
     except ValueError:
         raise ValueError(f"{text!r} is not a time (90, 30m, 2h)") from None
     if not least <= seconds <= most:
-        raise ValueError(f"{text!r} is not a time from {least:g} to {most:g} seconds")
+        raise ValueError(f"{text!r} is not a time from {duration(least)} to {duration(most)}")
     return seconds
 
 

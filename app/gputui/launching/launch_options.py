@@ -22,7 +22,7 @@ AUTO = "auto"
 MOST = 10_000
 """Processes or machines: a larger number is a typing error."""
 
-Kind = Literal["choice", "switch", "number", "text"]
+Kind = Literal["choice", "switch", "number", "path", "text"]
 
 
 class OptionError(ValueError):
@@ -35,10 +35,12 @@ class Option(NamedTuple):
     name     the field of LaunchOptions
     flag     on the command line: "--launcher"
     help     there
-    label    of its row on the launch page; `about` is what stands beside its value there
+    label    of its row on the launch page; `about` is what stands beside its value there, and `about_given`
+             where the user has given one
     unset    what the page shows while it has its default: "{launcher}" is the one that is recognised,
              "{devices}" how many devices are selected
-    kind     choice: one of `choices`; switch: on or off; number: 1 to MOST; text: what `read` takes
+    kind     choice: one of `choices`; switch: on or off; number: 1 to MOST; path: of a file, in which the
+             launch page expands `~`, as a shell does; text: what `read` takes
     metavar  how `--help` writes its value
     applies  whether it is asked for on the launch page, for launch options as they are
     read     the value that a typed text means. Raises OptionError
@@ -50,6 +52,7 @@ class Option(NamedTuple):
     help: str
     label: str
     about: str
+    about_given: str | None
     unset: str
     kind: Kind
     metavar: str | None
@@ -71,7 +74,14 @@ class Option(NamedTuple):
             return value is self.default or isinstance(value, bool)
         if self.kind == "number":
             return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST
-        return isinstance(value, str) and (self.kind == "text" or value in self.choices())
+        return isinstance(value, str) and self._reads(value)
+
+    def _reads(self, text: str) -> bool:
+        try:
+            self.typed(text)
+        except OptionError:
+            return False
+        return True
 
     def words(self, value: object) -> tuple[str, ...]:
         """The words of `gputui run` that give it this value; () for its default."""
@@ -96,6 +106,7 @@ def option(
     choices: Callable[[], tuple[str, ...]] = tuple,
     applies: Callable[[LaunchOptions], bool] = lambda options: True,
     read: Callable[[str], object] = str,
+    about_given: str | None = None,
 ) -> Any:
     """A field of LaunchOptions that is a launch option; see `Option`."""
     facts = {
@@ -104,6 +115,7 @@ def option(
         "help": help,
         "label": label,
         "about": about,
+        "about_given": about_given,
         "unset": unset,
         "kind": kind,
         "metavar": metavar,
@@ -127,8 +139,8 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _path(text: str) -> str:
-    """A path as a person types it; no shell has expanded its `~`."""
+def with_home(text: str) -> str:
+    """A path that a person has typed where no shell expands its `~`. Raises OptionError."""
     try:
         return str(Path(text).expanduser()) if text.startswith("~") else text
     except RuntimeError:
@@ -137,9 +149,20 @@ def _path(text: str) -> str:
 
 def _rendezvous(text: str) -> str:
     match = re.fullmatch(r"(\[[^\s\[\]]+\]|[^\s:\[\]]+)(?::([0-9]{1,5}))?", text)
-    if match is None or not 1 <= int(match[2] or 1) <= 65535:
-        raise OptionError(f"{text!r} is not HOST or HOST:PORT")
-    return text
+    if (match and 1 <= int(match[2] or 1) <= 65535) or _is_ipv6(text):
+        return text
+    raise OptionError(f"{text!r} is not HOST or HOST:PORT")
+
+
+def _is_ipv6(text: str) -> bool:
+    """Whether this is a bare IPv6 address, which has no port."""
+    import ipaddress
+
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +185,8 @@ class LaunchOptions:
         "--launcher",
         help="auto (default) recognises it from the command",
         label="launcher",
-        about="auto recognises it from the command",
+        about="recognised from the command",
+        about_given="selected; x: the one of the command",
         unset="{launcher}",
         kind="choice",
         choices=_launchers,
@@ -184,8 +208,8 @@ class LaunchOptions:
         label="Python",
         about="the interpreter",
         unset="the command's own",
+        kind="path",
         metavar="PY",
-        read=_path,
     )
     directory: str | None = option(
         None,
@@ -194,8 +218,8 @@ class LaunchOptions:
         label="directory",
         about="where it is started",
         unset="here",
+        kind="path",
         metavar="DIR",
-        read=_path,
     )
     ids: Ids = option(
         "index",
@@ -214,8 +238,8 @@ class LaunchOptions:
         label="logs",
         about="a folder: a log a rank",
         unset="none",
+        kind="path",
         metavar="DIR",
-        read=_path,
     )
     numa: bool = option(
         False,

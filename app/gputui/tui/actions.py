@@ -71,7 +71,7 @@ ACTIONS: tuple[Action, ...] = (
         "o",
         "o",
         "",
-        "Put the selected in another order",
+        "Order the selected devices",
         "best for their links, as in the box, fastest first, emptiest first",
     ),
     Action(

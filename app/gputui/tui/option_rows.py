@@ -11,7 +11,7 @@ from typing import Literal
 
 from gputui.launching.compose import launcher_of
 from gputui.launching.environment_hints import hints
-from gputui.launching.launch_options import OptionError, next_choice, table, with_value
+from gputui.launching.launch_options import OptionError, next_choice, table, with_home, with_value
 from gputui.tui.app_state import AppState
 
 NEW = "new variable"
@@ -53,10 +53,11 @@ def _settings(app_state: AppState) -> list[Row]:
             continue
         value = getattr(options, name)
         given = value != each.default
+        about = (each.about_given if given else None) or each.about
         shown = each.unset.format(**in_force) if not given else "on" if value is True else str(value)
-        kind = "text" if each.kind == "number" else each.kind
+        kind = each.kind if each.kind in ("choice", "switch") else "text"
         typed = str(value) if given and kind == "text" else ""
-        found.append(Row(name, each.label, shown, each.about, kind, given, typed))
+        found.append(Row(name, each.label, shown, about, kind, given, typed))
     return found
 
 
@@ -110,7 +111,8 @@ def typed(app_state: AppState, row: Row, text: str) -> AppState:
         return _with_variable(app_state, name, value)
     if row.variable:
         return _with_variable(app_state, row.label, text)
-    value = table()[row.id].typed(text.strip())
+    each = table()[row.id]
+    value = each.typed(with_home(text.strip()) if each.kind == "path" else text.strip())
     return replace(app_state, options=with_value(app_state.options, row.id, value))
 
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from gputui.inventory.claim import Claim
 
 NAME = re.compile(r"(?P<key>[0-9A-Za-z]+-[0-9A-Za-z+-]{1,80})@(?P<uid>[0-9]{1,10})\.(?P<n>[0-9]{1,4})\.claim")
+TICKET = re.compile(r"wait\.(?P<uid>[0-9]{1,10})\.[0-9a-f]{1,40}\.ticket")
+"""A place in the queue (queue.py)."""
+
 _MAX_PROBLEMS = 3
 """Problems that are returned one by one; the others are only counted."""
 
@@ -38,6 +41,15 @@ _MAX_TEXT = 4000
 
 Files = frozenset[tuple[int, int]]
 """Open files, by device and inode."""
+
+
+def any_waiting(environ: Mapping[str, str]) -> bool:
+    """Whether somebody may be in the queue: there is a ticket, alive or not."""
+    for folder in shared_folders(environ):
+        with contextlib.suppress(OSError):
+            if list_matching(folder, TICKET)[0]:
+                return True
+    return False
 
 
 def claims(environ: Mapping[str, str]) -> tuple[tuple[Claim, ...], tuple[str, ...]]:

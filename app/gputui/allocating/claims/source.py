@@ -24,11 +24,11 @@ class WithClaims:
         if shared_folder(self._environ) is None:
             return self._source.read(want, among)
         # Imported here: nobody on this box may have claimed anything ever.
-        from gputui.allocating.claims.read import claims
+        from gputui.allocating.claims.read import any_waiting, claims
 
         found, problems = claims(self._environ)
-        if found:
-            # Claims are by UUID, which are not read of devices that are wanted by index only.
+        if found or any_waiting(self._environ):
+            # Claims and the queue are by UUID, which are not read of devices that are wanted by index only.
             want &= ~Want.WHOLE
         snapshot = self._source.read(want, among)
         if not found and not problems:
