@@ -113,7 +113,7 @@ step 200  loss 2.17  lr 3.0e-04  41.5k tok/s
 
 def _jobs(state: Path, uuids: dict[int, str]) -> None:
     """Records of jobs as they are after some hours: one runs (this process), one waits, two have ended."""
-    us, place = identity(os.getpid()), here()
+    us, scope = identity(os.getpid()), here()
     devices = tuple(JobDevice(index, uuids[index], "H100") for index in (5, 4))
     train = ("torchrun", "--standalone", "--nproc-per-node=2", "train.py")
     for name, title, argv, on, ago, facts in (
@@ -126,7 +126,7 @@ def _jobs(state: Path, uuids: dict[int, str]) -> None:
         folder.mkdir(0o700, parents=True)
         job = Job(
             id=name, folder=folder, name=title, line=" ".join(argv), argv=argv, changes=(), directory=None,
-            devices=on, launcher="python", user="mira", place=place, starter=us, created=time.time() - ago,
+            devices=on, launcher="python", user="mira", scope=scope, starter=us, created=time.time() - ago,
             waits=facts.get("waits"), state="starting",
         )  # fmt: skip
         write_given(job)
@@ -173,7 +173,7 @@ async def take(picture: Picture) -> None:
 def main() -> None:
     os.environ["TZ"] = "UTC"
     # The load of whoever makes the pictures is not to be in them.
-    psutil.cpu_percent = lambda *_: 12.0
+    setattr(psutil, "cpu_percent", lambda *_: 12.0)  # noqa: B010 - its type has overloads
     time.tzset()
     for picture in PICTURES:
         asyncio.run(take(picture))
