@@ -247,3 +247,18 @@ def test_free_is_only_what_is_known_to_be_free(device: Device) -> None:
 def test_knowing_less_never_makes_a_device_free(device: Device, fact: str) -> None:
     less = replace(device, **{fact: None})
     assert not judge(less).free or judge(device).free
+
+
+@pytest.mark.parametrize("kind", [None, "error"])
+def test_an_instance_is_judged_by_itself_unless_its_gpu_is_lost(kind: str | None) -> None:
+    parent = replace(PARENT, fault=Fault(kind, "message") if kind else None)
+    part = instance(parent)
+    judged = verdicts(box(parent, part))
+    assert judged[part.key] == Verdict("free", Idle())
+    assert not judged[parent.key].free
+
+
+def test_an_exclusive_gpu_is_not_free_for_another_program_of_its_owner() -> None:
+    """The driver refuses a second program, whoever starts it."""
+    device = gpu(compute_mode="exclusive_process", processes=(job(),), memory_used=20 * GIB)
+    assert judge(device, Rules(mine="mira")) == Verdict("busy", UsedBy((job(),), exclusive=True))
