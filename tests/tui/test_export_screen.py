@@ -11,7 +11,7 @@ import pytest
 from textual.widgets import Input
 
 from gputui.launching.exports import DEFAULT, FORMS, ExportError
-from gputui.tui.screens.export import ABOUT, ExportScreen, written
+from gputui.tui.screens.export import ExportScreen, written
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session
@@ -33,10 +33,6 @@ def screen(s: Session) -> ExportScreen:
     shown = s.app.screen
     assert isinstance(shown, ExportScreen)
     return shown
-
-
-def test_every_form_is_described() -> None:
-    assert list(ABOUT) == list(FORMS)
 
 
 async def test_each_form_is_shown_as_the_command_line_would_write_it() -> None:

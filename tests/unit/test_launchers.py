@@ -94,7 +94,9 @@ def test_every_launcher_goes_by_its_own_name(name: str) -> None:
     assert LAUNCHERS[name].name == name
 
 
-@pytest.mark.parametrize("name", ["python", "python3", "python3.11", "/usr/bin/python3", "pypy", "pypy3"])
+@pytest.mark.parametrize(
+    "name", ["python", "python3", "python3.11", "/usr/bin/python3", "pypy", "pypy3", "python3.13t"]
+)
 def test_an_interpreter_is_known(name: str) -> None:
     assert is_python((name, "x.py"))
 

@@ -13,18 +13,12 @@ from gputui.cli.launch_call import add_launch_options, launch_of
 from gputui.launching.exports import DEFAULT, FORMS, ExportError, ExportOptions
 from gputui.launching.launch import Launch
 
-_ABOUT = """\
-The launch in another form, on stdout, on the clipboard or in a file.
-
-  sh          a line for any POSIX shell; without a command the variables alone, for eval
-  fish        a line for fish; without a command lines for source
-  powershell  statements for PowerShell
-  dotenv      the variables as a .env file
-  docker      a `docker run` line, or your own with the devices in it; the order is kept by UUID
-  sbatch      a script for Slurm, which chooses the devices itself; --nodes with torchrun
-  accelerate  a configuration for `accelerate launch --config_file`
-  vscode      a launch.json for VS Code's Python debugger
-  json        argv, environment changes, directory, devices"""
+_ABOUT = "\n".join(
+    (
+        "The launch in another form, on stdout, on the clipboard or in a file.\n",
+        *(f"  {name:<11} {form.about}" for name, form in FORMS.items()),
+    )
+)
 
 
 def parser() -> Parser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,12 +47,11 @@ def read_python(command: Sequence[str]) -> PythonCommand | None:
 
 
 def is_python(command: Sequence[str]) -> bool:
-    """Whether the command starts a Python interpreter: python, python3, python3.11, pypy3."""
-    name = program_name(command)
-    for stem in ("python", "pypy"):
-        if name.startswith(stem):
-            return name[len(stem) :].replace(".", "").isdigit() or name == stem
-    return False
+    """Whether the command starts a Python interpreter: python, python3, python3.11, python3.13t, pypy3.
+
+    PEP 779: a "t" behind the version is a free-threaded build, a "d" one for debugging.
+    """
+    return re.fullmatch(r"(python|pypy)([0-9]+(\.[0-9]+)*t?d?)?", program_name(command)) is not None
 
 
 def module_prefix(command: Sequence[str]) -> tuple[str | None, int]:

@@ -81,7 +81,7 @@ _WRAPPERS: dict[str, _Wrapper] = {
     "flock": _Wrapper(option_table(valued="timeout|wait|w conflict-exit-code|E"), operands=1),
     "nice": _Wrapper(option_table(valued="adjustment|n")),
     "ionice": _Wrapper(option_table(valued="class|c classdata|n")),
-    "chrt": _Wrapper(option_table(), operands=1),
+    "chrt": _Wrapper(option_table(valued="sched-runtime|T sched-period|P sched-deadline|D"), operands=1),
     "nohup": _Wrapper(option_table()),
     "setsid": _Wrapper(option_table()),
     "stdbuf": _Wrapper(option_table(valued="input|i output|o error|e")),

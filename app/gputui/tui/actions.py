@@ -14,7 +14,7 @@ class Action:
     id       names the handler in `screens/main.py`
     keys     Textual's key names, separated by commas; the first is the one that is shown
     shown    how the key is written for people
-    hint     a word for the key line; "" leaves it out there
+    hint     a word for the key line, which shows the actions of KEY_LINE
     title    for the palette and the help; `about` says more
     """
 

@@ -14,14 +14,24 @@ from gputui.launching.exports.vscode import to_vscode
 __all__ = ["DEFAULT", "FORMS", "ExportError", "ExportOptions", "Form", "to_json", "to_sh"]
 
 FORMS: dict[str, Form] = {
-    "sh": Form(lambda launch, options: to_sh(launch)),
-    "fish": Form(lambda launch, options: to_fish(launch)),
-    "powershell": Form(lambda launch, options: to_powershell(launch), utf8=True),
-    "dotenv": Form(lambda launch, options: to_dotenv(launch), utf8=True),
-    "docker": Form(to_docker, docker_notes, frozenset(("image", "name"))),
-    "sbatch": Form(to_sbatch, lambda launch, options: sbatch_notes(launch), frozenset(("name",))),
-    "accelerate": Form(to_accelerate, lambda launch, options: accelerate_notes(launch), utf8=True),
-    "vscode": Form(to_vscode, takes=frozenset(("name",)), utf8=True),
-    "json": Form(lambda launch, options: to_json(launch)),
+    "sh": Form("a line for any POSIX shell", lambda launch, options: to_sh(launch)),
+    "fish": Form("a line for fish", lambda launch, options: to_fish(launch)),
+    "powershell": Form("statements for PowerShell", lambda launch, options: to_powershell(launch), utf8=True),
+    "dotenv": Form("the variables as a .env file", lambda launch, options: to_dotenv(launch), utf8=True),
+    "docker": Form("docker run; order kept by UUID", to_docker, docker_notes, frozenset(("image", "name"))),
+    "sbatch": Form(
+        "a script for Slurm, which selects itself",
+        to_sbatch,
+        lambda launch, options: sbatch_notes(launch),
+        frozenset(("name",)),
+    ),
+    "accelerate": Form(
+        "for accelerate launch --config_file",
+        to_accelerate,
+        lambda launch, options: accelerate_notes(launch),
+        utf8=True,
+    ),
+    "vscode": Form("a launch.json for VS Code", to_vscode, takes=frozenset(("name",)), utf8=True),
+    "json": Form("argv, environment, directory, devices", lambda launch, options: to_json(launch)),
 }
 """What `--as` takes, by name."""

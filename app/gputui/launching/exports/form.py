@@ -35,12 +35,14 @@ DEFAULT = ExportOptions()
 class Form:
     """A form of export. Both functions are pure; `write` raises ExportError.
 
+    about   what it is, in a few words: for the list on the screen and for --help
     write   the text, without a newline at its end
     notes   sentences for the person who exports, about what the form changes
     takes   the fields of `ExportOptions` that mean something to it
     utf8    its reader takes UTF-8 whatever the locale; a shell takes the bytes that we were given
     """
 
+    about: str
     write: Callable[[Launch, ExportOptions], str]
     notes: Callable[[Launch, ExportOptions], tuple[str, ...]] = lambda launch, options: ()
     takes: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""The named boxes of `--demo` and of the tests. To add one: describe it here, and it is in `BOXES`.
+"""The named boxes of `--demo` and of the tests. To add one: describe it here, and add it to `BOXES`.
 
 Users and commands are invented; sizes, clocks, limits and links are those of the real products.
 """

@@ -17,18 +17,6 @@ from gputui.tui.views.text import Line, clip, title, wrap
 _LEAST_TEXT = 5
 """Lines of the text that are to be seen whatever the height; the list of the forms scrolls."""
 
-ABOUT: dict[str, str] = {
-    "sh": "a line for any POSIX shell",
-    "fish": "a line for fish",
-    "powershell": "statements for PowerShell",
-    "dotenv": "the variables as a .env file",
-    "docker": "docker run; order kept by UUID",
-    "sbatch": "a script for Slurm, which chooses itself",
-    "accelerate": "for accelerate launch --config_file",
-    "vscode": "a launch.json for VS Code",
-    "json": "argv, environment, directory, devices",
-}
-
 
 class ExportScreen(ListPage):
     """Of the launch as it was when the page was opened. `copy_text` puts a text on the clipboard."""
@@ -70,11 +58,11 @@ class ExportScreen(ListPage):
                 (
                     ("▸" if place == self.cursor else " ", "cursor"),
                     (f" {name:<11}", "strong"),
-                    (ABOUT[name], "dim"),
+                    (form.about, "dim"),
                 ),
                 width,
             )
-            for place, name in enumerate(FORMS)
+            for place, (name, form) in enumerate(FORMS.items())
         ]
         list_room = max(1, min(len(listing), height - _LEAST_TEXT - 2))
         visible = self.window(listing, range(len(listing)), list_room, above=1)
