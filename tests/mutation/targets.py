@@ -9,7 +9,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "choosing.verdict_text": ("verdict", "verdict_text", "not_free"),
     "choosing.watch": ("watch", "verdict"),
     "choosing.rules": ("rules", "verdict", "settings"),
-    "choosing.pick": ("pick", "best"),
+    "choosing.pick": ("pick", "best", "vendors", "choosing_on_the_command_line"),
     "choosing.best": ("best", "pick", "reasons"),
     "choosing.sets": ("best", "best_of_many"),
     "choosing.large_sets": ("best_of_many",),
@@ -30,12 +30,12 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "allocating.queue": ("queue",),
     "allocating.waiting_loop": ("waiting",),
     "allocating.claims.lease": ("claims", "claims_untrusted", "claims_folder"),
-    "allocating.claims.read": ("claims", "claims_untrusted"),
+    "allocating.claims.read": ("claims", "claims_untrusted", "claims_cli"),
     "allocating.claims.files": ("claims", "claims_untrusted"),
     "allocating.claims.folder": ("claims_folder", "claims"),
-    "launching.quoting": ("quoting_in_shells",),
-    "vendors.visibility": ("visibility",),
-    "tui.app_state": ("app_state",),
+    "launching.quoting": ("quoting_in_shells", "exports", "exports_in_fish", "exports_in_powershell"),
+    "vendors.visibility": ("visibility", "own_devices"),
+    "tui.app_state": ("app_state", "option_rows", "vendors"),
 }
 
 

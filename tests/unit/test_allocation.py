@@ -17,6 +17,7 @@ from gputui.allocating.queue import Ticket
 from gputui.allocating.request import Notice, Request
 from gputui.choosing.grouping import Grouping
 from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Want
@@ -178,6 +179,39 @@ def test_the_queue_is_of_those_who_could_take_one_of_these_devices(environ: dict
     assert queue is not None and not queue.for_any
     assert [queue.wants(device) for device in FREE.devices] == [True, False, False, False]
     ticket.leave()
+
+
+def test_of_several_who_wait_one_is_enough_to_want_a_device(environ: dict[str, str]) -> None:
+    drawn = [Ticket.draw(environ, 1, frozenset({FREE.devices[place].key}), "x.py") for place in (0, 1)]
+    queue = queue_for(FREE.devices, environ)
+    assert queue is not None and [queue.wants(device) for device in FREE.devices] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    for ticket in drawn:
+        assert ticket is not None
+        ticket.leave()
+
+
+def test_a_choice_has_its_reason_and_named_devices_have_none(environ: dict[str, str]) -> None:
+    best = _allocated(environ, Request(2, explain=True))
+    assert best.reason == best.alternatives[0].reason
+    assert best.weakest_link == best.alternatives[0].weakest
+    best.release()
+    named = _allocated(environ, Request(names="0,1"))
+    assert (named.reason, named.weakest_link) == (None, None)
+    named.release()
+
+
+def test_what_changed_is_told_with_the_device_and_its_verdict() -> None:
+    after = replace(FREE, devices=(busy(gpu(0)), gpu(2), gpu(3)))
+    allocation = Allocation(Request(names="0,1"), FREE.devices[:2], FREE)
+    taken, gone = allocation.recheck(after, verdicts(after), verdicts(FREE))
+    assert taken.verdict is not None
+    assert state_and_reason(taken.verdict, after.time) in taken.text(FREE) and "GPU 0" in taken.text(FREE)
+    assert gone.verdict is None and "GPU 1" in gone.text(FREE)
 
 
 def test_only_what_was_free_and_is_not_any_more_has_changed() -> None:
