@@ -154,7 +154,7 @@ async def test_leaving_while_a_job_is_being_stopped_is_no_error(
         await s.press("D", "S", "S", "escape", "q")
         await s.until(lambda: not s.app.is_running)
     for thread in threading.enumerate():
-        if "_stop" in thread.name:
+        if thread.name == "gputui: stop a job":
             thread.join(30)
     assert refreshed(job).state == "stopped"
     assert errors == []

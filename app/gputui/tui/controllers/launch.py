@@ -6,7 +6,6 @@ line for it, the person is asked (`_start_or_ask`).
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from gputui.launching.shell_words import WordsError, assignments, command_line, 
 from gputui.launching.start import missing_program
 from gputui.sources.sampler import Sampler
 from gputui.tui.app_state import AppState
+from gputui.tui.background import in_background
 from gputui.tui.controllers.selection import count_error
 from gputui.tui.main_view import MainView
 from gputui.tui.outcome import Outcome
@@ -129,8 +129,7 @@ class LaunchController:
         def work() -> None:
             app.call_later(self._copied, text, copy(text, self._environ, self._write))
 
-        # A tool may take seconds (xclip on a dead display): not on the thread that answers keys.
-        threading.Thread(target=work, daemon=True).start()
+        in_background("copy", work)
 
     def _copied(self, text: str, copied: Copied) -> None:
         self._view.show_message(copied.message, "" if copied.sure else "warn")

@@ -14,6 +14,7 @@ from gputui.checking.measurement import Measured, measure
 from gputui.checking.render import measured_lines, name_of
 from gputui.checking.report import Report
 from gputui.inventory.formatting import duration
+from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import Page, hidden, shown
 from gputui.tui.views.check import report_lines
@@ -64,12 +65,12 @@ class CheckScreen(Page):
             self._thread.join(_PATIENCE)
 
     def _work(self, what: str, work: Callable[[threading.Event], None]) -> None:
-        """Do something that takes seconds, on a thread of its own."""
-        self._busy, self._began, self._cancelled = what, time.monotonic(), threading.Event()
+        """Do something that takes seconds."""
+        cancelled = threading.Event()
+        self._busy, self._began, self._cancelled = what, time.monotonic(), cancelled
         # (Once it is done this screen may be gone, and know of no application.)
         self._later = self.app.call_later
-        self._thread = threading.Thread(target=work, args=(self._cancelled,), daemon=True)
-        self._thread.start()
+        self._thread = in_background("check", lambda: work(cancelled))
         self.draw()
 
     def _check(self, cancelled: threading.Event) -> None:

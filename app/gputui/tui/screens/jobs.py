@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
@@ -12,6 +11,7 @@ from gputui.jobs.job import Job, JobError
 from gputui.jobs.log import Tail
 from gputui.jobs.stop import GRACE, stop
 from gputui.jobs.store import Stored, forget, stored
+from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.views.jobs import broken, devices_of, headline, listed, log
@@ -115,13 +115,14 @@ class JobsScreen(ListPage):
             self.show_message(f"job {job.id} has ended already")
         elif self.confirmed("stop") == job.id:
             self.show_message(f"stopping {job.id} …")
-            threading.Thread(target=self._stop, args=(job, self.app), daemon=True).start()
+            app = self.app
+            in_background("stop a job", lambda: self._stop(job, app))
         else:
             grace = f"SIGTERM, and SIGKILL after {GRACE:.0f} s"
             self.ask_again("stop", job.id, f"S again stops {job.id}: {grace}")
 
     def _stop(self, job: Job, app: App[object]) -> None:
-        """On a thread of its own: it takes as long as the job takes to end, and we may be gone by then."""
+        """In the background: it takes as long as the job takes to end, and we may be gone by then."""
         try:
             message = stop(job).message
         except JobError as error:

@@ -7,7 +7,6 @@ method does which action of `tui/actions.py`.
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -24,6 +23,7 @@ from gputui.sources.sampler import Sampler
 from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS
 from gputui.tui.app_state import AppState
+from gputui.tui.background import in_background
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.controllers.pages import PageController
 from gputui.tui.controllers.selection import SelectionController
@@ -127,7 +127,7 @@ class MainScreen(Screen[None]):
 
     def on_mount(self) -> None:
         if not self.app_state.label:
-            threading.Thread(target=_load_psutil, daemon=True).start()
+            in_background("load psutil", _load_psutil)
 
     def on_unmount(self) -> None:
         self.launch.release_all()
