@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -502,3 +503,17 @@ async def test_a_warning_is_shown_to_its_end_in_80_columns(command: str) -> None
         await running.press("2", "4")
         lines = [text for name in ("#launch",) for text in running.texts(name)]
         assert " ".join(" ".join(lines).split()).count("do not count") == 1
+
+
+async def test_a_signal_from_a_terminal_that_is_gone_restores_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its writes fail, and the exit would wait for the thread that made them."""
+    ends: list[str] = []
+    async with session() as s:
+        monkeypatch.setattr(s.app, "leave", lambda status: ends.append(f"left with {status}"))
+        monkeypatch.setattr(s.app, "end_without_terminal", lambda: ends.append("ended"))
+        s.app._leave_at_signal(signal.SIGTERM)
+        monkeypatch.setattr(s.app, "_has_terminal", lambda: False)
+        s.app._leave_at_signal(signal.SIGHUP)
+    assert ends[:2] == [f"left with {128 + signal.SIGTERM}", "ended"]

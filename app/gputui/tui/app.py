@@ -99,9 +99,9 @@ class GputuiApp(App[Outcome]):
         for number in self._signals.answered:
             # Where the platform has no such handlers (Windows), the default stays.
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(number, self.leave, 128 + number)
+                loop.add_signal_handler(number, self._leave_at_signal, number)
         if self._signals.came is not None:
-            self.leave(128 + self._signals.came)
+            self._leave_at_signal(self._signals.came)
 
     async def on_event(self, event: events.Event) -> None:
         # Textual drops keys that come before the first screen runs; a person does not wait for it.
@@ -137,12 +137,25 @@ class GputuiApp(App[Outcome]):
             # The last tick of a timer may come when the screens are gone already.
             return
         self.main.tick()
+        if not self._has_terminal():
+            self.end_without_terminal()
+
+    def _leave_at_signal(self, number: int) -> None:
+        """End at a signal, with the terminal restored unless it is gone, as it mostly is at SIGHUP.
+
+        To restore one that is gone waits for ever once Textual's writer thread has died of the first error.
+        """
+        if not self._has_terminal():
+            self.end_without_terminal()
+        self.leave(128 + number)
+
+    def _has_terminal(self) -> bool:
+        """Whether the terminal is still there; a test without one counts as one that is."""
         if self.is_headless:
-            return
+            return True
         with contextlib.suppress(OSError, ValueError):
-            if os.isatty(sys.__stdin__.fileno() if sys.__stdin__ else 0):
-                return
-        self.end_without_terminal()
+            return os.isatty(sys.__stdin__.fileno() if sys.__stdin__ else 0)
+        return False
 
     def end_without_terminal(self) -> NoReturn:
         """Nothing can be painted or restored on a terminal that is gone."""
