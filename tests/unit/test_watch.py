@@ -131,3 +131,10 @@ def test_no_time_is_ever_less_than_none_when_the_clock_is_set_back() -> None:
     found = with_cooling(verdicts(box(gpu(0))), watch, NOW + 50, 10)[KEY]
     assert found == Verdict("busy", Cooling(NOW + 50))
     assert with_cooling(verdicts(box(gpu(0))), watch, NOW + 60, 10)[KEY].free
+
+
+@pytest.mark.parametrize(("gap", "idle_since"), [(60, 0), (61, 61)])
+def test_time_without_readings_is_no_idle_time(gap: int, idle_since: int) -> None:
+    """Nobody knows what ran while the screen was stopped."""
+    watch = _watched((0, gpu(0)), (gap, gpu(0)))
+    assert watch.idle_since == {KEY: NOW + idle_since}
