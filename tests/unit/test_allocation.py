@@ -195,6 +195,19 @@ def test_of_several_who_wait_one_is_enough_to_want_a_device(environ: dict[str, s
         ticket.leave()
 
 
+def test_one_who_waits_for_any_device_keeps_all_others_from_overtaking(environ: dict[str, str]) -> None:
+    some = Ticket.draw(environ, 1, frozenset({FREE.devices[0].key}), "x.py")
+    anyone = Ticket.draw(environ, 1, None, "y.py")
+    assert some is not None and anyone is not None
+    with pytest.raises(NotEnoughError):
+        _allocated(environ, Request(1))
+    anyone.leave()
+    allocation = _allocated(environ, Request(1))
+    assert _indices(allocation.devices) == [1]
+    allocation.release()
+    some.leave()
+
+
 def test_a_choice_has_its_reason_and_named_devices_have_none(environ: dict[str, str]) -> None:
     best = _allocated(environ, Request(2, explain=True))
     assert best.reason == best.alternatives[0].reason
