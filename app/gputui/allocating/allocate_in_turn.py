@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from gputui.allocating.allocation import Allocation
-from gputui.allocating.allocator import Allocator
+from gputui.allocating.allocator import Allocator, Listener
 from gputui.allocating.errors import NotEnoughError, RequestError, WaitedTooLongError
 from gputui.allocating.queue import Ticket
 from gputui.allocating.request import Notice
@@ -25,11 +25,8 @@ from gputui.sources.source import Want
 _LOOK = Want.MONITOR & ~Want.SENSORS
 
 
-class TurnListener(Protocol):
-    """Who is told what happens on the way to an allocation, and while it waits."""
-
-    def notice(self, notice: Notice) -> None:
-        """A sentence beside the answer."""
+class TurnListener(Listener, Protocol):
+    """A listener that is also told how waiting stands."""
 
     def progress(self, progress: Progress) -> None:
         """How waiting stands; often the same as before."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
 
 from gputui.allocating.allocate import allocate
 from gputui.allocating.allocation import Allocation
@@ -24,13 +23,9 @@ from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Option, OptionError, table
 from gputui.launching.secrets import program_and_script
 from gputui.launching.shell_words import assignments
-from gputui.launching.start import replace_process
 from gputui.sources.source import Want
 from gputui.vendors.registry import vendors_of
 from gputui.vendors.vendor import Vendor
-
-if TYPE_CHECKING:
-    from gputui.allocating.claims.lease import Lease
 
 NEAR = "near"
 
@@ -151,13 +146,11 @@ def remember(options: LaunchOptions, count: int) -> None:
     """Keep a launch among the last ones; a message where that cannot be."""
     import time
 
-    from gputui.launching.history import KeepError, here, with_launch
-    from gputui.launching.history_file import change
+    from gputui.launching.history_file import remember
 
-    try:
-        change(os.environ, lambda known: with_launch(known, options, count, time.time(), here()))
-    except KeepError as error:
-        say(f"warning: {error}")
+    not_kept = remember(os.environ, options, count, time.time())
+    if not_kept:
+        say(f"warning: {not_kept}")
 
 
 def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
@@ -226,10 +219,3 @@ def noted(launch: Launch) -> Launch:
     for remark in launch.remarks:
         say(f"note: {remark}")
     return launch
-
-
-def become(launch: Launch, environ: Mapping[str, str], lease: Lease | None = None) -> NoReturn:
-    """Become the command, which inherits the lease on its devices. Raises StartError."""
-    if lease is not None:
-        lease.inherit()
-    replace_process(launch, environ)

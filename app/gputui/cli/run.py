@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from gputui.allocating.allocator import Allocator, Approve
 from gputui.allocating.request import Request
 from gputui.cli.allocation_listener import AllocationListener
+from gputui.cli.become import become
 from gputui.cli.common import DONE, Parser, WrongCallError, opened, print_line, say
 from gputui.cli.launch_call import (
     NEAR,
     add_launch_options,
     agreement,
     allocated,
-    become,
     launch_on,
     noted,
     options_of,

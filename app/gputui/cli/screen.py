@@ -9,6 +9,7 @@ from typing import TextIO
 
 from gputui import __version__
 from gputui.choosing.verdict import verdicts
+from gputui.cli.become import become
 from gputui.cli.common import DONE, WRONG_CALL, Parser, add_source_options, duration_type, make_source, say
 from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.cli.request_options import rules_of
@@ -54,19 +55,14 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         print(outcome.text)
     if outcome.warning:
         say(f"warning: {outcome.warning}")
-    if outcome.launch is None:
+    if outcome.launch is None or outcome.allocation is None:
         return outcome.status
     if stderr_is_terminal():
         # What was started stays readable above its output; a log gets the command's own words only.
         say(outcome.launch.line)
-    # (Imported here: the launchers take 15 ms, and the first frame needs none.)
-    from gputui.cli.launch_call import become
-
-    launch, allocation = outcome.launch, outcome.allocation
+    launch = outcome.launch
     try:
-        if allocation is None:
-            become(launch, os.environ)
-        return allocation.start(lambda lease: become(launch, os.environ, lease))
+        return outcome.allocation.start(lambda lease: become(launch, os.environ, lease))
     except StartError as error:
         say(str(error))
         return error.status

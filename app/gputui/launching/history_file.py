@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gputui.inventory.untrusted_json import LAST_MOMENT
-from gputui.launching.history import KeepError, Launches, PastLaunch, check_name
+from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, here, with_launch
 from gputui.launching.launch_options import MOST, LaunchOptions, table
 from gputui.system.files import NoHomeError, state_folder, write_private
 
@@ -102,6 +102,18 @@ def change(environ: Mapping[str, str], how: Callable[[Launches], Launches]) -> L
             " set XDG_STATE_HOME to a folder that can be written"
         ) from None
     return kept
+
+
+def remember(environ: Mapping[str, str], options: LaunchOptions, count: int, when: float) -> str | None:
+    """Keep a launch on so many devices, started here, as the last one.
+
+    Returns why it cannot be kept, None when it was.
+    """
+    try:
+        change(environ, lambda known: with_launch(known, options, count, when, here()))
+    except KeepError as error:
+        return str(error)
+    return None
 
 
 def _fitting(kept: Launches) -> tuple[Launches, str]:

@@ -15,8 +15,6 @@ from gputui.allocating.request import Request
 from gputui.choosing.grouping import Grouping
 from gputui.choosing.named_devices import NONE
 from gputui.inventory.formatting import duration
-from gputui.launching.history import KeepError, here, with_launch
-from gputui.launching.history_file import change
 from gputui.launching.launch import Launch
 from gputui.launching.secrets import program_and_script
 from gputui.launching.start import StartError, run_child
@@ -42,15 +40,6 @@ class Returned:
 def count_of(app_state: AppState) -> int:
     """The devices that a launch is remembered with: one, where nothing was decided, as `gputui run` takes."""
     return len(app_state.selection) if app_state.selection.decided else 1
-
-
-def remember(app_state: AppState, environ: Mapping[str, str], now: float) -> str | None:
-    """Keep the launch among the last ones; why that could not be, None when it was."""
-    try:
-        change(environ, lambda known: with_launch(known, app_state.options, count_of(app_state), now, here()))
-    except KeepError as error:
-        return str(error)
-    return None
 
 
 def hold_selected(app_state: AppState, environ: Mapping[str, str]) -> tuple[Allocation, Queue | None]:

@@ -7,6 +7,7 @@ whose name begins with `gputui-` (`registry.py`). Everything else of gputui know
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,20 +20,20 @@ if TYPE_CHECKING:
     from gputui.sources.source import Source
 
 
-class Containers:
+class Containers(ABC):
     """How a container is given a vendor's devices."""
 
+    @abstractmethod
     def docker(self, devices: Sequence[Device]) -> list[str]:
         """The words of `docker run` for these devices."""
-        raise NotImplementedError
 
+    @abstractmethod
     def podman(self, devices: Sequence[Device]) -> list[str]:
         """The words of `podman run` for these devices."""
-        raise NotImplementedError
 
+    @abstractmethod
     def gives_devices(self, option: str, value: str) -> bool:
         """Whether an option of `run` (its long name, no dashes) gives a container the vendor's devices."""
-        raise NotImplementedError
 
 
 class Vendor:

@@ -27,7 +27,7 @@ class WithClaims:
         from gputui.allocating.claims.read import any_waiting, claims
 
         found, problems = claims(self._environ)
-        if found or any_waiting(self._environ):
+        if Want.WHOLE in want and (found or any_waiting(self._environ)):
             # Claims and the queue are by UUID, which are not read of devices that are wanted by index only.
             want &= ~Want.WHOLE
         snapshot = self._source.read(want, among)

@@ -1,7 +1,7 @@
 """LaunchController: from the launch line to what runs: edit, copy, claim, read again, ask, start, wait.
 
 After Enter the selected devices are claimed and read again. Where one of them is not free, or others wait in
-line for it, the person is asked (`_start_or_ask`).
+line for it, the person is asked (`start_or_ask`).
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class LaunchController:
     # Launching
 
     def launch(self, mode: StartMode) -> None:
-        """Claim the selected devices and have them read again; `on_reading` goes on from there."""
+        """Claim the selected devices and have them read again; `start_or_ask` goes on from there."""
         app_state = self._view.app_state
         if not app_state.options.command:
             self.edit()
@@ -259,10 +259,12 @@ class LaunchController:
         return (own.warning, *not_free_lines(found, app_state.snapshot).values())
 
     def _start(self, pending: PendingLaunch) -> None:
+        from gputui.launching.history_file import remember
         from gputui.tui import start_launch
 
         app, launch, allocation = self._view.app, self._view.app_state.launch, pending.allocation
-        not_kept = start_launch.remember(self._view.app_state, self._environ, self._clock())
+        count = start_launch.count_of(self._view.app_state)
+        not_kept = remember(self._environ, self._view.app_state.options, count, self._clock())
         warnings = [not_kept, *(notice.text for notice in allocation.notices)]
         warning = "; ".join(each for each in warnings if each)
         if pending.mode == "become":

@@ -1,0 +1,22 @@
+"""Becoming the command: how `gputui run` and the screen end.
+
+In a file of its own, because the screen starts without the options of `run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NoReturn
+
+from gputui.launching.launch import Launch
+from gputui.launching.start import replace_process
+
+if TYPE_CHECKING:
+    from gputui.allocating.claims.lease import Lease
+
+
+def become(launch: Launch, environ: Mapping[str, str], lease: Lease | None = None) -> NoReturn:
+    """Become the command, which inherits the lease on its devices. Raises StartError."""
+    if lease is not None:
+        lease.inherit()
+    replace_process(launch, environ)
