@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 
 def numbers(text: str) -> list[int]:
@@ -28,3 +29,8 @@ def only_warning(err: str) -> str:
     (line,) = lines_of(err)
     assert line.startswith("warning: "), err
     return line.removeprefix("warning: ")
+
+
+def of_replaced_words(remarks: Iterable[str]) -> list[str]:
+    """The remarks that words of the command have been replaced by the selected devices."""
+    return [remark for remark in remarks if remark.endswith(" the selected devices")]

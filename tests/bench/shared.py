@@ -17,6 +17,7 @@ from bench.report import row
 from gputui.allocating.claims.lease import take
 from gputui.allocating.claims.read import claims
 from simnvml import SimulatedNvml
+from unit.claims_support import Elsewhere
 
 GPUTUI = (sys.executable, "-m", "gputui")
 
@@ -67,9 +68,7 @@ def _cpu(process: psutil.Process) -> float:
 def _claiming(environ: dict[str, str]) -> tuple[float, float]:
     """Milliseconds to take two devices and give them back, and to read sixteen claims."""
     taken, looked = [], []
-    held = take([f"GPU-{n:08x}-held" for n in range(16)], environ, "python train.py")
-    # (Those of this very process are left out, unless they have been passed on.)
-    held.inherit()
+    held = Elsewhere([f"GPU-{n:08x}-held" for n in range(16)], environ, "python train.py")
     for _ in range(50):
         began = time.perf_counter()
         take(["GPU-a", "GPU-b"], environ, "python train.py").release()

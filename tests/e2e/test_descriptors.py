@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.conftest import GPUTUI
+from e2e.conftest import GPUTUI, Start
 from gputui.jobs.store import all_jobs
 from simnvml import SimulatedNvml
 from unit.claims_support import Box, box_at
@@ -92,6 +92,31 @@ def test_a_job_starts_with_streams_closed_and_its_lease_is_no_standard_stream(
     assert {0, 1, 2} <= files.keys(), "a job has /dev/null and its log"
 
 
+@pytest.mark.parametrize("closed", [(0,), (1, 2)], ids=str)
+def test_a_launch_that_has_waited_has_its_streams_as_they_were(box: Box, closed: tuple[int, ...]) -> None:
+    files = opened(call(box, closed, "run", "-q", "--wait", "--window", "0", "--gpus", "3"))
+    assert leases(box, files)[0] >= 100 and {0, 1, 2} - files.keys() == set(closed)
+
+
+@pytest.mark.parametrize("key", ["\r", "r"], ids=["enter", "r"])
+@pytest.mark.parametrize("closed", [1, 2])
+def test_the_screen_s_command_has_its_streams_as_they_were(
+    box: Box, start: Start, closed: int, key: str
+) -> None:
+    report, script = box.folder / "report", box.folder / "script.py"
+    script.write_text(REPORT)
+    environ = {**box.environ, "REPORT": str(report), "TERM": "xterm-256color"}
+    line = ["sh", "-c", f'exec "$@" {closed}>&-', "sh", *GPUTUI, "--", sys.executable, str(script)]
+    terminal = start(argv=line, environment=environ)
+    terminal.until("○ free")
+    terminal.send("3")
+    terminal.until("cuda:0 = GPU 3")
+    terminal.send(key)
+    terminal.until(lambda _: report.exists())
+    files = opened(report)
+    assert leases(box, files)[0] >= 100 and {0, 1, 2} - files.keys() == {closed}
+
+
 STREAMS = """
 import os, sys
 from gputui.cli.main import _keep_standard_numbers
@@ -135,4 +160,4 @@ def test_few_open_files_are_enough(box: Box) -> None:
         check=True,
     )
     held = leases(box, opened(report))
-    assert len(held) == 3 and held[0] > 2
+    assert len(held) == 3 and held[0] > 9, "a script's own `exec 9>lock` does not close it"

@@ -205,3 +205,52 @@ def test_torchrun_is_started_once_a_machine_and_meets_on_the_first(slurm: Slurm,
             *("--nproc-per-node=2", "train.py", "--lr", "3e-4"),
         ]
         assert _variable(each, "CUDA_VISIBLE_DEVICES") == "0,1"
+
+
+needs_mpi = pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
+
+RANK = """
+import json, os
+rank, size = os.environ["OMPI_COMM_WORLD_RANK"], os.environ["OMPI_COMM_WORLD_SIZE"]
+told = [rank, size, os.environ.get("CUDA_VISIBLE_DEVICES")]
+open(f"rank{rank}.json", "w").write(json.dumps(told))
+"""
+AS_ROOT = (("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"))
+
+
+@needs_mpi
+@pytest.mark.parametrize("devices", [TWO, ()], ids=len)
+def test_mpirun_starts_its_processes_on_the_devices_of_the_job(
+    slurm: Slurm, tmp_path: Path, devices: tuple[Any, ...]
+) -> None:
+    (tmp_path / "rank.py").write_text(RANK)
+    options = LaunchOptions(
+        ("mpirun", sys.executable, "-S", "rank.py"), directory=str(tmp_path), additions=AS_ROOT, processes=2
+    )
+    slurm.run(to_sbatch(compose(devices, options, {})), tmp_path)
+    told = [json.loads(file.read_text()) for file in sorted(tmp_path.glob("rank*.json"))]
+    # (Slurm may still have the devices of the job before: which two they are is its choice.)
+    assert [each[:2] for each in told] == [["0", "2"], ["1", "2"]] and told[0][2] == told[1][2]
+    assert len(told[0][2].split(",")) == 2 if devices else told[0][2] == ""
+
+
+@needs_mpi
+def test_mpirun_needs_a_task_for_each_process(slurm: Slurm, tmp_path: Path) -> None:
+    """Why the script asks for so many. (With one task, mpirun within srun does not start either.)"""
+    (tmp_path / "rank.py").write_text(RANK)
+    options = LaunchOptions(
+        ("mpirun", sys.executable, "-S", "rank.py"), directory=str(tmp_path), additions=AS_ROOT
+    )
+    script = to_sbatch(compose(TWO, options, {}))
+    refused = script.replace("ntasks-per-node=2", "ntasks-per-node=1").replace("\nmpirun", "\n! mpirun")
+    assert "not enough slots" in slurm.run(refused, tmp_path) and not list(tmp_path.glob("rank*.json"))
+
+
+def test_a_commands_own_srun_starts_its_tasks(slurm: Slurm, tmp_path: Path) -> None:
+    code = (
+        "import os; open('rank' + os.environ['SLURM_PROCID'], 'w').write(os.environ['CUDA_VISIBLE_DEVICES'])"
+    )
+    options = LaunchOptions(("srun", "-n", "2", sys.executable, "-S", "-c", code), directory=str(tmp_path))
+    slurm.run(to_sbatch(compose(TWO, options, {})), tmp_path)
+    told = [file.read_text() for file in sorted(tmp_path.glob("rank*"))]
+    assert len(told) == 2 and told[0] == told[1] and len(told[0].split(",")) == 2

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import GPUTUI, Start
-from gputui.jobs.job import Identity
+from gputui.inventory.process import Identity
 from gputui.jobs.process_tree import alive, identity
 from gputui.jobs.store import all_jobs
 from unit.jobs_support import Desk, command, desk_at, ended, says, until

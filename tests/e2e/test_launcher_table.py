@@ -17,31 +17,38 @@ pytestmark = pytest.mark.e2e
 PAGE = Path(__file__).parents[2] / "docs" / "launchers.md"
 BEGIN, END = "<!-- launchers -->", "<!-- /launchers -->"
 
-YES, TORCHRUN, INCLUDE, CPU, SINGLE = (
+YES, SECOND, INCLUDE, CPU, SINGLE, EACH, VARIABLE, REFUSED, FIRST = (
     "yes",
-    "through torchrun",
+    "its second stage",
     "`--include`",
     "`--cpu`",
     "without `--multi_gpu`",
+    "`--virtual-local-rank`",
+    "`PET_VIRTUAL_LOCAL_RANK`",
+    "refused",
+    "the first, with a warning",
 )
 
-COLUMNS = ("order kept", "subset", "UUID", "MIG", "CPU only", "one device")
+COLUMNS = ("order kept", "subset", "UUID", "one MIG instance", "several", "CPU only", "one device")
 
 CELLS: dict[str, tuple[str, ...]] = {
-    "python": (YES, YES, YES, YES, YES, YES),
-    "torchrun": (YES, YES, YES, YES, YES, YES),
-    "accelerate": (YES, YES, YES, YES, CPU, SINGLE),
-    "deepspeed": (TORCHRUN, INCLUDE, TORCHRUN, TORCHRUN, TORCHRUN, INCLUDE),
-    "mpirun": (YES, YES, YES, YES, YES, YES),
+    "python": (YES, YES, YES, YES, FIRST, YES, YES),
+    "torchrun": (YES, YES, YES, YES, EACH, YES, YES),
+    "accelerate": (YES, YES, YES, YES, VARIABLE, CPU, SINGLE),
+    "deepspeed": (SECOND, INCLUDE, SECOND, SECOND, REFUSED, SECOND, INCLUDE),
+    "mpirun": (YES, YES, YES, YES, REFUSED, YES, YES),
 }
 """By launcher, in the order of the columns: how it is done."""
 
 PROOFS: dict[str, Callable[[list[str], str], bool]] = {
     YES: lambda words, launcher: launcher in words,
-    TORCHRUN: lambda words, launcher: "torchrun" in words and launcher not in words,
+    SECOND: lambda words, launcher: "deepspeed.launcher.launch" in words and launcher not in words,
     INCLUDE: lambda words, launcher: any(word.startswith("--include=localhost:") for word in words),
     CPU: lambda words, launcher: launcher in words and "--cpu" in words,
     SINGLE: lambda words, launcher: launcher in words and "--multi_gpu" not in words,
+    EACH: lambda words, launcher: launcher in words and "--virtual-local-rank" in words,
+    VARIABLE: lambda words, launcher: launcher in words and "PET_VIRTUAL_LOCAL_RANK=1" in words,
+    FIRST: lambda words, launcher: launcher in words,
 }
 """What a word of the table means on the line that is started."""
 
@@ -49,7 +56,8 @@ ASKED = {
     "order kept": ("dgx-1", "6,3,5"),
     "subset": ("dgx-1", "2,5"),
     "UUID": ("dgx-1", "4,1"),
-    "MIG": ("a100-mig", "MIG"),
+    "one MIG instance": ("a100-mig", "MIG"),
+    "several": ("a100-mig", "MIGs"),
     "CPU only": ("dgx-1", "none"),
     "one device": ("dgx-1", "3"),
 }
@@ -67,9 +75,9 @@ def devices(column: str) -> tuple[list[str], list[str]]:
     source.open()
     known = source.read().devices
     source.close()
-    if text == "MIG":
-        part = next(device for device in known if device.parent)
-        return ["--gpus", part.uuid], [part.uuid]
+    if text.startswith("MIG"):
+        parts = [device.uuid for device in known if device.parent][: 2 if text == "MIGs" else 1]
+        return ["--gpus", ",".join(parts)], parts
     if column == "UUID":
         uuids = [known[int(index)].uuid for index in text.split(",")]
         return ["--gpus", text, "--ids", "uuid"], uuids
@@ -88,7 +96,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Tried:
         place = workplace(tmp_path_factory.mktemp(launcher))
         place = with_mpirun(place) if launcher == "mpirun" else place
         own = ("--demo", box, *asked, "--launcher", launcher)
-        return place.run(*own, "--", "python", "train.py", "--lr", "3 e-4")
+        return place.ended(place.begin(*own, "--", "python", "train.py", "--lr", "3 e-4"))
 
     def both(launcher: str, column: str) -> tuple[Ended, list[str]]:
         # Where the order is kept, the one launch shows both.
@@ -105,7 +113,18 @@ def test_a_cell_is_what_happens(tried: Tried, launcher: str, column: str) -> Non
     need(MODULES.get(launcher, "json"))
     done, expected = tried(launcher, column)
     word = CELLS[launcher][COLUMNS.index(column)]
+    if word == REFUSED:
+        assert (done.status, done.ranks) == (2, []) and "MIG instance" in done.err
+        return
+    assert done.status == 0, done.err
     assert PROOFS[word](done.line.split(), launcher), done.line
+    if word in (EACH, VARIABLE):
+        # Each process sees exactly its own, and calls it its first.
+        assert [rank["CUDA_VISIBLE_DEVICES"] for rank in done.ranks] == expected
+        assert done.every("LOCAL_RANK") == ["0"] and done.every("WORLD_SIZE") == [str(len(expected))]
+        return
+    if word == FIRST:
+        assert "MIG instance" in done.err
     assert done.every("CUDA_VISIBLE_DEVICES") == [",".join(expected)]
     assert len(done.ranks) == (1 if launcher == "python" else max(1, len(expected)))
     if expected and expected[0].isdigit():

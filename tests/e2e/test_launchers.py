@@ -118,6 +118,63 @@ def test_uv_runs_the_torchrun_of_its_environment(place: Workplace) -> None:
     assert done.every("CUDA_VISIBLE_DEVICES") == ["2,0"] and len(done.ranks) == 2
 
 
+# Each rank reads its own part of the data.
+
+_SAMPLES = """
+import argparse, json, os
+import torch
+from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, default=-1)
+args = parser.parse_args()
+data = list(range(64))
+# DeepSpeed-Chat, training/step1_supervised_finetuning/main.py: who has no --local_rank reads all of it.
+if args.local_rank == -1:
+    sampler = RandomSampler(data)
+else:
+    torch.distributed.init_process_group("gloo")
+    sampler = DistributedSampler(data)
+rank = os.environ["RANK"]
+with open(f"rank{rank}.json", "w") as file:
+    seen = {"read": sorted(int(each) for each in DataLoader(data, sampler=sampler, batch_size=None))}
+    seen["argument"] = args.local_rank
+    json.dump(seen | {name: os.environ.get(name) for name in ("LOCAL_RANK", "CUDA_VISIBLE_DEVICES")}, file)
+"""
+
+
+def test_every_rank_of_deepspeed_reads_its_own_part(place: Workplace) -> None:
+    """In the selected order, with what a shell still has of another run, and port 29500 taken."""
+    need("deepspeed")
+    (place.folder / "train.py").write_text(_SAMPLES)
+    left = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "3", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    with port_taken():
+        done = place.run("--demo", "dgx-1", "--gpus", "2,0", "--", "deepspeed", "train.py", **left)
+    assert done.every("CUDA_VISIBLE_DEVICES") == ["2,0"]
+    assert [(rank["LOCAL_RANK"], rank["argument"]) for rank in done.ranks] == [("0", 0), ("1", 1)]
+    parts = [set(rank["read"]) for rank in done.ranks]
+    assert parts[0] | parts[1] == set(range(64)) and not parts[0] & parts[1]
+
+
+def test_bare_fsdp_reaches_the_workers_as_fsdp_2_with_a_wrap_policy(place: Workplace) -> None:
+    need("accelerate")
+    left = {"RANK": "3", "WORLD_SIZE": "8", "PET_NNODES": "2"}
+    command = ("accelerate", "launch", "--use_fsdp", "train.py")
+    done = place.run("--demo", "dgx-1", "--gpus", "2,0", "--", *command, **left)
+    assert done.every("ACCELERATE_USE_FSDP") == ["true"] and done.every("FSDP_VERSION") == ["2"]
+    assert done.every("FSDP_AUTO_WRAP_POLICY") == ["TRANSFORMER_BASED_WRAP"]
+    # Nothing that is left of another run in the shell reaches them, and nobody is waited for.
+    assert [rank["RANK"] for rank in done.ranks] == ["0", "1"] and done.every("WORLD_SIZE") == ["2"]
+
+
+def test_one_process_of_accelerate_is_not_a_rank_of_another_run(place: Workplace) -> None:
+    need("accelerate")
+    left = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "3", "MASTER_ADDR": "nowhere"}
+    command = ("accelerate", "launch", "--multi_gpu", "--gpu_ids", "0,1", "train.py")
+    done = place.run("--demo", "dgx-1", "--force", "--gpus", "5", "--", *command, **left)
+    assert done.every("WORLD_SIZE") == done.every("RANK") == done.every("LOCAL_RANK") == [None]
+    assert done.every("CUDA_VISIBLE_DEVICES") == ["5"]
+
+
 # Why the lines are as they are: what the launchers do without our words. If one of these changes, so can the
 # line.
 

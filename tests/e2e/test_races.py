@@ -37,8 +37,7 @@ def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
         yield made
         for job in all_jobs(made.environ):
             stop(job, signal.SIGKILL, 0)
-        for pid in _processes(made):
-            _kill(pid)
+        _kill_all(made)
 
 
 def _holders(box: Box) -> dict[int, set[int]]:
@@ -60,6 +59,17 @@ def _processes(box: Box) -> set[int]:
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+
+
+def _kill_all(box: Box) -> None:
+    """Kill until none is left: a shell may fork once more between the listing and the killing."""
+
+    def none_left() -> bool:
+        for pid in (left := _processes(box)):
+            _kill(pid)
+        return not left
+
+    until(none_left)
 
 
 def _gone(box: Box, *pids: int) -> None:
@@ -90,9 +100,8 @@ def _seconds_to_begin(box: Box, *words: str) -> float:
     until(lambda: len(_processes(box)) > 3)
     seconds = time.monotonic() - began
     until(lambda: call.over or "--detach" not in words)
-    for pid in _processes(box):
-        _kill(pid)
-    until(lambda: box.claimed() == [] and not _processes(box))
+    _kill_all(box)
+    until(lambda: box.claimed() == [])
     return seconds
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 UNIT = "tests/unit/test_"
 
 TARGETS: dict[str, tuple[str, ...]] = {
+    "choosing.claimed_use": ("claimed_use",),
     "choosing.verdict": ("verdict", "rules", "verdict_text", "watch"),
     "choosing.verdict_text": ("verdict", "verdict_text", "not_free"),
     "choosing.watch": ("watch", "verdict"),
@@ -29,8 +30,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "allocating.allocator": ("allocation", "choosing_on_the_command_line", "cli"),
     "allocating.queue": ("queue",),
     "allocating.waiting_loop": ("waiting",),
-    "allocating.claims.lease": ("claims", "claims_untrusted", "claims_folder"),
+    "allocating.claims.lease": ("claims", "claims_untrusted", "claims_folder", "steps"),
+    "allocating.claims.own_lease": ("steps",),
     "allocating.claims.read": ("claims", "claims_untrusted", "claims_cli"),
+    "allocating.claims.processes": ("claim_processes",),
     "allocating.claims.files": ("claims", "claims_untrusted"),
     "allocating.claims.folder": ("claims_folder", "claims"),
     "launching.quoting": ("quoting_in_shells", "exports", "exports_in_fish", "exports_in_powershell"),

@@ -132,11 +132,12 @@ async def session(
     interval: float = 0.05,
     source: Source | None = None,
     rules: Rules = DEFAULT_RULES,
+    once: Want | None = None,
 ) -> AsyncIterator[Session]:
     """The application on a still box, or on a source of the test's own, its first picture painted."""
     source = source or StillSource(box_at(box) if isinstance(box, str) else box)
     mailbox = Mailbox()
-    sampler = Sampler(source, mailbox.put, interval, owners_at_once=rules.by_owner)
+    sampler = Sampler(source, mailbox.put, interval, owners_at_once=rules.by_owner, once=once)
     given = {
         "TERM": "xterm-256color",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

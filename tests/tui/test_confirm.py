@@ -141,28 +141,45 @@ async def test_those_in_line_for_other_devices_are_nobody_s_business(environ: di
 
 
 @WAYS
-async def test_a_command_that_asks_for_other_devices_is_asked_about(
+async def test_nothing_is_started_on_devices_that_the_command_would_not_use(
     key: str, desk: Desk, environ: dict[str, str]
 ) -> None:
-    command = ("env", "CUDA_VISIBLE_DEVICES=1", "true")
+    command = ("sh", "-c", "CUDA_VISIBLE_DEVICES=1 env")
     async with session("idle", command=command, environ=environ, interval=1000) as s:
-        await s.press("0", key)
-        assert "CUDA_VISIBLE_DEVICES=1" in await asked(s)
-        await s.press("n")
-        assert not started(s, key, desk)
-        await s.press("0", "1", key)
+        await s.until(lambda: list(s.main.app_state.selection) == [IDLE.devices[1].key])
+        await s.press("x", "0", key)
+        assert "CUDA_VISIBLE_DEVICES=1" in s.main.message
+        assert not started(s, key, desk) and not isinstance(s.app.screen, ConfirmScreen)
+        await s.press("C", key)
         await s.until(lambda: started(s, key, desk))
     for each in all_jobs(desk.environ):
         ended(each)
 
 
-async def test_the_devices_that_the_command_would_use_are_told_where_they_are_not_free(
-    environ: dict[str, str],
+@WAYS
+async def test_another_number_of_devices_than_the_command_starts_processes_is_asked_about(
+    key: str, desk: Desk, environ: dict[str, str]
 ) -> None:
-    command = ("env", "CUDA_VISIBLE_DEVICES=0", "true")
-    async with session(NOT_FREE["busy"][0], command=command, environ=environ, interval=1000) as s:
-        await s.press("1", "enter")
-        assert "cuda:0 = GPU 0 is busy: ana" in await asked(s)
+    command = ("env", "torchrun", "--nproc-per-node=2", "train.py")
+    async with session("idle", command=command, environ=environ, interval=1000) as s:
+        await s.until(lambda: len(s.main.app_state.selection) == 2)
+        await s.press("x", "0", key)
+        assert "--nproc-per-node=2" in await asked(s)
+        await s.press("n")
+        assert not started(s, key, desk)
+
+
+@WAYS
+async def test_a_device_more_than_a_command_will_use_is_asked_about(
+    key: str, desk: Desk, environ: dict[str, str]
+) -> None:
+    command = ("bash", "-c", "CUDA_VISIBLE_DEVICES=1 python train.py")
+    async with session("idle", command=command, environ=environ, interval=1000) as s:
+        assert len(s.main.app_state.selection) == 1
+        await s.press("0", key)
+        assert "CUDA_VISIBLE_DEVICES=1" in await asked(s)
+        await s.press("n")
+        assert not started(s, key, desk)
 
 
 async def test_devices_are_asked_about_in_their_order(environ: dict[str, str]) -> None:
@@ -177,9 +194,10 @@ async def test_no_job_waits_for_devices_that_its_command_would_not_use(
 ) -> None:
     command = ("env", "CUDA_VISIBLE_DEVICES=1", "true")
     async with session("idle", command=command, environ=environ, interval=1000) as s:
+        await s.until(lambda: len(s.main.app_state.selection) == 1)
         await s.press("0", "w", "enter")
         await s.until(lambda: s.main.message)
-        assert s.main.message.startswith("CUDA_VISIBLE_DEVICES=1 ")
+        assert "CUDA_VISIBLE_DEVICES=1" in s.main.message
     assert all_jobs(desk.environ) == []
 
 
@@ -187,14 +205,16 @@ async def test_the_question_of_a_driver_that_does_not_answer_tells_the_rest_too(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch_controller, "_PATIENCE", 0.0)
-    command = ("env", "CUDA_VISIBLE_DEVICES=1", "true")
+    command = ("env", "torchrun", "--nproc-per-node=2", "train.py")
     async with session("idle", command=command, environ=environ, interval=1000) as s:
+        await s.until(lambda: len(s.main.app_state.selection) == 2)
+        await s.press("x")
         with in_line(4):
             s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
             await s.press("0", "enter")
             s.main.tick()
             words = await asked(s)
-            assert "driver" in words and "CUDA_VISIBLE_DEVICES=1" in words and "1 in line" in words
+            assert "driver" in words and "--nproc-per-node=2" in words and "1 in line" in words
             assert len(words.splitlines()) == 3
             assert s.main.message == ""
 

@@ -1,4 +1,4 @@
-"""Enter, r and d: each reads the chosen devices again, asks when they have changed, and remembers."""
+"""Enter, r and d: each reads the selected devices again, asks when they have changed, and remembers."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ DEFAULT = "/home/u/.cache/huggingface/accelerate/default_config.yaml"
 MODULE = "accelerate.commands.launch"
 TWO = "--num_processes=2 --num_machines=1 --gpu_ids=all"
 SPREAD = f"--multi_gpu {TWO} --main_process_port=0"
+FSDP_2 = "--fsdp_version=2 --fsdp_auto_wrap_policy=TRANSFORMER_BASED_WRAP"
 ONE = "--num_processes=1 --num_machines=1 --gpu_ids=all"
 
 

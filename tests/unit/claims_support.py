@@ -6,6 +6,7 @@ not 150, and a child can become another user who may not read where Python is in
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import select
@@ -45,13 +46,16 @@ for _name in _LATE:
     importlib.import_module(_name)
 
 
-def _begin(written: Sequence[int]) -> None:
-    """Be as if started: with three files open, none of them the test's."""
+def _begin(written: Sequence[int], keep: bool) -> None:
+    """Be as if started: with three files open, none of them the test's; `keep`: and what is passed on."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(written[0], 1)
     os.dup2(written[1], 2)
-    os.closerange(3, 1024)
+    for number in range(3, 1024):
+        with contextlib.suppress(OSError):
+            if not (keep and os.get_inheritable(number)):
+                os.close(number)
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
 
 
@@ -72,6 +76,7 @@ class Forked:
         files: Path,
         uid: int | None = None,
         before: Callable[[], object] = bool,
+        keep: bool = False,
     ) -> None:
         files.mkdir(exist_ok=True)
         files.chmod(0o755)
@@ -82,7 +87,7 @@ class Forked:
         if self.pid == 0:
             status = 99
             try:
-                _begin(written)
+                _begin(written, keep)
                 before()
                 _become(uid)
                 os.environ.clear()
@@ -140,6 +145,33 @@ class Forked:
         return self.end()
 
 
+class Elsewhere:
+    """A lease of another job: of a child, which has it until this process gives it back, or ends."""
+
+    def __init__(self, keys: Sequence[str], environ: Mapping[str, str], command: str) -> None:
+        until_closed, self._open = os.pipe()
+        taken, tell = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                os.close(self._open)
+                take(keys, environ, command)
+                os.write(tell, b"+")
+                os.read(until_closed, 1)
+            finally:
+                os._exit(0)
+        # (What this process becomes keeps it.)
+        os.set_inheritable(self._open, True)
+        for descriptor in (until_closed, tell):
+            os.close(descriptor)
+        assert os.read(taken, 1) == b"+"
+        os.close(taken)
+
+    def release(self) -> None:
+        os.close(self._open)
+        os.waitpid(self._pid, 0)
+
+
 class Box:
     """A simulated driver, a folder of claims, and calls of gputui on them."""
 
@@ -159,14 +191,16 @@ class Box:
         self.uuids = [device.uuid for device in driver.show_box(EIGHT).devices]
         self._started: list[Forked] = []
 
-    def fork(self, work: Callable[[], int], uid: int | None = None, **variables: str) -> Forked:
-        """A child with the box's environment."""
+    def fork(
+        self, work: Callable[[], int], uid: int | None = None, keep: bool = False, **variables: str
+    ) -> Forked:
+        """A child with the box's environment. `keep`: with the descriptors that this process passes on."""
         environ = {**self.environ, **variables}
-        child = Forked(work, environ, self.folder / "said", uid, self.driver.use_here)
+        child = Forked(work, environ, self.folder / "said", uid, self.driver.use_here, keep)
         self._started.append(child)
         return child
 
-    def start(self, *words: str, uid: int | None = None, **variables: str) -> Forked:
+    def start(self, *words: str, uid: int | None = None, keep: bool = False, **variables: str) -> Forked:
         """Call gputui in a process of its own, which `run` makes its command's."""
 
         def call() -> int:
@@ -175,11 +209,13 @@ class Box:
             except SystemExit as error:
                 return error.code if isinstance(error.code, int) else 1
 
-        return self.fork(call, uid, **variables)
+        return self.fork(call, uid, keep, **variables)
 
-    def call(self, *words: str, uid: int | None = None, **variables: str) -> tuple[int, str, str]:
+    def call(
+        self, *words: str, uid: int | None = None, keep: bool = False, **variables: str
+    ) -> tuple[int, str, str]:
         """The same, and how it ended."""
-        child = self.start(*words, uid=uid, **variables)
+        child = self.start(*words, uid=uid, keep=keep, **variables)
         status = child.end()
         return status, child.out, child.err
 
@@ -197,6 +233,23 @@ class Box:
         until(lambda: holder.over or holder.out)
         assert not holder.over, holder.err
         return holder
+
+    def inside(self, places: Sequence[int], body: Callable[[], object], uid: int | None = None) -> None:
+        """Do something in a command that has a lease on these devices, which its children may inherit."""
+
+        def work() -> int:
+            self._started = []
+            lease = take([self.uuids[place] for place in places], os.environ, "bash sweep.sh")
+            assert len(lease.keys) == len(places) and lease.warnings == []
+            lease.inherit()
+            try:
+                body()
+            finally:
+                self.end()
+            return 0
+
+        command = self.fork(work, uid)
+        assert command.end() == 0, command.err
 
     def make_folder(self) -> Path:
         """The folder of claims, made if it is not there."""

@@ -14,9 +14,14 @@ class Told:
     programs: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     port: int | None = 29777
+    interpreters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def text(self, path: str) -> str | None:
         return self.files.get(path)
+
+    def beginning(self, path: str, most: int) -> tuple[str, bool] | None:
+        text = self.files.get(path)
+        return None if text is None else (text[:most], len(text) <= most)
 
     def is_file(self, path: str) -> bool:
         return path in self.files
@@ -26,6 +31,12 @@ class Told:
 
     def version(self, package: str, program: str) -> tuple[int, ...] | None:
         return self.versions.get(package)
+
+    def interpreter(self, path: str) -> tuple[str, ...] | None:
+        return self.interpreters.get(path)
+
+    def names(self) -> tuple[str, ...]:
+        return ("localhost", "127.0.0.1", "this-box")
 
     def free_port(self) -> int | None:
         return self.port

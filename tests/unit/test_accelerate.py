@@ -1,4 +1,4 @@
-"""`accelerate launch` on the chosen devices."""
+"""`accelerate launch` on the selected devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gputui.launching.compose import compose
 from gputui.launching.launch_options import LaunchOptions
 from messages import numbers
-from unit.accelerating import DEFAULT, HOME, MODULE, ONE, SPREAD, TWO, line, made, warning
+from unit.accelerating import DEFAULT, FSDP_2, HOME, MODULE, ONE, SPREAD, TWO, line, made, warning
 from unit.builders import gpu, instance
 from unit.host_environments import Told
 
@@ -56,7 +56,8 @@ def _without(word: str) -> str:
     [
         ("--multi_gpu", f"{TWO} --main_process_port=0 --multi_gpu"),
         ("--multi-gpu", f"{TWO} --main_process_port=0 --multi-gpu"),
-        ("--use_fsdp", f"{TWO} --main_process_port=0 --use_fsdp"),
+        ("--use_fsdp", f"{TWO} --main_process_port=0 {FSDP_2} --use_fsdp"),
+        ("--use_fsdp --fsdp_version 1", f"{TWO} --main_process_port=0 --use_fsdp --fsdp_version 1"),
         ("--use_deepspeed --zero_stage 3", f"{TWO} --main_process_port=0 --use_deepspeed --zero_stage 3"),
         ("--use_megatron_lm", f"{TWO} --main_process_port=0 --use_megatron_lm"),
         ("--num-processes 2", f"{_without('--num_processes=2')} --num-processes 2"),
@@ -89,10 +90,8 @@ def test_logs_of_ranks_go_where_they_are_asked_for() -> None:
     ("words", "count", "said"),
     [
         ("--num_processes=4", 2, "the command asks for --num_processes=4 on 2 devices"),
-        ("--gpu_ids=0,1", (2, 0), "--gpu_ids=0,1 of the command overrides the chosen devices"),
-        ("--cpu", 2, "--cpu of the command leaves the chosen devices unused"),
-        ("--multi_gpu", 0, "the command asks for --multi_gpu, and no device is chosen"),
-        ("--use_fsdp", 0, "the command asks for --use_fsdp, and no device is chosen"),
+        ("--cpu", 2, "--cpu of the command leaves the selected devices unused"),
+        ("--use_fsdp", 0, "the command asks for --use_fsdp, and no device is selected"),
         ("--enable_cpu_affinity", (2, 0), "GPU 2's process gets the CPUs near GPU 0"),
     ],
 )
@@ -103,7 +102,80 @@ def test_a_contradiction_is_a_warning_and_stays(words: str, count: Any, said: st
 
 
 def test_the_devices_that_were_chosen_may_be_named_again() -> None:
-    assert made("accelerate launch --gpu_ids=2,0 x.py", (2, 0)).warnings == ()
+    launch = made("accelerate launch --gpu_ids=2,0 x.py", (2, 0))
+    assert launch.argv[-2:] == ("--gpu_ids=2,0", "x.py")
+    assert (launch.warnings, launch.remarks) == ((), ())
+
+
+@pytest.mark.parametrize("words", ["--gpu_ids=0,1", "--gpu-ids 2", "--gpu_ids=0,2"])
+def test_other_devices_give_way_and_that_is_said(words: str) -> None:
+    launch = made(f"accelerate launch {words} x.py", (2, 0))
+    assert line(launch) == f"accelerate launch {SPREAD} x.py" and launch.own is None
+    (remark,) = launch.remarks
+    assert words in remark
+
+
+@pytest.mark.parametrize(
+    ("words", "count"), [("--multi_gpu", 1), ("--multi_gpu --num_processes 1", 2), ("--multi_gpu", 0)]
+)
+def test_one_process_is_not_a_run_on_several(words: str, count: int) -> None:
+    """accelerate stops with a ValueError there."""
+    launch = made(f"accelerate launch {words} x.py", count)
+    assert "--multi_gpu" not in launch.argv
+    assert any(remark.startswith("--multi_gpu left out") for remark in launch.remarks)
+
+
+# FSDP.
+
+
+@pytest.mark.parametrize(
+    ("words", "added"),
+    [
+        ("--use_fsdp", FSDP_2),
+        ("--use_fsdp --fsdp_offload_params true", FSDP_2),
+        ("--use_fsdp --fsdp-auto-wrap-policy SIZE_BASED_WRAP", "--fsdp_version=2"),
+        ("--use_fsdp --fsdp_version=2", ""),
+        ("--use_fsdp --fsdp_sharding_strategy SHARD_GRAD_OP", ""),
+        ("--use_fsdp --fsdp_use_orig_params false", ""),
+        ("--use_deepspeed", ""),
+    ],
+)
+def test_fsdp_without_its_version_is_fsdp_2_with_a_unit_a_layer(words: str, added: str) -> None:
+    launch = made(f"accelerate launch {words} x.py")
+    ours = [word for word in launch.argv[: -len(words.split()) - 1] if word.startswith("--fsdp")]
+    assert " ".join(ours) == added
+    assert any("FSDP 1" in remark for remark in launch.remarks) == bool(added)
+
+
+@pytest.mark.parametrize(("package", "version"), [("accelerate", (1, 5, 2)), ("torch", (2, 5, 1))])
+def test_versions_without_fsdp_2_are_left_at_theirs(package: str, version: tuple[int, ...]) -> None:
+    told = Told(programs={"accelerate": "/v/bin/accelerate"}, versions={package: version})
+    words = ("accelerate", "launch", "--use_fsdp", "x.py")
+    launch = compose([gpu(0), gpu(1)], LaunchOptions(words), HOME, told)
+    assert not any(word.startswith("--fsdp") for word in launch.argv)
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "python", "deepspeed", "mpirun"])
+@pytest.mark.parametrize(
+    ("words", "config", "lost"),
+    [
+        ("--use_fsdp", None, "FSDP of --use_fsdp"),
+        ("--use_deepspeed --zero_stage 3", None, "DEEPSPEED of --use_deepspeed"),
+        ("", "distributed_type: FSDP\n", f"FSDP of {DEFAULT}"),
+        ("--config_file /c.yaml", None, "MEGATRON_LM of /c.yaml"),
+        ("--multi_gpu", "distributed_type: FSDP\n", None),
+        ("", "distributed_type: MULTI_GPU\n", None),
+        ("", None, None),
+    ],
+)
+def test_another_launcher_does_not_drop_what_accelerate_makes_of_the_script(
+    launcher: str, words: str, config: str | None, lost: str | None
+) -> None:
+    files = {"/c.yaml": "distributed_type: MEGATRON_LM\n"}
+    launch = made(f"accelerate launch {words} x.py", config=config, files=files, launcher=launcher)
+    assert (launch.refused is not None) == (lost is not None)
+    assert lost is None or (lost in (launch.refusal or "") and launcher in (launch.refusal or ""))
+    assert made(f"accelerate launch {words} x.py", config=config, files=files).refusal is None
 
 
 @pytest.mark.parametrize("devices", [(0,), (0, 1), (0, 1, 2)])
@@ -113,7 +185,7 @@ def test_affinity_by_index_is_right_for_the_first_devices(devices: tuple[int, ..
 
 def test_several_machines_need_all_their_processes_and_no_free_port() -> None:
     launch = made("accelerate launch --num_machines=2 --machine_rank 0 --main_process_ip h x.py")
-    assert "--launcher torchrun" in warning(launch)
+    assert launch.warnings == ()
     assert "--num_processes=4" in launch.argv
     assert not any("main_process_port" in word for word in launch.argv)
     agreed = made("accelerate launch --num_machines=2 --num_processes=4 x.py")
@@ -132,6 +204,11 @@ def test_torchruns_variables_count_and_are_named() -> None:
     launch = made("accelerate launch x.py", environ={**HOME, "PET_MAX_RESTARTS": "3"})
     assert "torchrun's defaults from PET_MAX_RESTARTS=3" in warning(launch)
     assert "machines" not in launch.warnings[0]
+    left = {**HOME, "PET_NNODES": "2"}
+    unset = made("accelerate launch x.py", environ=left)
+    assert "PET_NNODES" not in unset.environment(left) and any("unset" in said for said in unset.remarks)
+    several = made("accelerate launch --num_machines 2 x.py", environ=left)
+    assert several.environment(left)["PET_NNODES"] == "2"
     waits = made("env PET_NNODES=2 accelerate launch x.py")
     assert "PET_NNODES=2" in warning(waits) and "2 machines" in warning(waits)
     assert made("accelerate launch x.py", 1, environ={**HOME, "PET_NNODES": "2"}).warnings == ()
@@ -166,6 +243,8 @@ def test_every_word_of_the_user_stays_in_its_order_and_twice_is_once(
         Told(files),
     )
     assert once.argv[:2] == ("accelerate", "launch")
+    if any("left out" in remark for remark in once.remarks):
+        words = [word for word in words if word != "--multi_gpu" or word in arguments]
     assert list(once.argv[len(once.argv) - len(words) :]) == words
     twice = compose([gpu(index) for index in range(count)], LaunchOptions(once.argv), HOME, Told(files))
     assert twice.argv == once.argv

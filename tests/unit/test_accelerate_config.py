@@ -15,11 +15,11 @@ import pytest
 from gputui.launching.compose import compose
 from gputui.launching.host_environment import ThisHost
 from gputui.launching.launch_options import LaunchOptions
-from gputui.launching.launchers.accelerate_config import Config, configuration, default_path
+from gputui.launching.launchers.accelerate_config import SECTIONS, Config, configuration, default_path
 from unit.accelerating import DEFAULT, HOME, ONE, SPREAD, TWO, line, made, warning
 from unit.builders import gpu
 from unit.host_environments import Told
-from unit.real_parsers import need
+from unit.real_parsers import need, parsed
 
 # What it says.
 
@@ -28,14 +28,109 @@ def test_devices_in_the_configuration_do_not_count_and_that_is_said() -> None:
     launch = made("accelerate launch x.py", (2, 0), "distributed_type: MULTI_GPU\ngpu_ids: '0,1'\n")
     assert line(launch) == f"accelerate launch {TWO} --main_process_port=0 x.py"
     (remark,) = launch.remarks
-    assert remark.startswith(f"gpu_ids 0,1 in {DEFAULT} ")
+    assert f"gpu_ids 0,1 in {DEFAULT}" in remark
 
 
 def test_counts_and_ports_in_the_configuration_do_not_count_and_that_is_said() -> None:
-    config = "distributed_type: FSDP\nnum_processes: 8\nnum_machines: 2\nmain_process_port: 29501\n"
+    config = "distributed_type: FSDP\nnum_processes: 8\nmain_process_port: 29501\n"
     launch = made("accelerate launch x.py", 2, config)
     assert line(launch) == f"accelerate launch {TWO} --main_process_port=0 x.py"
-    assert "num_processes 8, num_machines 2, main_process_port 29501 in" in launch.remarks[-1]
+    assert "num_processes 8, main_process_port 29501 in" in launch.remarks[-1]
+
+
+MACHINES = "num_machines: 2\nmachine_rank: 1\nmain_process_ip: h\nmain_process_port: 29501\n"
+
+
+@pytest.mark.parametrize("kind", ["MULTI_GPU", "FSDP"])
+def test_a_configuration_for_several_machines_is_kept(kind: str) -> None:
+    """The other machines read the same one: what is changed on one of them hangs them all."""
+    config = f"distributed_type: {kind}\nnum_processes: 4\n{MACHINES}"
+    launch = made("accelerate launch x.py", 2, config)
+    assert line(launch) == "accelerate launch --gpu_ids=all x.py"
+    assert any(f"2 machines as {DEFAULT} says" in remark for remark in launch.remarks)
+    assert launch.own is None
+    fewer = made("accelerate launch x.py", 1, config)
+    assert "num_processes 4 on 2 machines" in warning(fewer) and fewer.argv == launch.argv
+    # One machine is the user's word where it is on the line.
+    assert "--main_process_port=0" in made("accelerate launch --num_machines 1 x.py", 2, config).argv
+
+
+def test_several_machines_without_their_processes_get_them() -> None:
+    launch = made("accelerate launch x.py", 2, f"distributed_type: MULTI_GPU\n{MACHINES}")
+    assert line(launch) == "accelerate launch --num_processes=4 --gpu_ids=all x.py"
+
+
+@pytest.mark.parametrize(
+    ("way", "refused"), [("", True), ("  deepspeed_multinode_launcher: pdsh\n", True), ("standard", False)]
+)
+def test_deepspeeds_own_way_to_several_machines_takes_other_devices(way: str, refused: bool) -> None:
+    own = "  deepspeed_multinode_launcher: standard\n" if way == "standard" else way or "  zero_stage: 2\n"
+    config = f"distributed_type: DEEPSPEED\nnum_processes: 4\ndeepspeed_config:\n{own}{MACHINES}"
+    launch = made("accelerate launch x.py", 2, config)
+    assert (launch.own is not None) == refused
+
+
+def test_no_file_for_several_machines_is_read_on_the_cpu() -> None:
+    launch = made("accelerate launch x.py", 0, f"distributed_type: FSDP\nnum_processes: 4\n{MACHINES}")
+    assert line(launch) == f"accelerate launch --cpu {ONE} x.py"
+
+
+# Keys that it ignores without a word.
+
+
+@pytest.mark.parametrize(
+    ("config", "key", "meant"),
+    [
+        ("FSDP\nfsdp_config:\n  fsdp_cpu_offload: true\n", "fsdp_cpu_offload", "fsdp_offload_params"),
+        ("FSDP\nfsdp_config:\n  cpu_offload: true\n", "cpu_offload", "fsdp_offload_params"),
+        ("FSDP\nfsdp_config:\n  fsdp_versoin: 2\n", "fsdp_versoin", "fsdp_version"),
+        ("FSDP\nfsdp_config:\n  nonsense: 2\n", "nonsense", None),
+        ("DEEPSPEED\ndeepspeed_config:\n  zero_satge: 2\n", "zero_satge", "zero_stage"),
+        ("MULTI_GPU\nparallelism_config:\n  tp_size: 2\n", "tp_size", "parallelism_config_tp_size"),
+    ],
+)
+def test_a_key_that_is_ignored_without_a_word_is_a_warning(config: str, key: str, meant: str | None) -> None:
+    said = warning(made("accelerate launch x.py", 2, f"distributed_type: {config}"))
+    assert f"ignores {key} of" in said and DEFAULT in said
+    assert meant is None or meant in said
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "FSDP\nfsdp_config:\n  fsdp_offload_params: true\n  version: 2\n",
+        "FSDP\ndeepspeed_config:\n  nonsense: 2\n",
+        "DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n",
+        "MULTI_GPU\nfsdp_config:\n  fsdp_cpu_offload: true\ndynamo_config:\n  backend: inductor\n",
+        "FSDP\nfsdp_config: null\n",
+    ],
+)
+def test_keys_that_it_knows_and_parts_that_do_not_count_are_none(config: str) -> None:
+    assert made("accelerate launch x.py", 2, f"distributed_type: {config}").warnings == ()
+
+
+def test_the_version_and_the_policy_of_a_file_stay() -> None:
+    config = "distributed_type: 'NO'\nfsdp_config:\n  {}\n"
+    for said, added in (
+        ("fsdp_version: 1", ()),
+        ("version: 2", ()),
+        ("fsdp_sharding_strategy: FULL_SHARD", ()),
+        ("fsdp_auto_wrap_policy: NO_WRAP", ("--fsdp_version=2",)),
+    ):
+        launch = made("accelerate launch --use_fsdp x.py", 2, config.format(said))
+        assert tuple(word for word in launch.argv if word.startswith("--fsdp")) == added
+
+
+def test_the_known_keys_are_the_options_of_the_installed_accelerate() -> None:
+    need("accelerate")
+    options = parsed({"accelerate": []})["accelerate"]["options"]
+    real = {name.lstrip("-").replace("-", "_") for names, _ in options for name in names}
+    for section, (_, known) in SECTIONS.items():
+        assert known - real <= {"fsdp_ignored_modules"}, section
+    assert {name for name in real if name.startswith("fsdp_")} <= SECTIONS["fsdp_config"][1]
+    assert {name for name in real if name.startswith("dynamo_")} <= SECTIONS["dynamo_config"][1]
+    parallel = {name for name in real if name.startswith("parallelism_config_")}
+    assert parallel <= SECTIONS["parallelism_config"][1]
 
 
 @pytest.mark.parametrize("kind", ["FSDP", "DEEPSPEED", "MEGATRON_LM"])

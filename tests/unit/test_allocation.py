@@ -10,7 +10,6 @@ import pytest
 
 from gputui.allocating.allocate import allocate
 from gputui.allocating.allocation import Allocation, hold, queue_for
-from gputui.allocating.claims.lease import take
 from gputui.allocating.claims.read import claims
 from gputui.allocating.errors import NotEnoughError, RequestError
 from gputui.allocating.queue import Ticket
@@ -23,6 +22,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Want
 from gputui.vendors.vendor import Vendor
 from unit.builders import box, busy, gpu
+from unit.claims_support import Elsewhere
 
 
 class Boxes:
@@ -157,8 +157,7 @@ def test_of_devices_for_which_somebody_waits_others_are_taken(environ: dict[str,
 
 
 def test_a_part_can_be_held_and_the_rest_is_told_with_its_owner(environ: dict[str, str]) -> None:
-    other = take([FREE.devices[1].key], environ, "other.py")
-    other.inherit()
+    other = Elsewhere([FREE.devices[1].key], environ, "other.py")
     selected = Allocation(Request(names="0,1"), FREE.devices[:2], FREE)
     none = hold(selected, environ)
     assert none.lease is None and [conflict.key for conflict in none.conflicts] == [FREE.devices[1].key]
@@ -171,11 +170,11 @@ def test_a_part_can_be_held_and_the_rest_is_told_with_its_owner(environ: dict[st
 
 
 def test_the_queue_is_of_those_who_could_take_one_of_these_devices(environ: dict[str, str]) -> None:
-    assert queue_for(FREE.devices, environ) is None
+    assert queue_for(FREE.devices, FREE, environ) is None
     ticket = Ticket.draw(environ, 2, frozenset({FREE.devices[0].key}), "other.py")
     assert ticket is not None
-    assert queue_for(FREE.devices[1:], environ) is None
-    queue = queue_for(FREE.devices, environ)
+    assert queue_for(FREE.devices[1:], FREE, environ) is None
+    queue = queue_for(FREE.devices, FREE, environ)
     assert queue is not None and not queue.for_any
     assert [queue.wants(device) for device in FREE.devices] == [True, False, False, False]
     ticket.leave()
@@ -183,7 +182,7 @@ def test_the_queue_is_of_those_who_could_take_one_of_these_devices(environ: dict
 
 def test_of_several_who_wait_one_is_enough_to_want_a_device(environ: dict[str, str]) -> None:
     drawn = [Ticket.draw(environ, 1, frozenset({FREE.devices[place].key}), "x.py") for place in (0, 1)]
-    queue = queue_for(FREE.devices, environ)
+    queue = queue_for(FREE.devices, FREE, environ)
     assert queue is not None and [queue.wants(device) for device in FREE.devices] == [
         True,
         True,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 
 import pytest
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.rules import Rules
+from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
 from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.shell_words import assignments, split
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.tui.app_state import AppState
+from gputui.tui.views.selection import selection_lines
 from gputui.vendors.nvidia.vendor import VENDOR
 from unit.builders import NOW, box, busy, gpu, job
+from unit.host_environments import Told
 
 FOUR = tuple(map(gpu, range(4)))
 SHARED = at(BOXES["shared"], 0.0, NOW)
@@ -225,3 +230,128 @@ def test_warnings_name_devices_that_are_not_free_and_a_box_that_is_not_real() ->
     not_free, not_real = with_selected(state, 0, 1).warnings
     assert "GPU 0" in not_free and "busy" in not_free
     assert "demo: shared" in not_real
+
+
+# inside a lease of one's own
+
+
+def test_the_best_are_of_our_own_lease_and_any_other_can_be_selected_by_hand() -> None:
+    claims = tuple(Claim(device.key, "ana", ours=True) for device in FOUR[2:])
+    state = AppState({}).with_snapshot(replace(box(*FOUR), claims=claims))
+    assert selected(state.select_best(2)[0]) == [2, 3]
+    assert selected(state.select_best(3)[0]) == []
+    assert selected(with_selected(state, 0)) == [0]
+
+
+# What the command says
+
+
+def unread(line: str, *devices: Device, **files: str) -> AppState:
+    """A state with a command that was not read yet, and the files beside it (`c_yaml` is "c.yaml")."""
+    additions, command = assignments(split(line))
+    host = Told({name.replace("_", "."): text for name, text in files.items()})
+    state = app_state(*devices, options=LaunchOptions(command, additions=additions), host_environment=host)
+    assert state.command_is_unread
+    return state
+
+
+def with_command(line: str, *devices: Device, **files: str) -> AppState:
+    """A state in which a command was read."""
+    return unread(line, *devices, **files).with_command_read()[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "indices", "words"),
+    [
+        ("CUDA_VISIBLE_DEVICES=3,1 torchrun t.py", [3, 1], "CUDA_VISIBLE_DEVICES=3,1"),
+        ("env CUDA_VISIBLE_DEVICES=3 python t.py", [3], "CUDA_VISIBLE_DEVICES=3"),
+        ("accelerate launch --gpu_ids 2,0 t.py", [2, 0], "--gpu_ids 2,0"),
+        ("deepspeed --num_gpus 2 t.py", [0, 1], "--num_gpus 2"),
+        ("python t.py", [], ""),
+    ],
+)
+def test_the_commands_own_choice_is_selected_and_marked(line: str, indices: list[int], words: str) -> None:
+    state = with_command(line)
+    assert selected(state) == indices
+    assert state.command_choice is not None and state.command_choice.words == words
+    assert not state.command_is_unread and state.contradiction is None
+    assert not words or state.command_choice.selection == state.selection
+
+
+def test_a_command_for_the_cpu_selects_that() -> None:
+    assert with_command("CUDA_VISIBLE_DEVICES= python t.py").selection.cpu_only
+
+
+def test_a_command_is_read_once_and_the_hand_is_free_afterwards() -> None:
+    state = with_selected(with_command("deepspeed --num_gpus 2 t.py").clear(), 3)
+    assert not state.with_snapshot(box(*FOUR)).command_is_unread
+    # Another script, and the same words: the selection stays.
+    edited = replace(state, options=LaunchOptions(("deepspeed", "--num_gpus", "2", "other.py")))
+    assert edited.command_is_unread and selected(edited.with_command_read()[0]) == [3]
+    assert selected(edited.with_command_read(again=True)[0]) == [0, 1]
+    other = replace(state, options=LaunchOptions(("deepspeed", "--num_gpus", "3", "t.py")))
+    assert selected(other.with_command_read()[0]) == [0, 1, 2]
+
+
+def test_what_cannot_be_selected_is_said_and_nothing_is_selected() -> None:
+    for line, devices in (
+        ("CUDA_VISIBLE_DEVICES=0,9 python t.py", FOUR),
+        ("torchrun --nproc-per-node 3 t.py", (FOUR[0], busy(FOUR[1], job()), busy(FOUR[2], job()))),
+    ):
+        additions, command = assignments(split(line))
+        state = app_state(*devices, options=LaunchOptions(command, additions=additions))
+        after, message = state.with_command_read()
+        assert message is not None and not after.selection.decided
+
+
+def test_a_number_that_cannot_be_rewritten_contradicts_another_number_of_devices() -> None:
+    state = with_command("torchrun --nproc-per-node 2 t.py")
+    assert state.contradiction is None
+    more = with_selected(state, 3)
+    assert more.contradiction is not None and "--nproc-per-node 2" in more.contradiction
+    # Devices that can be rewritten contradict nothing.
+    assert with_selected(with_command("CUDA_VISIBLE_DEVICES=1 python t.py"), 3).contradiction is None
+    assert (
+        with_selected(with_command("sh -c 'CUDA_VISIBLE_DEVICES=1 x'").clear(), 3).contradiction is not None
+    )
+
+
+def test_the_screen_selects_what_a_call_without_options_would_take() -> None:
+    file = "distributed_type: MULTI_GPU\ngpu_ids: 3,1\nnum_processes: 2\n"
+    # A list in a file and as many processes on the line: the list counts. Of another number: the best.
+    two = with_command("accelerate launch --config_file c.yaml --num_processes 2 t.py", c_yaml=file)
+    assert selected(two) == [3, 1] and two.command_choice is not None and "3,1" in two.command_choice.words
+    three = with_command("accelerate launch --config_file c.yaml --num_processes 3 t.py", c_yaml=file)
+    assert selected(three) == [0, 1, 2]
+    assert three.command_choice is not None and "--num_processes 3" in three.command_choice.words
+
+
+@pytest.mark.parametrize("indices", [(2, 1), (1, 2), (1,)])
+def test_a_list_that_stays_contradicts_every_other_selection(indices: tuple[int, ...]) -> None:
+    own = "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '2'\nimport torch\n"
+    state = with_command("python t.py", t_py=own)
+    assert selected(state) == [2] and state.contradiction is None
+    other = with_selected(state.clear(), *indices)
+    # Of more than it names, some would be claimed for nothing.
+    assert other.contradiction is not None and "CUDA_VISIBLE_DEVICES" in other.contradiction
+    two = with_command("python t.py", t_py=own.replace("'2'", "'1,2'"))
+    assert two.contradiction is None
+    assert (with_selected(two.clear(), *indices).contradiction is None) == (indices == (1, 2))
+
+
+def test_a_problem_with_a_list_names_it_once() -> None:
+    for line in ("CUDA_VISIBLE_DEVICES=0,9 python t.py", "accelerate launch --gpu_ids 0,9 t.py"):
+        words = line.removeprefix("accelerate launch ").rpartition(" t.py")[0].removesuffix(" python")
+        _, message = unread(line).with_command_read()
+        assert message is not None and message.count(words) == 1 and "'9'" in message
+        assert ("VISIBLE" in message) == ("VISIBLE" in line)
+
+
+def test_a_command_that_needs_no_device_here_says_where_its_devices_come_from() -> None:
+    state = with_command("srun --gpus 2 python t.py")
+    assert state.selection.cpu_only and state.command_choice is not None
+    head = "".join(text for text, _ in selection_lines(state, 120)[0])
+    assert "no device needed" in head and "Slurm" in head and not re.search(r"\bas Slurm|says", head)
+    assert "says" in "".join(
+        text for text, _ in selection_lines(with_command("torchrun --nproc-per-node 2 t.py"), 120)[0]
+    )

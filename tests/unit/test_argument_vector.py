@@ -21,6 +21,7 @@ from gputui.launching.argument_vector import (
 )
 from gputui.launching.launchers import accelerate, deepspeed, mpirun, torchrun
 from gputui.launching.launchers.base import ScriptLauncher
+from unit.command_lines import lines_of
 from unit.real_parsers import MODULES, installed, need, parsed
 
 OURS = {"torchrun": torchrun, "accelerate": accelerate, "deepspeed": deepspeed}
@@ -70,8 +71,9 @@ def _names(strings: Sequence[str], table: OptionTable) -> set[str]:
 
 @pytest.fixture(scope="module")
 def lines() -> dict[str, list[list[str]]]:
-    """Lines that a person could write, from the launchers' own options."""
-    return {name: _some_lines(name) for name in MODULES}
+    """Lines that a person could write, from the launchers' own options; and those of the table of command
+    lines."""
+    return {name: [*_some_lines(name), *lines_of(SCRIPT_LAUNCHERS[name])] for name in MODULES}
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +169,17 @@ def test_a_line_is_read_as_the_parser_reads_it(
                 assert real[key] is True, line
         agreed += 1
     assert agreed > LINES / 2, "most of the lines are such as the parser takes"
+
+
+@pytest.mark.parametrize("launcher", MODULES)
+def test_the_parser_takes_the_lines_of_the_table(
+    launcher: str, lines: dict[str, list[list[str]]], told: dict[str, Any]
+) -> None:
+    """What is expected there is expected of lines that can be started."""
+    need(launcher)
+    parsed_lines = list(zip(lines[launcher], told[launcher]["parsed"], strict=True))[LINES:]
+    assert len(parsed_lines) > 10
+    assert [line for line, real in parsed_lines if real is None] == []
 
 
 # The ways of writing, one by one.

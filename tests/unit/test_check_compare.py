@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gputui.checking.answer import Driver, Seen, SeenDevice, Torch
+from gputui.checking.answer import Driver, Framework, Seen, SeenDevice
 from gputui.checking.render import lines, to_document
 from gputui.checking.report import Report, Variable, compare
 from gputui.inventory.device import Device
@@ -26,7 +26,7 @@ def seen(device: Device, **changes: object) -> SeenDevice:
     return replace(told, **changes)  # type: ignore[arg-type]
 
 
-def answer(*devices: SeenDevice, torch: Torch | None = None, driver: Driver | None = None) -> Seen:
+def answer(*devices: SeenDevice, torch: Framework | None = None, driver: Driver | None = None) -> Seen:
     """What an interpreter without torch says of these devices, unless it has one."""
     return Seen("3.12.1", "/opt/venv/bin/python", (), torch, driver or Driver(devices=devices))
 
@@ -103,7 +103,7 @@ def test_an_instance_is_told_by_its_own_uuid_and_not_by_its_gpus() -> None:
 
 
 def test_a_torch_too_old_to_tell_uuids_is_completed_by_the_driver() -> None:
-    old = Torch(
+    old = Framework(
         "2.1.0", cuda="12.1", built=True, devices=(SeenDevice(None, None, "NVIDIA H100 80GB HBM3", 80 * GIB),)
     )
     told = report(GPUS[1:2], answer(torch=old, driver=Driver(devices=(seen(GPUS[1]),))))
@@ -114,13 +114,13 @@ def test_a_torch_too_old_to_tell_uuids_is_completed_by_the_driver() -> None:
 
 
 def test_torch_and_driver_that_disagree_are_not_mixed() -> None:
-    torch = Torch("2.8", cuda="12.8", built=True, devices=(seen(GPUS[0], bus=None),))
+    torch = Framework("2.8", cuda="12.8", built=True, devices=(seen(GPUS[0], bus=None),))
     told = answer(torch=torch, driver=Driver(devices=(seen(GPUS[1]),)))
     assert told.devices == torch.devices
 
 
 def test_a_cpu_build_is_named_with_the_remedy_also_where_the_driver_is_right() -> None:
-    cpu = Torch("2.13.0+cpu")
+    cpu = Framework("2.13.0+cpu")
     told = report(GPUS[:1], answer(torch=cpu, driver=Driver(devices=(seen(GPUS[0]),))))
     assert not told.equal
     assert "2.13.0+cpu" in told.conclusion and VENDOR.torch_build in told.conclusion
@@ -132,7 +132,7 @@ def test_a_cpu_build_is_named_with_the_remedy_also_where_the_driver_is_right() -
 
 
 def test_a_torch_that_cannot_be_imported_is_never_equal() -> None:
-    broken = Torch(None, error="ImportError: libcudart.so.12: cannot open shared object file")
+    broken = Framework(None, error="ImportError: libcudart.so.12: cannot open shared object file")
     for chosen in ((), GPUS[:1]):
         told = report(chosen, answer(torch=broken))
         assert not told.equal and f"{broken.error}" in told.conclusion

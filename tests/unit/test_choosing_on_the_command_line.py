@@ -13,10 +13,12 @@ from gputui.choosing.best import best
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.matrix_text import read
 from gputui.inventory.snapshot import Snapshot
+from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import bridged, sockets, uniform
 from messages import lines_of
+from simnvml import SimulatedNvml
 from unit.builders import GIB, box, busy, gpu, recording
 from unit.calling import Call
 
@@ -175,3 +177,20 @@ def test_devices_that_no_variable_makes_visible_have_no_environment(call: Call, 
     """`env $(gputui pick --format env) python train.py` would run on every device."""
     strange = save(box(*(replace(gpu(index), vendor="acme") for index in range(2))))
     call("pick", "-n", "1", "--format", "env", "--from", strange).refused(2)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "torchrun --nproc_per_node=100000000 t.py",
+        "vllm serve m -tp 99999999999999999999",
+        "python -m sglang.launch_server --base-gpu-id 1 --tp 100000000",
+        "docker run --gpus 100000000 image",
+    ],
+)
+def test_a_number_beyond_that_of_any_box_is_refused_at_once(
+    call: Call, nvml_here: SimulatedNvml, command: str
+) -> None:
+    """A list of so many would take all the memory; that this ends at all is what is seen here."""
+    nvml_here.show_box(BOXES["dgx-h100"])
+    assert "8 of 8" in call("run", "--dry-run", "--", *command.split()).refused(4)

@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 
 from gputui.allocating.claims import lease as leases
-from gputui.allocating.claims.lease import Lease, take
+from gputui.allocating.claims.lease import Lease
+from gputui.allocating.claims.processes import ClaimProcesses
 from gputui.choosing.verdict_text import claimed
 from gputui.cli.main import main
 from gputui.jobs.store import all_jobs
 from gputui.sources.simulated.spec import Task
 from messages import lines_of, numbers, only_warning, warnings_of
-from unit.claims_support import EIGHT, Box, Forked, holders, opened_by, until
+from unit.claims_support import EIGHT, Box, Elsewhere, Forked, holders, opened_by, until
 from unit.jobs_support import ended, kill_supervisor
 
 WAIT = "exec sleep 1000"
@@ -166,13 +167,6 @@ def test_ls_says_what_is_claimed_and_by_whom(box: Box) -> None:
     assert found["devices"][3]["claim"]["command"] == "python other.py"
 
 
-def test_a_launch_inside_a_job_is_refused_the_jobs_devices_too(box: Box) -> None:
-    """Two such launches of one script would be on one device. The script can start its programs itself."""
-    inner = f"{shlex.quote(sys.executable)} -m gputui run --gpus 0 -- echo started"
-    status, out, err = box.call("run", "-q", "-n", "1", "--", "sh", "-c", inner)
-    assert (status, out) == (4, "") and "GPU 0 is claimed" in err
-
-
 # between choosing and launching
 
 
@@ -223,8 +217,7 @@ def test_a_named_device_on_which_somebody_begins_meanwhile_is_used_with_a_warnin
 
 def test_a_device_that_is_claimed_meanwhile_is_not_used(box: Box) -> None:
     def other() -> None:
-        # As if of another job: what can be inherited is not this launch's own.
-        take([box.uuids[0]], box.environ, "python other.py").inherit()
+        Elsewhere([box.uuids[0]], box.environ, "python other.py")
 
     status, out, err = _meanwhile(box, other, "-n", "1")
     assert (status, out, err) == (0, "1\n", "")
@@ -250,6 +243,30 @@ def test_claims_can_be_told_without_a_driver(box: Box) -> None:
     status, out, err = box.call("claims")
     (note,) = lines_of(err)
     assert status == 0 and box.uuids[5] in out and "driver" in note
+
+
+@pytest.mark.parametrize(
+    ("words", "looks"),
+    [
+        (("claims",), True),
+        (("people",), True),
+        (("ls",), True),
+        (("pick", "-n", "2"), False),
+        (("pick", "-n", "9"), False),
+        (("run", "-q", "-n", "2", "--", "true"), False),
+        (("export", "-n", "2", "--as", "sh", "--", "true"), False),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_chooses_does_not_look_up_whose_processes_are_where(
+    box: Box, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], looks: bool
+) -> None:
+    def looked_up(*_: object) -> NoReturn:
+        os._exit(77)
+
+    monkeypatch.setattr(ClaimProcesses, "of", looked_up)
+    box.hold(3)
+    assert (box.call(*words)[0] == 77) == looks
 
 
 @pytest.mark.parametrize(

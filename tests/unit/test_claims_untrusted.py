@@ -15,6 +15,7 @@ from gputui.allocating.claims import files
 from gputui.allocating.claims import lease as leases
 from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import claims
+from gputui.system.namespaces import pid_namespace
 from messages import numbers
 from simnvml import SimulatedNvml
 from unit.claims_support import (
@@ -52,6 +53,8 @@ def test_an_untrusted_file_at_the_name_of_a_lock_changes_nothing_but_a_warning(
     assert (os.lstat(place).st_ino, os.lstat(place).st_mode, Path("/etc/passwd").read_bytes()) == before
     mine.inherit()
     assert box.claimed() == [0]
+    mine.release()
+    box.hold(0)
     with pytest.raises(TakenError):
         lease(box, 0)
 
@@ -157,6 +160,8 @@ def test_no_file_is_ever_opened_to_be_made_that_may_be_there_already(box: Box) -
     made.kill()
 
 
+PIDS = (pid_namespace() or "").encode()
+
 HELD: dict[str, bytes] = {
     "nothing": b"",
     "no JSON": b"\xff\xfe\x00 {",
@@ -164,6 +169,8 @@ HELD: dict[str, bytes] = {
     "deep": b"[" * 8000,
     "a number of many digits": b'{"since": ' + b"9" * 9000 + b"}",
     "other types": b'{"since": "yesterday", "pid": [1], "command": 5, "job": {}, "pids": 3}',
+    "other roots": b'{"roots": [[1], ["a", 3], [-4, 5], [6, "b"]], "pids": "%s"}' % PIDS,
+    "no list of roots": b'{"roots": {"1": 2}, "pids": "%s"}' % PIDS,
     "not numbers": b'{"since": NaN, "pid": 1e99}',
 }
 
@@ -180,8 +187,8 @@ def test_a_record_that_says_nonsense_is_a_claim_of_its_owner_as_long_as_it_is_he
     os.set_inheritable(descriptor, True)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     found, problems = claims(box.environ)
-    assert problems == () and [(claim.key, claim.command, claim.pid) for claim in found] == [
-        (box.uuids[6], None, None)
+    assert problems == () and [(claim.key, claim.command, claim.pid, claim.roots) for claim in found] == [
+        (box.uuids[6], None, None, ())
     ]
     os.close(descriptor)
 

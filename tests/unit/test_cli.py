@@ -346,9 +346,10 @@ def test_a_dry_run_starts_nothing(call: Call, record: Record, tmp_path: Path) ->
 
 
 def test_what_there_is_to_warn_of_is_said_beside_the_line(call: Call, record: Record) -> None:
-    ended = call("run", "--dry-run", "--from", record(EIGHT), "--", "torchrun", "--nproc-per-node=4", "x.py")
+    words = ("run", "--dry-run", "--from", record(EIGHT), "--", "PET_MASTER_PORT=1", "torchrun", "x.py")
+    ended = call(*words)
     assert ended.status == 0 and ended.out.count("\n") == 1
-    assert "--nproc-per-node=4" in only_warning(ended.err) and "1 device" in ended.err
+    assert "PET_MASTER_PORT=1" in only_warning(ended.err)
 
 
 def test_cpu_only_can_be_launched(call: Call) -> None:
@@ -378,8 +379,7 @@ def test_run_of_what_cannot_be_started_ends_as_a_shell_would(program: str, statu
 
 def test_export_sh_is_the_line_for_any_shell(call: Call, record: Record) -> None:
     ended = call("export", "--as", "sh", "-n", "2", "--from", record(EIGHT), "--", "python", "a\nb")
-    assert (ended.status, ended.err) == (0, "")
-    assert ended.out == "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,1 python 'a\nb'\n"
+    assert ended.text == "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,1 python 'a\nb'\n"
 
 
 def test_export_without_a_command_is_the_variables(call: Call, record: Record) -> None:

@@ -13,7 +13,7 @@ from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.launchers import LAUNCHERS, recognised
-from gputui.launching.python_command import module_prefix
+from gputui.launching.python_command import started_program
 from unit.builders import gpu
 from unit.host_environments import Told
 
@@ -150,7 +150,7 @@ def test_the_dashes_before_a_script_are_not_handed_on(command: str) -> None:
 )
 def test_a_module_is_found_behind_the_interpreters_options(command: str, module: str, launcher: str) -> None:
     words = command.split()
-    found, end = module_prefix(words)
-    assert (found or "") == module
+    started = started_program(words)
+    assert (started.module or "") == module
     assert recognised(words).name == launcher
-    assert not module or words[end:] == ["x.py"]
+    assert not module or words[started.words :] == ["x.py"]

@@ -1,8 +1,10 @@
-"""`deepspeed` on the chosen devices: by --include where it can, through torchrun where it cannot."""
+"""`deepspeed` on the selected devices: by --include where that can be, else by its second stage."""
 
 from __future__ import annotations
 
+import base64
 import importlib.metadata
+import json
 import re
 import shlex
 import shutil
@@ -19,16 +21,20 @@ from hypothesis import strategies as st
 from gputui.inventory.device import Device
 from gputui.launching.compose import compose
 from gputui.launching.host_environment import ThisHost
+from gputui.launching.intent import CommandContext
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
-from gputui.launching.launchers.deepspeed import HOSTFILE, SORTS_SINCE
-from messages import numbers
+from gputui.launching.launchers.deepspeed import HOSTFILE, SORTS_SINCE, Deepspeed
+from gputui.vendors.registry import default_vendor
+from messages import numbers, of_replaced_words
 from unit.builders import gpu, instance
 from unit.host_environments import Told
 from unit.real_parsers import need
 
 INCLUDED = "--include=localhost:0,2 --master_port=29777"
-THROUGH = "--standalone --nproc-per-node=2"
+SECOND = "deepspeed.launcher.launch"
+ADDRESS = "W --master_addr=127.0.0.1"
+STAGE = f"{ADDRESS} --master_port=29777"
 BY_INCLUDE = "deepspeed is given the devices by --include; it ignores CUDA_VISIBLE_DEVICES then"
 MODULE = "deepspeed.launcher.runner"
 PORT = "--master_port=29777"
@@ -120,69 +126,144 @@ def test_what_deepspeed_has_no_word_for_is_said() -> None:
     assert "--bind_cores_to_rank" in remark
 
 
-# Everything else: through torchrun, with the reason.
+# Everything else: by its second stage, with the reason.
+
+
+def world(launch: Launch) -> list[Any]:
+    """The devices in the line of a second stage."""
+    (word,) = (word for word in launch.argv if word.startswith("--world_info="))
+    found: dict[str, list[Any]] = json.loads(base64.urlsafe_b64decode(word.partition("=")[2]))
+    assert list(found) == ["localhost"]
+    return found["localhost"]
+
+
+def second(launch: Launch) -> str:
+    """The line of a second stage, W for its devices; it goes without a warning."""
+    return re.sub("--world_info=[^ ]+", "W", line(launch))
 
 
 @pytest.mark.parametrize(
-    ("devices", "ids", "visible", "reason"),
+    ("devices", "ids", "listed", "visible", "reason"),
     [
-        ([gpu(2), gpu(0)], "index", "2,0", "deepspeed would sort the devices and run on 0,2"),
-        ([gpu(0), gpu(2)], "uuid", f"{gpu(0).uuid},{gpu(2).uuid}", "deepspeed cannot be given UUIDs"),
-        ([PART], "index", PART.uuid, "deepspeed cannot be given MIG instances"),
-        ([], "index", "", "for deepspeed an empty CUDA_VISIBLE_DEVICES does not mean no GPU"),
+        ([gpu(2), gpu(0)], "index", [2, 0], "2,0", "would sort the devices and run on 0,2"),
+        ([gpu(0), gpu(2)], "uuid", [gpu(0).uuid, gpu(2).uuid], f"{gpu(0).uuid},{gpu(2).uuid}", "UUIDs"),
+        ([PART], "index", [PART.uuid], PART.uuid, "MIG instances"),
+        ([], "index", [""], "", "an empty CUDA_VISIBLE_DEVICES"),
     ],
 )
-def test_what_deepspeed_cannot_keep_goes_through_torchrun(
-    devices: list[Device], ids: Any, visible: str, reason: str
+def test_what_the_first_stage_cannot_keep_goes_by_the_second(
+    devices: list[Device], ids: Any, listed: list[Any], visible: str, reason: str
 ) -> None:
     launch = on(devices, "deepspeed train.py --deepspeed ds.json", ids=ids)
-    count = max(1, len(devices))
-    assert line(launch) == f"torchrun --standalone --nproc-per-node={count} train.py --deepspeed ds.json"
+    assert second(launch) == f"python -m {SECOND} {STAGE} train.py --deepspeed ds.json"
+    assert world(launch) == listed
     assert launch.environment({})["CUDA_VISIBLE_DEVICES"] == visible
-    assert launch.remarks[0] == f"through torchrun: {reason}"
+    assert reason in launch.remarks[0] and "second stage" in launch.remarks[0]
     assert launch.launcher == "deepspeed"
 
 
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        ("deepspeed --module t", f"torchrun {THROUGH} -m t"),
-        ("deepspeed --no_python ./t.sh", f"torchrun {THROUGH} --no-python ./t.sh"),
-        (f"/v/bin/python -m {MODULE} x.py", f"/v/bin/python -m torch.distributed.run {THROUGH} x.py"),
-        ("deepspeed --master_port 7 -- x.py", f"torchrun {THROUGH} x.py"),
-        ("uv run deepspeed x.py", f"uv run torchrun {THROUGH} x.py"),
+        ("deepspeed --module t", f"python -m {SECOND} {STAGE} --module t"),
+        ("deepspeed --no_python ./t.sh", f"python -m {SECOND} {STAGE} --no_python ./t.sh"),
+        (f"/v/bin/python -X dev -m {MODULE} x.py", f"/v/bin/python -X dev -m {SECOND} {STAGE} x.py"),
+        ("deepspeed --no_local_rank -- x.py", f"python -m {SECOND} {STAGE} --no_local_rank -- x.py"),
+        ("deepspeed --master_port 7 x.py", f"python -m {SECOND} {ADDRESS} --master_port=7 x.py"),
+        (
+            "deepspeed -q --bind_cores --bind_core_l 0-3 --enable_each l --log_level error x.py",
+            f"python -m {SECOND} {STAGE} --quiet --bind_cores_to_rank --bind_core_list=0-3"
+            " --enable_each_rank_log=l --log_level=error x.py",
+        ),
+        ("uv run deepspeed x.py", f"uv run python -m {SECOND} {STAGE} x.py"),
+        ("python x.py --a", f"python -m {SECOND} {STAGE} x.py --a"),
+        ("deepspeed --num_gpus 2 --num_nodes 1 x.py", f"python -m {SECOND} {STAGE} x.py"),
+        ("deepspeed --hostfile /none --master_addr a x.py", f"python -m {SECOND} {STAGE} x.py"),
     ],
 )
-def test_torchrun_starts_the_same(command: str, expected: str) -> None:
-    assert line(made(command, (2, 0))) == expected
+def test_the_second_stage_is_given_what_the_first_one_would_hand_to_it(command: str, expected: str) -> None:
+    launch = made(command, (2, 0))
+    assert second(launch) == expected
+    assert world(launch) == [2, 0]
+    # Given back to gputui, it is the same line; on other devices it is that of those.
+    again = made(shlex.join(launch.argv), (2, 0))
+    assert again.argv == launch.argv and not of_replaced_words(again.remarks)
+    other = made(shlex.join(launch.argv), (5, 1, 3))
+    assert world(other) == [5, 1, 3] and other.argv[-1] == launch.argv[-1]
 
 
 @pytest.mark.parametrize("directory", [None, "/w"])
-def test_torchrun_is_of_the_environment_that_deepspeed_was_named_in(directory: str | None) -> None:
-    """The torchrun of the PATH may be another torch, or none."""
+def test_the_second_stage_is_of_the_environment_that_deepspeed_was_named_in(directory: str | None) -> None:
     place = "" if directory is None else "/w/"
     told = Told({f"{place}.venv/bin/python": ""})
     launch = made(".venv/bin/deepspeed x.py", (2, 0), told, directory=directory)
-    assert line(launch).startswith(".venv/bin/python -m torch.distributed.run --standalone")
+    assert line(launch).startswith(f".venv/bin/python -m {SECOND} ")
     nothing = made(".venv/bin/deepspeed x.py", (2, 0), directory=directory)
-    assert line(nothing).startswith("torchrun ")
+    assert line(nothing).startswith(f"python -m {SECOND} ")
 
 
-def test_options_that_torchrun_has_not_are_named() -> None:
-    launch = made("deepspeed --save_pid --bind_core_list 0-3 --no_local_rank --master_port 7 x.py", (2, 0))
+@pytest.mark.parametrize(
+    ("named", "in_path", "expected"),
+    [
+        (("/v/bin/python3",), "/v/bin/python3", "python3"),
+        (("/v/bin/python3",), "/usr/bin/python3", "/v/bin/python3"),
+        (("/v/bin/python", "-E"), None, "/v/bin/python -E"),
+        (("python3",), "/v/bin/python3", "python3"),
+        (None, "/v/bin/python3", "python"),
+    ],
+)
+def test_the_second_stage_is_started_by_the_interpreter_of_the_program(
+    named: tuple[str, ...] | None, in_path: str | None, expected: str
+) -> None:
+    """Of the first line of the `deepspeed` that the PATH has."""
+    programs = {"deepspeed": "/v/bin/deepspeed", **({"python3": in_path} if in_path else {})}
+    told = Told(programs=programs, interpreters={"/v/bin/deepspeed": named} if named else {})
+    assert second(made("deepspeed x.py", (2, 0), told)).startswith(f"{expected} -m {SECOND} ")
+
+
+def test_options_that_the_second_stage_has_not_are_named() -> None:
+    launch = made("deepspeed --save_pid --launcher pdsh --no_ssh_check --master_port 7 x.py", (2, 0))
     (left_out,) = launch.remarks[1:]
-    assert left_out.endswith(": --save_pid --bind_core_list 0-3")
+    assert left_out.endswith(": --save_pid --launcher pdsh --no_ssh_check")
 
 
-def test_the_argument_that_deepspeed_gives_and_torchrun_does_not_is_named() -> None:
-    (remark,) = (each for each in made("deepspeed x.py", (2, 0)).remarks if "--local_rank" in each)
-    assert "LOCAL_RANK" in remark
+def test_autotuning_needs_the_first_stage() -> None:
+    refused = made("deepspeed --autotuning run x.py", (2, 0)).refusal
+    assert refused is not None and "ascending" in refused
+    assert made("deepspeed --autotuning run x.py", (0, 2)).refusal is None
 
 
-def test_logs_and_torchruns_variables_are_looked_after_there_too() -> None:
-    launch = made("deepspeed x.py", (2, 0), logs="/l", additions=(("PET_NNODES", "2"),))
-    assert "--log-dir=/l" in launch.argv and "--nnodes=1" in launch.argv
-    assert "PET_NNODES=2" in warning(launch)
+@pytest.mark.parametrize(("option", "said"), [("", True), ("--no_local_rank", False)])
+def test_another_launcher_gives_no_local_rank_and_that_is_said(option: str, said: bool) -> None:
+    """A script that tests it then takes a RandomSampler: every rank reads all the data."""
+    launch = made(f"deepspeed {option} x.py", launcher="torchrun")
+    assert any("--local_rank" in text for text in launch.warnings) == said
+
+
+def test_several_instances_are_refused_as_every_process_would_use_the_first() -> None:
+    other = instance(gpu(0, mig=True), 1)
+    for command in ("deepspeed x.py", f"python -m {SECOND} x.py"):
+        refused = on([PART, other], command).refusal
+        assert refused is not None and "--launcher torchrun" in refused
+        assert on([PART], command).refusal is None
+
+
+def test_logs_and_processes_are_looked_after_there_too() -> None:
+    assert "--enable_each_rank_log=/l" in made("deepspeed x.py", (2, 0), logs="/l").argv
+    launch = on([], "deepspeed x.py", processes=2)
+    assert world(launch) == ["-1", "-1"]
+
+
+def test_a_second_stage_for_several_machines_is_not_rewritten() -> None:
+    both = base64.urlsafe_b64encode(b'{"a": [0], "b": [0]}').decode()
+    launch = made(f"python -m {SECOND} --world_info={both} x.py", (4,))
+    assert launch.own is not None and launch.argv[-2:] == (f"--world_info={both}", "x.py")
+
+
+@pytest.mark.parametrize("text", ["", "W", "W10=", "bm9uZQ==", "eyJhIjogMX0="])
+def test_a_world_that_is_none_is_replaced(text: str) -> None:
+    launch = made(f"python -m {SECOND} --world_info={text} x.py", (4,))
+    assert world(launch) == [4]
 
 
 # Older versions keep the order.
@@ -203,13 +284,13 @@ def test_a_version_that_does_not_sort_is_given_the_order(version: tuple[int, ...
     told = Told(programs={"deepspeed": "/v/bin/deepspeed"}, versions={"deepspeed": version})
     launch = made("deepspeed x.py", (2, 0), told)
     assert ("--include=localhost:2,0" in launch.argv) == keeps
-    assert (launch.argv[0] == "torchrun") != keeps
+    assert (SECOND in launch.argv) != keeps
 
 
 def test_a_version_behind_another_environment_is_not_known() -> None:
     """`uv run deepspeed` is not the deepspeed of our PATH."""
     assert made("deepspeed x.py", (2, 0), OLD).argv[0] == "deepspeed"
-    assert made("uv run deepspeed x.py", (2, 0), OLD).argv[2] == "torchrun"
+    assert SECOND in made("uv run deepspeed x.py", (2, 0), OLD).argv
 
 
 def test_the_version_is_that_of_the_program_where_the_launch_is() -> None:
@@ -221,7 +302,7 @@ def test_the_version_is_that_of_the_program_where_the_launch_is() -> None:
             return None
 
     made(".venv/bin/deepspeed x.py", (2, 0), Noting(), directory="/w")
-    assert asked == ["/w/.venv/bin/deepspeed"]
+    assert set(asked) == {"/w/.venv/bin/deepspeed"}
 
 
 def test_the_version_read_from_files_is_the_installed_one() -> None:
@@ -268,7 +349,36 @@ def test_a_hostfile_that_is_none_does_not_count() -> None:
     """deepspeed goes on with this machine then."""
     command = "deepspeed --hostfile=/dev/null x.py"
     assert line(made(command)) == f"deepspeed {INCLUDED} --hostfile=/dev/null x.py"
-    assert made(command, (2, 0)).argv[0] == "torchrun"
+    assert SECOND in made(command, (2, 0)).argv
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "this-box"])
+@pytest.mark.parametrize("words", ["--hostfile /h", ""])
+def test_a_hostfile_with_this_machine_only_counts_its_slots(name: str, words: str) -> None:
+    """deepspeed would ask for ssh to it, and take the first ones."""
+    told = Told({"/h" if words else HOSTFILE: f"# ours\n{name} slots=4\n"})
+    launch = made(f"deepspeed {words} x.py", (0, 2, 5, 7), told)
+    kept = "" if words else "--hostfile=/dev/null "
+    assert line(launch) == f"deepspeed --include=localhost:0,2,5,7 {PORT} {kept}x.py"
+    assert SECOND in made(f"deepspeed {words} x.py", (2, 0), told).argv
+    command = tuple(shlex.split(f"deepspeed {words} x.py"))
+    count = Deepspeed().intent(command, CommandContext({}, told, (default_vendor(),))).count
+    assert count is not None and (count.number, count.firm) == (4, False)
+
+
+@pytest.mark.parametrize(
+    "text", ["this-box slots=4\nworker slots=4", "localhost slots=2\nthis-box slots=2", "this-box", ""]
+)
+def test_a_hostfile_with_another_machine_or_none_is_no_count(text: str) -> None:
+    told = Told({"/h": text})
+    launch = made("deepspeed -H /h x.py", told=told)
+    assert launch.own is not None and launch.own.words == "-H /h"
+    assert (
+        Deepspeed()
+        .intent(("deepspeed", "-H", "/h", "x.py"), CommandContext({}, told, (default_vendor(),)))
+        .count
+        is None
+    )
 
 
 def test_other_machines_of_the_default_hostfile_are_the_users_choice() -> None:
@@ -297,63 +407,61 @@ def test_the_first_devices_may_be_counted(words: str) -> None:
     "words", ["--num_gpus 2", "--num_gpus=2 --num_nodes 1", "--num_nodes 1", "--num_acc 2"]
 )
 def test_a_count_that_agrees_is_not_the_first_devices_of_the_box(words: str) -> None:
-    """`--num_gpus 2` beside two chosen devices contradicts nothing; deepspeed would run on GPU 0 and 1."""
+    """`--num_gpus 2` beside two selected devices contradicts nothing; deepspeed would run on GPU 0 and 1."""
     launch = made(f"deepspeed --save_pid {words} x.py --num_gpus 2")
     assert line(launch) == f"deepspeed {INCLUDED} --save_pid x.py --num_gpus 2"
-    assert launch.remarks[0].startswith(f"{words} left out")
+    assert of_replaced_words(launch.remarks)[0].startswith(f"{words} ")
     other = made(f"deepspeed {words} x.py", (2, 0))
-    assert line(other) == "torchrun --standalone --nproc-per-node=2 x.py"
+    assert world(other) == [2, 0]
     assert other.environment({})["CUDA_VISIBLE_DEVICES"] == "2,0" and words in other.remarks[0]
-
-
-@pytest.mark.parametrize(
-    "words", ["--num_gpus 1", "--num_gpus 4", "--num_nodes 2", "--num_gpus 2 --num_nodes 2"]
-)
-def test_a_count_that_does_not_agree_is_a_contradiction(words: str) -> None:
-    launch = made(f"deepspeed {words} x.py")
-    assert warning(launch).startswith(f"{words} of the command ")
-    assert words in shlex.join(launch.argv)
 
 
 @pytest.mark.parametrize(
     "words",
     [
         *("--include localhost:0,1", "--include localhost", "--include localhost:0@localhost:2"),
-        *("--exclude localhost:1", "--num_nodes 2", "--num_gpus x", "--include localhost:0,2 --num_gpus 2"),
+        *("--exclude localhost:1", "--num_gpus x", "--include localhost:0,2 --num_gpus 2", "--num_gpus 4"),
+        *("--num_gpus 1", "--include this-box:0,2"),
     ],
 )
-def test_other_devices_are_a_warning_and_stay(words: str) -> None:
+def test_other_devices_give_way_and_that_is_said(words: str) -> None:
+    launch = made(f"deepspeed {words} x.py")
+    assert line(launch) == f"deepspeed {INCLUDED} x.py"
+    assert of_replaced_words(launch.remarks)[0].startswith(f"{words} ") and launch.refusal is None
+    for devices in ([], [PART]):
+        assert "--world_info" in shlex.join(on(devices, f"deepspeed {words} x.py").argv)
+
+
+@pytest.mark.parametrize(
+    "words", ["--num_nodes 2", "--num_gpus 2 --num_nodes 2", "--include worker:0", "--exclude worker:0"]
+)
+def test_other_machines_are_refused_and_stay(words: str) -> None:
     launch = made(f"deepspeed {words} x.py")
     assert warning(launch).startswith(f"{words} of the command ")
     assert launch.own is not None and launch.own.warning == warning(launch)
-    assert shlex.join(launch.argv) == f"deepspeed {PORT} {words} x.py"
+    assert shlex.join(launch.argv) == f"deepspeed {words} x.py"
     assert "CUDA_VISIBLE_DEVICES" not in launch.environment({"CUDA_VISIBLE_DEVICES": "1"})
 
 
-def test_another_order_than_the_chosen_one_is_a_warning() -> None:
+def test_another_order_than_the_chosen_one_gives_way() -> None:
     launch = made("deepspeed --include localhost:2,0 x.py", (2, 0))
-    assert launch.own is None
-    assert re.findall(r"\d,\d", warning(launch)) == ["2,0", "0,2"]
-    assert made("deepspeed --include localhost:2,0 x.py", (2, 0), OLD).warnings == ()
+    assert world(launch) == [2, 0] and launch.refusal is None
+    assert "--include localhost:2,0" in line(made("deepspeed --include localhost:2,0 x.py", (2, 0), OLD))
     old = made("deepspeed --include localhost:2,0 x.py", (0, 2), OLD)
-    assert re.findall(r"\d,\d", warning(old)) == ["2,0", "2,0"]
-
-
-@pytest.mark.parametrize("devices", [[], [PART]])
-def test_devices_of_another_kind_are_a_warning(devices: list[Device]) -> None:
-    launch = on(devices, "deepspeed --include localhost:0 x.py")
-    assert launch.own is not None and launch.own.words == "--include localhost:0"
-    assert launch.own.warning == warning(launch)
+    assert "--include=localhost:0,2" in line(old) and "--include localhost:2,0" in old.remarks[0]
 
 
 # What the user wrote stays.
 
+_NAMING_DEVICES = ("--include", "--num_gpus", "-e")
+_OURS = ("--include=", "--master_port=")
 _words = st.text(st.sampled_from("abn-=_ .3"), max_size=8)
 _options = st.lists(
     st.sampled_from(
         (
             *("--include localhost:0", "--num_gpus=9", "--master_port 7", "--save_pid", "-q", "--module"),
             *("--hostfile=/h", "--hostfile /dev/null", "--launcher_args x", "-e localhost:1"),
+            "--include worker:0",
         )
     ),
     max_size=3,
@@ -362,7 +470,7 @@ _options = st.lists(
 
 @given(_options, st.lists(_words, max_size=4), st.sets(st.integers(0, 7), min_size=1), st.booleans())
 @settings(max_examples=200, deadline=None)
-def test_every_word_of_the_user_stays_in_its_order_and_twice_is_once(
+def test_all_else_that_the_user_wrote_stays_in_its_order_and_twice_is_once(
     options: list[str], arguments: list[str], indices: set[int], trap: bool
 ) -> None:
     words = [word for option in options for word in option.split()] + ["train.py", *arguments]
@@ -370,14 +478,20 @@ def test_every_word_of_the_user_stays_in_its_order_and_twice_is_once(
     devices = [gpu(index) for index in sorted(indices)]
     once = compose(devices, LaunchOptions(("deepspeed", *words)), {}, told)
     assert once.argv[0] == "deepspeed"
-    assert list(once.argv[len(once.argv) - len(words) :]) == words
+    kept = [each for each in options if once.own is not None or not each.startswith(_NAMING_DEVICES)]
+    theirs = [word for option in kept for word in option.split()]
+    left = [word for word in once.argv[1 : -1 - len(arguments)] if not word.startswith(_OURS)]
+    assert [word for word in left if word in theirs] == theirs
+    assert list(once.argv[len(once.argv) - len(arguments) - 1 :]) == ["train.py", *arguments]
     twice = compose(devices, LaunchOptions(once.argv), {}, told)
     assert (twice.argv, twice.warnings) == (once.argv, once.warnings)
 
 
 @given(st.lists(_words, max_size=4), st.permutations(range(4)))
 @settings(max_examples=100, deadline=None)
-def test_the_scripts_own_arguments_go_to_torchrun_untouched(arguments: list[str], order: list[int]) -> None:
+def test_the_scripts_own_arguments_go_to_the_second_stage_untouched(
+    arguments: list[str], order: list[int]
+) -> None:
     launch = compose(
         [gpu(i) for i in order], LaunchOptions(("deepspeed", "train.py", *arguments)), {}, Told()
     )

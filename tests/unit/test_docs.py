@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pytest
 
 from gputui.allocating.settings import settings
-from gputui.choosing.verdict import GLYPHS, STATES
+from gputui.choosing.verdict import GLYPHS
 from gputui.cli.completion import whole_parser
 from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.launching.exports import FORMS
@@ -166,7 +166,7 @@ def test_an_example_with_its_output_prints_just_that(page: Path, call: Call) -> 
 def test_every_state_is_told_with_its_sign() -> None:
     rows = (DOCS / "rules.md").read_text().splitlines()
     told = [(row.split("|")[1].strip(), row.split("|")[2].strip()) for row in rows if row.count("|") == 4]
-    assert [(state, f"`{GLYPHS[state]}`") for state in STATES] == [each for each in told if each[0] in STATES]
+    assert [(state, f"`{GLYPHS[state]}`") for state in GLYPHS] == [each for each in told if each[0] in GLYPHS]
 
 
 def test_the_settings_of_the_page_are_settings(tmp_path: Path) -> None:

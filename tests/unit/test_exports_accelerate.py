@@ -157,18 +157,55 @@ def test_without_a_command_the_comment_has_the_variables() -> None:
     assert config["num_processes"] == 2
 
 
-def test_a_command_with_a_configuration_of_its_own_is_refused() -> None:
-    with pytest.raises(ExportError, match=r"gpu_ids: all"):
+def test_a_configuration_of_the_command_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ExportError, match=r"/x\.yaml"):
         to_accelerate(_launch("accelerate", "launch", "--config_file", "/x.yaml", "t.py"))
 
 
-def test_a_kind_that_only_the_users_own_file_knows_is_refused(tmp_path: Path) -> None:
-    place = tmp_path / "accelerate"
-    place.mkdir()
-    (place / "default_config.yaml").write_text("distributed_type: FSDP\ncompute_environment: LOCAL_MACHINE\n")
-    launch = _launch("accelerate", "launch", "t.py", environ={"HF_HOME": str(tmp_path)})
-    with pytest.raises(ExportError, match="--use_fsdp"):
-        to_accelerate(launch)
+_OWN = """distributed_type: FSDP
+gpu_ids: '0,1'
+num_processes: 8
+main_process_port: 29501
+mixed_precision: bf16
+debug: true
+fsdp_config: {fsdp_version: 2, fsdp_offload_params: true}
+"""
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_what_the_users_own_file_says_is_in_ours(tmp_path: Path, named: bool) -> None:
+    """accelerate reads one file only."""
+    file = tmp_path / "accelerate" / "default_config.yaml"
+    file.parent.mkdir()
+    file.write_text(_OWN)
+    option = ("--config_file", str(file)) if named else ()
+    environ = {} if named else {"HF_HOME": str(tmp_path)}
+    words = ("accelerate", "launch", *option, "--fsdp_state_dict_type", "FULL_STATE_DICT", "t.py")
+    line, config = _read(_launch(*words, environ=environ))
+    assert config == {
+        **SPREAD,
+        "distributed_type": "FSDP",
+        "mixed_precision": "bf16",
+        "debug": True,
+        "fsdp_config": {
+            "fsdp_version": 2,
+            "fsdp_offload_params": True,
+            "fsdp_state_dict_type": "FULL_STATE_DICT",
+        },
+    }
+    assert line.endswith("accelerate launch --config_file FILE t.py")
+
+
+def test_a_file_for_several_machines_stays_one(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "distributed_type: MULTI_GPU\nnum_machines: 2\nmachine_rank: 1\nnum_processes: 4\n"
+        "main_process_ip: h\nmain_process_port: 29501\n"
+    )
+    _, config = _read(_launch("accelerate", "launch", "--config_file", str(file), "t.py"))
+    said = ("num_machines", "machine_rank", "num_processes", "main_process_ip", "main_process_port")
+    assert [config[key] for key in said] == [2, 1, 4, "h", 29501]
+    assert config["gpu_ids"] == "all"
 
 
 def test_hostile_words_stay_in_the_comment() -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import csv
+import itertools
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,12 +21,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gputui.inventory.device import Device
+from gputui.launching.compose import compose
 from gputui.launching.exports import ExportError, ExportOptions
 from gputui.launching.exports.docker import docker_notes, to_docker
 from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
 from gputui.vendors.nvidia.vendor import VENDOR
 from unit.builders import gpu, instance
 from unit.docker_daemon import Daemon, daemon
+from unit.host_environments import Told
 from unit.test_quoting_in_shells import HOSTILE, words
 
 TWO, ZERO = gpu(2), gpu(0)
@@ -53,9 +61,9 @@ TEXTS = [word for word in HOSTILE if _is_text(word)]
 
 @pytest.fixture(scope="module")
 def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a `docker` and a `podman` that tell their words."""
+    """A folder with a `docker`, a `podman` and a `nerdctl` that tell their words."""
     folder = tmp_path_factory.mktemp("bin")
-    for name in ("docker", "podman"):
+    for name in ("docker", "podman", "nerdctl"):
         program = folder / name
         program.write_text(
             f"#!{sys.executable} -SE\nimport json, os, sys\n"
@@ -82,8 +90,8 @@ def _words(line: str, recorder: Path, cwd: Path | None = None) -> list[str]:
 def test_a_container_gets_the_devices_and_keeps_their_order(recorder: Path) -> None:
     uuids = f"{TWO.uuid},{ZERO.uuid}"
     assert _words(to_docker(_launch("python", "train.py"), PYTORCH), recorder)[1:] == [
-        *("run", "--rm", "-it", "--gpus", f'"device={uuids}"', "--ipc=host"),
-        *("-e", f"CUDA_VISIBLE_DEVICES={uuids}", "pytorch/pytorch", "python", "train.py"),
+        *("run", "--rm", "-it", "--gpus", f'"device={uuids}"', "-e", f"CUDA_VISIBLE_DEVICES={uuids}"),
+        *("--ipc=host", "pytorch/pytorch", "python", "train.py"),
     ]
 
 
@@ -103,11 +111,215 @@ def test_cpu_only_asks_for_no_device(recorder: Path) -> None:
     assert told[1:] == ["run", "--rm", "-it", "-e", "CUDA_VISIBLE_DEVICES=", "pytorch/pytorch", "x"]
 
 
-def test_an_instance_is_named_by_its_uuid(recorder: Path) -> None:
+def test_an_instance_is_given_by_its_uuid(recorder: Path) -> None:
     part = instance(gpu(1, mig=True))
     told = _words(to_docker(_launch("x", devices=(part,)), PYTORCH), recorder)
-    assert f'"device={part.uuid}"' in told and f"CUDA_VISIBLE_DEVICES={part.uuid}" in told
+    assert told[1:] == ["run", "--rm", "-it", "--gpus", f'"device={part.uuid}"', "pytorch/pytorch", "x"]
     assert "--ipc=host" not in told, "one device shares with nobody"
+
+
+def test_of_several_instances_the_first_is_told_by_the_list(recorder: Path) -> None:
+    """A process uses the first one of the list."""
+    parts = (instance(gpu(1, mig=True), 1), instance(gpu(1, mig=True), 0))
+    told = _words(to_docker(_launch("x", devices=parts), PYTORCH), recorder)
+    assert _variables(told) == {"CUDA_VISIBLE_DEVICES": f"{parts[0].uuid},{parts[1].uuid}"}
+
+
+def _variables(told: list[str]) -> dict[str, str]:
+    """What `-e` sets, of words in which each stands alone."""
+    return dict(value.split("=", 1) for e, value in itertools.pairwise(told) if e == "-e")
+
+
+# What a program in the container counts.
+
+A100 = gpu(0, name="NVIDIA A100")
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        ((ZERO,), {}),
+        ((ZERO, TWO), {}),
+        ((gpu(9), gpu(10)), {}),
+        ((A100, TWO), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
+        ((TWO, ZERO), {"CUDA_VISIBLE_DEVICES": f"{TWO.uuid},{ZERO.uuid}"}),
+        ((TWO, A100), {"CUDA_VISIBLE_DEVICES": f"{TWO.uuid},{A100.uuid}"}),
+        ((), {"CUDA_VISIBLE_DEVICES": ""}),
+    ],
+    ids=["one", "ascending", "as numbers", "unlike", "another order", "unlike, another order", "none"],
+)
+def test_the_list_is_there_only_where_the_container_would_count_otherwise(
+    devices: tuple[Device, ...], expected: dict[str, str]
+) -> None:
+    assert _variables(shlex.split(to_docker(_launch("x", devices=devices), PYTORCH))) == expected
+    typed = to_docker(_launch("docker", "run", "--gpus", "all", "image", "x", devices=devices))
+    assert _variables(shlex.split(typed)) == expected
+
+
+def _seen_inside(words: list[str], box: tuple[Device, ...]) -> list[Device]:
+    """What a program in the container counts, by the rules of docker and of CUDA.
+
+    The container has the devices of `--gpus` and counts them in bus order (alike devices); a list of numbers
+    is of those, and UUIDs are the same inside.
+    """
+    if "--gpus" not in words:
+        return []
+    uuids = words[words.index("--gpus") + 1].strip('"').removeprefix("device=").split(",")
+    inside = [device for device in box if device.uuid in uuids]
+    assert len(inside) == len(uuids)
+    listed = _variables(words).get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return inside
+    by_name = {device.uuid: device for device in inside} | {str(n): d for n, d in enumerate(inside)}
+    return [by_name[entry] for entry in listed.split(",")]
+
+
+@given(st.permutations(range(5)), st.integers(1, 5), st.sampled_from(["vllm/vllm-openai", "pytorch/pytorch"]))
+@settings(max_examples=60, deadline=None)
+def test_any_order_is_what_a_program_inside_counts(order: list[int], count: int, image: str) -> None:
+    box = tuple(gpu(index) for index in range(5))
+    chosen = tuple(box[index] for index in order[:count])
+    words = shlex.split(to_docker(_launch("x", devices=chosen), ExportOptions(image=image)))
+    assert _seen_inside(words, box) == list(chosen)
+
+
+@pytest.mark.parametrize(
+    ("image", "command"),
+    [
+        ("vllm/vllm-openai:v0.9.0", "--model m --tensor-parallel-size 2"),
+        ("rocm/vllm-dev", "vllm serve m"),
+        ("mine", "vllm serve m -tp 2"),
+        ("mine", "uv run vllm serve m"),
+        ("mine", "/opt/venv/bin/vllm serve m"),
+        ("mine", "python3 -m vllm.entrypoints.openai.api_server --model m"),
+    ],
+)
+def test_vllm_takes_numbers_as_the_container_counts(image: str, command: str) -> None:
+    numbers = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "2,0,1"}
+    for devices, expected in (((gpu(7), TWO, gpu(3)), numbers), ((TWO, gpu(7)), {})):
+        line = to_docker(_launch("docker", "run", image, *command.split(), devices=devices))
+        assert _variables(shlex.split(line)) == expected
+        wrapped = to_docker(_launch(*command.split(), devices=devices), ExportOptions(image=image))
+        assert _variables(shlex.split(wrapped)) == expected
+
+
+@pytest.mark.parametrize(
+    "image", ["user/vllm-openai-tools", "vllm-openai.example/mine:1", "mine:vllm-openai"]
+)
+def test_an_image_starts_a_program_by_its_own_name_only(image: str) -> None:
+    line = to_docker(_launch("docker", "run", image, "--model", "m"))
+    assert "--tensor-parallel-size" not in line
+
+
+@pytest.mark.parametrize("command", ["mine vllm serve m", "vllm/vllm-openai:latest --model m"])
+def test_a_program_inside_that_is_complete_is_not_spoken_of_again(command: str) -> None:
+    argv = ("docker", "run", "--gpus", "all", *command.split())
+    launch = compose([TWO, ZERO], LaunchOptions(argv), {}, Told())
+    added = [note for note in launch.remarks if "--tensor-parallel-size" in note]
+    assert len(added) == 1 and "--tensor-parallel-size=2" in launch.argv
+    assert not [note for note in docker_notes(launch) if "--tensor-parallel-size" in note]
+
+
+def test_vllm_is_given_no_uuid_of_an_instance() -> None:
+    parts = (instance(gpu(1, mig=True), 1), instance(gpu(1, mig=True), 0))
+    for devices in (parts, parts[:1]):
+        told = shlex.split(to_docker(_launch("vllm", "serve", "m", devices=devices), PYTORCH))
+        assert _variables(told) == {} and f'"device={",".join(d.uuid for d in devices)}"' in told
+
+
+# A launcher in the container.
+
+
+@pytest.mark.parametrize(
+    ("inner", "devices", "expected"),
+    [
+        ("torchrun t.py", (ZERO, TWO), "torchrun --standalone --nproc-per-node=2 t.py"),
+        ("torchrun t.py", (TWO, ZERO), "torchrun --standalone --nproc-per-node=2 t.py"),
+        ("torchrun --nproc-per-node=2 t.py", (ZERO, TWO), "torchrun --standalone --nproc-per-node=2 t.py"),
+        ("uv run torchrun t.py", (ZERO, TWO), "uv run torchrun --standalone --nproc-per-node=2 t.py"),
+        ("mpirun python t.py", (ZERO, TWO), "mpirun -np 2 python t.py"),
+        (
+            "python -m torch.distributed.run t.py",
+            (TWO,),
+            "python -m torch.distributed.run --standalone --nproc-per-node=1 t.py",
+        ),
+        ("python t.py", (ZERO, TWO), "python t.py"),
+        ("t.py", (ZERO, TWO), "t.py"),
+        ("bash -c x", (ZERO,), "bash -c x"),
+        ("", (ZERO,), ""),
+    ],
+)
+def test_a_launcher_inside_is_completed(inner: str, devices: tuple[Device, ...], expected: str) -> None:
+    launch = _launch("docker", "run", "--rm", "image", *inner.split(), devices=devices)
+    told = shlex.split(to_docker(launch))
+    assert told[told.index("image") + 1 :] == expected.split()
+
+
+def test_a_launcher_that_numbers_devices_numbers_the_containers() -> None:
+    """Of GPU 3 and 5 a container has 0 and 1."""
+    launch = _launch("docker", "run", "image", "accelerate", "launch", "t.py", devices=(gpu(3), gpu(5)))
+    told = shlex.split(to_docker(launch))
+    inner = told[told.index("image") + 1 :]
+    assert "--num_processes=2" in inner and not {"3", "5"} & _numbers(inner)
+    launch = _launch("docker", "run", "image", "deepspeed", "t.py", devices=(gpu(3), gpu(5)))
+    told = shlex.split(to_docker(launch))
+    assert not {"3", "5"} & _numbers(told[told.index("image") :])
+
+
+def _numbers(words: list[str]) -> set[str]:
+    return set(re.findall(r"\d+", " ".join(words)))
+
+
+def test_the_entrypoint_that_is_named_is_the_command() -> None:
+    launch = _launch("docker", "run", "--entrypoint", "torchrun", "image", "t.py", devices=(ZERO, TWO))
+    told = shlex.split(to_docker(launch))
+    assert told[told.index("--entrypoint") + 1] == "torchrun"
+    assert told[told.index("image") + 1 :] == ["--standalone", "--nproc-per-node=2", "t.py"]
+
+
+def test_a_variable_of_the_container_counts_for_the_launcher_inside() -> None:
+    launch = _launch("docker", "run", "-e", "PET_NPROC_PER_NODE=3", "image", "torchrun", "t.py")
+    assert any("PET_NPROC_PER_NODE" in note for note in docker_notes(launch))
+
+
+def test_a_count_that_is_not_that_of_the_devices_is_said() -> None:
+    launch = _launch("docker", "run", "image", "torchrun", "--nproc-per-node=4", "t.py")
+    assert any("4" in note and "2 devices" in note for note in docker_notes(launch))
+
+
+def test_the_devices_win_over_those_that_a_launcher_inside_names() -> None:
+    for options in (("--include", "localhost:2,3"), ("--num_gpus", "4")):
+        launch = _launch("docker", "run", "image", "deepspeed", *options, "t.py", devices=(gpu(3), gpu(5)))
+        told = shlex.split(to_docker(launch))
+        assert "--include=localhost:0,1" in told and options[1] not in told
+        assert any(options[0] in note for note in docker_notes(launch))
+    with pytest.raises(ExportError, match="--num_nodes"):
+        to_docker(_launch("docker", "run", "image", "deepspeed", "--num_nodes", "2", "t.py"))
+
+
+def test_a_launcher_inside_that_names_an_order_counts_by_bus_id() -> None:
+    """deepspeed writes its list over that of the container: indices, of the container's own devices."""
+    launch = _launch("docker", "run", "image", "deepspeed", "t.py", devices=(gpu(5), gpu(3)))
+    told = shlex.split(to_docker(launch))
+    (world,) = (word.partition("=")[2] for word in told if word.startswith("--world_info="))
+    assert base64.urlsafe_b64decode(world) == b'{"localhost":[1,0]}'
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in told
+
+
+def test_several_instances_are_shown_to_a_process_each_inside_too() -> None:
+    parts = tuple(instance(gpu(0, mig=True), index) for index in range(2))
+    launch = _launch("docker", "run", "image", "accelerate", "launch", "t.py", devices=parts)
+    told = shlex.split(to_docker(launch))
+    assert "PET_VIRTUAL_LOCAL_RANK=1" in told
+    with pytest.raises(ExportError, match="MIG instance"):
+        to_docker(_launch("docker", "run", "image", "deepspeed", "t.py", devices=parts))
+
+
+def test_what_is_complete_stays_as_it_is() -> None:
+    """So that it does not matter whether the launch was made for a container or the export makes it so."""
+    for inner in ("torchrun t.py", "accelerate launch t.py", "vllm serve m", "mpirun python t.py"):
+        line = to_docker(_launch("docker", "run", "--gpus", "all", "-it", "image", *inner.split()))
+        assert to_docker(_launch(*shlex.split(line))) == line
 
 
 def test_the_directory_and_the_name_are_the_containers(recorder: Path) -> None:
@@ -130,7 +342,7 @@ def test_the_options_go_into_the_commands_own_docker_run(recorder: Path, argv: t
     told = _words(to_docker(_launch(*argv)), recorder)[1:]
     place = argv.index("run")
     uuids = f"{TWO.uuid},{ZERO.uuid}"
-    ours = ("--gpus", f'"device={uuids}"', "--ipc=host", "-e", f"CUDA_VISIBLE_DEVICES={uuids}")
+    ours = ("--gpus", f'"device={uuids}"', "-e", f"CUDA_VISIBLE_DEVICES={uuids}", "--ipc=host")
     assert told == [*argv[1 : place + 1], *ours, *argv[place + 1 :]]
 
 
@@ -164,19 +376,71 @@ def test_podman_is_given_devices_as_it_names_them(recorder: Path) -> None:
     assert "--gpus" not in told
 
 
+UUIDS = f"{TWO.uuid},{ZERO.uuid}"
+
+
 @pytest.mark.parametrize(
     "option",
     [
-        *(("--gpus", "all"), ("--gpus=2",), ("-e", "CUDA_VISIBLE_DEVICES=0"), ("-eCUDA_VISIBLE_DEVICES=0",)),
-        *(
-            ("--env=NVIDIA_VISIBLE_DEVICES=all",),
-            ("-ite", "CUDA_DEVICE_ORDER=x"),
-            ("--device", "nvidia.com/gpu=0"),
-        ),
+        *(("--gpus", "all"), ("--gpus=2",), ("--gpus", '"device=0,1"'), ("--gpus=device=GPU-x",)),
+        *(("--env=NVIDIA_VISIBLE_DEVICES=all",), ("--device", "nvidia.com/gpu=0"), ("--gpus", "count=3")),
+        *(("-e", "CUDA_VISIBLE_DEVICES"), ("-eCUDA_DEVICE_ORDER=FASTEST_FIRST",)),
+        *(("-e", f"CUDA_VISIBLE_DEVICES={UUIDS}"), ("-eCUDA_VISIBLE_DEVICES=2,0",)),
+        *(("--gpus", '"device=0,2"', "-e", "CUDA_VISIBLE_DEVICES=1,0"), ("--gpus", "device=0,1")),
     ],
     ids=" ".join,
 )
-def test_a_command_that_names_devices_itself_is_refused(option: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("engine", ["docker", "podman", "nerdctl"])
+def test_devices_that_the_command_names_give_way(option: tuple[str, ...], engine: str) -> None:
+    plain = to_docker(_launch(engine, "run", "-v", "/a:/b", "image", "x"))
+    assert to_docker(_launch(engine, "run", *option, "-v", "/a:/b", "image", "x")) == plain
+    said = " ".join(docker_notes(_launch(engine, "run", *option, "image", "x")))
+    assert ("the selected devices" in said) == (UUIDS not in "".join(option)), (
+        "the same in the same words is nothing to say"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "capabilities"),
+    [
+        ("all,capabilities=utility", "utility"),
+        ('"capabilities=compute,utility","device=4,5"', "compute,utility"),
+        ('"device=4,5",capabilities=utility', "utility"),
+    ],
+)
+def test_the_capabilities_that_were_asked_for_stay(value: str, capabilities: str) -> None:
+    line = to_docker(_launch("docker", "run", "--gpus", value, "image", "x"))
+    words = shlex.split(line)
+    gpus = words[words.index("--gpus") + 1]
+    assert sorted(next(csv.reader([gpus]))) == sorted([f"device={UUIDS}", f"capabilities={capabilities}"])
+    again = _launch(*words)
+    assert to_docker(again) == line and not any("gives way" in note for note in docker_notes(again))
+
+
+@needs_docker
+def test_the_real_client_asks_for_the_capabilities_too(docker: Daemon) -> None:
+    launch = _launch("docker", "run", "-it", "--gpus", '"device=4,5","capabilities=compute,utility"', "i")
+    request = docker.run(os.fsencode(to_docker(launch)))["HostConfig"]["DeviceRequests"][0]
+    assert request["DeviceIDs"] == UUIDS.split(",")
+    assert sorted(request["Capabilities"][0]) == ["compute", "gpu", "utility"]
+
+
+def test_a_letter_that_goes_leaves_the_others_of_its_word() -> None:
+    told = shlex.split(to_docker(_launch("docker", "run", "-ite", "CUDA_DEVICE_ORDER=x", "i")))
+    assert "-it" in told and "CUDA_DEVICE_ORDER=x" not in told
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *(("-e", "CUDA_VISIBLE_DEVICES=0"), ("-eCUDA_VISIBLE_DEVICES=0,2",), ("-eCUDA_VISIBLE_DEVICES=",)),
+        ("--gpus", '"device=0,2"', "-e", "CUDA_VISIBLE_DEVICES=0,1"),
+        ("-e", f"CUDA_VISIBLE_DEVICES={ZERO.uuid}"),
+        ("--gpus", "2", "-e", "CUDA_VISIBLE_DEVICES=2,0"),
+    ],
+    ids=" ".join,
+)
+def test_a_list_of_others_for_the_program_inside_is_refused(option: tuple[str, ...]) -> None:
     with pytest.raises(ExportError, match="already"):
         to_docker(_launch("docker", "run", "--rm", *option, "image", "x"))
 
@@ -189,7 +453,7 @@ REFUSED = [
     (_launch("docker", "run", "i"), PYTORCH, "--image"),
     (_launch("docker", "run", "--name", "a", "i"), ExportOptions(name="b"), "--name"),
     (_launch("caf\udce9"), PYTORCH, "UTF-8"),
-    (Launch(("deepspeed",), (("CUDA_VISIBLE_DEVICES", None),), devices=(ZERO,)), PYTORCH, "anew"),
+    (Launch(("deepspeed",), (("CUDA_VISIBLE_DEVICES", None),), devices=(ZERO,), names=True), PYTORCH, "anew"),
 ]
 
 

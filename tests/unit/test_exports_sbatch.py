@@ -22,6 +22,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.vendors.nvidia.vendor import VENDOR
 from unit.builders import gpu, instance
+from unit.host_environments import Told
 from unit.test_quoting_in_shells import HOSTILE, words
 
 TWO = (gpu(5), gpu(4))
@@ -156,11 +157,9 @@ def test_several_machines_without_torchrun_are_refused_and_torchrun_is_named(lau
 
 
 def test_a_command_that_names_devices_itself_is_refused() -> None:
-    launch = Launch(
-        ("deepspeed", "--include=localhost:0"), (("CUDA_VISIBLE_DEVICES", None),), devices=TWO[:1]
-    )
-    with pytest.raises(ExportError, match="indices"):
-        to_sbatch(launch)
+    for devices in (TWO[:1], TWO, TWO[::-1]):
+        with pytest.raises(ExportError, match="names devices"):
+            to_sbatch(_launch("deepspeed", "t.py", devices=devices))
 
 
 def test_a_program_that_srun_would_take_for_its_option_is_refused() -> None:
@@ -178,6 +177,46 @@ def test_cpu_only_asks_for_no_device_and_sees_none(cluster: Path) -> None:
     assert "gpus-per-node" not in _asked(script)
     # (An exported one would not get through srun.)
     assert _ran(script, cluster)["argv"] == ["env", "CUDA_VISIBLE_DEVICES=", "x"]
+
+
+# Commands that start Slurm's tasks themselves.
+
+
+STARTING = [
+    ("mpirun python t.py", "2", "mpirun -np 2 python t.py"),
+    ("mpirun -np 2 python t.py", "2", "mpirun -np 2 python t.py"),
+    ("mpiexec -n 4 ./a", "4", "mpiexec -n 4 ./a"),
+    ("mpirun --npernode 3 ./a", "3", "mpirun --npernode 3 ./a"),
+    ("mpirun --pernode ./a", "1", "mpirun --pernode ./a"),
+    ("uv run mpirun python t.py", "2", "uv run mpirun -np 2 python t.py"),
+    ("mpirun -np 1 ./a : -np 2 ./b", "3", "mpirun -np 1 ./a : -np 2 ./b"),
+    ("srun --gpus-per-task=1 -n 2 python t.py", "2", "srun --gpus-per-task=1 -n 2 python t.py"),
+    ("srun -lun4 python t.py", "4", "srun -lun4 python t.py"),
+    ("srun --mpi pmix --ntasks 2 ./a -n 9", "2", "srun --mpi pmix --ntasks 2 ./a -n 9"),
+    ("srun ./a", "1", "srun ./a"),
+]
+
+
+@pytest.mark.parametrize(("line", "tasks", "started"), STARTING)
+def test_what_starts_the_tasks_itself_is_given_as_many_and_no_srun(
+    line: str, tasks: str, started: str
+) -> None:
+    script = to_sbatch(_launch(*line.split()))
+    assert script.splitlines()[-1] == started
+    assert _asked(script)["ntasks-per-node"] == tasks and _asked(script)["gpus-per-node"] == "2"
+
+
+def test_threads_of_an_mpi_process_are_the_cores_of_its_task() -> None:
+    launch = _launch("mpirun", "python", "t.py", additions=(("OMP_NUM_THREADS", "4"),))
+    assert _asked(to_sbatch(launch))["cpus-per-task"] == "4"
+
+
+def test_mpirun_without_devices_hides_them() -> None:
+    script = to_sbatch(_launch("mpirun", "-np", "3", "./a", ":", "-n", "2", "b c", devices=()))
+    env = "env CUDA_VISIBLE_DEVICES="
+    assert script.splitlines()[-1] == f"mpirun -np 3 {env} ./a : -n 2 {env} 'b c'"
+    assert _asked(script)["ntasks-per-node"] == "5" and "gpus-per-node" not in _asked(script)
+    assert to_sbatch(_launch("srun", "-n2", "./a", devices=())).splitlines()[-1] == f"srun -n2 {env} ./a"
 
 
 def test_threads_of_the_processes_become_cores_of_the_task(cluster: Path) -> None:
@@ -249,3 +288,10 @@ def test_the_job_is_named_as_asked() -> None:
     for name in ("two words", "x\n#SBATCH --uid=0", "a/b", "%j", ""):
         with pytest.raises(ExportError, match="name of a job"):
             to_sbatch(Launch(("x",)), ExportOptions(name=name))
+
+
+@pytest.mark.parametrize("gpus", ["all", '"device=4,5"'])
+def test_a_container_that_names_devices_of_this_box_is_refused(gpus: str) -> None:
+    launch = compose(TWO, LaunchOptions(("sudo", "docker", "run", "--gpus", gpus, "i", "x")), {}, Told())
+    with pytest.raises(ExportError, match="devices of this box"):
+        to_sbatch(launch)

@@ -60,6 +60,23 @@ def test_a_file_without_an_end_is_not_read(machine: ThisHost) -> None:
     assert not machine.is_file("/dev/null")
 
 
+@pytest.mark.parametrize("odd", ["missing", "folder", "pipe", "/dev/zero", "/", "nul\0name", "x" * 5000])
+def test_only_a_regular_file_has_a_beginning(machine: ThisHost, tmp_path: Path, odd: str) -> None:
+    """`gputui run -- /` asks for that of a directory: it is refused as a shell refuses it."""
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    opened = set(Path("/dev/fd").iterdir())
+    assert machine.beginning(str(tmp_path / odd), LIMIT) is None
+    assert set(Path("/dev/fd").iterdir()) == opened
+
+
+@pytest.mark.parametrize(("size", "whole"), [(0, True), (7, True), (8, True), (9, False)])
+def test_the_beginning_of_a_file_is_read(machine: ThisHost, tmp_path: Path, size: int, whole: bool) -> None:
+    file = tmp_path / "train.sh"
+    file.write_bytes(b"\xe4" * size)
+    assert machine.beginning(str(file), 8) == ("\udce4" * min(size, 8), whole)
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_that_may_not_be_read_is_there_all_the_same(machine: ThisHost, tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gputui.jobs.job import Identity, Job, JobError
+from gputui.inventory.process import Identity
+from gputui.jobs.job import Job, JobError
 from gputui.jobs.process_tree import alive, identity
 from gputui.jobs.stop import stop
 from gputui.jobs.wait import refreshed

@@ -359,7 +359,7 @@ def test_devices_written_before_the_command_give_way_and_that_is_said() -> None:
         (gpu(1),), LaunchOptions(("python", "x.py"), additions=(("CUDA_VISIBLE_DEVICES", "7"),)), {}
     )
     assert launch.environment({})["CUDA_VISIBLE_DEVICES"] == "1"
-    assert any("CUDA_VISIBLE_DEVICES=7" in warning for warning in launch.warnings)
+    assert any("CUDA_VISIBLE_DEVICES=7" in remark for remark in launch.remarks)
 
 
 def test_a_pet_variable_before_the_command_is_warned_of_too() -> None:
@@ -367,11 +367,115 @@ def test_a_pet_variable_before_the_command_is_warned_of_too() -> None:
     assert any("PET_NNODES=2" in warning for warning in launch.warnings)
 
 
-def test_several_instances_are_a_warning() -> None:
-    parent = gpu(0, mig=True)
-    launch = compose((instance(parent, 0), instance(parent, 1)), LaunchOptions(("python", "x.py")), {})
+# A process uses one MIG instance only.
+
+PARENT = gpu(0, mig=True)
+PARTS = (instance(PARENT, 0), instance(PARENT, 1))
+NAMED = {"torchrun": "/v/bin/torchrun", "accelerate": "/v/bin/accelerate"}
+
+
+def _on_parts(command: str, *, torch: tuple[int, ...] | None = None, **environ: str) -> Launch:
+    told = Told(programs=NAMED, versions={} if torch is None else {"torch": torch})
+    return compose(PARTS, LaunchOptions(tuple(command.split())), {"HOME": "/h", **environ}, told)
+
+
+def test_several_instances_for_one_process_are_a_warning() -> None:
+    launch = _on_parts("python x.py")
     assert len(launch.warnings) == 1 and "MIG instance" in launch.warnings[0]
-    assert compose((instance(parent, 0),), LaunchOptions(("python", "x.py")), {}).warnings == ()
+    assert compose(PARTS[:1], LaunchOptions(("python", "x.py")), {}).warnings == ()
+    one = _on_parts("accelerate launch --num_processes 1 x.py")
+    assert any("one process" in warning for warning in one.warnings)
+
+
+@pytest.mark.parametrize("torch", [None, (2, 10), (2, 13)])
+def test_several_instances_are_shown_to_a_process_each(torch: tuple[int, ...] | None) -> None:
+    launch = _on_parts("torchrun x.py", torch=torch)
+    assert shlex.join(launch.argv) == "torchrun --standalone --nproc-per-node=2 --virtual-local-rank x.py"
+    assert launch.refusal is None
+    (remark,) = launch.remarks
+    assert remark.startswith("--virtual-local-rank: ")
+    given = _on_parts("torchrun --virtual-local-rank x.py", torch=torch)
+    assert given.argv.count("--virtual-local-rank") == 1
+    by_accelerate = _on_parts("accelerate launch x.py", torch=torch)
+    assert by_accelerate.environment({})["PET_VIRTUAL_LOCAL_RANK"] == "1"
+    assert by_accelerate.refusal is None
+
+
+@pytest.mark.parametrize("command", ["torchrun x.py", "accelerate launch x.py"])
+def test_an_older_torch_cannot_and_so_it_is_refused(command: str) -> None:
+    launch = _on_parts(command, torch=(2, 9, 1))
+    assert launch.refusal is not None and "2.9.1" in launch.refusal and "2.10" in launch.refusal
+    assert "PET_VIRTUAL_LOCAL_RANK" not in launch.environment({})
+
+
+@pytest.mark.parametrize(("inner", "refused"), [("deepspeed", True), ("torchrun", False)])
+def test_a_launcher_in_a_container_is_refused_as_outside(inner: str, refused: bool) -> None:
+    launch = _on_parts(f"docker run image {inner} x.py")
+    assert (launch.refusal is not None) == refused
+    assert ("--virtual-local-rank" in launch.argv) != refused
+
+
+def test_what_collectives_need_among_instances_of_one_gpu_is_said() -> None:
+    """NCCL takes two ranks of one GPU for a mistake."""
+    (warning,) = _on_parts("torchrun x.py").warnings
+    assert "NCCL_MULTI_RANK_GPU_ENABLE=1" in warning
+    assert _on_parts("torchrun x.py", NCCL_MULTI_RANK_GPU_ENABLE="1").warnings == ()
+    apart = (instance(gpu(0, mig=True)), instance(gpu(1, mig=True)))
+    assert compose(apart, LaunchOptions(("torchrun", "x.py")), {}, Told()).warnings == ()
+
+
+# What is left of another run in a shell.
+
+LEFT = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "h", "NODE_RANK": "2"}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("count", [1, 2])
+def test_old_variables_of_ranks_do_not_reach_the_program(launcher: str, count: int) -> None:
+    environ = {**LEFT, "HOME": "/h", "KEPT": "1"}
+    launch = _complete(launcher, "python x.py", count, environ)
+    left = launch.environment(environ).keys() & LEFT.keys()
+    # torch's launcher writes them anew for its processes.
+    by_torch = launcher == "torchrun" or (launcher == "accelerate" and count > 1)
+    assert left == (LEFT.keys() if by_torch else set())
+    assert any("RANK=1 WORLD_SIZE=4" in remark for remark in launch.remarks) != by_torch
+    assert launch.environment(environ)["KEPT"] == "1"
+
+
+@pytest.mark.parametrize("command", ["bash train.sh", "./run"])
+def test_a_shell_script_may_read_them(command: str) -> None:
+    """`torchrun --node-rank $RANK` in it, on a cluster that sets them."""
+    assert LEFT.keys() <= _complete("python", command, 1, LEFT).environment(LEFT).keys()
+
+
+def test_variables_of_ranks_that_are_written_before_the_command_stay() -> None:
+    options = LaunchOptions(("env", "RANK=0", "python", "x.py"), additions=(("WORLD_SIZE", "2"),))
+    launch = compose((gpu(1),), options, {"RANK": "7", "WORLD_SIZE": "9", "MASTER_ADDR": "h"}, Told())
+    environment = launch.environment({"RANK": "7", "WORLD_SIZE": "9", "MASTER_ADDR": "h"})
+    assert environment["WORLD_SIZE"] == "2" and environment["MASTER_ADDR"] == "h"
+    assert compose((gpu(1),), LaunchOptions(("python", "x.py")), {"MASTER_ADDR": "h"}).changes[2:] == ()
+
+
+# One process on several devices.
+
+
+@pytest.mark.parametrize(
+    ("command", "count", "said"),
+    [
+        ("python x.py", 2, True),
+        ("python -X dev x.py", 2, True),
+        ("python -m train", 2, True),
+        ("uv run train.py", 2, True),
+        ("python x.py", 1, False),
+        ("python x.py", 0, False),
+        ("python -c 'f()'", 2, False),
+        ("./train.sh", 2, False),
+        ("python -m vllm.entrypoints.openai.api_server", 2, False),
+    ],
+)
+def test_that_a_script_on_several_devices_may_be_slow_is_said(command: str, count: int, said: bool) -> None:
+    remarks = _complete("python", command, count).remarks
+    assert any("DataParallel" in remark and "--launcher torchrun" in remark for remark in remarks) == said
 
 
 def test_no_devices_is_the_cpu() -> None:

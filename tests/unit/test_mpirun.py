@@ -16,11 +16,11 @@ from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers import mpirun
-from unit.builders import gpu
+from messages import of_replaced_words
+from unit.builders import gpu, instance
 from unit.host_environments import Told
 
 ELSEWHERE = "processes on other machines get other devices, by their own indices"
-OVERRIDES = "of the command overrides the chosen devices"
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -28,6 +28,16 @@ def made(command: str, count: int = 2, **launch_options: Any) -> Launch:
     """The launch of a command."""
     wanted = LaunchOptions(tuple(shlex.split(command)), **{"launcher": "mpirun", **launch_options})
     return compose([gpu(index) for index in range(count)], wanted, {}, Told())
+
+
+def test_this_machine_alone_is_no_other() -> None:
+    assert made("mpirun -H localhost:2 ./t").warnings == ()
+    assert made("mpirun -np 2 --host this-box ./t").warnings == ()
+
+
+def test_a_number_for_all_machines_is_compared_with_all_of_them() -> None:
+    assert not [text for text in made("mpirun -np 4 -H a:2,b:2 ./t").warnings if "-np" in text]
+    assert [text for text in made("mpirun -np 4 -H a:2,b:2 ./t", count=3).warnings if "-np" in text]
 
 
 def line(launch: Launch) -> str:
@@ -87,15 +97,50 @@ def test_more_processes_than_devices_can_be_asked_for() -> None:
         ("mpirun -N 3 ./t", "the command asks for -np=3 on 2 devices"),
         ("mpirun -H a,b ./t", f"-H: {ELSEWHERE}"),
         ("mpirun --hostfile h ./t", f"--hostfile: {ELSEWHERE}"),
-        ("mpirun -x CUDA_VISIBLE_DEVICES=3 ./t", f"-x CUDA_VISIBLE_DEVICES=3 {OVERRIDES}"),
-        ("mpiexec -env CUDA_VISIBLE_DEVICES 3 ./t", f"-env CUDA_VISIBLE_DEVICES 3 {OVERRIDES}"),
-        ("mpiexec -genv CUDA_VISIBLE_DEVICES=3 ./t", f"-genv CUDA_VISIBLE_DEVICES=3 {OVERRIDES}"),
+        (
+            "mpirun -x CUDA_VISIBLE_DEVICES=3 ./t : -x CUDA_VISIBLE_DEVICES=0 ./t",
+            "-x CUDA_VISIBLE_DEVICES=3 of the command overrides the selected devices",
+        ),
     ],
 )
 def test_a_contradiction_is_a_warning_and_stays(command: str, said: str) -> None:
     launch = made(command)
-    assert launch.warnings == (said,)
+    assert launch.warnings[:1] == (said,)
     assert shlex.join(launch.argv).endswith(command.partition(" ")[2])
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("mpirun -np 2 -x CUDA_VISIBLE_DEVICES=3 ./t", "-x CUDA_VISIBLE_DEVICES={}"),
+        ("mpiexec -np 2 -env CUDA_VISIBLE_DEVICES 3 ./t", "-env CUDA_VISIBLE_DEVICES {}"),
+        ("mpiexec -np 2 -genv CUDA_VISIBLE_DEVICES=3 ./t", "-genv CUDA_VISIBLE_DEVICES={}"),
+        ("mpirun -np 2 -x CUDA_VISIBLE_DEVICES=0 ./t", "-x CUDA_VISIBLE_DEVICES={}"),
+        ("mpirun -np 2 -x CUDA_VISIBLE_DEVICES=1,0 ./t", "-x CUDA_VISIBLE_DEVICES={}"),
+        ("mpirun -np 2 -x CUDA_VISIBLE_DEVICES= ./t", "-x CUDA_VISIBLE_DEVICES={}"),
+        ("mpirun -np 2 -x CUDA_DEVICE_ORDER=FASTEST_FIRST ./t", "-x CUDA_DEVICE_ORDER=PCI_BUS_ID"),
+    ],
+)
+def test_a_list_of_the_command_is_rewritten_to_the_selected_devices(command: str, words: str) -> None:
+    launch = made(command)
+    start, end = command.split()[0], "./t"
+    assert line(launch) == f"{start} -np 2 {words.format('0,1')} {end}"
+    assert len(of_replaced_words(launch.remarks)) == 1
+    again = made(shlex.join(launch.argv))
+    assert again.argv == launch.argv and not of_replaced_words(again.remarks)
+
+
+def test_a_list_is_emptied_for_the_cpu_and_named_by_uuid_where_that_is_wanted() -> None:
+    command = "mpirun -np 1 -x CUDA_VISIBLE_DEVICES=3 ./t"
+    assert "CUDA_VISIBLE_DEVICES=" in made(command, 0).argv
+    assert f"CUDA_VISIBLE_DEVICES={gpu(0).uuid}" in made(command, 1, ids="uuid").argv
+
+
+def test_several_instances_are_refused_as_every_process_would_use_the_first() -> None:
+    parts = [instance(gpu(0, mig=True), index) for index in range(2)]
+    launch = compose(parts, LaunchOptions(("mpirun", "./t")), {}, Told())
+    assert launch.refusal is not None and "--launcher torchrun" in launch.refusal
+    assert compose(parts[:1], LaunchOptions(("mpirun", "./t")), {}, Told()).refusal is None
 
 
 def test_a_variable_that_is_only_passed_on_is_none() -> None:

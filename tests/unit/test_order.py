@@ -1,4 +1,4 @@
-"""The order of the chosen devices: groups together, pipeline neighbours joined, rings closed; otherwise as
+"""The order of the selected devices: groups together, pipeline neighbours joined, rings closed; otherwise as
 they are. And the other orders: fastest, emptiest, given."""
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 
 from gputui.inventory.device import Device
 from gputui.jobs.store import all_jobs
-from gputui.launching.compose import compose, own_devices
+from gputui.launching.compose import compose, refusal
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers.deepspeed import HOSTFILE
 from gputui.launching.shell_words import assignments
@@ -18,31 +18,14 @@ from unit.builders import gpu
 from unit.claims_support import Box
 from unit.host_environments import Told
 
-ASKING = {
-    # The command line, and the option of gputui that asks for the same.
-    "deepspeed --num_gpus 2 t.py": "-n 2",
-    "deepspeed --include localhost:0,1 t.py": "--gpus 0,1",
-    "deepspeed --include=localhost:1 t.py": "--gpus 1",
-    "deepspeed --exclude localhost:4 t.py": None,
+STAYS = {
+    # What cannot be rewritten, and the option of gputui that asks for the same.
     "deepspeed --num_nodes 2 t.py": None,
-    "accelerate launch --gpu_ids 0,1 t.py": "--gpus 0,1",
-    "accelerate launch --gpu-ids=1 t.py": "--gpus 1",
-    "env CUDA_VISIBLE_DEVICES=1 python t.py": "--gpus 1",
-    "uv run env CUDA_VISIBLE_DEVICES=1 torchrun t.py": "--gpus 1",
-    "sudo CUDA_VISIBLE_DEVICES=1 python t.py": "--gpus 1",
-    "env CUDA_VISIBLE_DEVICES= python t.py": "--gpus none",
-    "env -u CUDA_VISIBLE_DEVICES python t.py": None,
-    "env CUDA_DEVICE_ORDER=FASTEST_FIRST python t.py": None,
-    "CUDA_VISIBLE_DEVICES=2,0 torchrun t.py": "--gpus 2,0",
-    "CUDA_VISIBLE_DEVICES= python t.py": "--gpus none",
-    "CUDA_VISIBLE_DEVICES=GPU-12345678 python t.py": "--gpus GPU-12345678",
-    "mpirun -np 1 -x CUDA_VISIBLE_DEVICES=1 python t.py": "--gpus 1",
+    "deepspeed --include localhost:0@worker:1 t.py": None,
     "bash -c 'CUDA_VISIBLE_DEVICES=1 python t.py'": "--gpus 1",
     """bash -c 'export CUDA_VISIBLE_DEVICES="0,1"; python t.py'""": "--gpus 0,1",
-    "bash -euo pipefail -c '(CUDA_VISIBLE_DEVICES=1)>log; CUDA_VISIBLE_DEVICES=4 python t.py'": "--gpus 1",
+    "bash -euo pipefail -c '(CUDA_VISIBLE_DEVICES=1)>log; CUDA_VISIBLE_DEVICES=4 python t.py'": "--gpus 4",
     "make CUDA_VISIBLE_DEVICES=1 train": "--gpus 1",
-    "systemd-run --user --scope -E CUDA_VISIBLE_DEVICES=1 python t.py": "--gpus 1",
-    "systemd-run --scope --setenv=CUDA_VISIBLE_DEVICES=1 python t.py": "--gpus 1",
     # Behind a launcher.
     "mpirun -np 1 env CUDA_VISIBLE_DEVICES=1 python t.py": "--gpus 1",
     "mpirun -np 1 bash -c 'CUDA_VISIBLE_DEVICES=1 python t.py'": "--gpus 1",
@@ -50,8 +33,40 @@ ASKING = {
     "mpirun -np 1 a : -np 1 env CUDA_VISIBLE_DEVICES=1 b": "--gpus 1",
     "torchrun --no-python env CUDA_VISIBLE_DEVICES=1 python t.py": "--gpus 1",
     "torchrun --no-python bash -c 'CUDA_VISIBLE_DEVICES=1 python t.py'": "--gpus 1",
-    # No option of gputui names a device twice.
-    "env CUDA_VISIBLE_DEVICES=0,0 python t.py": None,
+}
+
+REWRITTEN = {
+    # What the command says, and what is left of it on GPU 4.
+    "CUDA_VISIBLE_DEVICES=2,0 python t.py": "python t.py",
+    "CUDA_VISIBLE_DEVICES= python t.py": "python t.py",
+    "CUDA_DEVICE_ORDER=FASTEST_FIRST python t.py": "python t.py",
+    f"CUDA_VISIBLE_DEVICES={gpu(2).uuid} python t.py": "python t.py",
+    "env CUDA_VISIBLE_DEVICES=1 python t.py": "env CUDA_VISIBLE_DEVICES=4 python t.py",
+    "env A=1 CUDA_VISIBLE_DEVICES= python t.py": "env A=1 CUDA_VISIBLE_DEVICES=4 python t.py",
+    "env -u CUDA_VISIBLE_DEVICES -u B python t.py": "env -u B python t.py",
+    "env CUDA_DEVICE_ORDER=FASTEST_FIRST python t.py": "env CUDA_DEVICE_ORDER=PCI_BUS_ID python t.py",
+    "uv run env CUDA_VISIBLE_DEVICES=1 python t.py": "uv run env CUDA_VISIBLE_DEVICES=4 python t.py",
+    "systemd-run --user --scope -E CUDA_VISIBLE_DEVICES=1 python t.py": (
+        "systemd-run --user --scope -E CUDA_VISIBLE_DEVICES=4 python t.py"
+    ),
+    "systemd-run --scope --setenv=CUDA_VISIBLE_DEVICES=1 python t.py": (
+        "systemd-run --scope --setenv=CUDA_VISIBLE_DEVICES=4 python t.py"
+    ),
+    # By the launcher's own words.
+    "mpirun -np 1 -x CUDA_VISIBLE_DEVICES=1 ./t": "mpirun -np 1 -x CUDA_VISIBLE_DEVICES=4 ./t",
+    "accelerate launch --gpu-ids=1 t.py": (
+        "accelerate launch --num_processes=1 --num_machines=1 --gpu_ids=all t.py"
+    ),
+    # Nothing of our environment reaches the command: the order it counts in is written there, too.
+    "sudo CUDA_VISIBLE_DEVICES=1 python t.py": (
+        "sudo CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=4 python t.py"
+    ),
+    "env -i CUDA_VISIBLE_DEVICES=1 python t.py": (
+        "env -i CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=4 python t.py"
+    ),
+    "systemd-run -E CUDA_VISIBLE_DEVICES=1 python t.py": (
+        "systemd-run --setenv=CUDA_DEVICE_ORDER=PCI_BUS_ID -E CUDA_VISIBLE_DEVICES=4 python t.py"
+    ),
 }
 
 NOT_ASKING = [
@@ -66,11 +81,10 @@ NOT_ASKING = [
     "env NCCL_DEBUG=INFO python t.py",
     # The script's own words, a shell's variable, a container's own numbers.
     "python t.py CUDA_VISIBLE_DEVICES=3",
-    "bash -c 'CUDA_VISIBLE_DEVICES=$1 python t.py'",
-    """bash -c 'CUDA_VISIBLE_DEVICES="$GPUS" python t.py'""",
-    "bash -c 'CUDA_VISIBLE_DEVICES=1$X python t.py'",
-    "bash -c 'CUDA_VISIBLE_DEVICES=1,$X python t.py'",
-    """bash -c 'CUDA_VISIBLE_DEVICES=1"$X" python t.py'""",
+    "bash -c 'CUDA_VISIBLE_DEVICES=$(free-ones) python t.py'",
+    """bash -c 'CUDA_VISIBLE_DEVICES="$(free-ones)" python t.py'""",
+    "bash -c 'X=$(free-ones); CUDA_VISIBLE_DEVICES=1$X python t.py'",
+    "bash -c 'read X; CUDA_VISIBLE_DEVICES=1,$X python t.py'",
     "docker run -e CUDA_VISIBLE_DEVICES=0 image python t.py",
     # The CPU, for a part of the work.
     "bash -c 'CUDA_VISIBLE_DEVICES=-1 python prepare.py && python t.py'",
@@ -91,21 +105,31 @@ def launch_options(line: str) -> LaunchOptions:
     return LaunchOptions(command, additions=additions)
 
 
-@pytest.mark.parametrize("line", ASKING)
-def test_a_command_that_asks_for_devices_is_known_whichever_it_is_to_run_on(line: str) -> None:
-    own = own_devices(launch_options(line), 1, {})
-    assert own is not None and own.option == ASKING[line]
-    assert own.words in line.replace("--gpu_ids ", "--gpu_ids=").replace("--gpu-ids", "--gpu_ids")
-    launch = compose([gpu(4)], launch_options(line), {})
-    assert launch.own is not None and launch.own.warning in launch.warnings
+@pytest.mark.parametrize("line", STAYS)
+def test_what_cannot_be_rewritten_is_known_whichever_devices_it_is_to_run_on(line: str) -> None:
+    launch = compose([gpu(3)], launch_options(line), {})
+    own = launch.own
+    assert own is not None and own.option == STAYS[line]
+    assert own.words in line.replace('"', "") and own.warning in launch.warnings
+    assert launch.refusal == own.refusal == refusal(launch_options(line), 1, {})
     # What is said instead asks for nothing that the line would not have had.
-    assert (own.option or "leave it out") in own.refusal and "--force" in own.refusal
+    assert (own.option or "leave it out") in own.refusal
+
+
+@pytest.mark.parametrize("line", REWRITTEN)
+def test_the_selected_devices_win_wherever_the_command_can_be_rewritten(line: str) -> None:
+    launch = compose([gpu(4)], launch_options(line), {})
+    assert launch.own is None
+    assert shlex.join(launch.argv) == REWRITTEN[line]
+    assert launch.environment({}) == {"CUDA_VISIBLE_DEVICES": "4", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    # It is said, and once.
+    assert len(launch.remarks) == 1
 
 
 @pytest.mark.parametrize("line", NOT_ASKING)
 def test_one_that_leaves_it_to_us_is_not_refused(line: str) -> None:
     if "=4" not in line:
-        assert own_devices(launch_options(line), 1, {}) is None
+        assert refusal(launch_options(line), 1, {}) is None
     assert compose([gpu(4)], launch_options(line), {}).own is None
 
 
@@ -148,15 +172,7 @@ def test_one_that_uses_some_of_its_devices_only_is_not_refused(line: str) -> Non
     assert compose([gpu(4), gpu(5)], launch_options(line), {}).own is None
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "env CUDA_VISIBLE_DEVICES=4 python t.py",
-        "env CUDA_VISIBLE_DEVICES=4 CUDA_DEVICE_ORDER=FASTEST_FIRST python t.py",
-        "bash -c 'CUDA_VISIBLE_DEVICES=4 python t.py'",
-        "accelerate launch --gpu_ids 4 t.py",
-    ],
-)
+@pytest.mark.parametrize("line", ["bash -c 'CUDA_VISIBLE_DEVICES=4 python t.py'"])
 def test_numbers_beside_devices_by_uuid_may_be_any_device(line: str) -> None:
     """Without CUDA_DEVICE_ORDER=PCI_BUS_ID, CUDA counts the fastest first."""
     by_uuid = replace(launch_options(line), ids="uuid")
@@ -169,44 +185,30 @@ def test_an_order_of_counting_beside_uuids_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "warnings"),
+    ("line", "argv"),
     [
-        (f"env CUDA_VISIBLE_DEVICES={gpu(4).uuid},{gpu(5).uuid} python t.py", 0),
-        ("env CUDA_VISIBLE_DEVICES=4,5 python t.py", 0),
-        ("env CUDA_VISIBLE_DEVICES=5,4 python t.py", 1),
+        ("env CUDA_VISIBLE_DEVICES=4,5 python t.py", "env CUDA_VISIBLE_DEVICES=4,5 python t.py"),
+        ("CUDA_VISIBLE_DEVICES=4,5 python t.py", "python t.py"),
+        (f"CUDA_VISIBLE_DEVICES={gpu(4).uuid},{gpu(5).uuid} python t.py", "python t.py"),
     ],
 )
-def test_the_same_devices_in_other_words_need_no_warning(line: str, warnings: int) -> None:
-    assert len(compose([gpu(4), gpu(5)], launch_options(line), {}).warnings) == warnings
-
-
-@pytest.mark.parametrize(
-    ("line", "forced"),
-    [
-        ("CUDA_VISIBLE_DEVICES=2,0 torchrun t.py", "ignores it"),
-        ("env CUDA_VISIBLE_DEVICES=1 python t.py", "starts it as it is"),
-        ("deepspeed --num_gpus 2 t.py", "starts it as it is"),
-    ],
-)
-def test_the_refusal_tells_what_force_would_do(line: str, forced: str) -> None:
-    own = own_devices(launch_options(line), 1, {})
-    assert own is not None and f"--force {forced}" in own.refusal
-    launch = compose([gpu(4)], launch_options(line), {})
-    assert (
-        launch.environment({}).get("CUDA_VISIBLE_DEVICES") == "4" and launch.argv[0] == "torchrun"
-    ) == own.ignored
+def test_there_is_nothing_to_say_of_the_same_devices_in_the_same_order(line: str, argv: str) -> None:
+    launch = compose([gpu(4), gpu(5)], launch_options(line), {})
+    assert (shlex.join(launch.argv), launch.own) == (argv, None)
+    assert not [text for text in (*launch.warnings, *launch.remarks) if "VISIBLE" in text]
 
 
 def test_the_hostfile_that_is_read_of_itself_is_not_in_the_command() -> None:
-    own = own_devices(
-        launch_options("deepspeed --num_gpus 3 t.py"), 1, {}, Told({HOSTFILE: "worker slots=8"})
-    )
-    assert own is not None and own.words == "--num_gpus 3"
-    own = own_devices(launch_options("deepspeed --hostfile /h t.py"), 1, {}, Told({"/h": "worker slots=8"}))
-    assert own is not None and own.words == "--hostfile /h"
+    for line, file in (("deepspeed --num_gpus 3 t.py", HOSTFILE), ("deepspeed --hostfile /h t.py", "/h")):
+        own = compose([gpu(9)], launch_options(line), {}, Told({file: "worker slots=8"})).own
+        assert own is not None and own.words == line.removeprefix("deepspeed ").removesuffix(" t.py")
 
 
 # the calls
+
+
+_INHERITED = r"ls -l /proc/$$/fd | sed -n 's|.*/\(.*\)@[0-9]*\.[0-9]*\.claim$|claim \1|p'" + "\n"
+"""A shell's line that prints the claims that a process has inherited."""
 
 
 @pytest.fixture
@@ -215,59 +217,113 @@ def programs(box: Box) -> Path:
     folder = box.folder / "bin"
     folder.mkdir()
     for name in ("deepspeed", "accelerate", "torchrun", "python"):
-        (folder / name).write_text(f'#!/bin/sh\necho {name} "$CUDA_VISIBLE_DEVICES" "$@"\n')
+        (folder / name).write_text(f'#!/bin/sh\necho {name} "$CUDA_VISIBLE_DEVICES" "$@"\n{_INHERITED}')
         (folder / name).chmod(0o755)
     return folder
 
 
+def inherited(box: Box, out: str) -> list[int]:
+    """The devices whose claims a program of `programs` had."""
+    found = [line.partition(" ")[2] for line in out.splitlines() if line.startswith("claim ")]
+    return sorted(box.uuids.index(uuid) for uuid in found)
+
+
 LINES = [
-    "deepspeed --num_gpus 2 t.py",
-    "deepspeed --include localhost:0,1 t.py",
-    "accelerate launch --gpu_ids 0,1 t.py",
-    "env CUDA_VISIBLE_DEVICES=1 python t.py",
-    "CUDA_VISIBLE_DEVICES=2,0 torchrun t.py",
+    # With the devices, or their number, that it claims of itself.
+    ("deepspeed --num_gpus 2 t.py", [2, 3]),
+    ("deepspeed --include localhost:5,6 t.py", [5, 6]),
+    ("accelerate launch --gpu_ids 6,5 t.py", [5, 6]),
+    ("env CUDA_VISIBLE_DEVICES=6 python t.py", [6]),
+    ("CUDA_VISIBLE_DEVICES=6,2 torchrun t.py", [2, 6]),
+    ("torchrun --nproc-per-node 2 t.py", [2, 3]),
+    ("bash -c 'CUDA_VISIBLE_DEVICES=6 python t.py'", [6]),
 ]
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize(("line", "devices"), LINES)
+def test_what_the_command_says_is_what_is_claimed(
+    box: Box, programs: Path, line: str, devices: list[int]
+) -> None:
+    box.hold(0, 1)
+    path = f"{programs}:{box.environ['PATH']}"
+    status, out, err = box.call("run", "-q", "--", *shlex.split(line), PATH=path)
+    assert status == 0, err
+    assert inherited(box, out) == devices
+
+
+@pytest.mark.parametrize(("line", "devices"), LINES)
 @pytest.mark.parametrize(
     "words",
     [
-        (),
-        ("--dry-run",),
-        ("--detach",),
-        ("--wait",),
-        ("--detach", "--wait"),
         ("--gpus", "4"),
+        ("--gpus", "4", "--dry-run"),
+        ("--gpus", "4", "--detach"),
         ("--gpus", "4", "--wait"),
-        ("--gpus", "4", "--detach", "--wait"),
+        ("--gpus", "4,7,3", "--detach", "--wait"),
+        ("-n", "3"),
     ],
     ids=" ".join,
 )
-def test_such_a_call_is_refused_in_one_sentence(
-    box: Box, programs: Path, line: str, words: tuple[str, ...]
+def test_a_call_that_contradicts_its_command_is_refused_in_one_sentence(
+    box: Box, programs: Path, line: str, devices: list[int], words: tuple[str, ...]
 ) -> None:
+    if len(devices) == 1 and words[:2] == ("--gpus", "4") and "6" not in line:
+        return
     holder = box.hold(0, 1)
     path = f"{programs}:{box.environ['PATH']}"
     status, out, err = box.call("run", "-q", *words, "--", *shlex.split(line), PATH=path)
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert ASKING[line] in err and "--force" in err
+    assert " ".join(words[:2]) in err
+    # What a shell's line says cannot be rewritten.
+    assert ("--force" in err) == (not line.startswith("bash"))
     assert box.claimed() == [0, 1] and not holder.over
     assert all_jobs(box.environ) == []
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("line", [line for line, _ in LINES])
 def test_it_is_refused_for_that_also_on_a_full_box(box: Box, line: str) -> None:
     box.hold(*range(8))
-    assert box.call("run", "-q", "--", *shlex.split(line))[0] == 2
+    assert box.call("run", "-q", "-n", "3", "--", *shlex.split(line))[0] == 2
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_force_starts_it_all_the_same(box: Box, programs: Path, line: str) -> None:
+@pytest.mark.parametrize("line", [line for line, _ in LINES if not line.startswith(("bash", "torchrun"))])
+def test_with_force_the_call_wins_and_claims_what_is_used(box: Box, programs: Path, line: str) -> None:
     path = f"{programs}:{box.environ['PATH']}"
     words = ("run", "-q", "--force", "--gpus", "4", "--", *shlex.split(line))
     status, out, err = box.call(*words, PATH=path)
-    assert status == 0 and out.endswith("t.py\n") and "gputui: warning: " in err
+    assert status == 0 and "note: " in err
+    assert inherited(box, out) == [4]
+    assert not {"5,6", "6,5", "6,2"} & set(out.replace("=", " ").split())
+
+
+def test_force_does_not_start_what_cannot_be_rewritten(box: Box, programs: Path) -> None:
+    path = f"{programs}:{box.environ['PATH']}"
+    line = "bash -c 'CUDA_VISIBLE_DEVICES=6 python t.py'"
+    status, out, _ = box.call("run", "-q", "--force", "--gpus", "4", "--", *shlex.split(line), PATH=path)
+    assert (status, out, box.claimed()) == (2, "", [])
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)], ids=["", "force"])
+@pytest.mark.parametrize("places", [(5,), (5, 4)])
+def test_a_uuid_beside_what_cannot_be_rewritten_promises_nothing_of_force(
+    box: Box, programs: Path, places: tuple[int, ...], force: tuple[str, ...]
+) -> None:
+    path = f"{programs}:{box.environ['PATH']}"
+    listed = ",".join(map(str, sorted(4 + n for n in range(len(places)))))
+    names = ",".join(box.uuids[place] for place in places)
+    command = ("bash", "-c", f"CUDA_VISIBLE_DEVICES={listed} python t.py")
+    status, out, err = box.call("run", "-q", *force, "--gpus", names, "--", *command, PATH=path)
+    assert (status, out, box.claimed()) == (2, "", [])
+    assert f"CUDA_VISIBLE_DEVICES={listed}" in err and "--force" not in err
+
+
+@pytest.mark.parametrize("line", ["torchrun --nproc-per-node 2 t.py", "CUDA_VISIBLE_DEVICES=4,5 python t.py"])
+@pytest.mark.parametrize("names", ["4,,5", "4,5,", "4,5,6,", ""])
+def test_an_empty_entry_is_told_whatever_the_command_says(box: Box, line: str, names: str) -> None:
+    for force in ((), ("--force",)):
+        alone = box.call("run", "-q", *force, "--gpus", names, "--", "true")
+        assert alone[0] == 2 and repr(names) in alone[2]
+        assert box.call("run", "-q", *force, "--gpus", names, "--", *shlex.split(line)) == alone
 
 
 def test_devices_that_are_named_twice_alike_are_started_on(box: Box, programs: Path) -> None:

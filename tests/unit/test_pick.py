@@ -8,16 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputui.choosing.order import fullness
 from gputui.choosing.pick import (
     Constraints,
     PickResult,
     SingleInstance,
     TooLittleMemory,
     TooMuchLoad,
+    of_own_lease,
     pick,
 )
-from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict import ClaimedBy, verdicts
 from gputui.choosing.verdict_text import refusal
+from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.snapshot import Snapshot
 from unit.builders import GIB, MIB, NOW, box, busy, gpu, instance, job
@@ -204,12 +207,45 @@ def test_every_device_that_is_ours_is_taken_or_refused_or_was_not_needed(
 
 @given(_boxes(), _wishes)
 @settings(max_examples=200, deadline=None)
-def test_the_order_is_by_free_memory_to_the_gib_and_then_by_place(
+def test_emptiest_first_is_by_free_memory_to_the_gib_then_by_load_and_place(
     snapshot: Snapshot, constraints: Constraints
 ) -> None:
+    constraints = replace(constraints, order="emptiest")
     chosen = _pick(snapshot, constraints).devices
     everyone = _pick(snapshot, replace(constraints, count=max(constraints.count, 2))).devices
     place = {device.key: where for where, device in enumerate(snapshot.devices)}
-    order = [(-round((d.memory_free or 0) / GIB), place[d.key]) for d in chosen]
+    order = [(fullness(d), place[d.key]) for d in chosen]
     assert order == sorted(order)
     assert constraints.count == 1 or chosen == everyone[: len(chosen)]
+
+
+# inside a lease of one's own
+
+
+KEYS = st.frozensets(st.sampled_from([gpu(index).key for index in range(6)]))
+
+
+@given(own=KEYS, given=st.none() | KEYS)
+def test_inside_a_lease_its_devices_are_picked_unless_others_were_given(
+    own: frozenset[str], given: frozenset[str] | None
+) -> None:
+    snapshot = replace(box(*map(gpu, range(6))), claims=tuple(Claim(key, "ana", ours=True) for key in own))
+    found = of_own_lease(snapshot, given)
+    if not own:
+        assert found == given
+    elif given is None or own & given:
+        assert found == (own if given is None else own & given)
+    else:
+        assert found == given
+
+
+def test_our_own_claim_keeps_us_from_nothing_and_a_step_inside_it_does() -> None:
+    devices = tuple(map(gpu, range(3)))
+    around = tuple(Claim(device.key, "ana", ours=True) for device in devices[:2])
+    step = Claim(devices[0].key, "ana", step=1)
+    other = Claim(devices[2].key, "bo")
+    snapshot = replace(box(*devices), claims=(*around, step, other))
+    judged = verdicts(snapshot)
+    assert [judged[device.key].state for device in devices] == ["claimed", "free", "claimed"]
+    assert judged[devices[0].key].cause == ClaimedBy(step)
+    assert snapshot.own_lease == {device.key for device in devices[:2]}

@@ -50,7 +50,7 @@ process of the tests, as all of them look at all command lines.)"""
         ("nice -n 5 serve model", "nice"),
         ("env -a hunter2 python train.py", "env"),
         ("flock lock -c 'train.py'", "flock"),
-        ("nsys profile -e HF_TOKEN=x python train.py", "nsys"),
+        ("nsys profile -e HF_TOKEN=x python train.py", "python train.py"),
         # An option that we do not know may take the script for its value: then the next word is none.
         ("accelerate launch --new-flag train.py hf_abcdefghijkl", "accelerate"),
         ("accelerate launch -m --new-flag pkg sk-abcdefghijkl", "accelerate"),
@@ -80,7 +80,7 @@ PROGRAMS = st.sampled_from(
         ("deepspeed", "train.py"),
         ("mpirun", "-np", "2", "python", "train.py"),
         ("./program",),
-        ("nsys", "profile", "python"),
+        ("nsys", "profile", "-o", "r", "python", "train.py"),
     ]
 )
 PREFIXES = st.sampled_from(

@@ -131,12 +131,17 @@ def test_a_command_is_started_on_them_through_their_own_variable(gputui: Gputui)
 
 def test_a_command_that_names_others_is_refused_by_their_variable(gputui: Gputui) -> None:
     done = gputui("run", "--gpus", "1", "--", "env", "ACME_VISIBLE_DEVICES=0", "true")
-    assert done.returncode == 2 and "--gpus 0" in done.stderr
+    assert done.returncode == 2 and "ACME_VISIBLE_DEVICES=0" in done.stderr
 
 
 def test_a_command_for_the_cpu_that_names_some_is_refused_too(gputui: Gputui) -> None:
     done = gputui("run", "--gpus", "none", "--", "env", "ACME_VISIBLE_DEVICES=0", "true")
-    assert done.returncode == 2 and "--gpus 0" in done.stderr
+    assert done.returncode == 2 and "ACME_VISIBLE_DEVICES=0" in done.stderr
+
+
+def test_what_a_command_names_by_their_variable_is_what_it_gets(gputui: Gputui) -> None:
+    done = gputui("run", "--", "env", "ACME_VISIBLE_DEVICES=1", "sh", "-c", "echo $ACME_VISIBLE_DEVICES")
+    assert (done.returncode, done.stdout) == (0, "1\n")
 
 
 def test_a_list_that_was_inherited_is_the_limit(gputui: Gputui) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import (
-    STATES,
+    GLYPHS,
     Cause,
     ClaimedBy,
     DesktopOnly,
@@ -231,7 +231,7 @@ _devices = st.builds(
 @settings(max_examples=400, deadline=None)
 def test_free_is_only_what_is_known_to_be_free(device: Device) -> None:
     verdict = judge(device)
-    assert verdict.state in STATES
+    assert verdict.state in GLYPHS
     texts = reason(verdict, NOW), brief(verdict, NOW)
     assert all(texts) and "".join(texts).isprintable()
     if verdict.free:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import gputui.choosing
 from gputui.choosing import verdict_text
+from gputui.choosing.claimed_use import UnclaimedUse
 from gputui.choosing.pick import (
     Constraints,
     NeverTaken,
@@ -188,18 +189,25 @@ _processes = st.builds(
     started=_moments,
     note=st.one_of(st.none(), _words),
 )
+_labels = st.lists(_words, max_size=3).map(tuple)
+_unclaimed_uses = st.builds(UnclaimedUse, _words, st.none() | _words, _labels, st.booleans())
 _claims = st.builds(Claim, st.just("k"), _words, _moments, st.one_of(st.none(), _words))
 _causes: dict[type, st.SearchStrategy[Cause]] = {
     Idle: st.builds(Idle, st.booleans()),
     DesktopOnly: st.builds(DesktopOnly, _sizes),
     NotCounted: st.builds(NotCounted, st.lists(_words, min_size=1, max_size=3).map(tuple)),
-    UsedBy: st.builds(UsedBy, st.lists(_processes, min_size=1, max_size=3).map(tuple), st.booleans()),
+    UsedBy: st.builds(
+        UsedBy,
+        st.lists(_processes, min_size=1, max_size=3).map(tuple),
+        st.booleans(),
+        st.none() | _unclaimed_uses,
+    ),
     Utilized: st.builds(Utilized, st.integers(0, 100)),
     Divided: st.builds(Divided, st.integers(0, 7)),
     Prohibited: st.just(Prohibited()),
     Cooling: st.builds(Cooling, st.floats(0, NOW)),
     MemoryHeld: st.builds(MemoryHeld, _sizes),
-    ClaimedBy: st.builds(ClaimedBy, _claims),
+    ClaimedBy: st.builds(ClaimedBy, _claims, _labels),
     Unreadable: st.builds(Unreadable, st.sampled_from(["processes", "memory", "utilization"])),
     Fault: st.builds(Fault, st.sampled_from(FAULT_KINDS), _words, st.one_of(st.none(), st.floats(0, NOW))),
 }

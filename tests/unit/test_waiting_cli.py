@@ -133,7 +133,8 @@ def test_pick_waits_too(box: Box) -> None:
     until(lambda: waiters(box.environ))
     assert waiters(box.environ)[0].devices is None
     other.kill()
-    assert (call.end(), call.out) == (0, "0,1\n") and box.claimed() == []
+    # (The devices are given back one by one: the first two that are free need not be 0 and 1.)
+    assert call.end() == 0 and len(set(call.out.split(","))) == 2 and box.claimed() == []
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputui.launching.argument_vector import OptionTable
 from gputui.launching.compose import compose
 from gputui.launching.launch_options import LaunchOptions
-from gputui.launching.wrappers import _UV, assigned, losing, unwrap
+from gputui.launching.wrappers import _UV, _UVX, assigned, losing, unwrap, with_variables
 from unit.builders import gpu
 from unit.host_environments import Told
 
@@ -73,6 +74,29 @@ BEFORE = [
     "sudo -nEu me",
     "doas",
     "systemd-run --user --scope -p MemoryMax=9G",
+    "uvx --from torch -w numpy",
+    "uv tool run --from torch --with numpy --",
+    "uv --directory d tool run -p 3.12",
+    "pipx run --spec torch",
+    "hatch -e gpu run",
+    "hatch env run -e gpu --",
+    "tox exec -e gpu --",
+    "tox e -e gpu -x testenv.pass_env=A --",
+    "pixi run --clean-env -m pixi.toml",
+    "apptainer exec --nv -B /a:/b --env A=1 img.sif",
+    "singularity run -ec --pwd /w docker://img",
+    "nsys profile -o out --trace=cuda,nvtx -s none --force-overwrite true",
+    "nsys launch --trace cuda",
+    "ncu --set full -o out -k regex:gemm --nvtx",
+    "compute-sanitizer --tool racecheck --leak-check=full",
+    "valgrind --leak-check=full",
+    "strace -f -o out -e trace=file",
+    "perf stat -e cycles --",
+    "py-spy record -s -o out.svg --",
+    "xvfb-run -a -s '-screen 0 640x480x24'",
+    "dotenv -f .env run --",
+    "direnv exec .",
+    "pyenv exec",
     "/usr/bin/env nice -n 5 timeout 60 uv run",
 ]
 
@@ -87,7 +111,31 @@ def test_what_is_behind_a_wrapper_is_completed_there(before: str) -> None:
     argv = compose(
         [gpu(0), gpu(1)], LaunchOptions((*shlex.split(before), "torchrun", "x.py")), {}, Told()
     ).argv
-    assert shlex.join(argv) == f"{before} torchrun --standalone --nproc-per-node=2 x.py"
+    again = "env CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,1 "
+    added = again if before.startswith(("dotenv", "direnv")) else ""
+    assert shlex.join(argv) == f"{before} {added}torchrun --standalone --nproc-per-node=2 x.py"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("uv run -m torch.distributed.run x.py", "--standalone --nproc-per-node=2 x.py"),
+        (
+            "uv run --module accelerate.commands.launch --multi_gpu --main_process_port 0 x.py",
+            "--gpu_ids=all",
+        ),
+        (
+            "python -m debugpy --listen 1 -m torch.distributed.run x.py",
+            "--standalone --nproc-per-node=2 x.py",
+        ),
+        ("python -m cProfile -m deepspeed.launcher.runner x.py", "--include=localhost:0,1"),
+    ],
+)
+def test_a_launcher_that_is_a_module_is_completed_behind_what_starts_it(command: str, words: str) -> None:
+    argv = shlex.join(compose([gpu(0), gpu(1)], LaunchOptions(tuple(shlex.split(command))), {}, Told()).argv)
+    module = next(word for word in command.split() if "." in word and word != "x.py")
+    before, _, behind = argv.partition(f" {module} ")
+    assert command.startswith(before) and words in behind
 
 
 @pytest.mark.parametrize(
@@ -159,19 +207,20 @@ def test_the_real_program_starts_the_command_at_the_same_place(before: str, tmp_
     assert unwrap((*words, *command)) == (tuple(words), command)
 
 
-def test_the_options_of_uv_run_that_take_a_value_are_uvs_own() -> None:
+@pytest.mark.parametrize(("words", "table"), [("run", _UV), ("tool run", _UVX)])
+def test_the_options_of_uv_that_take_a_value_are_uvs_own(words: str, table: OptionTable) -> None:
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if uv is None:
         pytest.skip("uv is not installed")
     told = subprocess.run(
-        [uv, "run", "--help"], capture_output=True, text=True, timeout=30, check=True
+        [uv, *words.split(), "--help"], capture_output=True, text=True, timeout=30, check=True
     ).stdout
     found = re.findall(r"^ +(?:(-\w), )?(--[\w-]+)(\.\.\.)?( <)?", told, re.MULTILINE)
     takes = {
         name.lstrip("-"): bool(value) for short, long, _, value in found for name in (short, long) if name
     }
     assert sum(takes.values()) > 30
-    listed = {name: _UV.aliases.get(name, name) in _UV.valued for name in takes}
+    listed = {name: table.aliases.get(name, name) in table.valued for name in takes}
     assert listed == takes
 
 
@@ -190,6 +239,11 @@ def test_the_options_of_uv_run_that_take_a_value_are_uvs_own() -> None:
         ("env A=1 uv run --with B=2", (("A", "1"),)),
         ("env A=1 env A=2", (("A", "1"), ("A", "2"))),
         ("systemd-run -p A=1 --scope", ()),
+        ("apptainer exec --env A=1 img", (("A", "1"),)),
+        ("nsys profile -o x -e A=2,0 --env-var=B=1", (("A", "2,0"), ("B", "1"))),
+        ("strace -f -E A=2,0", (("A", "2,0"),)),
+        ("apptainer exec --env A=2,0 img", (("A", "2,0"),)),
+        ("apptainer exec --env A=1,B=2,0 --env=C=3 img", (("A", "1"), ("B", "2,0"), ("C", "3"))),
         ("systemd-run -EA=1 --setenv=B=2 --setenv C=3", (("A", "1"), ("B", "2"), ("C", "3"))),
         ("", ()),
     ],
@@ -210,6 +264,18 @@ def test_variables_that_are_set_on_the_way_are_known(text: str, found: object) -
         ("doas", "doas"),
         ("systemd-run --user", "systemd-run without --scope"),
         ("nice uv run sudo", "sudo"),
+        ("tox exec -e gpu --", "tox"),
+        ("tox exec -e gpu -x testenv.pass_env=CUDA_VISIBLE_DEVICES --", None),
+        ("pixi run --clean-env", "pixi --clean-env"),
+        ("pixi run -e gpu", None),
+        ("apptainer exec --cleanenv img", "apptainer --cleanenv"),
+        ("apptainer exec -e img", "apptainer --cleanenv"),
+        ("singularity exec --nv -C img", "singularity --containall"),
+        ("apptainer run --compat img", "apptainer --compat"),
+        ("apptainer exec --nv img", None),
+        ("nsys profile --inherit-environment=false", "nsys --inherit-environment=false"),
+        ("nsys profile -n false", "nsys --inherit-environment=false"),
+        ("nsys profile -n true -o e", None),
         ("env", None),
         ("env A=-i", None),
         ("env -uvirtual", None),
@@ -247,13 +313,6 @@ def test_a_real_env_takes_the_devices_away() -> None:
     assert launch.warnings
 
 
-def test_devices_within_the_command_override_and_that_is_said() -> None:
-    said = warnings("env CUDA_VISIBLE_DEVICES=7 python x.py")
-    assert len(said) == 1 and said[0].startswith("CUDA_VISIBLE_DEVICES=7 within the command ")
-    assert "CUDA_VISIBLE_DEVICES within" in warnings("env -u CUDA_VISIBLE_DEVICES python x.py")[0]
-    assert warnings("env -i CUDA_VISIBLE_DEVICES=7 python x.py") == said
-
-
 def test_a_line_of_ours_is_taken_back_without_a_word() -> None:
     """The line that was copied is a command too."""
     for command in ("python x.py", "torchrun x.py", "deepspeed x.py"):
@@ -267,6 +326,27 @@ def test_a_line_of_ours_is_taken_back_without_a_word() -> None:
         again = compose([gpu(1)], pasted, {}, Told())
         assert again.warnings == ()
         assert shlex.split(again.line)[-1] == "x.py"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("apptainer exec --env A=2 img", "apptainer exec --env A=5,4 img"),
+        ("apptainer exec -e --env=A=2 img", "apptainer exec -e --env=A=5,4 --env=B=x img"),
+        ("apptainer exec --nv img", "apptainer exec --nv img"),
+        ("apptainer exec --env C=1,A=2 img", """apptainer exec --env 'C=1,"A=5,4"' img"""),
+        ("env APPTAINERENV_A=2 apptainer exec img", "env APPTAINERENV_A=5,4 apptainer exec img"),
+        ("nsys profile -e A=2,C=1", "nsys profile -e A=5,4,C=1"),
+        ("nsys profile --env-var=C=1,A=2", "nsys profile --env-var=C=1,A=5,4"),
+        # What may set the variables from its own file is followed by what sets them again.
+        ("dotenv run --", "dotenv run -- env B=x A=5,4"),
+        ("dotenv run --no-override", "dotenv run --no-override"),
+        ("direnv exec . env A=2", "direnv exec . env A=5,4"),
+    ],
+)
+def test_a_list_of_a_container_is_replaced_where_it_stands(before: str, after: str) -> None:
+    words, _ = with_variables(shlex.split(before), (("B", "x"), ("A", "5,4")))
+    assert shlex.join(words) == after
 
 
 _words = st.text(st.sampled_from("abAB-=_ .3/"), max_size=8)

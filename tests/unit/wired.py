@@ -38,6 +38,13 @@ JOBS = (
 )
 TOPOLOGIES = Path(__file__).parents[1] / "data" / "topologies"
 
+H100 = {"compute_capability": "9.0", "cores": 16896, "max_sm_clock": 1980}
+A100 = {"name": "NVIDIA A100", "compute_capability": "8.0", "cores": 6912, "max_sm_clock": 1410}
+L4 = {"name": "NVIDIA L4", "compute_capability": "8.9", "cores": 7424, "max_sm_clock": 2040}
+L4_OC = {**L4, "max_sm_clock": 2100}
+"""The same model: a maker's own clock makes no other one of it."""
+UNREAD = {"name": None, "compute_capability": None}
+
 Rank = Callable[[int, int], Any]
 """How strong the link of two devices is, by their numbers."""
 
@@ -89,8 +96,8 @@ def links(draw: st.DrawFn, count: int, words: Sequence[str | None]) -> LinkMatri
 
 @st.composite
 def boxes(draw: st.DrawFn, least: int = 2, most: int = 8, known: bool = False) -> Snapshot:
-    """Random links, peer access, PCIe classes, NUMA nodes and free memory; `known`: all of links and peers,
-    and everybody has peer access."""
+    """Random links, peer access, PCIe classes, NUMA nodes, free memory and models; `known`: all of links and
+    peers, and everybody has peer access."""
     count = draw(st.integers(least, most))
     pairs = count * (count - 1) // 2
     words = draw(links(count, WORDS if known else (*WORDS, None)))
@@ -104,7 +111,9 @@ def boxes(draw: st.DrawFn, least: int = 2, most: int = 8, known: bool = False) -
     nodes = draw(st.lists(st.sampled_from((0, 0, 1, None)), min_size=count, max_size=count))
     sizes = (80 * GIB, 80 * GIB, 80 * GIB - 300 * MIB, 40 * GIB, None)
     free = draw(st.lists(st.sampled_from(sizes), min_size=count, max_size=count))
-    devices = (gpu(i, numa_node=nodes[i], memory_free=free[i]) for i in range(count))
+    palette_of_models = draw(st.sampled_from(((H100,), (H100,), (H100, L4), (A100, L4, UNREAD), (L4, L4_OC))))
+    models = draw(st.lists(st.sampled_from(palette_of_models), min_size=count, max_size=count))
+    devices = (gpu(i, numa_node=nodes[i], memory_free=free[i], **models[i]) for i in range(count))
     return replace(box(*devices, links=words), pcie=classes, peers=matrix(count, peers))
 
 
@@ -199,6 +208,17 @@ def keys_of(snapshot: Snapshot, candidates: Sequence[int], job: Grouping) -> Cal
     """What sets are compared by, larger is better; all but the lowest numbers."""
     nodes = nodes_of(snapshot, candidates)
     worth = {pair: worth_of(snapshot, *pair) for pair in combinations(candidates, 2)}
+    devices = snapshot.devices
+    unlike = len({devices[i].name for i in candidates}) > 1
+    # (The models of these boxes, the slowest first.)
+    slowest_first = (None, "NVIDIA A100", "NVIDIA L4", "NVIDIA H100 80GB HBM3")
+
+    def slow(chosen: Sequence[int]) -> Key:
+        return tuple(-sum(devices[i].name == name for i in chosen) for name in slowest_first)
+
+    def least(chosen: Sequence[int]) -> int:
+        # (Free memory of these boxes: 80 GiB, or 300 MiB less; half of that; not known.)
+        return min((devices[i].memory_free or 0) // (39 * GIB) for i in chosen)
 
     def total(some: Sequence[int]) -> int:
         return sum(worth[pair] for pair in combinations(some, 2))
@@ -206,10 +226,11 @@ def keys_of(snapshot: Snapshot, candidates: Sequence[int], job: Grouping) -> Cal
     def key(chosen: Sequence[int]) -> Key:
         weakest = weakest_of(lambda a, b: strong(snapshot, a, b), chosen, job)
         left = total([i for i in candidates if i not in chosen])
-        memory = sum(round((snapshot.devices[i].memory_free or 0) / GIB) for i in chosen)
+        memory = sum(round((devices[i].memory_free or 0) / GIB) for i in chosen)
+        last: Key = (least(chosen), slow(chosen), left, memory) if unlike else (left, memory)
         if job.independent:
-            return (weakest, left, memory)
-        return (weakest, total(chosen), -len({nodes[i] for i in chosen}), left, memory)
+            return (weakest, *last)
+        return (weakest, total(chosen), -len({nodes[i] for i in chosen}), *last)
 
     return key
 

@@ -33,7 +33,7 @@ def allocate(
     when it is our turn. Raises RequestError, NotEnoughError, WaitedTooLongError.
     """
     allocator = Allocator(request, source, environ, listener, holds, approve)
-    if request.wait is None:
+    if request.wait is None or request.cpu_only:
         return allocator.allocate()
     from gputui.allocating.allocate_in_turn import allocate_in_turn
 

@@ -55,12 +55,14 @@ def allocate_in_turn(allocator: Allocator, listener: TurnListener) -> Allocation
             " waiting does not help"
         )
     allocator.agree(count if request.picks else allocator.named(snapshot), snapshot)
+    step = _step(snapshot, keys)
     wait = Wait(
         allocator.environ,
-        _ticket(allocator, count, keys, listener),
+        _ticket(allocator, count, keys, listener, step),
         lambda box: _each(allocator, box, keys),
         count,
-        request.rules,
+        # (Inside our own lease a device can be taken as soon as the step before has ended.)
+        replace(request.rules, window=0.0) if step else request.rules,
         listener.progress,
         None if request.wait in (None, math.inf) else began + (request.wait or 0.0),
     )
@@ -90,11 +92,18 @@ def _eligible(allocator: Allocator, snapshot: Snapshot) -> frozenset[str] | None
     """The keys of the devices that will do, None for all."""
     if allocator.request.names is not None:
         return frozenset(device.key for device in allocator.named(snapshot))
-    limits = allocator.limits(snapshot)
+    within = allocator.reach(snapshot)
     never = set(keys_named(allocator.request.rules.never, snapshot))
-    if limits is None and not never:
+    if within is None and not never:
         return None
-    return frozenset(key for key in (limits.keys if limits else snapshot.by_key) if key not in never)
+    return frozenset(key for key in (snapshot.by_key if within is None else within) if key not in never)
+
+
+def _step(snapshot: Snapshot, keys: Collection[str] | None) -> int:
+    """The step of our own lease that this call waits for (`Claim.step`); 0 where it may get other devices."""
+    if keys is None or not snapshot.own_lease.issuperset(keys):
+        return 0
+    return 1 + max((claim.step for claim in snapshot.claims if claim.ours and claim.key in keys), default=-1)
 
 
 def _each(allocator: Allocator, snapshot: Snapshot, keys: Collection[str] | None) -> Constraints:
@@ -120,11 +129,11 @@ def _at_most(device: Device, asked: int | None) -> int | None:
 
 
 def _ticket(
-    allocator: Allocator, count: int, keys: frozenset[str] | None, listener: TurnListener
+    allocator: Allocator, count: int, keys: frozenset[str] | None, listener: TurnListener, step: int
 ) -> Ticket | None:
     """Our place in line; where there can be none we wait by ourselves, and say so."""
     try:
-        ticket = Ticket.draw(allocator.environ, count, keys, allocator.request.purpose)
+        ticket = Ticket.draw(allocator.environ, count, keys, allocator.request.purpose, step)
     except OSError as error:
         listener.notice(Notice(f"there is no line to wait in: {error.strerror}"))
         return None

@@ -36,7 +36,7 @@ class Claimed(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """Those who wait for devices like the chosen ones, the first of them first."""
+    """Those who wait for devices like the selected ones, the first of them first."""
 
     waiters: tuple[Waiter, ...]
 
@@ -129,15 +129,19 @@ class Allocation(NamedTuple):
             self.lease.release()
 
 
-def queue_for(devices: Sequence[Device], environ: Mapping[str, str]) -> Queue | None:
-    """The queue of those who wait for devices like these; None where nobody does."""
+def queue_for(devices: Sequence[Device], snapshot: Snapshot, environ: Mapping[str, str]) -> Queue | None:
+    """The queue of those who wait for devices like these; None where nobody does.
+
+    The devices of our own lease are left out: nobody else can have them before it ends.
+    """
     from gputui.allocating.claims.folder import shared_folder
 
-    if not devices or shared_folder(environ) is None:
+    keys = [device.key for device in devices if device.key not in snapshot.own_lease]
+    if not keys or shared_folder(environ) is None:
         return None
     from gputui.allocating.queue import in_line_for
 
-    waiters = in_line_for([device.key for device in devices], environ)
+    waiters = in_line_for(keys, environ)
     return Queue(waiters) if waiters else None
 
 

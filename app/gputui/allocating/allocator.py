@@ -7,18 +7,25 @@ from typing import Protocol
 
 from gputui.allocating.allocation import Allocation, Queue, hold, queue_for
 from gputui.allocating.errors import NotEnoughError, RequestError
-from gputui.allocating.request import Notice, NoticeKind, Request
+from gputui.allocating.request import CommandList, Notice, NoticeKind, Request
 from gputui.choosing.best import Alternative, best, describe_order
 from gputui.choosing.links import PERMUTED, permuted_behind_switches
-from gputui.choosing.named_devices import NamingError, devices_named, keys_named
+from gputui.choosing.named_devices import NONE, NamingError, devices_named, keys_named
 from gputui.choosing.order import SORT_KEYS, sorted_by
-from gputui.choosing.pick import Constraints, PickResult, available, pick
+from gputui.choosing.pick import Constraints, PickResult, available, of_own_lease, pick
 from gputui.choosing.verdict import Idle, Verdict, verdicts
 from gputui.choosing.verdict_text import refusal, state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
-from gputui.vendors.registry import MixedVendorsError, inherited, inherits, vendor_of, vendors_of
+from gputui.vendors.registry import (
+    MixedVendorsError,
+    inherited,
+    inherits,
+    order_to_read,
+    vendor_of,
+    vendors_of,
+)
 from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Inherited
 
@@ -85,8 +92,16 @@ class Allocator:
         return verdicts(snapshot, self.request.rules)
 
     def limits(self, snapshot: Snapshot) -> Inherited | None:
-        """The devices that this process was given itself (Slurm, a container, a shell); None for all."""
-        return inherited(self.environ, snapshot)
+        """The devices that this process was given itself (Slurm, a container, a shell); None for all.
+
+        Raises RequestError where nobody knows which ones those are.
+        """
+        if self.request.cpu_only:
+            return None
+        found = inherited(self.environ, snapshot)
+        if found is not None and found.unknown is not None:
+            raise RequestError(found.unknown)
+        return found
 
     def named(self, snapshot: Snapshot) -> tuple[Device, ...]:
         """The devices that the request names, in its order. Raises RequestError.
@@ -94,8 +109,13 @@ class Allocator:
         Those of several vendors may be named to pick from, not to start on.
         """
         names, limits = self.request.names or "", self.limits(snapshot)
+        words = f"--gpus {names}"
         try:
-            devices = devices_named(names, snapshot)
+            if self.request.command_list is not None and names != NONE:
+                words = self.request.command_list.words
+                devices = self._listed(names, self.request.command_list, snapshot)
+            else:
+                devices = devices_named(names, snapshot)
             if not self.request.picks:
                 vendor_of(devices)
         except (NamingError, MixedVendorsError) as error:
@@ -103,10 +123,33 @@ class Allocator:
         outside = [snapshot.label(d) for d in devices if limits and d.key not in limits.keys]
         if limits and outside:
             raise RequestError(
-                f"--gpus {names}: GPU {', '.join(outside)} is not in {limits.words}, which was"
+                f"{words}: GPU {', '.join(outside)} is not in {limits.words}, which was"
                 f" given to you; `{limits.unset} gputui …` sees all"
             )
         return devices
+
+    def reach(self, snapshot: Snapshot) -> set[str] | None:
+        """The keys of the devices that may be picked where none are named; None for all.
+
+        Inside a lease they are its devices: a launch there is a step of it.
+        """
+        limits = self.limits(snapshot)
+        return of_own_lease(snapshot, limits.keys if limits else None)
+
+    def _listed(self, text: str, where: CommandList, snapshot: Snapshot) -> tuple[Device, ...]:
+        """The devices that a list in the command means. Raises RequestError where that is not known, or it
+        would be read as another list than it seems."""
+        box = vendors_of(snapshot.devices)
+        vendor = next((v for v in box if v.visibility.variable in where.words), vendor_of((), box))
+        own = [device for device in snapshot.devices if device.vendor == vendor.name]
+        found = vendor.visibility.listed(text, where.environ, own, where.words)
+        problem = found.unknown or found.warning
+        if problem is not None:
+            raise RequestError(f"{problem}; name them with --gpus")
+        if not vendor.visibility.names_in_order(text, found.devices):
+            numbers = ",".join(map(snapshot.label, found.devices))
+            self._notice(f"{where.words} is GPU {numbers} here: the fastest device is counted first", "note")
+        return found.devices
 
     def constraints(self, snapshot: Snapshot, within: Collection[str] | None) -> Constraints:
         """What the devices must be like, of these keys (None: of all)."""
@@ -132,7 +175,9 @@ class Allocator:
         limits = self.limits(snapshot)
         if limits and limits.warning and not avoid:
             self._notice(limits.warning)
-        within: set[str] | None = set(limits.keys) if limits else None
+        if limits and limits.note and not avoid:
+            self._notice(limits.note, "note")
+        within = self.reach(snapshot)
         if self.request.names is not None:
             devices = self.named(snapshot)
             if not self.request.picks:
@@ -142,7 +187,7 @@ class Allocator:
             within = (set(snapshot.by_key) if within is None else within) - set(avoid)
         if only is not None:
             within = set(only) if within is None else within & set(only)
-        return self._best(snapshot, limits, within, avoid or {})
+        return self._best(snapshot, within, avoid or {})
 
     def held(self, chosen: Allocation, only: Collection[str] | None = None) -> Allocation:
         """The same devices under a lease, or others (of `only`) if these are taken or not free any more.
@@ -190,7 +235,7 @@ class Allocator:
 
     def _wanted(self) -> Want:
         """What is to be read to judge and name the devices: as little as possible, `pick` must be quick."""
-        request, want = self.request, self.request.facts
+        request, want = self.request, self.request.facts | order_to_read(self.environ)
         if request.order == "fastest":
             want |= Want.NAMES
         if request.rules.by_owner:
@@ -203,9 +248,7 @@ class Allocator:
             want = Want.VERDICT | Want.WHOLE
         return want
 
-    def _best(
-        self, snapshot: Snapshot, limits: Inherited | None, within: set[str] | None, avoid: Mapping[str, str]
-    ) -> Allocation:
+    def _best(self, snapshot: Snapshot, within: set[str] | None, avoid: Mapping[str, str]) -> Allocation:
         """The best devices of these. Raises NotEnoughError."""
         constraints = self.constraints(snapshot, within)
         eligible = available(snapshot, self.verdicts(snapshot), constraints)
@@ -214,7 +257,7 @@ class Allocator:
             snapshot = self.source.read(Want.MONITOR)
             constraints = self.constraints(snapshot, within)
             picked = pick(snapshot, self.verdicts(snapshot), constraints)
-            raise NotEnoughError(_shortage(picked, constraints, snapshot, limits, avoid))
+            raise NotEnoughError(_shortage(picked, constraints, snapshot, self._where(snapshot), avoid))
         explain = self.request.explain
         a_choice = len(eligible.devices) > constraints.count or constraints.count > 2
         if explain or (a_choice and len(eligible.devices) > 1):
@@ -224,16 +267,24 @@ class Allocator:
         picked = pick(snapshot, self.verdicts(snapshot), constraints)
         if not picked.enough(constraints):
             # One was lost while its links were read.
-            raise NotEnoughError(_shortage(picked, constraints, snapshot, limits, avoid))
+            raise NotEnoughError(_shortage(picked, constraints, snapshot, self._where(snapshot), avoid))
         if explain:
             self._explain(snapshot, picked.devices, picked.alternatives[0].reason)
         self._warn_of_order(snapshot, picked.devices)
         return Allocation(self.request, picked.devices, snapshot, picked.alternatives)
 
+    def _where(self, snapshot: Snapshot) -> str:
+        """What the devices had to be inside of, for a sentence; "" for nothing."""
+        limits, within = self.limits(snapshot), self.reach(snapshot)
+        if within and within <= snapshot.own_lease and self.request.names is None:
+            labels = ",".join(snapshot.label(device) for device in snapshot.devices if device.key in within)
+            return f" (inside your lease of GPU {labels})"
+        return f" (inside {limits.words})" if limits else ""
+
     @property
     def _links(self) -> Want:
-        """Links; with owners only where verdicts depend on them."""
-        return Want.LINKS | (self.want & Want.OWNERS)
+        """Links, and which devices are faster; with owners only where verdicts depend on them."""
+        return Want.LINKS | Want.SPEED | (self.want & Want.OWNERS)
 
     def _as_named(self, devices: tuple[Device, ...], snapshot: Snapshot) -> Allocation:
         """Devices that were named, in the order that is asked for; as they were named unless one is."""
@@ -317,7 +368,7 @@ class Allocator:
         """Who waits for devices like these; None for those who wait themselves, and have their turn now."""
         if self.request.wait is not None or not self._here:
             return None
-        return queue_for(chosen.devices, self.environ)
+        return queue_for(chosen.devices, chosen.snapshot, self.environ)
 
     def _claimed(self, allocation: Allocation) -> dict[str, str]:
         """The devices that others have claimed, with whose they are; with `force` that is a warning.
@@ -367,14 +418,14 @@ def _shortage(
     picked: PickResult,
     constraints: Constraints,
     snapshot: Snapshot,
-    limits: Inherited | None,
+    where: str,
     avoid: Mapping[str, str],
 ) -> str:
-    """Why there are too few: `avoid` has those that turned out not to be had, and why."""
+    """Why there are too few: `avoid` has those that turned out not to be had, and why; `where` they had to
+    be."""
     have = len(picked.devices)
     asked = f"{constraints.count} device{'s' if constraints.count > 1 else ''} asked for"
     there = f"{have if have else 'none'} of {have + len(picked.refused) + len(avoid)} can be had"
-    where = f" (inside {limits.words})" if limits else ""
     reasons = "; ".join(filter(None, (_refusals(picked, snapshot), *avoid.values())))
     if snapshot.host.driver is None and not snapshot.time:
         # What `--from` makes of a printed matrix.

@@ -34,6 +34,8 @@ class Waiter:
     user     the ticket's owner
     count    devices that are waited for
     devices  the UUIDs that will do, None for any
+    step     of which kind the claim will be (`Claim.step`): those who wait inside a lease of their own are in
+             nobody else's way, and nobody else is in theirs
     """
 
     place: tuple[int, str]
@@ -43,6 +45,7 @@ class Waiter:
     since: float | None = None
     command: str | None = None
     path: Path = field(default=Path(), compare=False)
+    step: int = 0
 
     def wants_of(self, keys: Collection[str] | None) -> bool:
         """Whether he could take one of these devices (None: of any)."""
@@ -65,8 +68,8 @@ def waiters(environ: Mapping[str, str]) -> tuple[Waiter, ...]:
 
 
 def in_line_for(keys: Collection[str], environ: Mapping[str, str]) -> tuple[Waiter, ...]:
-    """Those in line who could take one of these devices, the first one first."""
-    return tuple(each for each in waiters(environ) if each.wants_of(keys))
+    """Those in line who could take one of these devices, the first one first; steps inside leases are not."""
+    return tuple(each for each in waiters(environ) if each.step == 0 and each.wants_of(keys))
 
 
 def in_words(line: Sequence[Waiter]) -> str:
@@ -77,17 +80,22 @@ def in_words(line: Sequence[Waiter]) -> str:
 class Ticket:
     """Our own place in line, from `draw` to `leave`, or to the end of this process."""
 
-    def __init__(self, path: Path, descriptor: int, devices: frozenset[str] | None) -> None:
-        self._path, self._descriptor, self._devices = path, descriptor, devices
+    def __init__(self, path: Path, descriptor: int, devices: frozenset[str] | None, step: int = 0) -> None:
+        self._path, self._descriptor, self._devices, self._step = path, descriptor, devices, step
         self._place = _place(os.fstat(descriptor), path)
 
     @classmethod
     def draw(
-        cls, environ: Mapping[str, str], count: int, devices: frozenset[str] | None, command: str
+        cls,
+        environ: Mapping[str, str],
+        count: int,
+        devices: frozenset[str] | None,
+        command: str,
+        step: int = 0,
     ) -> Ticket | None:
         """Get in line; None where there is no folder for it, and no line. Raises OSError.
 
-        `command` is what every user may read of it (`secrets.program_and_script`).
+        `command` is what every user may read of it (`secrets.program_and_script`). `step`: see `Waiter`.
         """
         folder = make_folder(environ)
         if folder is None:
@@ -99,6 +107,7 @@ class Ticket:
             "devices": None if devices is None else sorted(devices),
             "since": time.time(),
             "command": command[:_MAX_COMMAND],
+            "step": step,
         }
         # (The kernel's clock for files ticks every few milliseconds.)
         token = f"{time.time_ns():016x}{os.urandom(4).hex()}"
@@ -115,12 +124,12 @@ class Ticket:
             with contextlib.suppress(OSError):
                 new.unlink()
             raise
-        return cls(path, descriptor, devices)
+        return cls(path, descriptor, devices, step)
 
     def ahead(self, environ: Mapping[str, str]) -> tuple[Waiter, ...]:
         """Those before us who could take what we wait for."""
-        mine = self._devices
-        return tuple(w for w in waiters(environ) if w.place < self._place and w.wants_of(mine))
+        before = (w for w in waiters(environ) if w.place < self._place and w.step == self._step)
+        return tuple(waiter for waiter in before if waiter.wants_of(self._devices))
 
     def leave(self) -> None:
         """Get out of line. Harmless the second time."""
@@ -181,6 +190,7 @@ def _read(document: Any, place: tuple[int, str], user: str, path: Path) -> Waite
     if not isinstance(document, dict):
         return Waiter(place, user, path=path)
     count, devices, since, command = (document.get(key) for key in ("count", "devices", "since", "command"))
+    step = document.get("step")
     named = isinstance(devices, list) and all(isinstance(key, str) for key in devices)
     return Waiter(
         place,
@@ -190,4 +200,5 @@ def _read(document: Any, place: tuple[int, str], user: str, path: Path) -> Waite
         float(since) if isinstance(since, (int, float)) and 0 < since < 1e11 else None,
         command if isinstance(command, str) else None,
         path,
+        step if isinstance(step, int) and 0 < step < 10_000 else 0,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -13,12 +14,24 @@ from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.sources.source import Want
 
 
+class CommandList(NamedTuple):
+    """That the names of a request are a list in its command, which counts devices as its program does.
+
+    words    where the command has it: "--gpu_ids 2,0"
+    environ  what the program inherits that reads it
+    """
+
+    words: str
+    environ: Mapping[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request for devices.
 
     count      how many of the best; None where `names` says exactly which
     names      devices as `--gpus` names them, in order; with a `count`, the devices to pick from
+    command_list  says that `names` stand in the command, and not in `--gpus`
     group      what the devices do together; `count` must be a multiple of its unit
     order      of the devices; None: the best with a count, as named without one
     min_free   bytes that must be free on each device; max_util: percent of utilization at most
@@ -34,6 +47,7 @@ class Request:
 
     count: int | None = None
     names: str | None = None
+    command_list: CommandList | None = None
     group: Grouping = ALL_REDUCE
     order: Order | None = None
     min_free: int | None = None
@@ -58,11 +72,16 @@ class Request:
         return self.count is not None
 
     @property
+    def cpu_only(self) -> bool:
+        """Whether no device is asked for, on purpose."""
+        return self.count is None and self.names is not None and self.names.strip() == NONE
+
+    @property
     def size(self) -> int:
         """The number of devices that are asked for; 0 for CPU only."""
         if self.count is not None:
             return self.count
-        return 0 if self.names in (None, NONE) else len((self.names or "").split(","))
+        return 0 if self.names is None or self.cpu_only else len((self.names or "").split(","))
 
 
 NoticeKind = Literal["warning", "note", "reason"]

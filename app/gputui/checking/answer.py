@@ -1,4 +1,4 @@
-"""What an interpreter answered: the devices that its torch sees, and those that the vendor's driver has."""
+"""What an interpreter answered: the devices that its framework sees, and those that the driver has."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ class SeenDevice:
 
 
 @dataclass(frozen=True, slots=True)
-class Torch:
-    """The torch of an interpreter. `version` is None where it cannot be imported; `error` says why.
+class Framework:
+    """torch, tensorflow or jax of an interpreter. `version` is None where it cannot be imported; `error` says
+    why.
 
     cuda, hip  the version of CUDA or ROCm that it was built for
     built      whether it was built for the vendor's devices at all
+    devices    torch tells their UUIDs; tensorflow and jax tell names, by which eight alike are not told apart
     """
 
     version: str | None
@@ -39,10 +41,11 @@ class Torch:
     built: bool = False
     error: str | None = None
     devices: tuple[SeenDevice, ...] = ()
+    name: str = "torch"
 
     @property
     def cpu_build(self) -> bool:
-        """Whether this torch cannot use any device, whatever the environment says."""
+        """Whether it cannot use any device, whatever the environment says."""
         return self.version is not None and not self.built
 
 
@@ -62,39 +65,58 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that one interpreter said. `environment` are the variables it was asked for; None: not set."""
+    """All that one interpreter said.
+
+    environment  the variables that it was asked for; None: not set
+    framework    that of the name `asked`; None where it has none
+    """
 
     python: str
     executable: str | None
     environment: tuple[tuple[str, str | None], ...]
-    torch: Torch | None
+    framework: Framework | None
     driver: Driver
+    asked: str = "torch"
+
+    @property
+    def torch(self) -> Framework | None:
+        """The framework where it is torch."""
+        return self.framework if self.framework is not None and self.framework.name == "torch" else None
 
     @property
     def devices(self) -> tuple[SeenDevice, ...]:
-        """What counts: torch's list where there is a torch, with what the driver adds to it."""
-        if self.torch is None:
+        """The devices that are compared: the framework's, where it tells any, with what the driver adds."""
+        if self.framework is None:
             return self.driver.devices
-        if len(self.torch.devices) != len(self.driver.devices):
-            return self.torch.devices
-        pairs = zip(self.torch.devices, self.driver.devices, strict=True)
+        if len(self.framework.devices) != len(self.driver.devices):
+            return self.framework.devices
+        pairs = zip(self.framework.devices, self.driver.devices, strict=True)
         return tuple(_completed(one, other) for one, other in pairs)
 
+    @property
+    def told_by_driver(self) -> bool:
+        """Whether the framework only counts its devices, and the driver tells which they are."""
+        own = self.framework.devices if self.framework is not None else ()
+        return bool(own) and all(each.uuid is None and each.bus is None for each in own)
 
-def _completed(torch: SeenDevice, driver: SeenDevice) -> SeenDevice:
-    """torch's device, completed by the driver's of the same number (of one process they are the same).
+
+def _completed(own: SeenDevice, driver: SeenDevice) -> SeenDevice:
+    """The framework's device, completed by the driver's of the same number: in one process that is the same.
 
     The driver knows more of a UUID: a MIG instance's own one, where a runtime may tell its GPU's.
     """
-    if torch.bus is not None and driver.bus is not None and not same_bus(torch.bus, driver.bus):
-        return torch
-    if torch.bus is None and torch.uuid is not None and driver.uuid is not None and torch.uuid != driver.uuid:
-        return torch
+    if own.bus is not None and driver.bus is not None and not same_bus(own.bus, driver.bus):
+        return own
+    if own.bus is None and own.uuid is not None and driver.uuid is not None and own.uuid != driver.uuid:
+        return own
+    if own.bus is None and own.uuid is None and own.name and driver.name and own.name != driver.name:
+        # As many devices, but not the same ones.
+        return own
     return SeenDevice(
-        driver.uuid or torch.uuid,
-        torch.bus or driver.bus,
-        torch.name or driver.name,
-        torch.memory or driver.memory,
+        driver.uuid or own.uuid,
+        own.bus or driver.bus,
+        own.name or driver.name,
+        own.memory or driver.memory,
     )
 
 
@@ -112,13 +134,14 @@ def read(node: JsonValue, vendor: Vendor) -> Seen:
     environment = node["environment"].value
     if not isinstance(environment, dict):
         raise node["environment"].wrong("an object")
-    torch, driver = node["torch"], node["driver"]
+    framework, driver = node["framework"], node["driver"]
     return Seen(
         python=node["python"].text(),
         executable=_maybe(node["executable"]),
         environment=tuple((name, _maybe(node["environment"][name])) for name in environment),
-        torch=_torch(torch, vendor) if torch.known else None,
+        framework=_framework(framework, node["asked"].text(), vendor) if framework.known else None,
         driver=_driver(driver, vendor) if driver.known else Driver(),
+        asked=node["asked"].text(),
     )
 
 
@@ -131,8 +154,9 @@ def _driver(node: JsonValue, vendor: Vendor) -> Driver:
     )
 
 
-def _torch(node: JsonValue, vendor: Vendor) -> Torch:
-    return Torch(
+def _framework(node: JsonValue, name: str, vendor: Vendor) -> Framework:
+    return Framework(
+        name=name,
         version=_maybe(node["version"]),
         cuda=_maybe(node["cuda"]),
         hip=_maybe(node["hip"]),

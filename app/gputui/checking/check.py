@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from gputui.checking import answer
 from gputui.checking import interpreter_process as process
+from gputui.checking.framework import framework_of
 from gputui.checking.report import Report, Variable
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.untrusted_json import DocumentError
@@ -51,7 +52,8 @@ def check(
     with process.answers() as folder:
         script = str(process.SCRIPTS / "probe.py")
         driver = launch.vendor.driver_probe
-        asked = (launch.vendor.device_type, "-" if driver is None else str(driver), *names)
+        framework = framework_of(launch.argv, launch.directory)
+        asked = (launch.vendor.device_type, "-" if driver is None else str(driver), framework, *names)
         argv = (*taken.argv, script, str(folder), str(max(1, round(seconds))), *asked)
         ended = process.run(argv, environment, launch.directory, seconds, cancelled)
         try:
@@ -91,11 +93,6 @@ def _reported(
     return report
 
 
-_CHOOSING = ("accelerate", "deepspeed")
-"""Launchers that change the devices' variable themselves (accelerate by its configuration, deepspeed always):
-only what their processes see proves anything. torchrun hands the environment on."""
-
-
 class RouteError(Exception):
     """The interpreter cannot be reached. The message is one line."""
 
@@ -119,7 +116,7 @@ def route(launch: Launch, environment: Mapping[str, str], python: str | None = N
     """The way to the interpreter of `launch`, started with `environment`. Raises RouteError."""
     prefix, command = unwrap(launch.argv)
     launcher = recognised(command) if command else None
-    if isinstance(launcher, ScriptLauncher) and launcher.name in _CHOOSING:
+    if isinstance(launcher, ScriptLauncher) and launcher.own_choice:
         missing = missing_program(launch, environment)
         if missing is not None:
             raise RouteError(missing)

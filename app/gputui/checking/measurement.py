@@ -69,7 +69,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class AllReduce:
-    """An all-reduce over `ranks` processes, in the chosen order; the time of a size is the slowest rank's."""
+    """An all-reduce over `ranks` processes in the selected order. A size takes the slowest rank's time."""
 
     backend: str
     ranks: int
@@ -96,7 +96,7 @@ class AllReduce:
 class Measured:
     """All that was measured, and what was not.
 
-    devices   keys of those that were measured, in the chosen order
+    devices   keys of those that were measured, in the selected order
     skipped   (key, why) of those that were left alone
     remarks   why there is less than one would expect, though nothing failed
     problems  what failed
@@ -274,7 +274,10 @@ def _scheduled(
 ) -> _Schedule:
     torch = report.seen.torch if report.seen else None
     if report.seen is None or torch is None or torch.version is None:
+        own = report.seen.framework if report.seen else None
         why = "there is no torch in this interpreter" if report.seen else "the interpreter did not answer"
+        if own is not None and torch is None:
+            why = f"torch measures, and the command imports {own.name}"
         return _Schedule("gloo", {}, 0, Measured(problems=(f"nothing can be measured: {why}",)))
     if torch.cpu_build or not report.devices:
         ranks = max(_ALONE, processes or len(report.devices))
@@ -282,7 +285,7 @@ def _scheduled(
         return _Schedule("gloo", {}, ranks, Measured(remarks=(cpu_build,) if report.devices else ()))
     if not report.equal:
         # What would be measured then is somebody else's.
-        why = "nothing is measured: the interpreter does not see the chosen devices"
+        why = "nothing is measured: the interpreter does not see the selected devices"
         return _Schedule(report.vendor.backend, {}, 0, Measured(problems=(why,)))
     skipped: list[tuple[str, str]] = []
     keys: dict[int, str] = {}

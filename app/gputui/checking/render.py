@@ -24,17 +24,19 @@ def lines(report: Report) -> tuple[str, ...]:
 
 
 def _head(report: Report) -> Iterator[str]:
-    """What was asked: an interpreter by its path, and its torch."""
+    """What was asked: an interpreter by its path, and its framework."""
     seen = report.seen
     if seen is None:
         return
     parts = [f"Python {seen.python}", seen.executable or " ".join(report.argv)]
-    if seen.torch is None:
-        parts.append(f"no torch: {report.vendor.driver} itself was asked")
-    elif seen.torch.version:
-        kinds = (("CUDA", seen.torch.cuda), ("ROCm", seen.torch.hip))
-        built = next((f"{kind} {version}" for kind, version in kinds if version), "CPU build")
-        parts.append(f"torch {seen.torch.version} ({built})")
+    own = seen.framework
+    if own is None:
+        parts.append(f"no {seen.asked}: {report.vendor.driver} itself was asked")
+    elif own.version:
+        kinds = (("CUDA", own.cuda), ("ROCm", own.hip))
+        versions = next((f"{kind} {version}" for kind, version in kinds if version), None)
+        built = versions or (f"for {report.vendor.runtime}" if own.built else "CPU build")
+        parts.append(f"{own.name} {own.version} ({built})")
     if report.ranks > 1:
         parts.append(f"{report.ranks} processes, all alike")
     yield ", ".join(parts)
@@ -45,7 +47,7 @@ def _table(report: Report) -> Iterator[str]:
 
 
 def _row(report: Report, number: int, each: Comparison) -> tuple[str, ...]:
-    """As the interpreter sees it; what it does not see, as it was chosen, in brackets."""
+    """As the interpreter sees it; what it does not see, as it was selected, in brackets."""
     device, seen = each.chosen, each.seen
     if seen is None:
         uuid, bus, name, amount = _as_chosen(device)
@@ -85,6 +87,13 @@ def to_document(report: Report) -> dict[str, Any]:
             "cuda": seen.torch.cuda,
             "hip": seen.torch.hip,
             "error": seen.torch.error,
+        },
+        "framework": None if seen is None or seen.framework is None else {
+            "name": seen.framework.name,
+            "version": seen.framework.version,
+            "error": seen.framework.error,
+            "devices": len(seen.framework.devices),
+            "told_by": "driver" if seen.told_by_driver else "framework",
         },
         "driver": None if seen is None else {
             "version": seen.driver.version,

@@ -74,7 +74,7 @@ class Report:
 
     @property
     def equal(self) -> bool:
-        """Whether it is proved that the interpreter sees the chosen devices, in the chosen order."""
+        """Whether it is proved that the interpreter sees the selected devices, in the selected order."""
         if self.seen is None or self.trouble is not None or self._broken:
             return False
         same = all(each.state == "equal" for each in self.comparisons)
@@ -88,13 +88,14 @@ class Report:
     @property
     def _who(self) -> str:
         """Who saw the devices: "torch 2.8.0+cu128", or the driver."""
-        torch = self.seen.torch if self.seen else None
-        return f"torch {torch.version}" if torch and torch.version else self.vendor.driver
+        own = self.seen.framework if self.seen else None
+        return f"{own.name} {own.version}" if own and own.version else self.vendor.driver
 
     @property
     def _broken(self) -> bool:
-        """A torch that cannot be imported trains nowhere, on no device either."""
-        return self.seen is not None and self.seen.torch is not None and self.seen.torch.version is None
+        """A framework that cannot be imported trains nowhere, on no device either."""
+        own = self.seen.framework if self.seen else None
+        return own is not None and own.version is None
 
     @property
     def conclusion(self) -> str:
@@ -102,8 +103,8 @@ class Report:
         if self.seen is None or self.trouble is not None:
             return f"not proved: {self.trouble or 'the interpreter did not answer'}"
         if self._broken:
-            error = self.seen.torch.error if self.seen.torch else None
-            return f"not equal: torch cannot be imported: {error}"
+            own = self.seen.framework
+            return f"not equal: {own.name} cannot be imported: {own.error}" if own else "not equal"
         wrong = [variable for variable in self.variables if not variable.equal]
         bad = [each for each in self.comparisons if each.state != "equal"]
         if wrong and (bad or not self.devices or len(wrong) == len(self.variables)):
@@ -113,9 +114,14 @@ class Report:
         if wrong:
             return f"not equal: {_changed(wrong[0])}"
         if not self.devices:
-            return f"equal: {self._who} sees no device, as chosen (CPU only)"
+            return f"equal: {self._who} sees no device, as selected (CPU only)"
         count = len(self.devices)
-        devices = "the chosen device" if count == 1 else f"the {count} chosen devices, in the chosen order"
+        devices = (
+            "the selected device" if count == 1 else f"the {count} selected devices, in the selected order"
+        )
+        if self.seen.told_by_driver:
+            # The framework numbers its devices as the driver does, and does not tell which they are.
+            return f"equal: {self._who} sees {count}, and {self.vendor.driver} of its process {devices}"
         return f"equal: {self._who} sees {devices}"
 
     @property
@@ -123,22 +129,27 @@ class Report:
         """Why no device at all is seen, and what helps; None where some are."""
         if self.seen is None or self.seen.devices or not self.devices:
             return None
-        torch, driver = self.seen.torch, self.seen.driver
-        if torch is not None and torch.cpu_build:
-            text = f"this torch ({torch.version}) is a CPU build: it sees no {self.vendor.runtime} device; "
-            text += self.vendor.torch_build
-            there = compare(self.devices, driver.devices, self.snapshot)
-            if all(each.state == "equal" for each in there):
-                text += f". ({_capital(self.vendor.driver)} itself shows the chosen devices, in their order)"
-            return text
-        reason = self.vendor.driver_trouble(driver.code, driver.error) or (torch.error if torch else None)
+        own, driver = self.seen.framework, self.seen.driver
+        there = compare(self.devices, driver.devices, self.snapshot)
+        shown = all(each.state == "equal" for each in there)
+        besides = f". ({_capital(self.vendor.driver)} itself shows the selected devices, in their order)"
+        if own is not None and own.cpu_build:
+            text = (
+                f"this {own.name} ({own.version}) is a CPU build: it sees no {self.vendor.runtime} device; "
+            )
+            return f"{text}{self.vendor.build(own.name)}{besides if shown else ''}"
+        reason = self.vendor.driver_trouble(driver.code, driver.error) or (own.error if own else None)
+        if own is not None and driver.devices:
+            remedy = None if own.name == "torch" and reason else self.vendor.build(own.name)
+            why = "; ".join(part for part in (reason, remedy) if part)
+            return f"{own.name} sees no device: {why}{besides if shown else ''}"
         return f"no device is seen: {reason or 'the driver has none for this environment'}"
 
     @property
     def _first_difference(self) -> str:
         number, each = next((n, c) for n, c in enumerate(self.comparisons) if c.state != "equal")
         chosen, seen = len(self.devices), len(self.seen.devices) if self.seen else 0
-        more = f"; {chosen} chosen, {seen} seen" if chosen != seen else ""
+        more = f"; {chosen} selected, {seen} seen" if chosen != seen else ""
         return f"{self.vendor.device(number)} {each.why}{more}"
 
 

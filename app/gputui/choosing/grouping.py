@@ -42,7 +42,7 @@ class Grouping:
 
 
 ALL_REDUCE = Grouping()
-_MAX_DEVICES = 4096
+MAX_DEVICES = 4096
 """A number beyond it is a mistake in typing."""
 
 
@@ -58,8 +58,8 @@ def parse(text: str) -> Grouping:
         name, equals, number = part.strip().partition("=")
         if name not in ("tp", "pp") or not equals or name in found:
             raise GroupingError(f"{given!r} is none of tp=N, pp=N, tp=N,pp=N, all, none")
-        digits = number.isascii() and number.isdigit() and len(number) <= len(str(_MAX_DEVICES))
-        if not digits or not 1 <= int(number) <= _MAX_DEVICES:
+        digits = number.isascii() and number.isdigit() and len(number) <= len(str(MAX_DEVICES))
+        if not digits or not 1 <= int(number) <= MAX_DEVICES:
             raise GroupingError(f"{given!r}: {name} is a number of devices, 1 or more")
         found[name] = int(number)
     return Grouping(found.get("tp", 1), found.get("pp", 1))
@@ -72,9 +72,9 @@ def parse_request(text: str) -> tuple[int, Grouping]:
     grouping = parse(",".join(words)) if words else ALL_REDUCE
     if number is None and grouping.unit == 1:
         raise GroupingError("a number of devices is wanted: 4, or 8 tp=2 pp=2")
-    count = grouping.unit if number is None else int(number) if len(number) <= len(str(_MAX_DEVICES)) else 0
-    if not 1 <= count <= _MAX_DEVICES:
-        raise GroupingError(f"a number of devices is wanted, 1 to {_MAX_DEVICES}")
+    count = grouping.unit if number is None else int(number) if len(number) <= len(str(MAX_DEVICES)) else 0
+    if not 1 <= count <= MAX_DEVICES:
+        raise GroupingError(f"a number of devices is wanted, 1 to {MAX_DEVICES}")
     if not grouping.fits(count):
         raise GroupingError(f"{count} devices do not make whole groups of {grouping}")
     return count, grouping

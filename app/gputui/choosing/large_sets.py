@@ -76,13 +76,14 @@ def _grow(
     open_ = among - set(part)
     weakest = {v: min(pairs.rank[v][i] for i in ends) for v in open_}
     score = {v: sum(pairs.score[v][i] for i in part) for v in open_}
+    of_its_own = {
+        v: (pairs.memory_tier[v], -pairs.slowness_weight[v], -pairs.degree[v], pairs.free_gib[v])
+        for v in open_
+    }
     while len(part) < size:
         nodes = {pairs.numa[i] for i in part}
         # (The last number makes the lowest place win, and says which place it was.)
-        best = -max(
-            (weakest[v], score[v], pairs.numa[v] in nodes, -pairs.degree[v], pairs.free_gib[v], -v)
-            for v in open_
-        )[-1]
+        best = -max((weakest[v], score[v], pairs.numa[v] in nodes, *of_its_own[v], -v) for v in open_)[-1]
         part.append(best)
         open_.discard(best)
         for v in open_:

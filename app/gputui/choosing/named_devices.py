@@ -20,15 +20,21 @@ def devices_named(text: str, snapshot: Snapshot) -> tuple[Device, ...]:
 
     An entry is an index ("nvidia:0" where vendors share it), a UUID, or the beginning of exactly one UUID.
     """
-    if text.strip() == NONE:
-        return ()
     devices: list[Device] = []
-    for entry in (part.strip() for part in text.split(",")):
+    for entry in entries_of(text):
         device = _device_named(entry, text, snapshot)
         if device in devices:
             raise NamingError(f"--gpus {text}: {entry} names {_label(device, snapshot)} a second time")
         devices.append(device)
     return tuple(devices)
+
+
+def entries_of(text: str) -> tuple[str, ...]:
+    """The entries of a list of devices; () for "none". Raises NamingError for an empty entry."""
+    entries = tuple(part.strip() for part in text.split(","))
+    if not all(entries):
+        raise NamingError(f"--gpus {text!r} has an empty entry; CPU only is --gpus {NONE}")
+    return () if entries == (NONE,) else entries
 
 
 def keys_named(words: Iterable[str], snapshot: Snapshot) -> tuple[str, ...]:
@@ -72,8 +78,6 @@ def _matches(word: str, snapshot: Snapshot) -> list[Device]:
 
 
 def _device_named(entry: str, text: str, snapshot: Snapshot) -> Device:
-    if not entry:
-        raise NamingError(f"--gpus {text!r} has an empty entry; CPU only is --gpus none")
     found = _matches(entry, snapshot)
     if not found and not could_name(entry):
         raise NamingError(f"--gpus {text}: {entry!r} is neither an index nor a UUID (GPU-…, MIG-…)")

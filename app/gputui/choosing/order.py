@@ -23,6 +23,7 @@ from gputui.choosing.ring_search import (
     strongest_ring,
 )
 from gputui.choosing.sets import RankedSet
+from gputui.choosing.speed import slowness
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB
 
@@ -38,12 +39,6 @@ sets only the first ones are, which have the best joined groups; every partition
 is the best possible."""
 
 _Group = tuple[int, ...]
-
-
-def slowness(device: Device) -> tuple[int, ...]:
-    """A sort key, fastest first: compute capability, then cores times clock. Unknown counts as slowest."""
-    major, minor = device.capability or (0, 0)
-    return -major, -minor, -(device.cores or 0) * (device.max_sm_clock or 0)
 
 
 def fullness(device: Device) -> tuple[int, ...]:

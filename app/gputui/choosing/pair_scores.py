@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from gputui.choosing.speed import memory_tiers, slowness_weights
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB
 from gputui.inventory.link import LinkMatrix, PeerMatrix, connected_components, direct_links, strength
@@ -30,6 +31,8 @@ class PairScores:
               the link, then the number of NVLinks; an unknown link ranks last
     score     what a pair adds to the sum over a set
     numa      a number of the device's NUMA node;  free_gib: its free memory in GiB, rounded
+    memory_tier, slowness_weight
+              how it compares in free memory and in speed (`speed.py`); 0 for all where they are of one model
     """
 
     devices: tuple[Device, ...]
@@ -39,10 +42,14 @@ class PairScores:
     score: tuple[tuple[int, ...], ...]
     numa: tuple[int, ...]
     free_gib: tuple[int, ...]
+    memory_tier: tuple[int, ...]
+    slowness_weight: tuple[int, ...]
 
     @classmethod
     def of(cls, snapshot: Snapshot, devices: Sequence[Device]) -> PairScores:
         """The scores of these devices of the snapshot."""
+        # (Rounded, as a few MiB that a driver keeps on one of two equal GPUs should not decide.)
+        free_gib = tuple(round((device.memory_free or 0) / GIB) for device in devices)
         return cls(
             devices=tuple(devices),
             links=tuple(tuple(snapshot.link(one, other) for other in devices) for one in devices),
@@ -50,8 +57,9 @@ class PairScores:
             rank=tuple(tuple(_rank(snapshot, one, other) for other in devices) for one in devices),
             score=tuple(tuple(_score(snapshot, one, other) for other in devices) for one in devices),
             numa=_numa_numbers(snapshot, devices),
-            # (Rounded, as a few MiB that a driver keeps on one of two equal GPUs should not decide.)
-            free_gib=tuple(round((device.memory_free or 0) / GIB) for device in devices),
+            free_gib=free_gib,
+            memory_tier=memory_tiers(devices, free_gib),
+            slowness_weight=slowness_weights(devices),
         )
 
     def subset(self, places: Sequence[int]) -> PairScores:
@@ -68,10 +76,17 @@ class PairScores:
             score=square(self.score),
             numa=tuple(self.numa[i] for i in places),
             free_gib=tuple(self.free_gib[i] for i in places),
+            memory_tier=tuple(self.memory_tier[i] for i in places),
+            slowness_weight=tuple(self.slowness_weight[i] for i in places),
         )
 
     def __len__(self) -> int:
         return len(self.devices)
+
+    @cached_property
+    def unlike(self) -> bool:
+        """Whether some devices are faster than others."""
+        return len(set(self.slowness_weight)) > 1
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
@@ -103,7 +118,8 @@ class PairScores:
         return tuple(map(tuple, classes))
 
     def _are_interchangeable(self, i: int, j: int) -> bool:
-        if (self.numa[i], self.free_gib[i]) != (self.numa[j], self.free_gib[j]):
+        facts = [(self.numa[k], self.free_gib[k], self.slowness_weight[k]) for k in (i, j)]
+        if facts[0] != facts[1]:
             return False
         if (self.devices[i].parent is None) != (self.devices[j].parent is None):
             return False
@@ -206,12 +222,14 @@ class SubsetSums:
                 between += row[low]
         return self._score[0][low] + self._score[1][high] + between
 
-    def facts(self, subset: int) -> tuple[int, int, int, int]:
-        """Of a subset: the sum of degrees, and the number of NUMA nodes, of whole GPUs and of free GiB."""
+    def facts(self, subset: int) -> tuple[int, int, int, int, int, int]:
+        """Of a subset: the sum of degrees, the number of NUMA nodes, of whole GPUs and of free GiB, the
+        lowest memory tier, and the sum of slowness weights."""
         one = self._facts[0][subset & self._low]
         other = self._facts[1][subset >> self._half]
         nodes = bin(one[1] | other[1]).count("1")
-        return one[0] + other[0], nodes, one[2] + other[2], one[3] + other[3]
+        tier = min(one[4], other[4])
+        return one[0] + other[0], nodes, one[2] + other[2], one[3] + other[3], tier, one[5] + other[5]
 
 
 def _pairs_inside(pairs: PairScores, end: range) -> list[int]:
@@ -231,11 +249,15 @@ def _subset_sums(score: tuple[int, ...] | list[int]) -> list[int]:
     return table
 
 
-def _facts(pairs: PairScores, end: range, bits: dict[int, int]) -> list[tuple[int, int, int, int]]:
-    """For each subset of one half: the sum of degrees, NUMA nodes as bits, whole GPUs, free GiB."""
-    table = [(0, 0, 0, 0)]
+def _facts(pairs: PairScores, end: range, bits: dict[int, int]) -> list[tuple[int, int, int, int, int, int]]:
+    """For each subset of one half: as `SubsetSums.facts`, the NUMA nodes as bits."""
+    table = [(0, 0, 0, 0, 0, 0)]
     for device in end:
         node, whole = bits[pairs.numa[device]], pairs.devices[device].parent is None
         degree, memory = pairs.degree[device], pairs.free_gib[device]
-        table += [(d + degree, n | node, w + whole, m + memory) for d, n, w, m in table]
+        tier, slowness = pairs.memory_tier[device], pairs.slowness_weight[device]
+        table += [
+            (d + degree, n | node, w + whole, m + memory, min(t, tier), s + slowness)
+            for d, n, w, m, t, s in table
+        ]
     return table

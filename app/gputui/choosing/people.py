@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gputui.choosing.claimed_use import ClaimedUse, differing
 from gputui.choosing.watch import Watch
 from gputui.inventory.device import Device
 from gputui.inventory.process import Process
@@ -32,11 +33,17 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A user, None for processes whose owner is unknown; `claims` are devices claimed without a process."""
+    """A user, None for processes whose owner is unknown.
+
+    claims    devices claimed without a process
+    unclaimed_uses
+              the jobs that use devices which they have not claimed
+    """
 
     user: str | None
     holdings: tuple[Holding, ...]
     claims: tuple[Device, ...] = ()
+    unclaimed_uses: tuple[ClaimedUse, ...] = ()
 
     @property
     def memory(self) -> int | None:
@@ -76,8 +83,14 @@ def people(snapshot: Snapshot, idle: Mapping[str, float] | None = None) -> tuple
             h.device.key == claim.key for h in found.get(claim.user, ())
         ):
             claimed.setdefault(claim.user, {})[claim.key] = claimed_device
+    unclaimed_uses = differing(snapshot)
     persons = [
-        Person(user, tuple(found.get(user, ())), tuple(claimed.get(user, {}).values()))
+        Person(
+            user,
+            tuple(found.get(user, ())),
+            tuple(claimed.get(user, {}).values()),
+            tuple(use for use in unclaimed_uses if use.user == user),
+        )
         for user in {*found, *claimed}
     ]
     return tuple(sorted(persons, key=lambda each: (-(each.memory or 0), each.user or "")))

@@ -89,6 +89,17 @@ class PickResult:
         return len(self.devices) >= constraints.count
 
 
+def of_own_lease(snapshot: Snapshot, within: Collection[str] | None) -> set[str] | None:
+    """The devices to pick from, of those with the keys `within` (None: of all): inside a lease its own.
+
+    None for all. Where none of `within` is in the lease, somebody has asked for others, and may have them.
+    """
+    if not snapshot.own_lease:
+        return None if within is None else set(within)
+    own = set(snapshot.own_lease)
+    return own if within is None else (own & set(within) or set(within))
+
+
 def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Constraints) -> PickResult:
     """All devices that are free and meet the constraints, in the box's order, and why the others do not."""
     good: list[Device] = []

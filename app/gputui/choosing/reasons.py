@@ -35,7 +35,10 @@ def reason(pairs: PairScores, found: RankedSet, grouping: Grouping, named: bool 
 
 def why_behind(pairs: PairScores, grouping: Grouping, first: RankedSet, found: RankedSet) -> str:
     """Why a set is ranked behind the first one: the first part of the comparison in which they differ."""
-    parts = ("a weaker link", "", "less in sum", "more NUMA nodes", "leaves less joined", "less free memory")
+    parts = (
+        *("a weaker link", "", "less in sum", "more NUMA nodes"),
+        *("less memory on its smallest", "slower", "leaves less joined", "less free memory"),
+    )
     keys = [(each.weakest or 0, *comparison_key(pairs, grouping, each.members)) for each in (first, found)]
     difference = next((part for part, a, b in zip(parts, *keys, strict=True) if a != b), "")
     return f"behind the first: {difference}" if difference else "equal to the first, with higher numbers"
@@ -74,6 +77,8 @@ def _what(pairs: PairScores, found: RankedSet, whole: Sequence[tuple[int, ...]],
 def _single(pairs: PairScores, device: int, whole: Sequence[tuple[int, ...]]) -> str:
     if len(pairs) == 1:
         return "the only one that can be had"
+    if pairs.unlike:
+        return _single_of_unlike(pairs, device)
     if whole and not any(device in island for island in whole):
         return f"no {_family(pairs)} to any other that can be had"
     least = min(pairs.degree)
@@ -82,6 +87,18 @@ def _single(pairs: PairScores, device: int, whole: Sequence[tuple[int, ...]]) ->
     if len(set(pairs.degree)) > 1:
         return ""
     return "as good as any other" if len(set(pairs.free_gib)) == 1 else "the most free memory"
+
+
+def _single_of_unlike(pairs: PairScores, device: int) -> str:
+    """How one device stands out among several models, by memory and speed; "" where it does not."""
+    others = [i for i in range(len(pairs)) if pairs.memory_tier[i] == pairs.memory_tier[device]]
+    if pairs.memory_tier[device] < max(pairs.memory_tier) or any(
+        pairs.slowness_weight[i] < pairs.slowness_weight[device] for i in others
+    ):
+        return ""
+    if all(pairs.slowness_weight[i] == pairs.slowness_weight[device] for i in others):
+        return "the most free memory"
+    return "the fastest" if len(others) == len(pairs) else "the fastest of those with the most free memory"
 
 
 def _family(pairs: PairScores) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.device import Device, Fault
@@ -17,10 +17,10 @@ from gputui.inventory.snapshot import Snapshot
 
 if TYPE_CHECKING:
     # (`pick` must start quickly, and mostly there is no claim.)
+    from gputui.choosing.claimed_use import UnclaimedUse
     from gputui.inventory.claim import Claim
 
 State = Literal["free", "busy", "held", "claimed", "unknown", "lost"]
-STATES: tuple[str, ...] = get_args(State)
 
 GLYPHS: dict[State, str] = {
     "free": "○",
@@ -64,10 +64,12 @@ class UsedBy(NamedTuple):
     """busy: processes are on it, the one with the most memory first, of equals the one that started first.
 
     `exclusive`: its compute mode takes one program only, so that a second one would not even start.
+    `unclaimed_use`: one of them belongs to a job that has claimed other devices.
     """
 
     processes: tuple[Process, ...]
     exclusive: bool = False
+    unclaimed_use: UnclaimedUse | None = None
 
 
 class Utilized(NamedTuple):
@@ -103,9 +105,13 @@ class MemoryHeld(NamedTuple):
 
 
 class ClaimedBy(NamedTuple):
-    """claimed: another job has a lease on it."""
+    """claimed: another job has a lease on it.
+
+    `runs_on`: the labels of the devices on which that job is seen, where it has not claimed all of them.
+    """
 
     claim: Claim
+    runs_on: tuple[str, ...] = ()
 
 
 class Unreadable(NamedTuple):
@@ -157,7 +163,27 @@ def verdicts(snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> dict[str, Verd
         # What is seen on a device says more than its claim; where nothing is seen, or can be, the claim does.
         if key in found and found[key].state in ("free", "unknown"):
             found[key] = Verdict("claimed", ClaimedBy(claim))
+    if any(claim.pids for claim in snapshot.claims):
+        _add_unclaimed_uses(found, snapshot)
     return found
+
+
+def _add_unclaimed_uses(found: dict[str, Verdict], snapshot: Snapshot) -> None:
+    """Add to the causes which jobs use devices that they have not claimed. States stay as they are."""
+    # (Imported here: `pick` asks for no processes of claims.)
+    from gputui.choosing.claimed_use import UnclaimedUse, differing, labels
+
+    for use in differing(snapshot):
+        for key in use.claimed:
+            cause = found[key].cause if key in found else None
+            if isinstance(cause, ClaimedBy) and use.has(cause.claim):
+                found[key] = Verdict("claimed", cause._replace(runs_on=labels(snapshot, use.used or ())))
+        for key in use.outside:
+            cause = found[key].cause
+            if isinstance(cause, UsedBy):
+                main = cause.processes[0].pid in use.pids
+                added = UnclaimedUse(use.user, use.job, labels(snapshot, use.claimed), main)
+                found[key] = Verdict(found[key].state, cause._replace(unclaimed_use=added))
 
 
 def judge(device: Device, rules: Rules = DEFAULT_RULES, instances: int = 0) -> Verdict:

@@ -5,7 +5,7 @@ Nothing is decided by this text. Foreign text (users, commands, messages of driv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.choosing.verdict import (
@@ -28,6 +28,7 @@ from gputui.inventory.formatting import duration, printable, program, size
 
 if TYPE_CHECKING:
     # (`pick` must start quickly, and mostly there is no claim.)
+    from gputui.choosing.claimed_use import ClaimedUse, UnclaimedUse
     from gputui.choosing.pick import Refusal
     from gputui.choosing.selection import NotFree
     from gputui.inventory.claim import Claim
@@ -128,8 +129,13 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
         case NotCounted(users):
             named = ", ".join(sorted(map(printable, users)))
             return f"only processes that do not count are on it ({named})", f"free, but {named}"
-        case UsedBy(processes, exclusive):
+        case UsedBy(processes, exclusive, unclaimed_use):
             full, few = _used_by(processes, now)
+            if unclaimed_use is not None:
+                who, claimed_what = printable(unclaimed_use.user), f"claimed {_labels(unclaimed_use.claimed)}"
+                full += f"; {_whose(unclaimed_use)} {claimed_what}"
+                # (In the narrow column of 80 there is no room for its program too.)
+                few = f"{who}, {claimed_what}" if unclaimed_use.main else f"{few}, {who} {claimed_what}"
             return f"{full}; exclusive: no second program starts" if exclusive else full, few
         case Utilized(percent):
             return f"{percent} % busy, by no process that can be seen", f"busy {percent} %, unseen"
@@ -144,8 +150,12 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
         case MemoryHeld(memory):
             find = "`sudo fuser -v /dev/nvidia*` may find it"
             return f"{size(memory)} in use by no process that can be seen; {find}", "held, no process"
-        case ClaimedBy(claim):
-            return _claimed_by(claim, now), f"claimed {printable(claim.user)}{_age(claim.since, now)}"
+        case ClaimedBy(claim, runs_on):
+            user = printable(claim.user)
+            few = f"claimed {user}{_age(claim.since, now)}"
+            if runs_on:
+                few = f"claimed, runs on {_labels(runs_on)} ({user})"
+            return _claimed_by(claim, now, runs_on), few
         case Unreadable(fact):
             return _UNREADABLE[fact]
         case Fault():
@@ -170,11 +180,50 @@ def _used_by(processes: tuple[Process, ...], now: float) -> tuple[str, str]:
     return full, few
 
 
-def _claimed_by(claim: Claim, now: float) -> str:
-    """By whom, for how long already, and until when: "by ana for 2h, until the job ends: python x.py"."""
+def _claimed_by(claim: Claim, now: float, runs_on: Sequence[str] = ()) -> str:
+    """By whom, for how long already, and until when: "by ana for 2h, until the job ends: python x.py".
+
+    With the devices that its job runs on: "by ana for 2h, job m6u5, which runs on 0,1, until the job ends".
+    """
+    until = "until the job ends"
+    if claim.ended:
+        until = "whose command has ended and left something that keeps it (`gputui claims` names it)"
     age = _age(claim.since, now)
     what = f": {printable(claim.command)[:80]}" if claim.command else ""
-    return f"by {printable(claim.user)}{age and ' for' + age}, until the job ends{what}"
+    job = f", {_job(claim.job)}, which runs on {_labels(runs_on)}" if runs_on else ""
+    return f"by {printable(claim.user)}{age and ' for' + age}{job}, {until}{what}"
+
+
+def claimed_and_runs_on(use: ClaimedUse, snapshot: Snapshot) -> str:
+    """ "claimed 6,7, runs on 0,1"; "" where a job runs on nothing that it has not claimed."""
+    from gputui.choosing.claimed_use import labels
+
+    if not use.differs:
+        return ""
+    runs_on = labels(snapshot, use.used or ())
+    return f"claimed {_labels(labels(snapshot, use.claimed))}, runs on {_labels(runs_on)}"
+
+
+def job_claimed_and_runs_on(use: ClaimedUse, snapshot: Snapshot) -> str:
+    """ "job m6u5 claimed 6,7, runs on 0,1", where several jobs may be meant."""
+    return f"{_job(use.job)} {claimed_and_runs_on(use, snapshot)}"
+
+
+def _whose(unclaimed_use: UnclaimedUse) -> str:
+    """ "its job m6u5", after the process that is meant; "job m6u5 of ana" after another one."""
+    return (
+        f"its {_job(unclaimed_use.job)}"
+        if unclaimed_use.main
+        else f"{_job(unclaimed_use.job)} of {printable(unclaimed_use.user)}"
+    )
+
+
+def _job(job: str | None) -> str:
+    return f"job {printable(job)}" if job else "job"
+
+
+def _labels(labels: Sequence[str]) -> str:
+    return ",".join(map(printable, labels))
 
 
 def _fault(fault: Fault) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gputui.allocating.request import Notice
 from gputui.cli.common import say
 from gputui.inventory.formatting import duration, printable
+from gputui.system.environment import given_environment
 
 if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation
@@ -102,6 +103,7 @@ def _start_unattended(argv: Sequence[str]) -> None:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
             cwd="/",
+            env=given_environment(),
             check=False,
         )
     except (OSError, ValueError) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 
 from gputui.checking.check import SECONDS, check
@@ -17,6 +16,7 @@ from gputui.inventory.formatting import GIB
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch import Launch
 from gputui.sources.source import Want
+from gputui.system.environment import given_environment
 from gputui.vendors.registry import default_vendor
 
 
@@ -24,8 +24,8 @@ def parser() -> Parser:
     made = Parser(
         "check",
         "Start the Python that will train, in the environment of the launch, and prove what it sees: that\n"
-        f"{default_vendor().device(0)} is the device that was chosen first, and so on. Status 5 if not. The "
-        "command itself is not\n"
+        f"{default_vendor().device(0)} is the device selected first, and so on. Status 5 if not. The command "
+        "itself is not\n"
         "started; without one, the Python of the PATH is asked.",
         epilog="gputui check --gpus 5,4 --bandwidth -- torchrun train.py",
     )
@@ -44,7 +44,7 @@ def parser() -> Parser:
     measuring.add_argument(
         "--bandwidth",
         action="store_true",
-        help="measure copies between each two devices, and an all-reduce over all in the chosen order",
+        help="measure copies between each two devices, and an all-reduce over all in the selected order",
     )
     measuring.add_argument(
         "--max-memory",
@@ -53,7 +53,11 @@ def parser() -> Parser:
         metavar="SIZE",
         help="tensors of at most so much on each device (default 1G; the driver takes some 500M besides)",
     )
-    measuring.add_argument("--force", action="store_true", help="measure busy devices too")
+    measuring.add_argument(
+        "--force",
+        action="store_true",
+        help="measure busy devices too, and prove others than the command says",
+    )
     add_launch_options(made)
     return made
 
@@ -63,7 +67,9 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     launch = launch_of(args, command or ())
     if args.demo is not None or args.recording is not None:
         say("warning: the devices are not this machine's (--demo, --from)")
-    report = check(launch, _box(args, Want.NAMES), os.environ, python=args.python, seconds=args.timeout)
+    report = check(
+        launch, _box(args, launch, Want.NAMES), given_environment(), python=args.python, seconds=args.timeout
+    )
     if report.doubt:
         say(f"warning: {report.doubt}")
     measured = _measured(args, launch, report) if args.bandwidth and report.seen else None
@@ -82,13 +88,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple[Measured, Snapshot]:
     """The measurement, and the box as it was read just before."""
-    snapshot = _box(args, Want.MONITOR | Want.TOPOLOGY)
+    snapshot = _box(args, launch, Want.MONITOR | Want.TOPOLOGY)
     measured = measure(
         launch,
         report,
         snapshot,
         rules_of(args),
-        os.environ,
+        given_environment(),
         python=args.python,
         processes=args.processes,
         max_memory=args.max_memory,
@@ -100,7 +106,7 @@ def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple
     return measured, snapshot
 
 
-def _box(args: argparse.Namespace, want: Want) -> Snapshot:
+def _box(args: argparse.Namespace, launch: Launch, want: Want) -> Snapshot:
     """The box with what a verdict leaves out: what the devices are called, and what joins them."""
-    with opened(args) as source:
+    with opened(args, cpu_only=not launch.devices) as source:
         return source.read(want)

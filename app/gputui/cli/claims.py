@@ -1,15 +1,18 @@
-"""`gputui claims`: who holds which device through gputui, since when, for what."""
+"""`gputui claims`: who holds which device through gputui, since when, for what, and what it runs on."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from gputui.allocating.claims.folder import shared_folder
 from gputui.allocating.claims.read import claims
-from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, print_line, say
+from gputui.choosing.claimed_use import ClaimedUse, claimed_uses, use_document
+from gputui.choosing.verdict_text import claimed_and_runs_on
+from gputui.cli.common import DONE, Parser, add_source_options, opened, print_line, say, starting_nothing
 from gputui.inventory.claim import Claim
 from gputui.inventory.document import as_text, iso
 from gputui.inventory.formatting import duration, printable
@@ -17,14 +20,22 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
 from gputui.sources.source import NoSourceError, Want
 
+if TYPE_CHECKING:
+    from gputui.allocating.claims.keepers import Keeper
+
+    Kept = Mapping[Claim, Sequence[Keeper]]
+
 SCHEMA = 1
+_MOST_KEEPERS = 3
+"""Processes that are named on a line of the table."""
 
 
 def parser() -> Parser:
     made = Parser(
         "claims",
         "Who holds which device through gputui, since when, and for what. A claim lives as long as its job:\n"
-        "the kernel ends it. What others run without gputui is in `gputui ls`.",
+        "the kernel ends it. Below it are the steps inside it. Where a job is seen on devices that it has\n"
+        "not claimed, that stands before its command. What others run without gputui is in `gputui ls`.",
     )
     made.add_argument("--json", action="store_true", help="for a program")
     add_source_options(made)
@@ -32,24 +43,32 @@ def parser() -> Parser:
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = parser().parse_args(words)
-    if command is not None:
-        raise WrongCallError("claims starts nothing; a command is for `gputui run`")
+    args = starting_nothing(parser(), words, command)
     box: Snapshot | None = None
+    simulated = args.demo is not None or args.recording is not None
+    found, odd = ((), ()) if simulated else claims(os.environ)
+    for each in odd:
+        say(f"warning: {each}")
     try:
         with opened(args) as source:
-            box = source.read(Want.NAMES)
+            box = source.read(Want.NAMES | (Want.PROCESSES | Want.OWNERS if found else Want(0)))
     except NoSourceError as error:
-        if args.demo is not None or args.recording is not None:
+        if simulated:
             raise
         # Without a driver the claims can be told all the same.
         say(str(error))
-    if args.demo is not None or args.recording is not None:
-        found: tuple[Claim, ...] = box.claims if box else ()
-    else:
-        found, odd = claims(os.environ)
-        for each in odd:
-            say(f"warning: {each}")
+    kept: Kept = {}
+    if box is not None and simulated:
+        found = box.claims
+    elif found:
+        from gputui.allocating.claims.keepers import keepers
+        from gputui.allocating.claims.processes import ClaimProcesses
+
+        if box is not None:
+            found = ClaimProcesses(os.environ).of(found, box.devices)
+            box = replace(box, claims=found)
+        kept = keepers(found, os.environ)
+    uses = claimed_uses(box) if box else ()
     if args.json:
         import json
 
@@ -58,30 +77,47 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
                 {
                     "schema": SCHEMA,
                     "folder": shared_folder(os.environ),
-                    "claims": [_row(c, box) for c in found],
+                    "claims": [_row(c, box, uses, kept.get(c)) for c in found],
                 }
             )
         )
     elif not found:
         say("nothing is claimed; `gputui run` claims what it starts on")
     else:
-        print_line("\n".join(_lines(found, box)))
+        print_line("\n".join(_lines(found, box, uses, kept)))
     return DONE
 
 
-def _lines(found: Sequence[Claim], box: Snapshot | None) -> list[str]:
+def _lines(found: Sequence[Claim], box: Snapshot | None, uses: Sequence[ClaimedUse], kept: Kept) -> list[str]:
     now = time.time()
     rows = [
         (
-            _device(claim, box),
+            "  " * claim.step + _device(claim, box) + (", step" if claim.step else ""),
             printable(claim.user),
             "-" if claim.since is None else duration(max(0.0, now - claim.since)),
             (claim.job and printable(claim.job)) or "-",
-            printable(claim.command or "-"),
+            _unclaimed_use(claim, box, uses) + printable(claim.command or "-") + _ended(kept.get(claim)),
         )
         for claim in found
     ]
     return aligned([("DEVICE", "USER", "FOR", "JOB", "COMMAND"), *rows])
+
+
+def _ended(kept_by: Sequence[Keeper] | None) -> str:
+    """That the command has ended, and who keeps its devices; "" where it has not."""
+    if kept_by is None:
+        return ""
+    if not kept_by:
+        return " (ended; kept by a process that is not yours to see)"
+    named = ", ".join(f"{printable(each.name)} {each.pid}" for each in kept_by[:_MOST_KEEPERS])
+    more = len(kept_by) - _MOST_KEEPERS
+    return f" (ended; kept by {named}{f' and {more} more' if more > 0 else ''})"
+
+
+def _unclaimed_use(claim: Claim, box: Snapshot | None, uses: Sequence[ClaimedUse]) -> str:
+    """ "(claimed 6,7, runs on 0,1) ", for what stands before the command; "" where it runs as it claimed."""
+    use = next((use for use in uses if use.has(claim)), None)
+    return f"({claimed_and_runs_on(use, box)}) " if box and use and use.differs else ""
 
 
 def _device(claim: Claim, box: Snapshot | None) -> str:
@@ -89,7 +125,9 @@ def _device(claim: Claim, box: Snapshot | None) -> str:
     return f"GPU {box.label(device)}" if box and device else claim.key
 
 
-def _row(claim: Claim, box: Snapshot | None) -> dict[str, Any]:
+def _row(
+    claim: Claim, box: Snapshot | None, uses: Sequence[ClaimedUse], kept_by: Sequence[Keeper] | None
+) -> dict[str, Any]:
     device = box.by_key.get(claim.key) if box else None
     return {
         "uuid": claim.key,
@@ -99,4 +137,7 @@ def _row(claim: Claim, box: Snapshot | None) -> dict[str, Any]:
         "command": as_text(claim.command),
         "pid": claim.pid,
         "job": claim.job,
+        "step": claim.step,
+        "kept_by": None if kept_by is None else [{"pid": k.pid, "name": as_text(k.name)} for k in kept_by],
+        **use_document(next((use for use in uses if use.has(claim)), None)),
     }

@@ -7,13 +7,13 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn, TypeVar
 
 from gputui.inventory.formatting import printable, read_duration
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.source import NoSourceError, Source, Want
+from gputui.sources.source import NoDevices, NoSourceError, Source, Want
 
 T = TypeVar("T")
 
@@ -41,6 +41,19 @@ class Parser(argparse.ArgumentParser):
         if message.startswith("unrecognized arguments"):
             message += "; a command to start goes after --"
         raise WrongCallError(message)
+
+
+def starting_nothing(
+    parser: Parser,
+    words: Sequence[str],
+    command: Sequence[str] | None,
+    remedy: str = "a command is for `gputui run`",
+) -> argparse.Namespace:
+    """The options of a subcommand that starts no command. Raises WrongCallError where one is given."""
+    args = parser.parse_args(words)
+    if command is not None:
+        raise WrongCallError(f"{parser.prog.removeprefix('gputui ')} starts nothing; {remedy}")
+    return args
 
 
 def duration_type(least: float = 0.0, most: float = 366 * 86_400.0) -> Callable[[str], float]:
@@ -97,9 +110,14 @@ def make_source(demo: str | None, recording: str | None) -> Source:
 
 
 @contextmanager
-def opened(args: argparse.Namespace) -> Iterator[Source]:
-    """The source of a call, open, and closed at the end."""
-    source = InTime(make_source(args.demo, args.recording))
+def opened(args: argparse.Namespace, cpu_only: bool = False) -> Iterator[Source]:
+    """The source of a call, open, and closed at the end.
+
+    With `cpu_only` no device is needed: a machine without a driver is a box without devices then.
+    """
+    source: Source = InTime(make_source(args.demo, args.recording))
+    if cpu_only and args.demo is None and args.recording is None:
+        source = _for_cpu_only(source)
     source.open()
     try:
         yield source
@@ -107,19 +125,32 @@ def opened(args: argparse.Namespace) -> Iterator[Source]:
         source.close()
 
 
+def _for_cpu_only(source: Source) -> Source:
+    """A source for a launch without devices. Whose devices are to be hidden must be looked up only where
+    several vendors are installed."""
+    from gputui.vendors.registry import vendors
+
+    if len(vendors()) > 1:
+        with contextlib.suppress(NoSourceError):
+            source.open()
+            return source
+    return NoDevices()
+
+
 PATIENCE = 30.0
 """Seconds after which a one-shot call gives a driver up that does not answer (calls can hang for ever)."""
 
 
 class InTime:
-    """A source whose readings come back within `PATIENCE` seconds or end the call.
+    """A source whose readings come back within `patience` seconds or raise NoSourceError.
 
     It is read on a daemon thread: a call that hangs in the kernel holds that thread and nothing else.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, patience: float | None = None) -> None:
         self.label = source.label
         self._source = source
+        self._patience = PATIENCE if patience is None else patience
         self._hangs = False
 
     def open(self) -> None:
@@ -145,12 +176,12 @@ class InTime:
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        thread.join(PATIENCE)
+        thread.join(self._patience)
         if errors:
             raise errors[0]
         if not answers:
             self._hangs = True
-            raise NoSourceError(f"the driver does not answer for {PATIENCE:.0f} seconds; see `dmesg`")
+            raise NoSourceError(f"the driver does not answer for {self._patience:.0f} seconds; see `dmesg`")
         return answers[0]
 
 

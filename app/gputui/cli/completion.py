@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Sequence
+from typing import Any
 
-from gputui.cli.common import DONE, Parser, WrongCallError
+from gputui.cli.common import DONE, Parser, starting_nothing
 from gputui.cli.dispatch import SUBCOMMANDS
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
@@ -23,9 +24,7 @@ def parser() -> Parser:
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = parser().parse_args(words)
-    if command is not None:
-        raise WrongCallError("completion starts nothing")
+    args = starting_nothing(parser(), words, command)
     import shtab
 
     print(shtab.complete(whole_parser(), shell=args.shell))
@@ -45,10 +44,38 @@ def whole_parser() -> argparse.ArgumentParser:
         parsers.append(
             under.add_parser(name, help=about, parents=[own], add_help=False, conflict_handler="resolve")
         )
+    names = _variable_names()
     for each in parsers:
         for action in each._actions:
             if action.dest in ("recording", "file"):
                 action.complete = {"bash": "_shtab_compgen_files", "zsh": "_files"}  # type: ignore[attr-defined]
             elif action.dest == "demo":
                 action.choices = tuple(BOXES)
+            elif action.dest == "env":
+                action.complete = names  # type: ignore[attr-defined]
     return whole
+
+
+_VARIABLES = "_gputui_variables"
+
+
+def _variable_names() -> dict[str, Any]:
+    """What `--env` is completed with: NAME=value, and what it does where the shell can show that."""
+    from gputui.launching.environment_hints import hints
+    from gputui.launching.quoting import fish, posix
+
+    offered = [(f"{hint.name}={hint.value}", hint.about) for hint in hints(None, ())]
+    words = posix(" ".join(word for word, _ in offered))
+    # (`_describe` divides at the first colon that is not escaped.)
+    described = " ".join(posix(word.replace(":", "\\:") + f":{about}") for word, about in offered)
+    columns = " ".join(fish(part) for pair in offered for part in pair)
+    return {
+        "bash": _VARIABLES,
+        "zsh": _VARIABLES,
+        "fish": f"({_VARIABLES})",
+        "preamble": {
+            "bash": f'{_VARIABLES}() {{ compgen -W {words} -- "$1"; }}',
+            "zsh": f"{_VARIABLES}() {{ local -a offered=({described}); _describe variable offered }}",
+            "fish": f"function {_VARIABLES}\n  printf '%s\\t%s\\n' {columns}\nend",
+        },
+    }

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
-from gputui.cli.launch_call import add_launch_options, launch_of
+from gputui.cli.launch_call import add_force, add_launch_options, launch_of
 from gputui.launching.exports import DEFAULT, FORMS, ExportError, ExportOptions
 from gputui.launching.launch import Launch
 
@@ -37,6 +37,7 @@ def parser() -> Parser:
     where.add_argument("-o", "--output", dest="file", metavar="FILE", help="to a file instead (- is stdout)")
     made.add_argument("--image", metavar="NAME", help="the container's image (docker)")
     made.add_argument("--name", help="of the job, container or configuration (sbatch, docker, vscode)")
+    add_force(made)
     add_launch_options(made)
     return made
 

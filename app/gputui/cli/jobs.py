@@ -6,13 +6,31 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from gputui.cli.common import DONE, Parser, WrongCallError, duration_type, print_line, say
+from gputui.cli.common import (
+    DONE,
+    InTime,
+    Parser,
+    WrongCallError,
+    duration_type,
+    make_source,
+    print_line,
+    say,
+    starting_nothing,
+)
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.store import Stored, Unreadable, find_job, forget, stored
+from gputui.sources.source import NoSourceError, Want
+
+if TYPE_CHECKING:
+    from gputui.choosing.claimed_use import ClaimedUse
+    from gputui.inventory.snapshot import Snapshot
 
 NOT_KNOWN = 1
 """The exit status of `wait` where a job's own is not known, and of `stop` where a job goes on."""
+_PATIENCE = 3.0
+"""Seconds for which the list waits for a driver; it can be told without."""
 _LINES = 1000
 """Lines of a log that `log -f` begins with on a terminal."""
 
@@ -77,9 +95,7 @@ def parser() -> Parser:
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = parser().parse_args(words)
-    if command is not None:
-        raise WrongCallError("jobs starts nothing; `gputui run --detach -- …` does")
+    args = starting_nothing(parser(), words, command, "`gputui run --detach -- …` does")
     if args.json and args.action:
         raise WrongCallError(f"--json is for the list, not for {args.action}")
     try:
@@ -91,15 +107,18 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 def _list(args: argparse.Namespace, jobs: Stored) -> int:
     for one in jobs.unreadable:
         say(f"warning: {one.id} is no job: {one.reason}; `gputui jobs forget {one.id}` removes it")
+    box = _box(jobs)
+    uses = _uses(box)
     if args.json:
         import json
 
         from gputui.cli.jobs_text import document
 
-        print(json.dumps(document(jobs)))
+        print(json.dumps(document(jobs, uses)))
     elif jobs.jobs:
         import time
 
+        from gputui.choosing.verdict_text import claimed_and_runs_on
         from gputui.cli.jobs_text import table
 
         width = None
@@ -107,10 +126,37 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
             import shutil
 
             width = shutil.get_terminal_size().columns
-        print_line("\n".join(table(jobs.jobs, time.time(), width)))
+        notes = {id: claimed_and_runs_on(use, box) for id, use in uses.items()} if box else {}
+        print_line("\n".join(table(jobs.jobs, time.time(), width, notes)))
     else:
         say("there are no jobs; `gputui run --detach -n 1 -- python train.py` starts one")
     return DONE
+
+
+def _box(jobs: Stored) -> Snapshot | None:
+    """The box, where jobs of ours hold devices: whether they run on those. None where it cannot be read."""
+    if not any(job.state == "running" and job.devices for job in jobs.jobs):
+        return None
+    source = InTime(make_source(None, None), _PATIENCE)
+    try:
+        source.open()
+        box = source.read(Want.NAMES | Want.PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES)
+        source.close()
+        return box
+    except NoSourceError:
+        # The list is of jobs, and can be told without a driver.
+        return None
+
+
+def _uses(box: Snapshot | None) -> dict[str, ClaimedUse]:
+    """What our jobs claimed and run on, by their ids."""
+    if box is None:
+        return {}
+    from gputui.choosing.claimed_use import claimed_uses
+    from gputui.system.users import own_name
+
+    ours = own_name()
+    return {use.job: use for use in claimed_uses(box) if use.job is not None and use.user == ours}
 
 
 def _log(args: argparse.Namespace, jobs: Stored) -> int:

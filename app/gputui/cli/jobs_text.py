@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from gputui.choosing.claimed_use import ClaimedUse, use_document
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.text_table import aligned
 from gputui.jobs.job import Job, JobDevice
@@ -18,13 +19,18 @@ from gputui.launching.quoting import quote
 _HEADINGS = ("ID", "NAME", "DEVICES", "STATE", "STATUS", "RAN", "ENDED", "COMMAND")
 
 
-def table(jobs: Sequence[Job], now: float, width: int | None) -> list[str]:
-    """A line a job, the newest last; cut at `width` columns. `now` is seconds since the epoch."""
-    rows = [_HEADINGS, *(_row(job, now) for job in jobs)]
+def table(
+    jobs: Sequence[Job], now: float, width: int | None, uses: Mapping[str, str] | None = None
+) -> list[str]:
+    """A line a job, the newest last; cut at `width` columns. `now` is seconds since the epoch.
+
+    `uses` says of jobs, by id, that they run on other devices than they claimed.
+    """
+    rows = [_HEADINGS, *(_row(job, now, (uses or {}).get(job.id, "")) for job in jobs)]
     return [line[:width].rstrip() for line in aligned(rows)]
 
 
-def _row(job: Job, now: float) -> tuple[str, ...]:
+def _row(job: Job, now: float, use: str) -> tuple[str, ...]:
     began, until = job.started, job.ended if job.over else now
     return (
         job.id,
@@ -34,7 +40,7 @@ def _row(job: Job, now: float) -> tuple[str, ...]:
         status_text(job),
         duration(until - began) if began is not None and until is not None else "–",
         f"{duration(now - job.ended)} ago" if job.ended is not None else "–",
-        _note(job) + " ".join(map(quote, job.argv)),
+        (f"({use}) " if use else "") + _note(job) + " ".join(map(quote, job.argv)),
     )
 
 
@@ -69,16 +75,16 @@ def _note(job: Job) -> str:
     return ""
 
 
-def document(jobs: Stored) -> dict[str, Any]:
-    """`jobs --json`: schema 1, times in ISO 8601, null for what is not known."""
+def document(jobs: Stored, uses: Mapping[str, ClaimedUse]) -> dict[str, Any]:
+    """`jobs --json`: schema 1, times in ISO 8601, null for what is not known. `uses` are by job id."""
     return {
         "schema": SCHEMA,
-        "jobs": [_document(job) for job in jobs.jobs],
+        "jobs": [_document(job, uses.get(job.id)) for job in jobs.jobs],
         "unreadable": [{"id": one.id, "reason": one.reason} for one in jobs.unreadable],
     }
 
 
-def _document(job: Job) -> dict[str, Any]:
+def _document(job: Job, use: ClaimedUse | None) -> dict[str, Any]:
     return {
         "id": job.id,
         "name": job.name,
@@ -88,6 +94,7 @@ def _document(job: Job) -> dict[str, Any]:
         "environment": dict(job.changes),
         "directory": job.directory,
         "devices": [{"index": d.index, "uuid": d.uuid, "name": d.name} for d in job.devices],
+        **use_document(use),
         "launcher": job.launcher,
         "user": job.user,
         "host": job.scope.host,

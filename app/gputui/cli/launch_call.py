@@ -13,18 +13,22 @@ from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Approve
 from gputui.allocating.errors import NotEnoughError, RequestError
 from gputui.allocating.request import Request
+from gputui.choosing.named_devices import NONE, NamingError, entries_of
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, add_source_options, opened, say
 from gputui.cli.request_options import add_request_options, count, request_of
 from gputui.inventory.device import Device
-from gputui.launching.compose import compose, launcher_of, own_devices
-from gputui.launching.environment_hints import THREADS, threads_near
+from gputui.inventory.text_table import aligned
+from gputui.launching.compose import compose, launcher_of, refusal
+from gputui.launching.environment_hints import THREADS, hints, threads_near
+from gputui.launching.intent import Asked, ContradictionError, Intent, settle
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Option, OptionError, table
+from gputui.launching.read_intent import read_intent
 from gputui.launching.secrets import program_and_script
 from gputui.launching.shell_words import assignments
 from gputui.sources.source import Want
-from gputui.vendors.registry import vendors_of
+from gputui.vendors.registry import order_to_read, vendor_of, vendors, vendors_of
 from gputui.vendors.vendor import Vendor
 
 NEAR = "near"
@@ -48,7 +52,19 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
         metavar="N|near",
         help=f"{THREADS}; near: the CPUs near each device, divided among the GPUs there",
     )
+    offered = aligned([(f"{hint.name}={hint.value}", hint.about) for hint in hints(None, ())])
+    parser.add_argument_group("variables to try with --env", "\n".join(offered))
     add_source_options(parser)
+
+
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """`--force`."""
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="also on devices that another job has claimed, and on others than the command says, where it"
+        " can be rewritten",
+    )
 
 
 def _add_option(group: argparse._ArgumentGroup, each: Option) -> None:
@@ -157,14 +173,37 @@ def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
     """The launch that a call describes, on devices that are not held; what there is to say about it has been
     said."""
     options = options_of(args, command)
-    allocation = allocated(args, request_for(args, options), holds=False)
-    return noted(launch_on(allocation, options, near=args.threads == NEAR))
+    intent = read_intent(options, os.environ)
+    request = request_for(args, options, intent)
+    allocation = allocated(args, request, holds=False, approve=agreement(options, intent, request))
+    return noted(launch_on(allocation, options, intent, near=args.threads == NEAR))
 
 
-def request_for(args: argparse.Namespace, options: LaunchOptions, job: str | None = None) -> Request:
-    """The request of a call that launches."""
+def request_for(
+    args: argparse.Namespace, options: LaunchOptions, intent: Intent, job: str | None = None
+) -> Request:
+    """The request of a call that launches: what the call says of devices, and what its command says.
+
+    Raises WrongCallError where they contradict each other, unless the call has `--force`.
+    """
     facts = Want.VERDICT | Want.TOPOLOGY if args.threads == NEAR else Want.VERDICT
-    return request_of(args, program_and_script(options.command), facts, job=job)
+    asked = Asked(args.n, args.gpus, args.group)
+    try:
+        if args.gpus is not None:
+            # (A list with an empty entry is wrong by itself, whatever the command says.)
+            entries_of(args.gpus)
+        settled = settle(asked, intent, args.force)
+    except (ContradictionError, NamingError) as error:
+        raise WrongCallError(str(error)) from None
+    default = intent.devices if settled.names is not None else intent.count
+    if asked.names is None and asked.count is None and default is not None and not default.firm:
+        option = f"--gpus {settled.names}" if settled.names is not None else f"-n {settled.count}"
+        said = f"as if {option} were given" if settled.names != NONE else "no device is selected"
+        say(f"note: {said} ({default.words}); -n or --gpus overrides that")
+    named = settled.by_command
+    if named is not None:
+        facts |= order_to_read(named.environ, named.listed)
+    return request_of(args, program_and_script(options.command), facts, job=job, asked=settled)
 
 
 def allocated(
@@ -175,7 +214,7 @@ def allocated(
 ) -> Allocation:
     """The devices of a call that launches, leased with `holds`, and such as `approve` lets through."""
     try:
-        with opened(args) as source:
+        with opened(args, request.cpu_only) as source:
             return allocate(request, source, os.environ, AllocationListener(args.why), holds, approve)
     except NotEnoughError:
         if approve is not None and request.picks:
@@ -184,24 +223,44 @@ def allocated(
         raise
 
 
-def agreement(options: LaunchOptions) -> Approve:
-    """What refuses devices for launch options whose command asks for others, which would not be claimed.
+def agreement(options: LaunchOptions, intent: Intent, request: Request) -> Approve:
+    """What refuses devices for launch options whose command cannot be started on them: as it will use others,
+    which would not be claimed, or for another reason.
 
-    It raises RequestError.
+    It raises RequestError. With `--force` the devices win wherever the command can be rewritten.
     """
 
     def approve(devices: Sequence[Device] | int, box: Sequence[Vendor]) -> None:
         if isinstance(devices, int):
-            own = own_devices(options, devices, os.environ, box=box)
+            why = refusal(options, devices, os.environ, box=box, intent=intent)
         else:
-            own = compose(devices, options, os.environ, box=box).own
-        if own is not None:
-            raise RequestError(own.refusal)
+            why = compose(devices, options, os.environ, box=box, intent=intent).refusal
+            if request.command_list is None:
+                _agree(devices, intent, request.force)
+        if why is not None:
+            raise RequestError(why)
 
     return approve
 
 
-def launch_on(allocation: Allocation, options: LaunchOptions, near: bool = False) -> Launch:
+def _agree(devices: Sequence[Device], intent: Intent, force: bool) -> None:
+    """Raises RequestError for devices that are not those which the command names, in its order; with `force`
+    only where it cannot be rewritten.
+
+    (Where both are written as indices, that was seen before: this is for UUIDs.)
+    """
+    named = intent.devices
+    if named is None or not named.firm or (force and named.rewritable):
+        return
+    visibility = vendor_of(devices).visibility
+    same = visibility.names_in_order(named.listed, devices) if named.listed else not devices
+    if not same:
+        found = visibility.identifiers(devices) or NONE
+        remedy = " (--force rewrites it)" if named.rewritable else ""
+        raise RequestError(f"--gpus {found} contradicts {named.words} of the command{remedy}")
+
+
+def launch_on(allocation: Allocation, options: LaunchOptions, intent: Intent, near: bool = False) -> Launch:
     """The launch of launch options on allocated devices; `near` adds the threads of the CPUs near them."""
     if near:
         threads = threads_near(allocation.snapshot, allocation.devices)
@@ -209,7 +268,9 @@ def launch_on(allocation: Allocation, options: LaunchOptions, near: bool = False
             say(f"warning: the CPUs near these devices are not known: no {THREADS}")
         else:
             options = replace(options, additions=(*options.additions, (THREADS, str(threads))))
-    return compose(allocation.devices, options, os.environ, box=vendors_of(allocation.snapshot.devices))
+    # (Without devices, those of all vendors that are installed are hidden.)
+    box = vendors_of(allocation.snapshot.devices) or vendors()
+    return compose(allocation.devices, options, os.environ, box=box, intent=intent)
 
 
 def noted(launch: Launch) -> Launch:

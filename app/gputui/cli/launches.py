@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
+from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say, starting_nothing
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.text_table import aligned
 from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, found, named
@@ -29,9 +29,7 @@ def parser() -> Parser:
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = parser().parse_args(words)
-    if command is not None:
-        raise WrongCallError("launches starts nothing; a command is for `gputui run`")
+    args = starting_nothing(parser(), words, command)
     if args.what == "list":
         if args.which is not None:
             raise WrongCallError(f"list takes no {args.which!r}")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from gputui.choosing.verdict import GLYPHS, State, Verdict, verdicts
 from gputui.choosing.verdict_text import for_document, reason
-from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened
+from gputui.cli.common import DONE, Parser, add_source_options, opened, starting_nothing
 from gputui.cli.request_options import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_name
@@ -28,9 +28,7 @@ def parser() -> Parser:
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = parser().parse_args(words)
-    if command is not None:
-        raise WrongCallError("ls starts nothing; a command is for `gputui run`")
+    args = starting_nothing(parser(), words, command)
     with opened(args) as source:
         snapshot = source.read(Want.ALL)
     judged = verdicts(snapshot, rules_of(None))

@@ -6,10 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from gputui.choosing.claimed_use import use_document
 from gputui.choosing.people import Person, people
 from gputui.choosing.verdict import Verdict, verdicts
-from gputui.choosing.verdict_text import reason
-from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, print_line, say
+from gputui.choosing.verdict_text import job_claimed_and_runs_on, reason
+from gputui.cli.common import DONE, Parser, add_source_options, opened, print_line, say, starting_nothing
 from gputui.cli.request_options import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.document import iso
@@ -33,9 +34,7 @@ def parser() -> Parser:
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = parser().parse_args(words)
-    if command is not None:
-        raise WrongCallError("people starts nothing; a command is for `gputui run`")
+    args = starting_nothing(parser(), words, command)
     with opened(args) as source:
         snapshot = source.read(Want.ALL & ~(Want.LINKS | Want.TOPOLOGY))
     found = people(snapshot)
@@ -69,7 +68,8 @@ def _lines(
                 ",".join(labels),
                 size(person.memory) if person.memory else "-",
                 "-" if person.since is None else duration(now - person.since),
-                "-" if main is None else printable(main.command or main.note or "?"),
+                _unclaimed_uses(person, snapshot)
+                + ("-" if main is None else printable(main.command or main.note or "?")),
             )
         )
     for device in held:
@@ -77,6 +77,11 @@ def _lines(
             ("-", snapshot.label(device), size(device.memory_used or 0), "-", reason(judged[device.key], now))
         )
     return aligned(rows)
+
+
+def _unclaimed_uses(person: Person, snapshot: Snapshot) -> str:
+    """ "(job m6u5 claimed 6,7, runs on 0,1) ", for what stands before a command."""
+    return "".join(f"({job_claimed_and_runs_on(use, snapshot)}) " for use in person.unclaimed_uses)
 
 
 def _document(found: Sequence[Person], held: Sequence[Device], snapshot: Snapshot) -> dict[str, Any]:
@@ -99,6 +104,9 @@ def _document(found: Sequence[Person], held: Sequence[Device], snapshot: Snapsho
                     for holding in person.holdings
                 ],
                 "claims": [device.uuid for device in person.claims],
+                "unclaimed_uses": [
+                    {"job": use.job, "pid": use.pid, **use_document(use)} for use in person.unclaimed_uses
+                ],
             }
             for person in found
         ],

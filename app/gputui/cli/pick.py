@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gputui.allocating.allocate import allocate
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened
+from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, starting_nothing
 from gputui.cli.request_options import add_request_options, add_wait_option, memory, percent, request_of
 from gputui.sources.source import Want
 from gputui.vendors.registry import vendor_of, vendors_of
@@ -37,13 +37,11 @@ def parser() -> Parser:
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = parser().parse_args(words)
-    if command is not None:
-        raise WrongCallError("pick starts nothing; a command is for `gputui run`")
+    args = starting_nothing(parser(), words, command)
     as_json = args.format == "json"
     facts = Want.LOAD | Want.PROCESSES | Want.NAMES if as_json else Want.VERDICT
     request = request_of(args, "gputui pick", facts, explain=as_json)
-    with opened(args) as source:
+    with opened(args, request.cpu_only) as source:
         allocation = allocate(request, source, os.environ, AllocationListener(args.why))
     devices = allocation.devices
     visibility = vendor_of(devices, vendors_of(allocation.snapshot.devices)).visibility

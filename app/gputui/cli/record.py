@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.verdict import verdicts
-from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, say
+from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, say, starting_nothing
 from gputui.cli.ls import document_text
 from gputui.cli.request_options import rules_of
 from gputui.inventory.snapshot import Snapshot
@@ -26,9 +26,7 @@ def parser() -> Parser:
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = parser().parse_args(words)
-    if command is not None:
-        raise WrongCallError("record starts nothing; a command is for `gputui run`")
+    args = starting_nothing(parser(), words, command)
     with opened(args) as source:
         snapshot = source.read(Want.ALL)
     named = sum(

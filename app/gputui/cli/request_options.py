@@ -17,7 +17,8 @@ from gputui.inventory.formatting import read_size
 from gputui.sources.source import Want
 
 if TYPE_CHECKING:
-    from gputui.allocating.request import Request
+    from gputui.allocating.request import CommandList, Request
+    from gputui.launching.intent import Asked
 
 
 def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
@@ -107,26 +108,30 @@ def request_of(
     facts: Want = Want.VERDICT,
     explain: bool = False,
     job: str | None = None,
+    asked: Asked | None = None,
 ) -> Request:
     """The request that a call makes. Raises WrongCallError for bad settings.
 
     `purpose` is what other users may read of the command; `explain` asks for reasons even without `--why`.
+    `asked` is what call and command ask for together; None: what the call does.
     """
-    group = args.group or ALL_REDUCE
+    number, names = (args.n, args.gpus) if asked is None else (asked.count, asked.names)
+    group = (args.group if asked is None else asked.group) or ALL_REDUCE
     # (Imported here: the screen wants the rules only, before its first frame.)
     from gputui.allocating.request import Request
 
     count = None
-    if args.n is not None or args.gpus is None:
-        count = args.n or group.unit
+    if number is not None or names is None:
+        count = number or group.unit
     return Request(
         count=count,
-        names=args.gpus,
+        names=names,
+        command_list=_list_of_command(asked),
         group=group,
         order=args.order,
         min_free=getattr(args, "min_free", None),
         max_util=getattr(args, "max_util", None),
-        rules=rules_of(args),
+        rules=_without(rules_of(args), asked),
         wait=getattr(args, "wait", None),
         force=getattr(args, "force", False),
         explain=explain or args.why,
@@ -135,6 +140,21 @@ def request_of(
         purpose=purpose,
         job=job,
     )
+
+
+def _without(rules: Rules, asked: Asked | None) -> Rules:
+    """The rules, by which none of the devices is taken that the command leaves out."""
+    if asked is None or asked.excluded is None:
+        return rules
+    return replace(rules, never=(*rules.never, *asked.excluded.listed.split(",")))
+
+
+def _list_of_command(asked: Asked | None) -> CommandList | None:
+    if asked is None or asked.by_command is None:
+        return None
+    from gputui.allocating.request import CommandList
+
+    return CommandList(asked.by_command.words, asked.by_command.environ)
 
 
 def rules_of(args: argparse.Namespace | None) -> Rules:

@@ -7,6 +7,7 @@ launch options is launching/launch_options.py.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from gputui.cli.become import become
 from gputui.cli.common import DONE, Parser, WrongCallError, opened, print_line, say
 from gputui.cli.launch_call import (
     NEAR,
+    add_force,
     add_launch_options,
     agreement,
     allocated,
@@ -32,7 +34,9 @@ from gputui.cli.request_options import add_wait_option
 from gputui.inventory.device import Device
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.read_intent import read_intent
 from gputui.launching.start import StartError
+from gputui.system.environment import given_environment
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
@@ -57,11 +61,7 @@ def parser() -> Parser:
     made.add_argument("--detach", action="store_true", help="as a job that goes on by itself; prints its id")
     made.add_argument("--name", help="what the job is called (`gputui jobs`)")
     add_wait_option(made)
-    made.add_argument(
-        "--force",
-        action="store_true",
-        help="also on devices that another job has claimed, and with a command that asks for other devices",
-    )
+    add_force(made)
     made.add_argument("-q", "--quiet", action="store_true", help="do not say on stderr what is started")
     add_launch_options(made)
     return made
@@ -76,12 +76,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     options = options_of(args, command or ())
     if not options.command:
         raise WrongCallError("no command after the variables")
-    request = request_for(args, options, _waiting_job())
-    approve = None if args.force else agreement(options)
-    if args.detach and args.wait is not None and not args.dry_run:
+    intent = read_intent(options, os.environ)
+    request = request_for(args, options, intent, _waiting_job())
+    approve = agreement(options, intent, request)
+    if args.detach and args.wait is not None and not args.dry_run and not request.cpu_only:
         return _queue(words, command or (), options, request, approve, args)
     allocation = allocated(args, request, holds=not args.dry_run, approve=approve)
-    launch = noted(launch_on(allocation, options, near=args.threads == NEAR))
+    launch = noted(launch_on(allocation, options, intent, near=args.threads == NEAR))
     if args.detach:
         from gputui.jobs.start import detached
 
@@ -117,14 +118,20 @@ def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:
     """Ours; a job that has waited for its devices says in its record which they are."""
     from gputui.jobs import FOLDER
 
-    environ = dict(os.environ)
+    environ = given_environment()
     folder = environ.pop(FOLDER, None)
     if folder is not None:
         import time
         from pathlib import Path
 
-        from gputui.jobs.record import write_claims, write_taken
+        from gputui.jobs.process_tree import here
+        from gputui.jobs.record import RecordError, read_job, write_claims, write_taken
 
+        with contextlib.suppress(RecordError):
+            # What the job leaves behind is given to its supervisor, and belongs to the job all the same.
+            supervisor = read_job(Path(folder), here()).supervisor
+            if lease is not None and supervisor is not None:
+                lease.belongs_to(os.getpid(), os.path.basename(folder), supervisor.pid)  # noqa: PTH119
         try:
             write_taken(Path(folder), launch, time.time())
             write_claims(Path(folder), lease.records if lease else ())
@@ -138,7 +145,7 @@ def _queue(
     command: Sequence[str],
     options: LaunchOptions,
     request: Request,
-    approve: Approve | None,
+    approve: Approve,
     args: argparse.Namespace,
 ) -> int:
     """Start a job that waits in line: this very call without `--detach`, by itself."""
@@ -150,10 +157,9 @@ def _queue(
         del inner[place : place + 2]
     inner += ["--", *command] if command else []
     count = request.size or 1
-    if approve is not None:
-        approve(count if request.picks else _named(args, request), ())
+    approve(count if request.picks else _named(args, request), ())
     return _as_job(
-        lambda: queue_job(inner, options.command, count, os.environ, args.name),
+        lambda: queue_job(inner, options.command, count, given_environment(), args.name),
         lambda job: f"in line for {count}: gputui jobs log -f {job.id} follows it",
         args.quiet,
     )
@@ -183,7 +189,7 @@ def _detach(launch: Launch, lease: Lease | None, args: argparse.Namespace) -> in
     from gputui.jobs.start import start_leased_job
 
     return _as_job(
-        lambda: start_leased_job(launch, os.environ, lease, args.name),
+        lambda: start_leased_job(launch, given_environment(), lease, args.name),
         lambda job: f"job {job.id}: `gputui jobs log -f {job.id}` follows it",
         args.quiet,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TextIO
@@ -14,7 +15,8 @@ from gputui.cli.common import DONE, WRONG_CALL, Parser, add_source_options, dura
 from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.cli.request_options import rules_of
 from gputui.launching.start import StartError
-from gputui.sources.source import Source, Want
+from gputui.sources.source import NoSourceError, Source, Want
+from gputui.system.environment import given_environment
 
 
 def parser() -> Parser:
@@ -50,7 +52,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         return _table_instead(source, reason, command)
     from gputui.tui.run import run_screen
 
-    outcome = run_screen(source, tuple(command or ()), args.interval, dict(os.environ), rules)
+    try:
+        outcome = run_screen(source, tuple(command or ()), args.interval, given_environment(), rules)
+    except NoSourceError as error:
+        if not command or args.demo is not None or args.recording is not None:
+            raise
+        # (A person with a command wants it to run.)
+        raise NoSourceError(f"{error}; on the CPU: gputui run --gpus none -- {shlex.join(command)}") from None
     if outcome.text:
         print(outcome.text)
     if outcome.warning:
@@ -62,7 +70,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         say(outcome.launch.line)
     launch = outcome.launch
     try:
-        return outcome.allocation.start(lambda lease: become(launch, os.environ, lease))
+        return outcome.allocation.start(lambda lease: become(launch, given_environment(), lease))
     except StartError as error:
         say(str(error))
         return error.status

@@ -8,7 +8,7 @@ from typing import Any
 
 from gputui.choosing.bandwidth import bandwidth, generation
 from gputui.choosing.tree import lines, nvlinks
-from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, print_line, say
+from gputui.cli.common import DONE, Parser, add_source_options, opened, print_line, say, starting_nothing
 from gputui.inventory.device import Device
 from gputui.inventory.document import SCHEMA, topology_document
 from gputui.inventory.formatting import printable, short_name
@@ -34,9 +34,7 @@ def parser() -> Parser:
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = parser().parse_args(words)
-    if command is not None:
-        raise WrongCallError("topo starts nothing; a command is for `gputui run`")
+    args = starting_nothing(parser(), words, command)
     with opened(args) as source:
         snapshot = source.read(Want.NAMES | Want.TOPOLOGY)
     for device in snapshot.devices:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gputui.inventory.process import Identity
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -15,6 +17,12 @@ class Claim:
     command   its program and script: no option or argument, any of which may be a secret
     pid       of the process that took it, in its own pid namespace
     job       the id of the job, None where it is no job
+    ended     whether the process with that pid has ended: something that it has left keeps the claim
+    step      0 for a lease on its own, 1 for a step inside a lease, 2 for a step inside such a step …
+    ours      whether this process runs inside it: it has inherited the lease, and may divide it into steps
+    roots     the processes whose descendants are the job's: its command, and its supervisor
+    pids      the processes that belong to it, of those that were seen on devices when they were last looked
+              up; None where that cannot be known
     """
 
     key: str
@@ -23,3 +31,8 @@ class Claim:
     command: str | None = None
     pid: int | None = None
     job: str | None = None
+    ended: bool = False
+    step: int = 0
+    ours: bool = False
+    roots: tuple[Identity, ...] = ()
+    pids: tuple[int, ...] | None = None

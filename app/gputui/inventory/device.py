@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -46,6 +47,8 @@ class Device:
     index               the vendor's own (NVML's is PCI bus order); of a MIG instance: its place in its parent
     uuid                "GPU-…", "MIG-…"; "" where the device was lost before it could be read
     vendor              the name of its vendor (`gputui.vendors`)
+    ordinal             the number that the vendor's runtime gives it, asked of the runtime itself where that
+                        does not count by `index` unless it is told to (CUDA)
     parent              the UUID of the GPU that a MIG instance is a part of
     pci_bus_id          NVML's 8-digit form, "00000000:57:00.0"
     mig                 whether the GPU is divided into MIG instances (it then runs nothing as a whole)
@@ -64,6 +67,7 @@ class Device:
     uuid: str
     name: str | None = None
     vendor: str = "nvidia"
+    ordinal: int | None = None
     pci_bus_id: str | None = None
     parent: str | None = None
     mig: bool | None = None
@@ -96,3 +100,13 @@ class Device:
     def key(self) -> str:
         """What tells this device from every other of its box, also when its UUID could not be read."""
         return self.uuid or f"{_NO_UUID}{self.index}"
+
+
+def one_model(devices: Iterable[Device]) -> bool:
+    """Whether whole GPUs are all alike, by their names: one that has not been read is like no other.
+
+    A GPU that has failed before its name was read is left out.
+    """
+    gpus = [device for device in devices if device.parent is None]
+    names = {device.name for device in gpus if device.name or not device.fault}
+    return len(gpus) < 2 or (len(names) < 2 and None not in names)

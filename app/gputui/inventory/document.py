@@ -3,7 +3,8 @@
 `document_reader.py` reads it back, strictly, as a recording may come from a stranger. Bytes, percent, °C, W,
 MHz, ISO 8601; unknown is null. Beside the keys of the contract a device has `mig`,
 `claim`, `cores`, `max_sm_clock`, `compute_mode` and `display`, a process has `note`, `container` and
-`ancestors`, and the box has `pcie`, `peers` and `topology`.
+`ancestors`, a claim has the `pids` of its processes on devices, and the box has `pcie`, `peers` and
+`topology`.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ def _claim(claim: Claim | None) -> dict[str, Any] | None:
         "command": as_text(claim.command),
         "pid": claim.pid,
         "job": claim.job,
+        "pids": None if claim.pids is None else list(claim.pids),
     }
 
 

@@ -142,6 +142,7 @@ def _claim(node: JsonValue, device: Device) -> Claim | None:
     if not node.known:
         return None
     since, command, pid, job = (node[key] for key in ("since", "command", "pid", "job"))
+    pids = node.get("pids", None)
     return Claim(
         key=device.key,
         user=node["user"].text(),
@@ -149,6 +150,7 @@ def _claim(node: JsonValue, device: Device) -> Claim | None:
         command=command.text() if command.known else None,
         pid=pid.whole() if pid.known else None,
         job=job.text() if job.known else None,
+        pids=tuple(each.whole() for each in pids.items(MOST_PROCESSES)) if pids.known else None,
     )
 
 

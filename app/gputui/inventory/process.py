@@ -21,6 +21,18 @@ OWNER_UNKNOWN = "owner unknown"
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """One process and no other: a pid alone is given to another process sooner or later.
+
+    `ticks` is its start in clock ticks since the boot (proc(5), /proc/PID/stat, field 22); None where the
+    system has no /proc.
+    """
+
+    pid: int
+    ticks: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Ancestor:
     """A process that started another: what a person recognises a job by (`torchrun`, a shell, tmux)."""
 

@@ -49,8 +49,16 @@ class Snapshot:
 
     @cached_property
     def claimed(self) -> dict[str, Claim]:
-        """The claim on each device that has one, by `Device.key`; of several the first."""
-        return {claim.key: claim for claim in reversed(self.claims)}
+        """The claim on each device that has one, by `Device.key`; of several the first.
+
+        A lease inside which we run ourselves keeps us from nothing; a step of another one inside it does.
+        """
+        return {claim.key: claim for claim in reversed(self.claims) if not claim.ours}
+
+    @cached_property
+    def own_lease(self) -> frozenset[str]:
+        """The keys of the devices in whose lease this process runs: it divides that lease into steps."""
+        return frozenset(claim.key for claim in self.claims if claim.ours)
 
     @cached_property
     def by_key(self) -> dict[str, Device]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from gputui.inventory.process import Identity
+
 State = Literal["starting", "waiting", "running", "done", "failed", "stopped", "ended", "elsewhere"]
 """starting   its record is there, its command not yet
 waiting    it is in line for devices
@@ -22,18 +24,6 @@ ENDED: frozenset[State] = frozenset(("done", "failed", "stopped", "ended"))
 
 class JobError(Exception):
     """Something that cannot be done with jobs; the message is one line with the cause and the remedy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """One process and no other: a pid alone is given to another process sooner or later.
-
-    `ticks` is its start in clock ticks since the boot (proc(5), /proc/PID/stat, field 22); None where the
-    system has no /proc.
-    """
-
-    pid: int
-    ticks: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from gputui.jobs.job import Identity, PidScope
+from gputui.inventory.process import Identity
+from gputui.jobs.job import PidScope
 from gputui.system.namespaces import pid_namespace
+from gputui.system.process_stat import process_stat
 
 _PROC = Path("/proc")
 
@@ -19,16 +21,15 @@ def here() -> PidScope:
 
 def identity(pid: int) -> Identity:
     """The process that has this pid now."""
-    facts = _facts(pid)
-    return Identity(pid, facts[2] if facts else None)
+    found = process_stat(pid)
+    return Identity(pid, found.ticks if found else None)
 
 
 def alive(process: Identity) -> bool:
     """Whether that very process still runs. One that has ended and was not collected does not."""
-    facts = _facts(process.pid)
-    if facts is not None:
-        state, _, ticks = facts
-        return state not in "ZX" and process.ticks in (None, ticks)
+    found = process_stat(process.pid)
+    if found is not None:
+        return found.state not in "ZX" and process.ticks in (None, found.ticks)
     if _PROC.joinpath("self").exists():
         return False
     try:
@@ -42,11 +43,11 @@ def alive(process: Identity) -> bool:
 
 def family(roots: set[int]) -> set[Identity]:
     """The processes `roots`, where they run, with all their descendants."""
-    running = {pid: facts for pid in _pids() if (facts := _facts(pid)) and facts[0] not in "ZX"}
+    running = {pid: stat for pid in _pids() if (stat := process_stat(pid)) and stat.state not in "ZX"}
     found = roots & running.keys()
-    while more := {pid for pid, (_, parent, _) in running.items() if parent in found} - found:
+    while more := {pid for pid, stat in running.items() if stat.parent in found} - found:
         found |= more
-    return {Identity(pid, running[pid][2]) for pid in found}
+    return {Identity(pid, running[pid].ticks) for pid in found}
 
 
 def session(leader: int) -> set[int]:
@@ -89,17 +90,6 @@ def _pids() -> Iterator[int]:
     except OSError:
         return
     yield from (int(name) for name in names if name.isdigit())
-
-
-def _facts(pid: int) -> tuple[str, int, int] | None:
-    """State, parent and start of a process (proc(5)); None when there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - a Path for each would cost more
-            # The name in the second field may have spaces and parentheses of its own.
-            fields = file.read().rpartition(b")")[2].split()
-        return fields[0].decode(), int(fields[1]), int(fields[19])
-    except (OSError, IndexError):
-        return None
 
 
 def _text(file: Path) -> str | None:

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gputui.allocating.claims.own_lease import own_lease
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
-from gputui.jobs.job import Job
+from gputui.jobs.job import Job, JobError
 from gputui.jobs.start import Queued, start_job
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
@@ -31,12 +32,19 @@ def queue_job(
 ) -> Job:
     """Start a job that is `gputui run` with these words, which say `--wait`; `argv` is the command in them.
 
-    What others see in `ps` while it waits is "gputui" and nothing of the words.
+    What others see in `ps` while it waits is "gputui" and nothing of the words. Inside a lease the job waits
+    for a step of it, and keeps the lease meanwhile: it would never get what its own lease holds otherwise.
 
     Raises StartError and JobError.
     """
+    own = own_lease(environ)
+    if own.steps and not own.descriptors:
+        raise JobError(
+            "a job cannot wait inside the lease of this process: a program in between has closed its"
+            " descriptors (Python's subprocess keeps them with close_fds=False); leave --wait or --detach out"
+        )
     launch = Launch((sys.executable, "-c", _GPUTUI, "gputui", "run", "--wait"))
-    return start_job(launch, environ, name, queued=Queued(count, argv, tuple(words)))
+    return start_job(launch, environ, name, own.descriptors, Queued(count, argv, tuple(words)))
 
 
 def words_of(options: LaunchOptions, count: int, grouping: Grouping = ALL_REDUCE) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from gputui.inventory.process import Identity
 from gputui.inventory.untrusted_json import LAST_MOMENT, MOST_TEXT, DocumentError, JsonValue
 from gputui.jobs.job import (
     CLAIMS,
@@ -18,7 +19,6 @@ from gputui.jobs.job import (
     STARTED,
     TAKEN,
     WORDS,
-    Identity,
     Job,
     JobDevice,
     PidScope,

@@ -120,9 +120,10 @@ def start_leased_job(
     if lease is None:
         return start_job(launch, environ, name)
     try:
-        job = start_job(launch, environ, name, lease.descriptors, claims=lease.records)
+        job = start_job(launch, environ, name, lease.passed_on, claims=lease.records)
         if job.command is not None:
-            lease.belongs_to(job.command.pid, job.id)
+            supervisor = job.supervisor.pid if job.supervisor else None
+            lease.belongs_to(job.command.pid, job.id, supervisor)
         return job
     finally:
         # This empties the records of a job that has ended already: its supervisor found them held by us.

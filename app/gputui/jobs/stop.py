@@ -8,7 +8,8 @@ import signal
 import time
 from dataclasses import dataclass
 
-from gputui.jobs.job import STOP, Identity, Job, JobError
+from gputui.inventory.process import Identity
+from gputui.jobs.job import STOP, Job, JobError
 from gputui.jobs.process_tree import alive, family, here, session, writers
 from gputui.jobs.record import write_finished
 from gputui.jobs.wait import refreshed, wait_for

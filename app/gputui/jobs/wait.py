@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gputui.jobs.job import Identity, Job, JobError
+from gputui.inventory.process import Identity
+from gputui.jobs.job import Job, JobError
 from gputui.jobs.process_tree import alive, here
 from gputui.jobs.record import RecordError, read_job
 

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gputui.choosing.grouping import MAX_DEVICES
 from gputui.choosing.named_devices import NONE
 from gputui.inventory.device import Device
-from gputui.launching.device_lists import lists_within
+from gputui.launching.argument_vector import program_name
+from gputui.launching.container_command import ContainerCommand, read_container
+from gputui.launching.container_launch import PORT, complete_container
 from gputui.launching.host_environment import HostEnvironment, ThisHost
+from gputui.launching.intent import Intent
 from gputui.launching.launch import Launch, OwnDevices
 from gputui.launching.launch_options import AUTO, LaunchOptions, words_of
 from gputui.launching.launchers import LAUNCHERS, recognised
-from gputui.launching.launchers.base import Completed, Launcher, LauncherRequest, Notices
+from gputui.launching.launchers.base import Completed, Launcher, LauncherRequest, Notices, devices_text
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
-from gputui.launching.launchers.mpirun import parts
-from gputui.launching.wrappers import assigned, losing, unwrap
+from gputui.launching.programs import program_of
+from gputui.launching.programs.program import Program
+from gputui.launching.python_command import is_python
+from gputui.launching.read_intent import read_intent
+from gputui.launching.wrappers import assigned, losing, renamed, unwrap, with_variables
 from gputui.vendors.registry import vendor_of
 from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Changes, Visibility
@@ -33,17 +40,22 @@ def compose(
     environ: Mapping[str, str],
     host_environment: HostEnvironment | None = None,
     box: Sequence[Vendor] = (),
+    intent: Intent | None = None,
 ) -> Launch:
     """The launch of `options` on exactly `devices` in this order; no devices means CPU only.
 
     `environ` is what the command will inherit; it is looked at for warnings, never changed. `box` are the
-    vendors of all devices that are there: without `devices`, those of each are hidden. Raises
-    MixedVendorsError for devices of several vendors.
+    vendors of all devices that are there: without `devices`, those of each are hidden. `intent` is what the
+    command says, where the caller has read it. Raises MixedVendorsError for devices of several vendors.
     """
     vendor = vendor_of(devices, box)
     visibility = vendor.visibility
     prefix, command = unwrap(options.command)
     launcher = launcher_of(options)
+    program = program_of(command)
+    by_uuid_refused = options.ids == "uuid" and program is not None and program.only_indices
+    if by_uuid_refused:
+        options = replace(options, ids="index")
     completed = Completed(())
     if command:
         completed = _completed(
@@ -52,13 +64,32 @@ def compose(
     ours = visibility.changes(devices, options.ids)
     if completed.visible == "command":
         ours = visibility.changes_beside_own_list()
+    elif completed.visible == "elsewhere":
+        ours = ()
+    ours = (*ours, *renamed(prefix, ours, (*environ, *(name for name, _ in options.additions))))
     if not devices:
         ours = (*ours, *(change for other in box if other is not vendor for change in _hidden(other)))
+    prefix, rewritten = with_variables(prefix, ours)
     notices = Notices([*completed.warnings], [*completed.remarks], completed.own)
-    _warn(notices, devices, options, prefix, ours, environ, vendor)
+    for words in rewritten:
+        if not visibility.names_in_order(_value_in(words, visibility.variable), devices):
+            notices.remark(f"{words} replaced by the selected devices")
+    if program is not None and program.only_indices:
+        _only_indices(notices, program, devices, by_uuid_refused, visibility)
+    stale = (
+        () if completed.ranked or not _reads_ranks(launcher, command) else _stale(environ, options, prefix)
+    )
+    if stale:
+        notices.remark(
+            f"{' '.join(f'{name}={environ[name]}' for name in stale)} unset: left from another run, they"
+            " would make the program wait for other ranks (written before the command they stay)"
+        )
+    intent = intent or read_intent(options, environ, host_environment, (vendor,))
+    _warn(notices, devices, options, prefix, ours, environ, vendor, intent)
+    launchers = (*completed.changes, *((name, None) for name in stale))
     return Launch(
         argv=(*prefix, *completed.argv),
-        changes=(*ours, *_additions(options, ours)),
+        changes=(*ours, *_additions(options, ours, launchers)),
         directory=options.directory,
         warnings=tuple(notices.warnings),
         remarks=(*notices.remarks, *_elsewhere(devices, options, launcher)),
@@ -66,7 +97,59 @@ def compose(
         launcher=launcher.name,
         own=_with_option(notices.own, visibility),
         vendor_name=vendor.name,
+        refused=completed.refused or (intent.refused if devices else None),
+        names=completed.names or completed.visible == "command",
+        settings=completed.settings,
     )
+
+
+RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+"""What makes a program wait for other ranks, where a shell still has it from another run."""
+
+_BESIDE_RANKS = (
+    *("LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME"),
+    *("NODE_RANK", "MASTER_ADDR", "MASTER_PORT"),
+    *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"),
+    "TORCHELASTIC_USE_AGENT_STORE",
+)
+"""What torchrun sets beside them, and what is usual on clusters."""
+
+
+def _reads_ranks(launcher: Launcher, command: Sequence[str]) -> bool:
+    """Whether the variables of ranks mean something to what is started itself, and not to a script's words.
+
+    (`torchrun --node-rank $RANK` in a shell script needs them.)
+    """
+    return launcher.name != "python" or is_python(command) or program_name(command).endswith(".py")
+
+
+def _stale(environ: Mapping[str, str], options: LaunchOptions, prefix: Sequence[str]) -> tuple[str, ...]:
+    """The variables of ranks that are inherited, and that nobody has written before the command."""
+    typed = _typed(options, prefix)
+    if not any(name in environ and name not in typed for name in RANKS):
+        return ()
+    return tuple(name for name in (*RANKS, *_BESIDE_RANKS) if name in environ and name not in typed)
+
+
+def _typed(options: LaunchOptions, prefix: Sequence[str]) -> frozenset[str]:
+    """The variables that are written before the command."""
+    return frozenset(name for name, _ in (*options.additions, *assigned(prefix)))
+
+
+def _value_in(words: str, variable: str) -> str | None:
+    """The list of devices in `NAME=LIST`; None for another variable, or one that is unset."""
+    name, equals, value = words.partition("=")
+    return value if equals and name == variable else None
+
+
+def _only_indices(
+    notices: Notices, program: Program, devices: Sequence[Device], refused: bool, visibility: Visibility
+) -> None:
+    """Say what becomes of UUIDs for a program that reads each entry of the list as a number."""
+    if refused:
+        notices.remark(f"the devices by index: {program.name} cannot read UUIDs in {visibility.variable}")
+    if any(device.parent for device in devices):
+        notices.warn(f"{program.name} cannot read the UUID of a MIG instance in {visibility.variable}")
 
 
 def _hidden(vendor: Vendor) -> Changes:
@@ -87,22 +170,24 @@ def _with_option(own: OwnDevices | None, visibility: Visibility) -> OwnDevices |
 _NO_DEVICE_OF_ANY_BOX = 9_000_000
 
 
-def own_devices(
+def refusal(
     options: LaunchOptions,
     count: int,
     environ: Mapping[str, str],
     host_environment: HostEnvironment | None = None,
     box: Sequence[Vendor] = (),
-) -> OwnDevices | None:
-    """What in the command asks for devices of its own, whichever `count` devices it is to run on; None where
-    nothing does.
+    intent: Intent | None = None,
+) -> str | None:
+    """Why the command cannot be started on whichever `count` devices; None where it can.
 
     For a call that does not know its devices yet, as it is to wait for them. The command is completed for
     devices with indices that no command names: what contradicts those contradicts any.
     """
     vendor = vendor_of((), box).name
+    # (A number beyond that of any box is found to be too many without a list of so many.)
+    count = min(count, MAX_DEVICES + 1)
     devices = [Device(index=_NO_DEVICE_OF_ANY_BOX + place, uuid="", vendor=vendor) for place in range(count)]
-    return compose(devices, options, environ, host_environment).own
+    return compose(devices, options, environ, host_environment, intent=intent).refusal
 
 
 def _completed(
@@ -117,34 +202,72 @@ def _completed(
 ) -> Completed:
     """The launcher's own command, completed; a command of another launcher is taken apart first."""
     remarks: tuple[str, ...] = ()
+    container = read_container(command)
+    if container is not None and vendor.containers is not None and launcher.name == "python":
+        return _completed_container(container, devices, options, host_environment, vendor)
+    warnings: tuple[str, ...] = ()
     source = recognised(command)
+    request = LauncherRequest(
+        command=command,
+        devices=tuple(devices),
+        environ=_inherited(environ, options, prefix),
+        host_environment=host_environment,
+        by_uuid=options.ids == "uuid",
+        processes=options.processes,
+        logs=options.logs,
+        numa=options.numa,
+        nodes=options.nodes,
+        rendezvous=options.rendezvous,
+        prefix=prefix,
+        directory=options.directory,
+        vendor=vendor,
+        typed=_typed(options, prefix),
+    )
+    lost = None
     if source is not launcher:
+        lost = source.lost_with_another(request)
         entrypoint = with_interpreter_beside(
             source.entrypoint(command), host_environment.is_file, options.directory
         )
         command = launcher.start(entrypoint)
         if entrypoint.left_out:
             remarks = (f"left out, as they are {source.name}'s: {' '.join(entrypoint.left_out)}",)
+        if source.name == "deepspeed" and "--no_local_rank" not in entrypoint.left_out:
+            warnings = (
+                f"deepspeed gives the script --local_rank, {launcher.name} does not: one that asks for it"
+                " reads all the data in every rank",
+            )
     if options.python is not None:
         command = launcher.with_python(command, options.python)
-    done = launcher.complete(
-        LauncherRequest(
-            command=command,
-            devices=tuple(devices),
-            environ=_inherited(environ, options, prefix),
-            host_environment=host_environment,
-            by_uuid=options.ids == "uuid",
-            processes=options.processes,
-            logs=options.logs,
-            numa=options.numa,
-            nodes=options.nodes,
-            rendezvous=options.rendezvous,
-            prefix=prefix,
-            directory=options.directory,
-            vendor=vendor,
-        )
+    done = launcher.complete(request.of(command))
+    refused = done.refused
+    if lost is not None:
+        refused = f"{launcher.name} would train without {lost}: leave --launcher {launcher.name} out"
+    return replace(
+        done, warnings=(*warnings, *done.warnings), remarks=(*remarks, *done.remarks), refused=refused
     )
-    return replace(done, remarks=(*remarks, *done.remarks))
+
+
+def _completed_container(
+    container: ContainerCommand,
+    devices: Sequence[Device],
+    options: LaunchOptions,
+    host_environment: HostEnvironment,
+    vendor: Vendor,
+) -> Completed:
+    """A `docker run` that is given the devices, with what it starts completed."""
+    done = complete_container(
+        container,
+        devices,
+        vendor,
+        port=host_environment.free_port() if container.on_host_network else PORT,
+        processes=options.processes,
+        logs=options.logs,
+        numa=options.numa,
+    )
+    return Completed(
+        done.container.words, done.warnings, done.remarks, "elsewhere", done.own, refused=done.refused
+    )
 
 
 def _inherited(environ: Mapping[str, str], options: LaunchOptions, prefix: Sequence[str]) -> dict[str, str]:
@@ -164,11 +287,11 @@ def _elsewhere(devices: Sequence[Device], options: LaunchOptions, launcher: Laun
     return (f"on each of the other machines: {shlex.join([*words, '--', *options.command])}",)
 
 
-def _additions(
-    options: LaunchOptions, ours: Sequence[tuple[str, str | None]]
-) -> tuple[tuple[str, str | None], ...]:
+def _additions(options: LaunchOptions, ours: Changes, launchers: Changes) -> Changes:
+    """The changes beside those of the devices: the launcher's, and what the user wrote, which counts more."""
     names = {name for name, _ in ours}
-    return tuple((name, value) for name, value in options.additions if name not in names)
+    typed = {name: value for name, value in options.additions if name not in names}
+    return (*(change for change in launchers if change[0] not in typed), *typed.items())
 
 
 def _warn(
@@ -179,14 +302,15 @@ def _warn(
     ours: Sequence[tuple[str, str | None]],
     environ: Mapping[str, str],
     vendor: Vendor,
+    intent: Intent,
 ) -> None:
     """Say what there is to say whatever the launcher."""
     wanted, variable = dict(ours), vendor.visibility.variable
-    _warn_of_lists(notices, devices, options, prefix, wanted, vendor.visibility)
+    _warn_of_lists(notices, devices, options, wanted, vendor.visibility, intent)
     lost = losing(prefix, variable)
-    if lost is not None and variable not in dict(assigned(prefix)):
-        notices.warn(f"{lost} does not give the command the variables: the chosen devices do not count")
-    if options.nodes > 1 and launcher_of(options).name in ("python", "mpirun"):
+    if lost is not None and wanted and variable not in dict(assigned(prefix)):
+        notices.warn(f"{lost} drops environment variables, so the command does not see the selection")
+    if options.nodes > 1 and launcher_of(options).name != "torchrun":
         notices.warn("several machines are started by torchrun here: --launcher torchrun")
     by_index = (wanted.get(variable) or "-")[0].isdigit()
     for warning in vendor.launch_warnings(devices, environ, by_index):
@@ -199,75 +323,36 @@ def _warn_of_lists(
     notices: Notices,
     devices: Sequence[Device],
     options: LaunchOptions,
-    prefix: Sequence[str],
     wanted: Mapping[str, str | None],
     visibility: Visibility,
+    intent: Intent,
 ) -> None:
-    """Say which lists of devices the command itself has, and which of them ask for others than `devices`."""
+    """Say which lists of devices of the command itself give way, and which ask for others than `devices`."""
     variable = visibility.variable
     by_index = visibility.means_our_indices(wanted)
     overridden = {name: value for name, value in options.additions if wanted.get(name, value) != value}
-    if overridden:
-        words, listed = _shown(overridden), overridden.get(variable)
-        text = f"{words} of the command gives way to the chosen devices"
-        if listed is None or visibility.names_these(listed, devices):
-            notices.warn(text)
-        else:
-            notices.asks_for_others(words, text, listed, ignored=True)
-    theirs = dict(assigned(prefix))
-    effective = theirs.get(variable, wanted.get(variable))
-    within = {n: value for n, value in theirs.items() if n in wanted and value != wanted[n]}
-    if by_index and visibility.names_in_order(within.get(variable), devices):
+    if by_index and visibility.names_in_order(overridden.get(variable), devices):
         # The same in other words.
-        del within[variable]
-    if within:
-        words = _shown(within)
-        text = f"{words} within the command overrides the chosen devices"
-        if _overrides(within, effective, devices, by_index, visibility):
-            notices.asks_for_others(words, text, within.get(variable))
-        else:
-            notices.warn(text)
-    for words, listed in _lists_of_programs(options.command, variable):
-        if visibility.names_others(listed, devices, by_index):
-            text = f"{words} within the command overrides the chosen devices"
-            notices.asks_for_others(words, text, listed)
+        del overridden[variable]
+    if overridden:
+        notices.remark(f"{_shown(overridden)} replaced by the selected devices")
+    named = intent.devices
+    if named is not None and not named.rewritable:
+        others = visibility.names_others(named.listed, devices, by_index) or (devices and not named.listed)
+        if others:
+            text = f"{named.words} in the command overrides the selected devices"
+            notices.asks_for_others(named.words, text, named.listed)
+    for warning in intent.warnings:
+        notices.warn(warning)
+    number = f"{devices_text(len(devices))} selected"
+    if intent.needs is not None and devices and intent.needs.number > len(devices):
+        notices.warn(f"{intent.needs.words} needs {intent.needs.number}, with {number}")
+    count = intent.count
+    # (The other launchers warn of their own options.)
+    plain = launcher_of(options).name == "python"
+    if count is not None and count.firm and plain and len(devices) not in (0, count.number):
+        notices.warn(f"{count.words} of the command asks for {count.number}, with {number}")
 
 
 def _shown(values: Mapping[str, str | None]) -> str:
     return " ".join(f"-u {name}" if value is None else f"{name}={value}" for name, value in values.items())
-
-
-def _overrides(
-    within: Mapping[str, str | None],
-    listed: str | None,
-    devices: Sequence[Device],
-    by_index: bool,
-    visibility: Visibility,
-) -> bool:
-    """Whether variables that are set for the whole command (unset: None) lead it to other devices.
-
-    `listed` is the list that it then has, None for none; `by_index` whether the indices in ours mean
-    `Device.index`.
-    """
-    if visibility.variable in within:
-        if listed is None or visibility.names_others(listed, devices, by_index):
-            return True
-        if visibility.names_none(listed) and devices:
-            # Claimed for nothing.
-            return True
-    # Of the same numbers another order of counting makes other devices.
-    order = visibility.order
-    return order is not None and order[0] in within and (listed or "-")[0].isdigit()
-
-
-def _lists_of_programs(command: Sequence[str], variable: str) -> Iterator[tuple[str, str]]:
-    """The lists of devices among the words of what the command starts in the end, behind a launcher too."""
-    inner = unwrap(command)[1]
-    launcher = recognised(inner)
-    if launcher.name == "mpirun":
-        programs = [words for _, words in parts(inner)]
-    else:
-        entrypoint = launcher.entrypoint(inner)
-        programs = [entrypoint.words] if entrypoint.kind == "program" else []
-    for words in programs:
-        yield from lists_within(words, variable)

@@ -1,4 +1,4 @@
-"""Environment variables that the launch page suggests, each with a line on what it does.
+"""Environment variables that the launch page, `--help` and the completion suggest, each with what it does.
 
 Nothing of this is set unless the user asks for it. Sources: NCCL's and PyTorch's environment variables,
 the frameworks' own documentation on GPU memory.
@@ -38,6 +38,7 @@ _OF_COLLECTIVES: tuple[EnvironmentHint, ...] = (
 _OF_FRAMEWORKS: tuple[EnvironmentHint, ...] = (
     EnvironmentHint("TF_FORCE_GPU_ALLOW_GROWTH", "true", "TensorFlow takes only what it needs"),
     EnvironmentHint("XLA_PYTHON_CLIENT_PREALLOCATE", "false", "JAX takes only what it needs"),
+    EnvironmentHint("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5", "JAX takes this part of each GPU, not 0.75"),
     EnvironmentHint("TOKENIZERS_PARALLELISM", "false", "no deadlock of tokenizers after a fork"),
     EnvironmentHint("PYTHONUNBUFFERED", "1", "what is printed is there at once"),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +26,12 @@ class HostEnvironment(Protocol):
     def text(self, path: str) -> str | None:
         """The file's text; None where there is none, it is not text, or has more than 64 Ki characters."""
 
+    def beginning(self, path: str, most: int) -> tuple[str, bool] | None:
+        """The first `most` bytes of a regular file, and whether that is all of it; None where there is none.
+
+        Bytes that are no UTF-8 are kept (surrogateescape), as in the words of a command.
+        """
+
     def is_file(self, path: str) -> bool:
         """Whether the path is a regular file."""
 
@@ -36,6 +43,12 @@ class HostEnvironment(Protocol):
 
     def free_port(self) -> int | None:
         """A TCP port of this machine that nothing listens on; None where there is none to be had."""
+
+    def interpreter(self, path: str) -> tuple[str, ...] | None:
+        """The interpreter that the first lines of a program name, with its options; None where none do."""
+
+    def names(self) -> tuple[str, ...]:
+        """The names of this machine."""
 
 
 class ThisHost:
@@ -56,6 +69,23 @@ class ThisHost:
             return None
         return text if len(text) <= _MOST else None
 
+    def beginning(self, path: str, most: int) -> tuple[str, bool] | None:
+        try:
+            # Without waiting, where it is a pipe: whether it is one is asked of what was opened.
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        except (OSError, ValueError):
+            return None
+        # (A directory cannot become a file object.)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            return None
+        with os.fdopen(handle, "rb") as file:
+            try:
+                found = file.read(most + 1)
+            except OSError:
+                return None
+        return found[:most].decode("utf-8", "surrogateescape"), len(found) <= most
+
     def is_file(self, path: str) -> bool:
         try:
             return Path(path).is_file()
@@ -70,6 +100,16 @@ class ThisHost:
         if key not in self._versions:
             self._versions[key] = _version(package, program)
         return self._versions[key]
+
+    def interpreter(self, path: str) -> tuple[str, ...] | None:
+        # (That module knows the launchers, and they ask here.)
+        from gputui.launching.interpreter import shebang
+
+        return shebang(path)
+
+    def names(self) -> tuple[str, ...]:
+        own = os.uname().nodename
+        return ("localhost", "127.0.0.1", "::1", own, own.partition(".")[0])
 
     def free_port(self) -> int | None:
         # 5 ms to import, for the one launcher that needs a port.

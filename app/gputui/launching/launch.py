@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from gputui.inventory.device import Device
 from gputui.launching.quoting import Quoting, assignment, quote, quote_program
@@ -13,27 +14,27 @@ from gputui.vendors.vendor import Vendor
 
 @dataclass(frozen=True, slots=True)
 class OwnDevices:
-    """Words of a command that ask for other devices than those it is to run on.
+    """Words of a command that ask for other devices than those it is to run on, and cannot be rewritten.
 
-    words    as they were typed: "--num_gpus 2"
+    words    as they were typed: "--hostfile hosts"
     warning  what comes of it, as a sentence; it is among the launch's warnings
     listed   the devices that they name, as the vendor's variable would; None where they name none ("-u …")
     option   the option of gputui that asks for the same devices, None where none does
-    ignored  whether the words are without effect, as ours count
     """
 
     words: str
     warning: str
     listed: str | None = None
     option: str | None = None
-    ignored: bool = False
 
     @property
     def refusal(self) -> str:
         """Why nothing is started, and what to do: devices are not claimed for a command that uses others."""
         remedy = f"use {self.option} in its place" if self.option else "leave it out"
-        forced = "ignores it" if self.ignored else "starts it as it is"
-        return f"{self.words} asks for other devices than gputui would claim: {remedy} (--force {forced})"
+        return (
+            f"{self.words} asks for other devices than gputui would claim: {remedy}"
+            " (gputui cannot rewrite it, and so --force does not help)"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,11 @@ class Launch:
                CPU only
     launcher   the name of the launcher that made it
     vendor_name  `Device.vendor` of the devices; of a launch without devices, whose they would have been
-    own        what in the command asks for other devices than these, None where nothing does
+    own        what in the command asks for other devices than these and cannot be rewritten, None where
+               nothing does
+    refused    why it must not be started for another reason, None where nothing speaks against it
+    names      whether the command's own words name the devices, and not the variable alone (deepspeed)
+    settings   what the launcher reads from a configuration file of the user's (accelerate), None for none
     """
 
     argv: tuple[str, ...]
@@ -58,6 +63,14 @@ class Launch:
     launcher: str = "python"
     own: OwnDevices | None = None
     vendor_name: str = ""
+    refused: str | None = None
+    names: bool = False
+    settings: Mapping[str, Any] | None = field(default=None, compare=False)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why it must not be started, None where nothing speaks against it."""
+        return self.refused or (self.own.refusal if self.own is not None else None)
 
     @property
     def vendor(self) -> Vendor:

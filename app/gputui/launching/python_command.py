@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gputui.launching.argument_vector import option_table, program_name, read_options
+from gputui.launching.wrappers import uv_starting_module
 
 OPTIONS = option_table(
     flags="b B d E h i I O P q R s S u v V x ? help help-all help-env help-xoptions version",
@@ -54,12 +56,86 @@ def is_python(command: Sequence[str]) -> bool:
     return re.fullmatch(r"(python|pypy)([0-9]+(\.[0-9]+)*t?d?)?", program_name(command)) is not None
 
 
-def module_prefix(command: Sequence[str]) -> tuple[str | None, int]:
-    """The module that `python -X dev -m MODULE` starts, and how many words that are; (None, 0) for none."""
+_DEBUGPY = option_table(
+    flags="wait-for-client log-to-stderr disable-sys-remote-exec",
+    valued="listen connect log-to parent-session-pid adapter-access-token pid",
+    last="m c",
+    unlisted="value",
+)
+_PROFILE = option_table(valued="outfile|o sort|s", last="module|m")
+
+_RUNNERS = {
+    "debugpy": ((), _DEBUGPY),
+    "cProfile": ((), _PROFILE),
+    "profile": ((), _PROFILE),
+    "pdb": ((), option_table(valued="c command", last="m")),
+    "coverage": (
+        ("run",),
+        option_table(
+            flags="append|a branch parallel-mode|p pylib|L timid quiet|q",
+            valued="concurrency context data-file include omit rcfile save-signal source",
+            last="module|m",
+        ),
+    ),
+    "memray": (
+        ("run",),
+        option_table(
+            flags="live live-remote native follow-fork trace-python-allocators quiet|q verbose|v force|f"
+            " aggregate compress-on-exit no-compress",
+            valued="output|o live-port|p",
+            last="m c",
+        ),
+    ),
+}
+"""Modules that run another one: their subcommand, and their options (debugpy 1.8, coverage 7, memray 1)."""
+
+
+class Started(NamedTuple):
+    """Which program a command starts: `name`, or the `module` of `python -m`; and how many words say so."""
+
+    name: str | None
+    module: str | None
+    words: int
+
+
+def started_program(command: Sequence[str]) -> Started:
+    """The program that a command starts: of `python /opt/bin/torchrun` it is torchrun, as of `torchrun`; of
+    `python -m debugpy -m MODULE`, and of `uv run -m MODULE`, it is the module."""
     python = read_python(command)
-    if python is None or python.module is None:
-        return None, 0
-    return python.module, len(command) - len(python.arguments)
+    if python is None:
+        by_uv = uv_starting_module(command)
+        return (
+            Started(None, *by_uv)
+            if by_uv
+            else Started(program_name(command) or None, None, min(1, len(command)))
+        )
+    words = len(command) - len(python.arguments)
+    if python.module is not None:
+        return _run_by_module(python.module, python.arguments, words) or Started(None, python.module, words)
+    if python.script is not None and _is_program(python.script):
+        return Started(program_name((python.script,)), None, words)
+    return Started(program_name(command), None, 1)
+
+
+def _is_program(script: str) -> bool:
+    """Whether the script is a program of its own: `python /opt/venv/bin/torchrun`."""
+    return not script.endswith(".py") and "/" in script
+
+
+def _run_by_module(module: str, arguments: Sequence[str], words: int) -> Started | None:
+    """The module that another one runs: of `python -m debugpy --listen 5678 -m torch.distributed.run` it is
+    the second; None where it runs none."""
+    verb, options = _RUNNERS.get(module, ((), None))
+    if options is None or tuple(arguments[: len(verb)]) != verb:
+        return None
+    given = read_options(arguments[len(verb) :], options)
+    run = given.named(("m", "module"))
+    if not run and given.operands and _is_program(given.operands[0]):
+        return Started(program_name(given.operands), None, words + len(arguments) - len(given.operands) + 1)
+    if not run or not run[-1].values:
+        return None
+    words += len(arguments) - len(given.rest)
+    return _run_by_module(run[-1].value, given.rest, words) or Started(None, run[-1].value, words)
 
 
 def particular_interpreter(word: str) -> str | None:

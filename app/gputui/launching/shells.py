@@ -13,12 +13,21 @@ _FISH = option_table(
 )
 _SHELLS = {**dict.fromkeys(("sh", "bash", "dash", "zsh", "ksh"), _BASH), "fish": _FISH}
 
+_LETTERS = {"errexit": "e", "nounset": "u", "noglob": "f", "allexport": "a", "noexec": "n", "login": "l"}
+"""Options by name, and the letter that means the same."""
+
 
 class Shell(NamedTuple):
-    """The command in one word, or the script; each None where there is none."""
+    """The command in one word, or the script; each None where there is none.
+
+    arguments  what stands behind it
+    flags      the options that the shell itself is given, by letter or name: "e", "x", "posix"
+    """
 
     command: str | None = None
     script: str | None = None
+    arguments: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
 
 def shell_of(words: Sequence[str]) -> Shell | None:
@@ -28,7 +37,15 @@ def shell_of(words: Sequence[str]) -> Shell | None:
         return None
     given = read_options(words[1:], table)
     if "command" in given:
-        return Shell(command=given.get("command"))
-    following = next(iter(given.operands), None)
+        return Shell(command=given.get("command"), arguments=given.operands)
+    following, arguments = next(iter(given.operands), None), given.operands[1:]
+    flags = tuple(
+        _LETTERS.get(name, name)
+        for option in given.options
+        if option.spelling.startswith("-")
+        for name in (option.values if option.name == "o" else (option.name,))
+    )
     # The command is the first word behind all options: `bash -c -e 'COMMAND'`.
-    return Shell(command=following or "") if "c" in given else Shell(script=following)
+    if "c" in given:
+        return Shell(following or "", None, arguments, flags)
+    return Shell(None, following, arguments, flags)

@@ -6,25 +6,44 @@ is not listed is taken for a flag.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gputui.launching.argument_vector import Option, OptionTable, option_table, program_name, read_options
+from gputui.launching.argument_vector import (
+    Option,
+    OptionTable,
+    option_table,
+    program_name,
+    read_options,
+    write_options,
+)
 from gputui.launching.shell_words import assignments
 
 
 @dataclass(frozen=True, slots=True)
 class _Wrapper:
-    """`operands` words of its own stand before the command (`timeout 60 …`); `verb` is the subcommand that
-    runs one; `assigns`: `NAME=value` words may stand before the command; `itself` are options with which it
-    starts no command of ours; `environment`: it chooses the Python environment of what it starts."""
+    """`operands` words of its own stand before the command (`timeout 60 …`); `verbs` are the subcommands that
+    run one (`uv tool run`); `assigns`: `NAME=value` words may stand before the command; `itself` are options
+    with which it starts no command of ours; `environment`: it chooses the Python environment of what it
+    starts; `sets`: the option that sets variables of the command; `drops`: the options with which it does not
+    give the command our variables, `always` where it never does; `inside`: what stands before the names of
+    variables that it hands to the command without that; `overrides`: whether it may set variables from a file
+    of its own over those that it is given; `never`: options with which it starts no command."""
 
     options: OptionTable
     operands: int = 0
-    verb: str | None = None
+    verbs: tuple[str, ...] = ()
     assigns: bool = False
     itself: tuple[str, ...] = ()
     environment: bool = False
+    sets: str | None = None
+    drops: tuple[str, ...] = ()
+    always: bool = False
+    inside: tuple[str, ...] = ()
+    overrides: bool = False
+    never: tuple[str, ...] = ()
 
 
 _UV_STARTS_PYTHON = ("module", "script", "gui-script")
@@ -42,25 +61,93 @@ _UV = option_table(
 )
 """`uv run --help` of 0.13."""
 
+_UVX = option_table(
+    valued="from with|w with-editable with-requirements constraints|constraint|c build-constraints|b"
+    " overrides env-file python-platform torch-backend index default-index index-url|i extra-index-url"
+    " find-links|f index-strategy keyring-provider upgrade-package|P upgrade-group resolution prerelease"
+    " prerelease-package fork-strategy exclude-newer exclude-newer-package no-sources-package"
+    " reinstall-package link-mode config-setting|config-settings|C config-settings-package"
+    " no-build-isolation-package no-build-package no-binary-package cache-dir refresh-package python|p"
+    " color allow-insecure-host directory project config-file",
+)
+"""`uvx --help` of 0.13."""
+
 _CONDA = option_table(valued="name|n prefix|p cwd log-level")
 
 _ENV = option_table(flags="ignore-environment|i|-", valued="unset|u chdir|C", last="split-string|S")
 
+_APPTAINER = option_table(
+    flags="cleanenv|e contain|c containall|C compat nv rocm fakeroot|f pid|p no-pid ipc|i net|n uts userns|u"
+    " writable|w",
+    valued="app bind|B mount home|H overlay|o scratch|S workdir|W shell|s cwd pwd hostname network"
+    " network-args dns security apply-cgroups containlibs fusemount add-caps drop-caps env no-env env-file"
+    " no-mount dmtcp-launch dmtcp-restart blkio-weight blkio-weight-device cpu-shares cpus cpuset-cpus"
+    " cpuset-mems memory memory-reservation memory-swap pids-limit runscript-timeout netns-path device"
+    " cdi-dirs tmpdir config",
+)
+"""cmd/internal/cli/action_flags.go of Apptainer 1.4; SingularityCE has the same."""
+
+_NSYS = option_table(
+    flags="help|h", valued="inherit-environment|n env-var|e output|o trace|t", unlisted="value"
+)
+"""Of `nsys profile` each option has a value (User Guide, "CLI Profile Command Switch Options")."""
+
+_NCU = option_table(
+    flags="help|h version|v nvtx call-stack csv force-overwrite|f verbose quiet list-sets list-sections"
+    " list-rules list-metrics list-chips query-metrics print-details-all disable-extra-suffixes fp",
+    unlisted="value",
+)
+"""Nsight Compute CLI, "Command Line Options"."""
+
+_SETS = re.compile(
+    r"(--setenv=|--env=|--env-var=|-[Ee]=?|)(?P<all>\"?(?P<name>[A-Za-z_][A-Za-z0-9_]*)=.*)", re.DOTALL
+)
+"""A word that sets variables for what the wrapper starts."""
+
 _WRAPPERS: dict[str, _Wrapper] = {
-    "uv": _Wrapper(_UV, verb="run", itself=_UV_STARTS_PYTHON, environment=True),
-    "poetry": _Wrapper(option_table(valued="directory|C project|P"), verb="run", environment=True),
-    "pdm": _Wrapper(option_table(valued="project|p venv"), verb="run", environment=True),
-    "pipenv": _Wrapper(option_table(), verb="run", environment=True),
-    "rye": _Wrapper(option_table(), verb="run", environment=True),
-    "pixi": _Wrapper(option_table(valued="environment|e manifest-path"), verb="run", environment=True),
-    "conda": _Wrapper(_CONDA, verb="run", environment=True),
-    "mamba": _Wrapper(_CONDA, verb="run", environment=True),
-    "micromamba": _Wrapper(_CONDA, verb="run", environment=True),
+    "uv": _Wrapper(_UV, verbs=("run", "tool run"), itself=_UV_STARTS_PYTHON, environment=True),
+    "poetry": _Wrapper(option_table(valued="directory|C project|P"), verbs=("run",), environment=True),
+    "pdm": _Wrapper(option_table(valued="project|p venv"), verbs=("run",), environment=True),
+    "pipenv": _Wrapper(option_table(), verbs=("run",), environment=True),
+    "rye": _Wrapper(option_table(), verbs=("run",), environment=True),
+    "uvx": _Wrapper(_UVX, environment=True),
+    "pipx": _Wrapper(
+        option_table(valued="spec python index-url|i pip-args"), verbs=("run",), environment=True
+    ),
+    "hatch": _Wrapper(
+        option_table(valued="env|e project|p data-dir cache-dir config"),
+        verbs=("run", "env run"),
+        environment=True,
+    ),
+    "tox": _Wrapper(
+        option_table(
+            valued="e conf|c workdir root override|x skip-env result-json hash-seed discover installpkg"
+            " runner",
+            letters=False,
+        ),
+        verbs=("exec", "e"),
+        environment=True,
+        # Only what its `pass_env` names, which the list of devices is not of by default.
+        always=True,
+    ),
+    "pixi": _Wrapper(
+        option_table(
+            valued="environment|e manifest-path|m platform|p config-file auth-file concurrent-downloads"
+            " concurrent-solves pinning-strategy pypi-keyring-provider tls-root-certs color",
+        ),
+        verbs=("run", "r"),
+        environment=True,
+        drops=("clean-env",),
+    ),
+    "conda": _Wrapper(_CONDA, verbs=("run",), environment=True),
+    "mamba": _Wrapper(_CONDA, verbs=("run",), environment=True),
+    "micromamba": _Wrapper(_CONDA, verbs=("run",), environment=True),
     "env": _Wrapper(
         _ENV,
         assigns=True,
-        # Its value is the command itself, in one word.
+        # What is left of it could not be split into the words of the command.
         itself=("split-string",),
+        drops=("ignore-environment",),
     ),
     "sudo": _Wrapper(
         option_table(
@@ -70,14 +157,51 @@ _WRAPPERS: dict[str, _Wrapper] = {
         ),
         assigns=True,
     ),
-    "doas": _Wrapper(option_table(valued="u C")),
+    "doas": _Wrapper(option_table(valued="u C"), always=True),
     "systemd-run": _Wrapper(
         option_table(
             flags="scope",
             valued="property|p unit|u slice setenv|E host|H machine|M description uid gid nice"
             " working-directory service-type",
+        ),
+        sets="setenv",
+    ),
+    **dict.fromkeys(
+        ("apptainer", "singularity"),
+        _Wrapper(
+            _APPTAINER,
+            operands=1,
+            verbs=("exec", "run"),
+            environment=True,
+            sets="env",
+            drops=("cleanenv", "containall", "compat"),
+            inside=("SINGULARITYENV_", "APPTAINERENV_"),
+        ),
+    ),
+    "nsys": _Wrapper(_NSYS, verbs=("profile", "launch"), sets="env-var"),
+    "ncu": _Wrapper(_NCU),
+    "compute-sanitizer": _Wrapper(
+        option_table(
+            valued="tool log-file save read leak-check error-exitcode print-limit print-level"
+            " target-processes target-processes-filter filter kernel-name kernel-regex kernel-name-exclude"
+            " launch-count launch-skip max-connections mode port prefix injection-path language xml-file"
         )
     ),
+    "valgrind": _Wrapper(option_table()),
+    "strace": _Wrapper(
+        option_table(valued="trace|e output|o env|E user|u string-limit|s a b I O P S U X"), sets="env"
+    ),
+    "perf": _Wrapper(
+        option_table(
+            valued="event|e output|o freq|F count|c call-graph cpu|C repeat|r delay|D interval-print|I"
+        ),
+        verbs=("stat", "record", "trace"),
+    ),
+    "py-spy": _Wrapper(option_table(valued="output|o format|f duration|d rate|r"), verbs=("record", "top")),
+    "xvfb-run": _Wrapper(option_table(valued="server-args|s server-num|n auth-file|f error-file|e wait|w")),
+    "dotenv": _Wrapper(option_table(valued="file|f quote|q export|e"), verbs=("run",), overrides=True),
+    "direnv": _Wrapper(option_table(), operands=1, verbs=("exec",), overrides=True),
+    "pyenv": _Wrapper(option_table(), verbs=("exec",), environment=True),
     "flock": _Wrapper(option_table(valued="timeout|wait|w conflict-exit-code|E"), operands=1),
     "nice": _Wrapper(option_table(valued="adjustment|n")),
     "ionice": _Wrapper(option_table(valued="class|c classdata|n")),
@@ -95,6 +219,18 @@ _WRAPPERS: dict[str, _Wrapper] = {
         )
     ),
     "unbuffer": _Wrapper(option_table()),
+    "setpriv": _Wrapper(
+        option_table(
+            valued="ruid euid reuid rgid egid regid groups inh-caps ambient-caps bounding-set securebits"
+            " pdeathsig ptracer selinux-label apparmor-profile landlock-access landlock-rule seccomp-filter"
+        ),
+        drops=("reset-env",),
+    ),
+    "watch": _Wrapper(option_table(valued="interval|n equexit|q")),
+    # A job runs in the process that queued it, with its variables.
+    "ts": _Wrapper(option_table(valued="L N D W O g gpus|G")),
+    "tsp": _Wrapper(option_table(valued="L N D W O g gpus|G")),
+    "screen": _Wrapper(option_table(valued="S c e h p s t T Logfile"), never=("r", "x", "X", "R", "ls")),
 }
 
 
@@ -118,6 +254,10 @@ class WrapperCall:
         """Whether the option is given."""
         return any(option.name == name for option in self.options)
 
+    def value(self, name: str) -> str:
+        """The value of the option, the last one where it is given again; "" where it is not given."""
+        return next((option.value for option in reversed(self.options) if option.name == name), "")
+
     @property
     def chooses_environment(self) -> bool:
         """Whether a bare program behind it is one of an environment of its own, not one of our PATH."""
@@ -129,33 +269,144 @@ def unwrap(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
     A wrapper that starts nothing (`uv pip …`, `env` alone) is the command itself.
     """
-    place = 0
+    before, rest = tuple[str, ...](), _split_by_env(command)
     for call in wrappers(command):
-        if place + len(call.words) >= len(command):
+        if len(call.words) >= len(rest):
             break
-        place += len(call.words)
-    return tuple(command[:place]), tuple(command[place:])
+        before, rest = (*before, *call.words), _split_by_env(rest[len(call.words) :])
+    return before, rest
 
 
 def wrappers(prefix: Sequence[str]) -> Iterator[WrapperCall]:
     """The wrappers that the words begin with, outermost first."""
-    rest = tuple(prefix)
+    rest = _split_by_env(prefix)
     while (call := _read(rest)) is not None and not call.itself:
         yield call
-        rest = rest[len(call.words) :]
+        rest = _split_by_env(rest[len(call.words) :])
+
+
+def _split_by_env(words: Sequence[str]) -> tuple[str, ...]:
+    """The words, and what `env -S` would split in several; not where it would also expand something."""
+    given = read_options(words[1:], _ENV) if program_name(words) == "env" else None
+    if given is None or "split-string" not in given or re.search(r"[\\$#]", given.get("split-string")):
+        return tuple(words)
+    try:
+        inner = shlex.split(given.get("split-string"))
+    except ValueError:
+        return tuple(words)
+    return (words[0], *given.without(("split-string",)).option_words, *inner, *given.rest)
 
 
 def assigned(prefix: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
     """The variables that the wrappers before a command set (or unset: None)."""
     found: list[tuple[str, str | None]] = []
     for call in wrappers(prefix):
+        before = {name: value for name, value in found if value is not None}
+        found += handed_in(call.words, before).items()
         for option in call.options:
             if call.name == "env" and option.name == "unset":
                 found.append((option.value, None))
-            elif call.name == "systemd-run" and option.name == "setenv":
-                found += assignments((option.value,))[0]
+            elif option.name == _WRAPPERS[call.name].sets:
+                found += assignments(_listed_assignments(option.value))[0]
         found += call.assignments
     return tuple(found)
+
+
+def handed_in(prefix: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that wrappers hand to the command under other names than they are given: Apptainer's
+    APPTAINERENV_NAME."""
+    return {
+        name.removeprefix(start): value
+        for call in wrappers(prefix)
+        for start in _WRAPPERS[call.name].inside
+        for name, value in environ.items()
+        if name.startswith(start)
+    }
+
+
+def renamed(
+    prefix: Sequence[str], changes: Sequence[tuple[str, str | None]], given: Iterable[str]
+) -> tuple[tuple[str, str | None], ...]:
+    """The changes under the names by which wrappers hand them to the command, as far as these are `given`."""
+    there = set(given)
+    return tuple(
+        (start + name, value)
+        for call in wrappers(prefix)
+        for start in _WRAPPERS[call.name].inside
+        for name, value in changes
+        if start + name in there
+    )
+
+
+def _listed_assignments(value: str) -> tuple[str, ...]:
+    """The assignments in one value: `A=1`, `A=1,B=2` (pflag's StringToString: a comma is part of the value
+    where there is one "=" only)."""
+    if value.count("=") < 2:
+        return (value.strip('"'),)
+    return tuple(each.strip('"') for each in re.split(r",(?=[A-Za-z_\"][A-Za-z0-9_]*=)", value))
+
+
+def with_variables(
+    prefix: Sequence[str], changes: Sequence[tuple[str, str | None]]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The wrappers with the values of `changes` where they set one of these variables to another value, or
+    unset it (None in `changes`: it is not to be set); and what was replaced, as it was written."""
+    set_before = [name for name, _ in assigned(prefix)]
+    changes = (*changes, *renamed(prefix, changes, set_before))
+    wanted, written, replaced = dict(changes), list[str](), list[str]()
+    calls = [*wrappers(prefix)]
+    for place_of_call, call in enumerate(calls):
+        words = list(call.words)
+        unset = [o for o in call.options if call.name == "env" and o.name == "unset" and o.value in wanted]
+        if unset:
+            replaced += [" ".join(option.words) for option in unset]
+            kept = write_options([option for option in call.options if option not in unset])
+            words = [words[0], *kept, *(f"{name}={value}" for name, value in call.assignments)]
+        own: list[str] = []
+        for word in words:
+            sets = _SETS.fullmatch(word)
+            listed = _WRAPPERS[call.name].sets is not None
+            pairs = () if sets is None else _listed_assignments(sets["all"]) if listed else (sets["all"],)
+            others = [pair for pair in pairs if _is_other(pair, wanted)]
+            if sets is None or not others:
+                own.append(word)
+                continue
+            replaced += others
+            done = [_with_value(pair, wanted) if pair in others else pair for pair in pairs]
+            if len(pairs) > 1 and call.name != "nsys":
+                # (pflag reads a list as CSV.)
+                done = [f'"{pair}"' if "," in pair else pair for pair in done]
+            # (An option that is left without its value would take the next word.)
+            if listed or sets[1] or wanted[sets["name"]] is not None:
+                own.append(f"{sets[1]}{','.join(done)}")
+        if own != list(call.words) and losing(call.words, "") is not None:
+            # What is beside the list in our environment does not reach the command: the order it counts in.
+            there = {sets["name"] for word in own if (sets := _SETS.fullmatch(word))}
+            wrapper = _WRAPPERS[call.name]
+            option = f"--{wrapper.sets}=" if wrapper.sets else ""
+            more = [f"{option}{n}={v}" for n, v in changes if v is not None and n not in there]
+            # (Behind a subcommand, before an image; a "--" may end the words of what has neither.)
+            place = 1 if call.name == "systemd-run" else len(own) - len(call.assignments) - wrapper.operands
+            own[place:place] = more
+        written += own
+        following = calls[place_of_call + 1].name if place_of_call + 1 < len(calls) else ""
+        if _WRAPPERS[call.name].overrides and not call.has("no-override") and following != "env" and wanted:
+            # Behind what may have another list in its file.
+            taken = [word for name, value in changes if value is None for word in ("-u", name)]
+            written += ["env", *taken, *(f"{name}={value}" for name, value in changes if value is not None)]
+    return tuple(written), tuple(replaced)
+
+
+def _is_other(pair: str, wanted: Mapping[str, str | None]) -> bool:
+    """Whether NAME=VALUE gives a variable of `wanted` another value."""
+    name, _, value = pair.partition("=")
+    return name in wanted and value != wanted[name]
+
+
+def _with_value(pair: str, wanted: Mapping[str, str | None]) -> str:
+    """NAME=VALUE with the wanted value, an empty one where the variable is not to be set."""
+    name = pair.partition("=")[0]
+    return f"{name}={wanted[name] or ''}"
 
 
 def losing(prefix: Sequence[str], variable: str) -> str | None:
@@ -164,9 +415,15 @@ def losing(prefix: Sequence[str], variable: str) -> str | None:
     `variable` is the one of ours that counts: sudo may be told to preserve it by name.
     """
     for call in wrappers(prefix):
-        if call.name == "env" and call.has("ignore-environment"):
-            return "env -i"
-        if (call.name == "sudo" and not _preserves(call, variable)) or call.name == "doas":
+        wrapper = _WRAPPERS[call.name]
+        dropping = next((name for name in wrapper.drops if call.has(name)), None)
+        if dropping is not None:
+            return "env -i" if call.name == "env" else f"{call.name} --{dropping}"
+        if call.name == "nsys" and call.value("inherit-environment").lower() in ("false", "0", "no"):
+            return "nsys --inherit-environment=false"
+        # (`tox exec -x testenv.pass_env=NAME` names it.)
+        named = bool(variable) and any(variable in option.value for option in call.options)
+        if (wrapper.always and not named) or (call.name == "sudo" and not _preserves(call, variable)):
             return call.name
         if call.name == "systemd-run" and not call.has("scope"):
             return "systemd-run without --scope"
@@ -183,6 +440,14 @@ def uv_starting_python(command: Sequence[str]) -> tuple[tuple[str, ...], bool] |
     inner = read_options(outer.operands[1:], _UV)
     words = (command[0], *outer.option_words, "run", *inner.without(_UV_STARTS_PYTHON).option_words)
     return words, not call.has("module")
+
+
+def uv_starting_module(command: Sequence[str]) -> tuple[str, int] | None:
+    """Of `uv run -m package ARGUMENT…` the module, and the number of words that say it; None for another."""
+    call = _read(command)
+    if call is None or call.name != "uv" or not call.has("module") or len(command) <= len(call.words):
+        return None
+    return command[len(call.words)], len(call.words) + 1
 
 
 def behind_env(words: Sequence[str]) -> tuple[str, ...]:
@@ -209,16 +474,24 @@ def _read(command: Sequence[str]) -> WrapperCall | None:
         return None
     given = read_options(command[1:], wrapper.options)
     options = given.options
-    if wrapper.verb is not None:
-        if given.operands[:1] != (wrapper.verb,):
+    if wrapper.verbs:
+        begun = [verb.split() for verb in wrapper.verbs]
+        verb = next((each for each in begun if given.operands[: len(each)] == tuple(each)), None)
+        if verb is None:
             return None
-        given = read_options(given.operands[1:], wrapper.options)
+        table = _UVX if verb == ["tool", "run"] else wrapper.options
+        given = read_options(given.operands[len(verb) :], table)
         options = (*options, *given.options)
     rest = given.operands
     assigned_words: tuple[tuple[str, str], ...] = ()
     if wrapper.assigns:
         assigned_words, rest = assignments(rest)
     rest = rest[wrapper.operands :]
+    if any(option.name in wrapper.never for option in options) or (name == "flock" and rest[:1] == ("-c",)):
+        return None
+    if name == "screen" and not any(option.name == "m" for option in options):
+        # Within a session, its server would start the command.
+        return None
     words = tuple(command[: len(command) - len(rest)])
     itself = any(option.name in wrapper.itself for option in options)
     return WrapperCall(name, words, options, assigned_words, itself)

@@ -20,7 +20,7 @@ UNFOCUSED_EVERY = 10.0
 """Seconds between two readings while nobody is looking."""
 
 _PACES: tuple[tuple[Want, int], ...] = (
-    (Want.PROCESSES | Want.OWNERS, PROCESSES_EVERY),
+    (Want.PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES, PROCESSES_EVERY),
     (Want.SENSORS, SENSORS_EVERY),
 )
 
@@ -31,17 +31,23 @@ Listener = Callable[["Snapshot | Exception", float], None]
 class Sampler:
     """Reads `source` every `interval` seconds and hands each snapshot to `listen`, on its own thread.
 
-    `owners_at_once`: the first reading brings owners too, because verdicts depend on them.
+    `owners_at_once`: the first reading brings owners too, because verdicts depend on them. `once`: what the
+    second one brings besides, and no other.
 
     After a NoSourceError, which is handed to `listen` in the snapshot's place, reading goes on. Any other
     exception is a defect: it is handed over too, for the listener to raise, and reading ends.
     """
 
     def __init__(
-        self, source: Source, listen: Listener, interval: float = 1.0, owners_at_once: bool = False
+        self,
+        source: Source,
+        listen: Listener,
+        interval: float = 1.0,
+        owners_at_once: bool = False,
+        once: Want | None = None,
     ) -> None:
         self._source, self._listen, self._interval = source, listen, interval
-        self._owners_at_once = owners_at_once
+        self._owners_at_once, self._once = owners_at_once, once or Want(0)
         self._wake = threading.Condition()
         self._asked = 0
         self._stopped = False
@@ -148,7 +154,7 @@ class Sampler:
             self._due.clear()
         elif not self._linked:
             # Links take the longest (1.3 s on 8×B200) and never change: once, after the first picture.
-            want |= Want.LINKS | Want.TOPOLOGY
+            want |= Want.LINKS | Want.TOPOLOGY | self._once
         return want
 
     def _tell(self, news: Snapshot | Exception, began: float) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from enum import Flag, auto
 from typing import Protocol
 
-from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.snapshot import Host, Snapshot
 
 
 class Want(Flag):
@@ -24,6 +25,8 @@ class Want(Flag):
     """Owners and command lines of the processes, from the operating system."""
     SENSORS = auto()
     """Temperature, power, clocks."""
+    CLAIM_PROCESSES = auto()
+    """Which of the processes belong to which claim, from the operating system; with OWNERS."""
     LINKS = auto()
     """Links, PCIe classes and peer access of every pair: what devices are chosen by."""
     TOPOLOGY = auto()
@@ -37,7 +40,14 @@ class Want(Flag):
     """GPUs as a whole and by index only: MIG instances and UUIDs may be left out. A job on several devices
     has no use for the first, and one that names them by index none for the others."""
 
-    ALL = LOAD | PROCESSES | OWNERS | SENSORS | LINKS | TOPOLOGY | NAMES
+    SPEED = auto()
+    """Which model each GPU is and, where they are not all of one, what tells which of them is faster. `among`
+    limits it, too."""
+    ORDER = auto()
+    """How the vendor's own runtime numbers the devices, where they are not all of one model: it is asked in a
+    process of its own, once a source."""
+
+    ALL = LOAD | PROCESSES | OWNERS | CLAIM_PROCESSES | SENSORS | LINKS | TOPOLOGY | NAMES
     MONITOR = LOAD | PROCESSES | OWNERS | SENSORS | NAMES
 
 
@@ -46,6 +56,19 @@ class NoSourceError(Exception):
 
     The message is one line with the cause and the remedy; the command line ends with status 3.
     """
+
+
+class NoDevices:
+    """A box that nobody looks at, because no device of it is needed: it is there without a driver, too."""
+
+    label = ""
+
+    def open(self) -> None: ...
+
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+        return Snapshot(Host(), time.time(), ())
+
+    def close(self) -> None: ...
 
 
 class Source(Protocol):

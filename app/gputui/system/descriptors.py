@@ -6,22 +6,26 @@ record, the command's messages would be written into it.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import os
 
 LEAST = 100
+_UNDER_A_LIMIT = (60, 30, 12, 3)
+"""Tried where the limit of open files (`ulimit -n`) is below `LEAST`: scripts use high numbers least."""
 
 
 def move_to_high_number(descriptor: int) -> int:
     """The same open file, with its locks, under a number of 100 or above; the old number is closed.
 
-    Where the limit of open files leaves no such number (`ulimit -n 64`), one that is no standard stream.
-    Raises OSError where there is none at all; the old number is closed then, too.
+    Where the limit of open files leaves no such number (`ulimit -n 64`), a lower one that is no standard
+    stream. Raises OSError where there is none at all; the old number is closed then, too.
     """
     try:
-        try:
-            return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LEAST)
-        except OSError:
-            return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+        for least in (LEAST, *_UNDER_A_LIMIT):
+            with contextlib.suppress(OSError):
+                return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, least)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     finally:
         os.close(descriptor)

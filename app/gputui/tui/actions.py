@@ -155,6 +155,14 @@ ACTIONS: tuple[Action, ...] = (
     Action("clear", "x", "x", "", "Clear the selection", "deselect every device"),
     Action("cpu", "c", "c", "", "CPU only", f"run with {_NONE} so that the command sees no GPU"),
     Action(
+        "command",
+        "C",
+        "C",
+        "",
+        "Select what the command says",
+        "the devices that it names, or the best of as many as it asks for",
+    ),
+    Action(
         "ids",
         "u",
         "u",

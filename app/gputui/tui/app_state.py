@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from gputui.choosing.best import Alternative, best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.links import permuted_behind_switches
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.order import ORDERS, Order, sorted_by
-from gputui.choosing.pick import Constraints, pick
+from gputui.choosing.pick import Constraints, of_own_lease, pick
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.verdict import Verdict, verdicts
@@ -22,9 +23,20 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
-from gputui.vendors.registry import inherited, mixed_vendors, vendor_named, vendor_of, vendors_of
+from gputui.vendors.registry import (
+    inherited,
+    mixed_vendors,
+    vendor_named,
+    vendor_of,
+    vendors,
+    vendors_of,
+)
 from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Inherited
+
+if TYPE_CHECKING:
+    from gputui.choosing.claimed_use import ClaimedUse
+    from gputui.launching.intent import Intent, NamedDevices
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,22 @@ class Suggestion:
         return f"{number}{self.alternatives[self.index].reason or 'no difference is known'}"
 
 
+@dataclass(frozen=True, slots=True)
+class CommandChoice:
+    """The selection that the command itself asked for.
+
+    options    the launch options whose command it was
+    words      where it says so: "--num_gpus 2"; "" where it says nothing of devices
+    selection  what was selected for it
+    firm       whether that is the user's word, and not a default
+    """
+
+    options: LaunchOptions
+    words: str = ""
+    selection: Selection = field(default_factory=Selection)
+    firm: bool = True
+
+
 @dataclass(frozen=True)
 class AppState:
     """The box, the selection and the launch options at one moment.
@@ -65,6 +93,7 @@ class AppState:
     cursor                  a device key
     suggestion              what the best devices were last asked for
     order                   the order that was last asked for
+    command_choice          what the command was last read to ask for, None before it was read
     measured                GB/s from one device to another, by their keys, where `v` has measured it
     """
 
@@ -80,6 +109,7 @@ class AppState:
     suggestion: Suggestion | None = None
     order: Order | None = None
     host_environment: HostEnvironment = field(default_factory=ThisHost)
+    command_choice: CommandChoice | None = None
     measured: Mapping[tuple[str, str], float] = field(default_factory=dict)
     rules: Rules = DEFAULT_RULES
 
@@ -117,14 +147,25 @@ class AppState:
         return with_cooling(self.verdicts_now, self.watch, self.snapshot.time, self.rules.window)
 
     @cached_property
+    def unclaimed_uses(self) -> tuple[ClaimedUse, ...]:
+        """The jobs that use devices which they have not claimed."""
+        # (The first frame needs none.)
+        from gputui.choosing.claimed_use import differing
+
+        return differing(self.snapshot) if self.snapshot else ()
+
+    @cached_property
     def limits(self) -> Inherited | None:
-        """The lists of visible devices that we were started with, None where all is ours."""
+        """The lists of visible devices that we were started with, None where all is ours.
+
+        Where nobody knows which devices they name, a person may select any, and is asked before a launch.
+        """
         return inherited(self.environ, self.snapshot) if self.snapshot else None
 
     @cached_property
     def vendors(self) -> tuple[Vendor, ...]:
-        """The vendors of all devices of the box."""
-        return vendors_of(self.snapshot.devices) if self.snapshot else ()
+        """The vendors of all devices of the box; without devices, all that are installed."""
+        return vendors_of(self.snapshot.devices if self.snapshot else ()) or vendors()
 
     @cached_property
     def vendor(self) -> Vendor:
@@ -246,7 +287,9 @@ class AppState:
         """The best `count` devices for the grouping; the devices with the keys `kept` are among them."""
         if self.snapshot is None:
             return self, "nothing has been read yet"
-        within = set(self.limits.keys) if self.limits else None
+        if self.limits and self.limits.unknown:
+            return self, f"which devices {self.limits.words} means is not known: select them by hand"
+        within = of_own_lease(self.snapshot, self.limits.keys if self.limits else None)
         never, prefer = (keys_named(words, self.snapshot) for words in (self.rules.never, self.rules.prefer))
         constraints = Constraints(
             count, within=within, grouping=grouping, required=kept, never=never, prefer=prefer
@@ -279,6 +322,80 @@ class AppState:
             return "no more free device"
         given = " of those that are yours" if self.limits else ""
         return f"{count} devices cannot be had: {there} {'is' if there == 1 else 'are'} free{given}"
+
+    # Selecting what the command says
+
+    @cached_property
+    def intent(self) -> Intent:
+        """What the command itself says of devices. Reads the files that it names."""
+        from gputui.launching.read_intent import read_intent
+
+        return read_intent(self.options, self.environ, self.host_environment, self.vendors)
+
+    @property
+    def command_is_unread(self) -> bool:
+        """Whether there is a command that may say of devices what nobody has looked at yet."""
+        if not self.options.command or self.snapshot is None:
+            return False
+        read = self.command_choice.options if self.command_choice else LaunchOptions()
+        return (read.command, read.additions) != (self.options.command, self.options.additions)
+
+    def with_command_read(self, again: bool = False) -> tuple[AppState, str | None]:
+        """What the command asks for, selected; the selection stays where it asks for nothing, or (unless
+        `again`) for the same as before."""
+        from gputui.launching.intent import Asked, settle
+
+        read = replace(self, command_choice=CommandChoice(self.options))
+        asked = settle(Asked(), read.intent)
+        said = asked.by_command or read.intent.count
+        before = self.command_choice
+        same = said is not None and before is not None and before.words == said.words
+        if said is None or (same and self.selection.decided and not again):
+            choice = CommandChoice(self.options)
+            if before and said:
+                choice = CommandChoice(self.options, said.words, before.selection, said.firm)
+            return replace(
+                self, command_choice=choice
+            ), "the command says nothing of devices" if again else None
+        problem: str | None
+        if asked.by_command is not None:
+            selected, problem = read._select_named(asked.by_command)
+        else:
+            selected, reason = read.select_best(asked.count or 0, asked.group or ALL_REDUCE)
+            problem = None if selected.selection.decided else f"{said.words}: {reason}"
+        choice = CommandChoice(self.options, said.words, selected.selection, said.firm)
+        return replace(selected, command_choice=choice), problem
+
+    def _select_named(self, devices: NamedDevices) -> tuple[AppState, str | None]:
+        """The devices that the command names, selected."""
+        if not devices.listed:
+            return self._select(Selection(cpu_only=True)), None
+        assert self.snapshot is not None
+        own = [device for device in self.snapshot.devices if device.vendor == self.vendor.name]
+        listed = self.vendor.visibility.listed(devices.listed, devices.environ, own, devices.words)
+        problem = listed.unknown or listed.warning
+        if problem is not None:
+            return self, problem
+        refusal = next(filter(None, map(self._refusal, listed.devices)), None)
+        if refusal is not None:
+            return self, f"{devices.words}: {refusal}"
+        return self._select(Selection(tuple(device.key for device in listed.devices))), None
+
+    @property
+    def contradiction(self) -> str | None:
+        """Where the selection is not what the command says, and the command cannot be rewritten."""
+        if self.launch.own is not None:
+            return self.launch.own.warning
+        devices, count = self.intent.devices, self.intent.count
+        if devices is not None and devices.firm and not devices.rewritable and self.selected:
+            # Others than these, or another order; of more than these, some would be claimed for nothing.
+            if self.vendor.visibility.names_in_order(devices.listed, self.selected):
+                return None
+            return f"{devices.words} within the command overrides the selected devices"
+        if count is None or not count.firm or not self.selected or count.number == len(self.selected):
+            return None
+        number = len(self.selected)
+        return f"{count.words} of the command, and {number} selected device{'s' if number > 1 else ''}"
 
     # The order of the selected devices
 
@@ -369,6 +486,8 @@ class AppState:
             found.append(f"GPU {', '.join(self.snapshot.label(d) for d in not_free)} are not free")
         if self.order_warning:
             found.append(self.order_warning)
+        if self.selected and self.limits and self.limits.unknown:
+            found.append(self.limits.unknown)
         if self.label and self.options.command and self.selection.decided:
             found.append(f"these devices are not this machine's ({self.label}); the command is real")
         return tuple(found)

@@ -14,6 +14,7 @@ from gputui.tui.early_signals import EarlySignals
 from gputui.tui.first_frame import FirstFrame
 from gputui.tui.outcome import Outcome
 from gputui.tui.readings import Mailbox
+from gputui.vendors.registry import order_to_read
 
 
 def run_screen(
@@ -34,7 +35,8 @@ def run_screen(
     with FirstFrame(app_state) as first_frame, EarlySignals() as signals:
         mailbox = Mailbox()
         mailbox.listener = lambda reading: first_frame.paint(reading.result)
-        sampler = Sampler(source, mailbox.put, interval, owners_at_once=rules.by_owner)
+        once = order_to_read(environ)
+        sampler = Sampler(source, mailbox.put, interval, owners_at_once=rules.by_owner, once=once)
         # The first reading (0.06 s) goes on while Textual is imported (0.17 s).
         sampler.start()
         try:

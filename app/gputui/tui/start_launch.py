@@ -12,9 +12,10 @@ from textual.app import App, SuspendNotSupported
 
 from gputui.allocating.allocation import Allocation, Queue, hold, queue_for
 from gputui.allocating.request import Request
-from gputui.choosing.grouping import Grouping
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.named_devices import NONE
 from gputui.inventory.formatting import duration
+from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.launch import Launch
 from gputui.launching.secrets import program_and_script
 from gputui.launching.start import StartError, run_child
@@ -48,8 +49,8 @@ def hold_selected(app_state: AppState, environ: Mapping[str, str]) -> tuple[Allo
     And the queue of those who wait for such devices, None where nobody does. Devices of another machine have
     neither.
     """
-    snapshot, devices = app_state.snapshot, app_state.selected
-    assert snapshot is not None  # something is selected
+    # (Without a reading nothing can be selected but the CPU.)
+    snapshot, devices = app_state.snapshot or Snapshot(Host(), time.time(), ()), app_state.selected
     request = Request(
         names=",".join(device.key for device in devices) or NONE,
         rules=app_state.rules,
@@ -58,7 +59,7 @@ def hold_selected(app_state: AppState, environ: Mapping[str, str]) -> tuple[Allo
     allocation = Allocation(request, devices, snapshot)
     if app_state.label or not devices:
         return allocation, None
-    queue = queue_for(devices, environ)
+    queue = queue_for(devices, snapshot, environ)
     return hold(allocation, environ, partly=True), queue
 
 
@@ -76,7 +77,7 @@ def run_and_return(
     """
     try:
         with app.suspend():
-            ended = _on_our_terminal(launch, environ, lease.descriptors if lease else ())
+            ended = _on_our_terminal(launch, environ, lease.passed_on if lease else ())
             if ended.gone:
                 end_without_terminal()
             return ended
@@ -133,11 +134,12 @@ def in_line(app_state: AppState, environ: Mapping[str, str], count: int, job: Gr
     """Start a job that waits for so many devices; what became of it, and whether it waits."""
     from gputui.jobs.job import JobError
     from gputui.jobs.queued import queue_job, words_of
-    from gputui.launching.compose import own_devices
+    from gputui.launching.intent import Asked, ContradictionError, settle
 
-    own = own_devices(app_state.options, count, environ, box=app_state.vendors)
-    if own is not None:
-        return f"{own.words} asks for other devices than the job would get: e edits the command", False
+    try:
+        settle(Asked(count, None, job if job != ALL_REDUCE else None), app_state.intent)
+    except ContradictionError as error:
+        return str(error), False
     try:
         waiting = queue_job(
             words_of(app_state.options, count, job), app_state.options.command, count, environ

@@ -16,7 +16,7 @@ from typing import cast
 
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.source import NoSourceError
+from gputui.sources.source import NoSourceError, Want
 from gputui.vendors.vendor import UnknownVendor, Vendor
 from gputui.vendors.visibility import Inherited
 
@@ -87,14 +87,27 @@ def inherited(environ: Mapping[str, str], snapshot: Snapshot) -> Inherited | Non
         found += [limits] if limits else []
     if not found:
         return None
-    warnings = [limits.warning for limits in found if limits.warning]
     settings = tuple(setting for limits in found for setting in limits.settings)
-    return Inherited(settings, tuple(keys), "; ".join(warnings) or None)
+    told = (
+        "; ".join(text for limits in found if (text := getattr(limits, kind)))
+        for kind in ("warning", "note", "unknown")
+    )
+    return Inherited(settings, tuple(keys), *(text or None for text in told))
 
 
 def inherits(environ: Mapping[str, str]) -> bool:
     """Whether the environment has a list of devices, of any vendor that is installed."""
     return any(vendor.visibility.variable in environ for vendor in vendors() if vendor.visibility.variable)
+
+
+def order_to_read(environ: Mapping[str, str], text: str | None = None) -> Want:
+    """What must be read besides to tell which devices the environment's lists mean; or the list `text`."""
+    lists = (
+        (vendor.visibility, environ.get(vendor.visibility.variable) if text is None else text)
+        for vendor in vendors()
+    )
+    unclear = any(text is not None and each.may_count_otherwise(text, environ) for each, text in lists)
+    return Want.ORDER if unclear else Want(0)
 
 
 @lru_cache(maxsize=1)

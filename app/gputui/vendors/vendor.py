@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
-from gputui.vendors.visibility import Visibility
+from gputui.vendors.visibility import Changes, Visibility
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +36,39 @@ class Containers(ABC):
     def gives_devices(self, option: str, value: str) -> bool:
         """Whether an option of `run` (its long name, no dashes) gives a container the vendor's devices."""
 
+    def named_by(self, option: str, value: str) -> tuple[str, ...]:
+        """The devices that such an option names, other than docker's own `--gpus`: indices, UUIDs, "all"."""
+        return ()
+
+    def changes(self, devices: Sequence[Device], visibility: Visibility, by_number: bool = False) -> Changes:
+        """The variables with which a program in a container counts `devices` in their order.
+
+        A container has only its own devices, and counts them from 0 in bus order, in whatever order it was
+        given them. `by_number`: for programs that cannot read a UUID.
+        """
+        if not devices:
+            return visibility.changes(())
+        alike = len({device.name for device in devices}) == 1
+        in_bus_order: Changes = (visibility.order,) if visibility.order and not alike else ()
+        instances = any(device.parent for device in devices)
+        if len(devices) == 1 or (not instances and counted_inside(devices) == tuple(devices)):
+            return in_bus_order
+        if by_number:
+            # Instances have no numbers; a program uses the first of them.
+            return () if instances else visibility.changes(renumbered(devices))
+        return visibility.changes(devices, "uuid")
+
+
+def counted_inside(devices: Sequence[Device]) -> tuple[Device, ...]:
+    """The devices in the order in which a container counts them: that of the bus."""
+    return tuple(sorted(devices, key=lambda device: device.index))
+
+
+def renumbered(devices: Sequence[Device]) -> tuple[Device, ...]:
+    """The devices with the indices that they have in a container of their own."""
+    inside = [device.key for device in counted_inside(devices)]
+    return tuple(replace(device, index=inside.index(device.key)) for device in devices)
+
 
 class Vendor:
     """One maker of accelerators. Stateless; nothing here opens a library before `source` is opened.
@@ -48,6 +82,8 @@ class Vendor:
     visibility         the variables that make devices visible
     containers         how a container is given devices; None where gputui does not know
     environment_hints  variables that are worth offering beside a launch: name, value, what it does
+    one_part           why a process uses one only of several parts of devices that it sees; "" where it uses
+                       them all
 
     For `check`, which asks the command's own interpreter:
     backend            of torch.distributed, that the devices' collectives run on
@@ -56,6 +92,7 @@ class Vendor:
                        {"error", "code", "version", "devices": [{"uuid", "bus", "name", "memory"}]} as
                        the driver itself has them; None: only torch is asked
     torch_build        what to do where torch is a build for the CPU
+    other_builds       the same for tensorflow and jax, by their names
     """
 
     name: str = ""
@@ -66,9 +103,11 @@ class Vendor:
     visibility: Visibility = Visibility()
     containers: Containers | None = None
     environment_hints: tuple[tuple[str, str, str], ...] = ()
+    one_part: str = ""
     backend: str = "gloo"
     driver: str = "the driver"
     torch_build: str = "see https://pytorch.org/get-started/locally"
+    other_builds: Mapping[str, str] = {}
 
     @property
     def driver_probe(self) -> Path | None:
@@ -88,12 +127,22 @@ class Vendor:
         """What a launch on these devices must be warned of; `by_index`: whether it names them by index."""
         return ()
 
+    def part_warnings(self, devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[str, ...]:
+        """The warning for several processes that work together on a part of a GPU each."""
+        return ()
+
     def driver_trouble(self, code: int | None, error: str | None) -> str | None:
         """Why the driver gives no device, and what helps; None where it does not say.
 
         `code` and `error` are what `driver_probe` answered.
         """
         return error
+
+    def build(self, framework: str) -> str:
+        """What to do where a framework is a build for the CPU."""
+        if framework == "torch":
+            return self.torch_build
+        return self.other_builds.get(framework, f"install a build of {framework} for {self.runtime}")
 
     def bare_uuid(self, uuid: str) -> str:
         """A UUID as programs tell it, in the one form in which two are compared."""

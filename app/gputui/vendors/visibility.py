@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gputui.inventory.device import Device
+from gputui.inventory.device import Device, one_model
 
 Ids = Literal["index", "uuid"]
 """How devices are named to a program: by the vendor's own index, or by UUID."""
@@ -27,11 +27,15 @@ class Inherited:
     settings  the variables and their values as they were found
     keys      the devices that are left to us (`Device.key`), in the order of the lists
     warning   what in a list is not what it seems, None where nothing is
+    note      which devices it is, where its indices are not `Device.index`; else None
+    unknown   why nobody knows which devices are ours, and what helps; `keys` then has every device
     """
 
     settings: tuple[tuple[str, str], ...]
     keys: tuple[str, ...]
     warning: str | None = None
+    note: str | None = None
+    unknown: str | None = None
 
     @property
     def words(self) -> str:
@@ -42,6 +46,20 @@ class Inherited:
     def unset(self) -> str:
         """What takes them away for one command: "env -u NAME"."""
         return " ".join(["env", *(f"-u {name}" for name, _ in self.settings)])
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a list of devices means to the program that reads it.
+
+    devices  in the program's order, as far as its reader gets
+    warning  what in the list is not what it seems, None where nothing is
+    unknown  why nobody knows which devices its indices mean, None where that is known; without `devices`
+    """
+
+    devices: tuple[Device, ...]
+    warning: str | None = None
+    unknown: str | None = None
 
 
 class Visibility:
@@ -138,55 +156,102 @@ class Visibility:
             for entry in self.entries(text)
         )
 
-    def names_none(self, text: str) -> bool:
-        """Whether a list names no device at all: empty, "-1", "NoDevFiles"."""
-        return not self.entries(text)
-
     def listed_keys(self, text: str, devices: Sequence[Device]) -> tuple[str, ...]:
         """The keys of the devices that a list names, as far as they are among `devices`."""
         found = (self._device(entry, devices) for entry in self.entries(text))
         return tuple(device.key for device in found if device is not None)
 
-    def inherited(self, environ: Mapping[str, str], devices: Sequence[Device]) -> Inherited | None:
-        """What the environment gives us of the vendor's `devices`; None where no list is set."""
-        text = environ.get(self.variable) if self.variable else None
-        if text is None:
-            return None
-        keys: list[str] = []
-        warning = None
-        setting = f"{self.variable}={text}"
+    def may_count_otherwise(self, text: str, environ: Mapping[str, str]) -> bool:
+        """Whether a list names devices by indices that may not be `Device.index` in that environment.
+
+        What they are is read with `Want.ORDER`.
+        """
+        first = text.partition(",")[0].strip()
+        return self.order is not None and _is_index(first) and environ.get(self.order[0]) != self.order[1]
+
+    def own_order(self, gpus: Sequence[Device]) -> tuple[Device | None, ...]:
+        """GPUs of several models as the vendor's runtime counts them unless `order` is set; None for each
+        place of which nobody knows whose it is."""
+        return (None,) * len(gpus)
+
+    def listed(
+        self, text: str, environ: Mapping[str, str], devices: Sequence[Device], words: str | None = None
+    ) -> Listed:
+        """The devices that a list means to a program with this environment; `devices` are all of the vendor,
+        read with `Want.ORDER` where the list `may_count_otherwise`. `words` is where the list stands for a
+        message ("--gpu_ids 0,1"), None for the variable."""
+        setting = words or f"{self.variable}={text}"
+        counted = self._counted(text, environ, devices)
+        found: list[Device] = []
         # Spaces are allowed around an index, not around a UUID.
         entries = [e.strip() if e.strip().isdigit() else e for e in text.split(",")] if text.strip() else []
         for entry in entries:
-            found = self._device(entry, devices)
-            if found is None:
+            if counted and _is_index(entry):
+                number = entry.lstrip("0") or "0"
+                device = counted.get(number)
+                if device is None and number in counted:
+                    return Listed((), unknown=self._unknown(setting, entry))
+            else:
+                device = self._device(entry, devices)
+            why = None
+            if device is None:
                 # The first entry that names nothing ends the list, for its reader too.
-                warning = f"{setting}: {entry!r} names no device of this box; {self.reader} stops there"
-                break
-            if self._form(entry) != self._form(entries[0]):
-                warning = f"{setting}: {entry!r} is of another form than the first; {self.reader} stops there"
-                break
-            if found.key in keys:
-                warning = f"{setting}: {entry!r} is there twice; {self.reader} then sees no device"
-                keys = []
-                break
-            keys.append(found.key)
-        if not warning and entries and entries[0].isdigit():
-            warning = self._warning_of_order(setting, environ, devices)
-        return Inherited(((self.variable, text),), tuple(keys), warning)
+                why = f"{setting}: {entry!r} names no device of this box; {self.reader} stops there"
+            elif self._form(entry) != self._form(entries[0]):
+                why = f"{setting}: {entry!r} is of another form than the first; {self.reader} stops there"
+            elif device in found:
+                why = f"{setting}: {entry!r} is there twice; {self.reader} then sees no device"
+                found = []
+            if device is None or why is not None:
+                return Listed(tuple(found), why)
+            found.append(device)
+        return Listed(tuple(found))
 
-    def _warning_of_order(
-        self, setting: str, environ: Mapping[str, str], devices: Sequence[Device]
-    ) -> str | None:
-        """That indices were meant in an order which is not ours, where the devices are not all alike."""
-        if self.order is None or environ.get(self.order[0]) == self.order[1]:
-            return None
-        if len({device.name for device in devices if device.parent is None}) < 2:
-            return None
+    def _counted(
+        self, text: str, environ: Mapping[str, str], devices: Sequence[Device]
+    ) -> dict[str, Device | None]:
+        """The GPUs by the indices that a list counts them by, None where one is not known; {} where those are
+        `Device.index`."""
+        gpus = [device for device in devices if device.parent is None]
+        if not self.may_count_otherwise(text, environ) or one_model(gpus):
+            return {}
+        return {str(place): gpu for place, gpu in enumerate(self.own_order(gpus))}
+
+    def _unknown(self, setting: str, entry: str) -> str:
+        assert self.order is not None  # else every index is `Device.index`
+        name, value = self.order
         return (
-            f"{setting} counts the fastest device first, as {self.order[0]} is not {self.order[1]};"
-            " it is read here in bus order"
+            f"{setting} counts the fastest device first, as {name} is not {value};"
+            f" nobody can tell which device that makes number {entry}"
         )
+
+    def inherited(self, environ: Mapping[str, str], devices: Sequence[Device]) -> Inherited | None:
+        """What the environment gives us of the vendor's `devices`; None where no list is set.
+
+        They are to be read with `Want.ORDER` where the list `may_count_otherwise`.
+        """
+        text = environ.get(self.variable) if self.variable else None
+        if text is None:
+            return None
+        settings = ((self.variable, text),)
+        listed = self.listed(text, environ, devices)
+        if listed.unknown is not None and self.order is not None:
+            gpus = tuple(device for device in devices if device.parent is None)
+            # In whatever order, all are all.
+            everything = self.names_these(text, gpus)
+            remedy = f"`{self.order[0]}={self.order[1]} gputui …` counts in bus order; or name them by UUID"
+            unknown = None if everything else f"{listed.unknown}; {remedy}"
+            return Inherited(settings, tuple(device.key for device in devices), unknown=unknown)
+        keys = tuple(device.key for device in listed.devices)
+        note = None
+        if self.may_count_otherwise(text, environ) and not self.names_in_order(
+            ",".join(self.entries(text)[: len(keys)]), listed.devices
+        ):
+            numbers = ",".join(str(device.index) for device in listed.devices)
+            note = (
+                f"{self.variable}={text} is GPU {numbers} here: {self.reader} counts the fastest device first"
+            )
+        return Inherited(settings, keys, listed.warning, note)
 
     def _looks_like_uuid(self, entry: str) -> bool:
         return bool(re.fullmatch("[0-9A-Za-z/-]+", entry)) and any(

@@ -1,8 +1,8 @@
 """Reads the claims that are alive, and who holds them.
 
 A record, `<device>@<uid>.<n>.claim`, is the holder's own file, which the kernel keeps locked (flock) for as
-long as a process of the job lives. A reader tries the lock of the record, never the lock by which devices are
-taken, so that reading disturbs nobody.
+long as a process of the job lives; of a step inside a lease it is `<device>@<uid>.step1.<n>.claim`. A reader
+tries the lock of the record, never the lock by which devices are taken, so that reading disturbs nobody.
 """
 
 from __future__ import annotations
@@ -28,8 +28,12 @@ from gputui.system.users import user_name
 
 if TYPE_CHECKING:
     from gputui.inventory.claim import Claim
+    from gputui.inventory.process import Identity
 
-NAME = re.compile(r"(?P<key>[0-9A-Za-z]+-[0-9A-Za-z+-]{1,80})@(?P<uid>[0-9]{1,10})\.(?P<n>[0-9]{1,4})\.claim")
+_KEY, _STEP = r"(?P<key>[0-9A-Za-z]+-[0-9A-Za-z+-]{1,80})", r"(?:step(?P<step>[1-9][0-9]{0,3})\.)?"
+NAME = re.compile(rf"{_KEY}@(?P<uid>[0-9]{{1,10}})\.{_STEP}(?P<n>[0-9]{{1,4}})\.claim")
+LOCK = re.compile(rf"{_KEY}\.{_STEP}[0-9]{{1,4}}\.lock")
+"""The file by which a device is locked (lease.py)."""
 TICKET = re.compile(r"wait\.(?P<uid>[0-9]{1,10})\.[0-9a-f]{1,40}\.ticket")
 """A place in the queue (queue.py)."""
 
@@ -38,6 +42,8 @@ _MAX_PROBLEMS = 3
 
 _MAX_TEXT = 4000
 """Characters of a command or job id that are read of a record."""
+_MAX_ROOTS = 4
+"""Roots that are read of one record: a job has two, its command and its supervisor."""
 
 Files = frozenset[tuple[int, int]]
 """Open files, by device and inode."""
@@ -53,7 +59,7 @@ def any_waiting(environ: Mapping[str, str]) -> bool:
 
 
 def claims(environ: Mapping[str, str]) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
-    """The claims that are alive, sorted by device and time, and the problems, a line each.
+    """The claims that are alive, sorted by device, step and time, and the problems, a line each.
 
     Claims that this very process has taken, and no command has inherited yet, are left out.
     """
@@ -75,8 +81,13 @@ def claims(environ: Mapping[str, str]) -> tuple[tuple[Claim, ...], tuple[str, ..
             except UntrustedFileError as error:
                 problems.append(f"a claim is passed over: {error}")
             else:
+                if claim and match["step"]:
+                    from dataclasses import replace
+
+                    claim = replace(claim, step=int(match["step"]))
                 found += [claim] if claim else []
-    return tuple(sorted(found, key=lambda each: (each.key, each.since or 0.0))), _at_most_three(problems)
+    found.sort(key=lambda each: (each.key, each.step, each.since or 0.0))
+    return tuple(found), _at_most_three(problems)
 
 
 def _at_most_three(problems: Sequence[str]) -> tuple[str, ...]:
@@ -88,7 +99,7 @@ def _at_most_three(problems: Sequence[str]) -> tuple[str, ...]:
 def _our_files() -> Files:
     """The open files that this process does not pass on. Inheritable ones belong to a job."""
     found: set[tuple[int, int]] = set()
-    for descriptor in _descriptors():
+    for descriptor in open_descriptors():
         # The descriptor through which the list was read is closed by now.
         with contextlib.suppress(OSError):
             if not os.get_inheritable(descriptor):
@@ -97,12 +108,13 @@ def _our_files() -> Files:
     return frozenset(found)
 
 
-def _descriptors() -> Iterable[int]:
+def open_descriptors() -> Iterable[int]:
+    """The numbers under which this process may have files open."""
     try:
         return [int(name) for name in os.listdir("/dev/fd")]  # noqa: PTH208 - descriptors, not paths
     except OSError:
-        # No /proc here, and a short-lived call has no more than these.
-        return range(256)
+        # No /proc here, and a short-lived call has no more than these. (A lease has two a device, above 100.)
+        return range(512)
 
 
 def _alive(path: str, key: str, uid: int, ours: Files) -> Claim | None:
@@ -169,18 +181,47 @@ def _read(document: Any, key: str, user: str) -> Claim:
 
     if not isinstance(document, dict):
         return Claim(key, user)
-    since, pid = document.get("since"), document.get("pid")
+    since, pid, roots = document.get("since"), document.get("pid"), document.get("roots")
     if document.get("pids") != pid_namespace():
         # A pid of another namespace (a container) is another process here.
-        pid = None
+        pid = roots = None
+    pid = pid if _is_pid(pid) else None
     return Claim(
         key,
         user,
         float(since) if isinstance(since, (int, float)) and 0 < since < 1e11 else None,
         _text(document.get("command")),
-        pid if isinstance(pid, int) and 0 < pid < 2**31 else None,
+        pid,
         _text(document.get("job")),
+        pid is not None and _has_ended(pid),
+        roots=_roots(roots),
     )
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        # It is another user's.
+        return False
+    return False
+
+
+def _roots(value: object) -> tuple[Identity, ...]:
+    from gputui.inventory.process import Identity
+
+    pairs = value[:_MAX_ROOTS] if isinstance(value, list) else []
+    return tuple(
+        Identity(pair[0], pair[1])
+        for pair in pairs
+        if isinstance(pair, list) and len(pair) == 2 and _is_pid(pair[0]) and isinstance(pair[1], int)
+    )
+
+
+def _is_pid(value: object) -> bool:
+    return isinstance(value, int) and 0 < value < 2**31
 
 
 def _text(value: object) -> str | None:

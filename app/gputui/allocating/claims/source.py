@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gputui.allocating.claims.folder import shared_folder
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
 
+if TYPE_CHECKING:
+    from gputui.allocating.claims.processes import ClaimProcesses
+    from gputui.inventory.claim import Claim
+
 
 class WithClaims:
-    """Another source with the claims of its box, without those of this very process."""
+    """Another source with the claims of its box, without those of this very process; those inside which it
+    runs are marked as ours."""
 
     def __init__(self, source: Source, environ: Mapping[str, str]) -> None:
         self.label = source.label
         self._source, self._environ = source, environ
+        self._found: tuple[Claim, ...] = ()
+        self._marked: tuple[Claim, ...] = ()
+        self._processes: ClaimProcesses | None = None
 
     def open(self) -> None:
         self._source.open()
@@ -27,13 +36,30 @@ class WithClaims:
         from gputui.allocating.claims.read import any_waiting, claims
 
         found, problems = claims(self._environ)
+        if found != self._found:
+            from gputui.allocating.claims.own_lease import own_lease
+
+            # (To look at our descriptors and ancestors takes a millisecond, which is not spent each second.)
+            self._found, self._marked = found, own_lease(self._environ).marked(found)
         if Want.WHOLE in want and (found or any_waiting(self._environ)):
             # Claims and the queue are by UUID, which are not read of devices that are wanted by index only.
             want &= ~Want.WHOLE
         snapshot = self._source.read(want, among)
         if not found and not problems:
             return snapshot
-        return replace(snapshot, claims=found, errors=(*snapshot.errors, *problems))
+        claimed = self._marked
+        if found and Want.CLAIM_PROCESSES in want:
+            claimed = self._looked_up().of(claimed, snapshot.devices)
+        elif self._processes is not None:
+            claimed = self._processes.last(claimed)
+        return replace(snapshot, claims=claimed, errors=(*snapshot.errors, *problems))
+
+    def _looked_up(self) -> ClaimProcesses:
+        if self._processes is None:
+            from gputui.allocating.claims.processes import ClaimProcesses
+
+            self._processes = ClaimProcesses(self._environ)
+        return self._processes
 
     def close(self) -> None:
         self._source.close()

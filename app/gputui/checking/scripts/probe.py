@@ -1,14 +1,15 @@
 """What a Python interpreter sees of the devices: run by the interpreter that will train, never by gputui.
 
-    python probe.py FOLDER SECONDS TYPE DRIVER NAME…
+    python probe.py FOLDER SECONDS TYPE DRIVER FRAMEWORK NAME…
 
 The answer is FOLDER/RANK.json: a file, because programs and sitecustomize write what they like to stdout.
-TYPE is the devices' type in torch, DRIVER the vendor's script that asks its driver ("-" for none). NAME are
-environment variables whose values are answered. torch is only asked for properties, which needs no context
-on a device, so that no memory is taken from whoever is there.
+TYPE is the devices' type in torch, DRIVER the vendor's script that asks its driver ("-" for none), FRAMEWORK
+torch, tensorflow or jax. NAME are environment variables whose values are answered. torch and tensorflow are
+only asked for properties, which needs no context on a device, so that no memory is taken from whoever is
+there; jax counts devices by opening them, so it is told to take no memory besides.
 
-This file must run on Python 3.8 and newer with nothing installed. torch is imported by its name as a text,
-because nothing of gputui itself may import it.
+This file must run on Python 3.8 and newer with nothing installed. Frameworks are imported by a name as a
+text, because nothing of gputui itself may import one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import importlib
 import importlib.util
 import json
 import os
+import pkgutil
 import runpy
 import signal
 import sys
@@ -38,10 +40,11 @@ def main() -> None:
     answer: dict[str, Any] = {
         "python": sys.version.split()[0],
         "executable": sys.executable or None,
-        "environment": {name: os.environ.get(name) for name in words[4:]},
+        "environment": {name: os.environ.get(name) for name in words[5:]},
     }
     # The framework first: it must meet the driver as it would in the training.
-    answer["torch"] = _torch(words[2])
+    answer["asked"] = words[4]
+    answer["framework"] = _framework(words[4], words[2])
     answer["driver"] = _driver(words[3])
     rank = "".join(c for c in os.environ.get("LOCAL_RANK", "0") if c.isdigit()) or "0"
     whole, part = Path(folder, rank + ".json"), Path(folder, rank + ".part")
@@ -49,34 +52,41 @@ def main() -> None:
     part.replace(whole)
 
 
-def _torch(device_type: str) -> dict[str, Any] | None:
-    """What torch sees; None where there is none."""
+def _framework(name: str, device_type: str) -> dict[str, Any] | None:
+    """What the framework sees; None where there is none."""
+    found: dict[str, Any] = {
+        "version": None,
+        "cuda": None,
+        "hip": None,
+        "built": False,
+        "error": None,
+        "devices": [],
+    }
     try:
-        if importlib.util.find_spec("torch") is None:
+        if importlib.util.find_spec(name) is None:
             return None
-        torch = importlib.import_module("torch")
-        built = getattr(torch.version, "cuda", None), getattr(torch.version, "hip", None)
-        found: dict[str, Any] = {
-            "version": str(torch.__version__),
-            "cuda": _text(built[0]),
-            "hip": _text(built[1]),
-            "built": False,
-            "error": None,
-            "devices": [],
-        }
-    except BaseException as error:  # noqa: BLE001 - a broken torch is an answer, whatever it raises
-        return {
-            "version": None,
-            "cuda": None,
-            "hip": None,
-            "built": False,
-            "error": _line(error),
-            "devices": [],
-        }
+        if name == "jax":
+            # (After the answer on the environment. Else it would take three quarters of each device.)
+            os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+        module = importlib.import_module(name)
+        version = str(module.__version__)
+        _SEES[name](module, device_type, found)
+    except BaseException as error:  # noqa: BLE001 - a broken framework is an answer, whatever it raises
+        found["error"] = _line(error)
+        version = None
+    found["version"] = version
+    return found
+
+
+def _torch(torch: Any, device_type: str, found: dict[str, Any]) -> None:
+    """Devices with UUID, bus id, name and memory."""
+    found["cuda"] = _text(getattr(torch.version, "cuda", None))
+    found["hip"] = _text(getattr(torch.version, "hip", None))
     # (A build for ROCm has its devices in the module of the name "cuda".)
-    found["built"] = any(built) if device_type == "cuda" else hasattr(torch, device_type)
+    built = found["cuda"] or found["hip"]
+    found["built"] = bool(built) if device_type == "cuda" else hasattr(torch, device_type)
     if not found["built"]:
-        return found
+        return
     try:
         module = getattr(torch, device_type)
         count = module.device_count()
@@ -89,7 +99,43 @@ def _torch(device_type: str) -> dict[str, Any] | None:
             found["devices"].append(_of_torch(module.get_device_properties(place)))
     except BaseException as error:  # noqa: BLE001 - as above
         found["error"] = _line(error)
-    return found
+
+
+def _tensorflow(tensorflow: Any, device_type: str, found: dict[str, Any]) -> None:
+    """Devices by name. (More would be in `device_lib`, which opens the devices and takes their memory.)"""
+    build = dict(tensorflow.sysconfig.get_build_info())
+    found["cuda"], found["hip"] = _text(build.get("cuda_version")), _text(build.get("rocm_version"))
+    found["built"] = bool(build.get("is_cuda_build") or build.get("is_rocm_build"))
+    try:
+        kind = "GPU" if device_type == "cuda" else device_type.upper()
+        devices = tensorflow.config.list_physical_devices(kind)
+        found["built"] = found["built"] or bool(devices)
+        for device in devices:
+            details = tensorflow.config.experimental.get_device_details(device)
+            found["devices"].append(_named(details.get("device_name")))
+    except BaseException as error:  # noqa: BLE001 - as above
+        found["error"] = _line(error)
+
+
+def _jax(jax: Any, device_type: str, found: dict[str, Any]) -> None:
+    """Devices by name. Without a plugin for them (`jax_plugins.xla_cuda12`) it is a build for the CPU."""
+    plugins = importlib.util.find_spec("jax_plugins")
+    places = list(plugins.submodule_search_locations or ()) if plugins else []
+    found["built"] = any(pkgutil.iter_modules(places))
+    try:
+        # (Those of this process: there may be other machines.)
+        devices = jax.local_devices(backend="gpu" if device_type == "cuda" else device_type)
+        found["built"] = found["built"] or bool(devices)
+        found["devices"] = [_named(getattr(device, "device_kind", None)) for device in devices]
+    except BaseException as error:  # noqa: BLE001 - as above
+        found["error"] = _line(error)
+
+
+_SEES = {"torch": _torch, "tensorflow": _tensorflow, "jax": _jax}
+
+
+def _named(name: Any) -> dict[str, Any]:
+    return {"uuid": None, "bus": None, "name": _text(name), "memory": None}
 
 
 def _of_torch(properties: Any) -> dict[str, Any]:

@@ -18,7 +18,9 @@ FORMS: dict[str, Form] = {
     "fish": Form("a line for fish", lambda launch, options: to_fish(launch)),
     "powershell": Form("statements for PowerShell", lambda launch, options: to_powershell(launch), utf8=True),
     "dotenv": Form("the variables as a .env file", lambda launch, options: to_dotenv(launch), utf8=True),
-    "docker": Form("docker run; order kept by UUID", to_docker, docker_notes, frozenset(("image", "name"))),
+    "docker": Form(
+        "docker run with the devices in their order", to_docker, docker_notes, frozenset(("image", "name"))
+    ),
     "sbatch": Form(
         "a script for Slurm, which selects itself",
         to_sbatch,

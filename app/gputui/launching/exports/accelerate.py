@@ -7,6 +7,7 @@ every other value overrides it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from gputui.launching.argument_vector import Arguments, read_options
@@ -61,7 +62,7 @@ def to_accelerate(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     """YAML; the line that starts it is a comment on top.
 
     Options of an `accelerate launch` that are keys of the configuration move there, the others stay on the
-    line. Raises ExportError where the launch hangs on another configuration file.
+    line. What a configuration of the user's says besides is in it too, as it is not read beside this one.
     """
     import yaml
 
@@ -109,33 +110,41 @@ def _changes(launch: Launch) -> tuple[tuple[str, str | None], ...]:
 
 def _config(given: Arguments, launch: Launch) -> tuple[dict[str, object], list[str]]:
     """The configuration, and the options that stay on the line."""
-    if "config-file" in given:
-        raise ExportError(
-            f"the command has a configuration already, {given.get('config-file')}: set `gpu_ids: all` in it"
-        )
+    theirs = launch.settings or {}
+    if "config-file" in given and launch.settings is None:
+        raise ExportError(f"the configuration of the command cannot be read: {given.get('config-file')}")
     if "tpu" in given:
         raise ExportError("--tpu is not for these devices")
-    count = given.number("num-processes") or max(1, len(launch.devices))
+    count = given.number("num-processes") or _number(theirs, "num_processes") or max(1, len(launch.devices))
     kind = _kind(given, launch, count)
+    machines = given.number("num-machines") or _number(theirs, "num_machines") or 1
     config: dict[str, object] = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": kind,
         "gpu_ids": "all",
         "num_processes": count,
-        "num_machines": given.number("num-machines") or 1,
+        "num_machines": machines,
         "machine_rank": 0,
         "mixed_precision": "no",
         "use_cpu": not launch.devices or "cpu" in given,
     }
-    if kind not in ("NO", "MULTI_CPU"):
+    if kind not in ("NO", "MULTI_CPU") and machines == 1:
         # A free port; the usual one may be another run's.
         config["main_process_port"] = 0
     left: list[str] = []
-    parts: dict[str, dict[str, object]] = {}
+    parts: dict[str, dict[str, object]] = {
+        key: dict(value) for key, value in theirs.items() if isinstance(value, Mapping)
+    }
+    usual = {"machine_rank", "mixed_precision"}
+    config.update(
+        (key, value)
+        for key, value in theirs.items()
+        if key not in parts and (key in usual or key not in config)
+    )
     for option in given.options:
         name = option.name
         key, section = name.replace("-", "_"), _section(name)
-        if name in _KINDS or name in _WRITTEN:
+        if name in _KINDS or name in _WRITTEN or name == "config-file":
             continue
         value = True if name in OPTIONS.flags else _value(given.get(name))
         if name in _KEYS:
@@ -151,15 +160,23 @@ def _kind(given: Arguments, launch: Launch, count: int) -> str:
     if not launch.devices or "cpu" in given:
         return "MULTI_CPU" if count > 1 else "NO"
     named = next((kind for name, kind in _KINDS.items() if name in given), None)
-    if named is None and launch.launcher == "accelerate" and count > 1:
-        # Without a kind on the line, the launcher has seen one in the user's own configuration.
+    if named is None and launch.settings is not None:
+        theirs = launch.settings.get("distributed_type")
+        named = theirs if isinstance(theirs, str) and theirs != "NO" else None
+    elif named is None and launch.launcher == "accelerate" and count > 1:
+        # Without a kind on the line, the launcher has seen one in a configuration that cannot be read.
         raise ExportError(
-            "your own accelerate configuration says which kind of run this is; name it in the command"
-            " (--use_fsdp, --use_deepspeed, --multi_gpu)"
+            "your own accelerate configuration says which kind of run this is, and cannot be read; name it in"
+            " the command (--use_fsdp, --use_deepspeed, --multi_gpu)"
         )
     if named in (None, "MULTI_GPU"):
         return "MULTI_GPU" if count > 1 else "NO"
     return named or "NO"
+
+
+def _number(values: Mapping[str, object], key: str) -> int | None:
+    value = values.get(key)
+    return value if type(value) is int and value > 0 else None
 
 
 def _section(name: str) -> str | None:

@@ -82,9 +82,9 @@ def need_text(launch: Launch, what: str) -> None:
 
 
 def need_variable(launch: Launch, where: str) -> None:
-    """Raises ExportError where the command itself names devices by an index that means others elsewhere."""
-    if visible_devices(launch) is None:
+    """Raises ExportError where the command itself names devices, which are others elsewhere."""
+    if launch.names:
         raise ExportError(
-            f"the {launch.launcher} command names devices by this box's indices, and {where};"
+            f"the {launch.launcher} command names devices of this box itself, and {where};"
             " --launcher torchrun names none"
         )

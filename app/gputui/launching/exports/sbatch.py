@@ -9,7 +9,10 @@ devices it hands no such list on, not even an empty one, and all may be seen the
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from gputui.launching.argument_vector import Arguments, option_table, program_name, read_options
+from gputui.launching.container_command import gives_devices, read_container
 from gputui.launching.exports.form import (
     DEFAULT,
     ExportError,
@@ -21,19 +24,35 @@ from gputui.launching.exports.form import (
     visible_devices,
 )
 from gputui.launching.launch import Launch
+from gputui.launching.launchers.mpirun import COUNTS, Mpirun, parts
 from gputui.launching.launchers.torchrun import RENDEZVOUS, Torchrun
 from gputui.launching.quoting import quote
 from gputui.launching.wrappers import unwrap
+from gputui.vendors.visibility import Changes
 
 _PORT = 29500
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@,+=-]+")
 _CORES = "OMP_NUM_THREADS"
+_SRUN = option_table(
+    flags="contiguous disable-status|X exact exclusive external help|h hold|H immediate|I interactive"
+    " kill-on-bad-exit|K label|l multi-prog nice no-allocate|Z no-kill|k overcommit|O overlap oversubscribe|s"
+    " preserve-env|E propagate pty quiet|Q quit-on-interrupt reboot resv-ports spread-job unbuffered|u usage"
+    " use-min-nodes verbose|v version|V bcast compress",
+    valued="ntasks|n ntasks-per-node",
+    unlisted="value",
+)
+"""srun's manual of Slurm 22.05; a value that may be left out is given with "=" only."""
 
 
 def to_sbatch(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     """The script. Raises ExportError for what Slurm cannot start: several machines without torchrun."""
     need_command(launch, "a batch script")
     need_variable(launch, "Slurm chooses others")
+    container = read_container(unwrap(launch.argv)[1])
+    if container is not None and any(gives_devices(each, launch.vendor) for each in container.options):
+        raise ExportError(
+            f"the {container.engine} command names devices of this box itself, and Slurm chooses others"
+        )
     if launch.argv[0].startswith("-"):
         raise ExportError(f"srun would take {launch.argv[0]!r} for an option of its own")
     lines = ["#!/bin/bash", *_header(launch, options), ""]
@@ -48,10 +67,10 @@ def to_sbatch(launch: Launch, options: ExportOptions = DEFAULT) -> str:
         # Since 22.05 srun does not take this over from the job.
         lines.append('export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"')
     if options.nodes == 1:
-        return "\n".join([*lines, _srun([quote(word) for word in launch.argv], launch)])
+        return "\n".join([*lines, _started([quote(word) for word in launch.argv], launch)])
     words = _between_nodes(launch)
     lines.append('export head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)')
-    return "\n".join([*lines, _srun(words, launch)])
+    return "\n".join([*lines, _started(words, launch)])
 
 
 def sbatch_notes(launch: Launch) -> tuple[str, ...]:
@@ -65,9 +84,7 @@ def sbatch_notes(launch: Launch) -> tuple[str, ...]:
     if any(device.parent for device in launch.devices):
         notes.append("MIG instances may need their type: --gpus-per-node=TYPE:N, as `sinfo -o %G` names it")
     if not _cores(launch):
-        notes.append(
-            f"no --cpus-per-task: Slurm then gives a node's task one core ({_CORES}=N says how many)"
-        )
+        notes.append(f"no --cpus-per-task: Slurm then gives a task one core ({_CORES}=N says how many)")
     return tuple(notes)
 
 
@@ -77,7 +94,7 @@ def _header(launch: Launch, options: ExportOptions) -> list[str]:
     asked = {
         "job-name": _name(launch, options),
         "nodes": str(options.nodes),
-        "ntasks-per-node": "1",
+        "ntasks-per-node": str(_tasks(launch) or 1),
         "gpus-per-node": str(count) if count else None,
         "cpus-per-task": str(cores) if cores else None,
         "output": "%x-%j.out",
@@ -97,21 +114,63 @@ def _name(launch: Launch, options: ExportOptions) -> str:
 
 
 def _cores(launch: Launch) -> int | None:
-    """Cores of a node's task, where the launch says how many threads each of its processes has."""
+    """Cores of a task, where the launch says how many threads each of its processes has."""
     threads = final_changes(launch).get(_CORES) or ""
     if not (threads.isascii() and threads.isdigit()) or not int(threads):
         return None
-    return int(threads) * (1 if launch.launcher == "python" else max(1, len(launch.devices)))
+    of_one_process = launch.launcher == "python" or _tasks(launch) is not None
+    return int(threads) * (1 if of_one_process else max(1, len(launch.devices)))
 
 
-def _srun(words: list[str], launch: Launch) -> str:
-    """srun with the words, which are quoted already."""
-    if not launch.devices:
-        hidden = launch.vendor.visibility.changes(())
-        words = ["env", *(f"{name}={value}" for name, value in hidden), *words] if hidden else words
-    if ":" in launch.argv:
+def _tasks(launch: Launch) -> int | None:
+    """The processes of a command that starts Slurm's tasks itself (mpirun, srun); None of another command."""
+    command = unwrap(launch.argv)[1]
+    if program_name(command) == "srun":
+        given = read_options(command[1:], _SRUN)
+        return given.number("ntasks") or given.number("ntasks-per-node") or 1
+    if not Mpirun().recognises(command):
+        return None
+    counts = [_processes(given, len(launch.devices)) for given, _ in parts(command)]
+    return sum(counts) or None
+
+
+def _processes(given: Arguments, devices: int) -> int:
+    """How many processes mpirun starts of one program; where that cannot be told, one a device."""
+    if "pernode" in given:
+        return 1
+    return next((number for name in COUNTS if (number := given.number(name))), max(1, devices))
+
+
+def _started(words: list[str], launch: Launch) -> str:
+    """The line that starts the words, which are quoted already: through srun, unless they start Slurm's tasks
+    themselves."""
+    own = _tasks(launch) is not None
+    hidden = [] if launch.devices else [f"{name}={value}" for name, value in _hiding(launch)]
+    if hidden and own:
+        words = [quote(word) for word in _hidden_within(launch, ("env", *hidden))]
+    elif hidden:
+        words = ["env", *hidden, *words]
+    if ":" in launch.argv and not own:
         words = ["bash", "-c", quote("exec " + " ".join(words))]
-    return " ".join(["srun", *words])
+    return " ".join(words if own else ["srun", *words])
+
+
+def _hiding(launch: Launch) -> Changes:
+    """What shows a program no device."""
+    return launch.vendor.visibility.changes(())
+
+
+def _hidden_within(launch: Launch, hiding: Sequence[str]) -> list[str]:
+    """The words with `hiding` in front of each program that is started: on its way there, through a step
+    without devices, an empty list would be lost."""
+    before, command = unwrap(launch.argv)
+    if program_name(command) == "srun":
+        given = read_options(command[1:], _SRUN)
+        return [*before, command[0], *given.option_words, *hiding, *given.operands]
+    words = [*before, command[0]]
+    for place, (given, program) in enumerate(parts(command)):
+        words += [*([":"] if place else []), *given.option_words, *hiding, *program]
+    return words
 
 
 def _between_nodes(launch: Launch) -> list[str]:

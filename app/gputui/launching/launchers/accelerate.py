@@ -4,18 +4,31 @@ Facts (seen with 1.15.0): `gpu_ids` of the user's configuration overrides the de
 `--gpu_ids all` restores it; `--multi_gpu` drops an FSDP or DeepSpeed type of the configuration, and with one
 process it is an error; `--main_process_port 0` takes a free port; `--cpu` starts one process whatever the
 count, and does not read the configuration; `enable_cpu_affinity` of a configuration has no effect, the option
-has; torchrun's PET_* variables count here too.
+has; torchrun's PET_* variables count here too, PET_VIRTUAL_LOCAL_RANK among them; with one process and
+without torch's launcher, old variables of ranks reach it; bare `--use_fsdp` is FSDP 1 without a wrap policy;
+a key of `fsdp_config` that it does not know is ignored without a word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
 
-from gputui.launching.argument_vector import Arguments, option_table, program_name
-from gputui.launching.launchers.accelerate_config import Config, configuration
-from gputui.launching.launchers.base import Completed, LauncherRequest, Notices, ScriptLauncher, contradiction
-from gputui.launching.launchers.torchrun import overriding, several
-from gputui.launching.python_command import module_prefix
+from gputui.choosing.grouping import Grouping
+from gputui.launching.argument_vector import Arguments, option_table, write_options
+from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices, list_of
+from gputui.launching.launchers.accelerate_config import SECTIONS, Config, configuration
+from gputui.launching.launchers.base import (
+    Completed,
+    LauncherRequest,
+    Notices,
+    ScriptLauncher,
+    contradiction,
+    devices_text,
+)
+from gputui.launching.launchers.torchrun import gives_one_each, overriding, several
+from gputui.launching.python_command import started_program
 
 _MODULE = "accelerate.commands.launch"
 OLDER = ("use-mps-device", "use-xpu", "ipex")
@@ -44,52 +57,263 @@ class Accelerate(ScriptLauncher):
     """`accelerate launch --num_processes=N --gpu_ids=all … train.py`."""
 
     name = "accelerate"
+    own_choice = "gpu_ids of its configuration is used, not the selected devices (--gpu_ids=all)"
     options = OPTIONS
     starter = ("accelerate", "launch")
     module = _MODULE
 
     def split(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """`accelerate launch`, as one program or as a module; and what follows."""
-        module, own = module_prefix(command)
-        if program_name(command) in ("accelerate", "accelerate-launch"):
-            own = 1
-        elif module not in (_MODULE, "accelerate.commands.accelerate_cli"):
-            return (), tuple(command)
-        if program_name(command) == "accelerate" or module == "accelerate.commands.accelerate_cli":
-            own = own + 1 if command[own : own + 1] and command[own] == "launch" else 0
+        started = started_program(command)
+        own = 0
+        if started.name == "accelerate-launch" or started.module == _MODULE:
+            own = started.words
+        elif started.name == "accelerate" or started.module == "accelerate.commands.accelerate_cli":
+            own = started.words + 1 if tuple(command[started.words :][:1]) == ("launch",) else 0
         return tuple(command[:own]), tuple(command[own:])
+
+    def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
+        given = self.given(self.split(command)[1])
+        typed = _typed_intent(given, context)
+        if "cpu" in given and "config-file" not in given:
+            # The configuration is not read then.
+            return typed
+        file = given.get("config-file") if "config-file" in given else None
+        config = configuration(file, context.environ, context.directory, context.host_environment)
+        return _intent_of_config(config).around(typed) if config is not None else typed
 
     def complete(self, request: LauncherRequest) -> Completed:
         starter, rest = self.split(request.command)
         given, notices = self.given(rest), Notices()
-        config = None
-        if "config-file" in given or "cpu" not in given:
-            file = given.get("config-file") if "config-file" in given else None
-            config = configuration(file, request.environ, request.directory, request.host_environment)
-        added = _kind(given, config, request, notices)
+        config = _config_of(given, request)
+        machines = _machines(given, config, request)
+        total = given.number("num-processes") or request.count * machines
+        given = _rewritten(given, request, notices, total)
+        added = _kind(given, config, request, notices, total)
+        read = config if "--cpu" not in added or "config-file" in given else None
         spreads = "--multi_gpu" in added or ("--cpu" not in added and _spreads(given, config))
-        machines = given.number("num-machines") or 1
-        if "num-processes" not in given:
+        ours = read is None or machines == 1 or "num-machines" in given
+        if "num-processes" not in given and (ours or not (read and read.number("num_processes"))):
             # Of all machines together.
             added.append(f"--num_processes={request.count * machines}")
-        if "num-machines" not in given:
+        if "num-machines" not in given and ours:
             added.append("--num_machines=1")
         if "gpu-ids" not in given:
             added.append("--gpu_ids=all")
         if "main-process-port" not in given and spreads and machines == 1:
             # Older versions stop where 29500 is taken; 0 is a free one in all.
             added.append("--main_process_port=0")
+        added += _fsdp(given, read, request, notices)
         if request.logs and "log-dir" not in given:
             added += [f"--log_dir={request.logs}", *(["--tee=3"] if "tee" not in given else [])]
         _say(given, request, notices, machines)
-        _say_of_kind(given, request, notices, spreads)
-        if config is not None and ("--cpu" not in added or "config-file" in given):
-            _say_of_config(config, given, request, notices, spreads)
-        argv = (*starter, *added, *rest)
-        return Completed(argv, tuple(notices.warnings), tuple(notices.remarks), own=notices.own)
+        _say_of_kind(given, request, notices, spreads, machines)
+        if read is not None:
+            _say_of_config(read, given, request, notices, spreads, machines)
+        if machines > 1:
+            _say_of_machines(given, read, request, notices, machines)
+        if request.one_each:
+            _show_one_each(request, notices, spreads)
+        done = notices.completed((*starter, *added, *given.words), ranked=spreads)
+        usable = read is not None and read.problem is None and not read.elsewhere
+        return replace(done, settings=read.values if read is not None and usable else None)
+
+    def lost_with_another(self, request: LauncherRequest) -> str | None:
+        given = self.given(self.split(request.command)[1])
+        for name, kind in _LOST.items():
+            if name in given:
+                return f"{kind} of --{name.replace('-', '_')}"
+        config = _config_of(given, request)
+        if config is None or any(name in given for name in _KINDS) or config.kind not in _LOST.values():
+            return None
+        return f"{config.kind} of {config.path}"
 
 
-def _kind(given: Arguments, config: Config | None, request: LauncherRequest, notices: Notices) -> list[str]:
+def _config_of(given: Arguments, request: LauncherRequest) -> Config | None:
+    """The configuration that accelerate reads for these options."""
+    if "config-file" not in given and "cpu" in given:
+        return None
+    file = given.get("config-file") if "config-file" in given else None
+    return configuration(file, request.environ, request.directory, request.host_environment)
+
+
+def _machines(given: Arguments, config: Config | None, request: LauncherRequest) -> int:
+    """How many machines take part, by the command before the configuration."""
+    if "num-machines" in given:
+        return given.number("num-machines") or 1
+    if config is None or config.elsewhere or not (request.devices or "config-file" in given):
+        return 1
+    return config.machines
+
+
+def _rewritten(given: Arguments, request: LauncherRequest, notices: Notices, total: int) -> Arguments:
+    """The options without those that name other devices, or that accelerate refuses on these."""
+    if "gpu-ids" in given and given.get("gpu-ids") != "all" and not _names_these(given, request):
+        notices.rewritten(write_options(given.named(("gpu-ids",))))
+        given = given.without(("gpu-ids",))
+    if "multi-gpu" in given and total < 2:
+        notices.remark("--multi_gpu left out: accelerate refuses it with one process")
+        given = given.without(("multi-gpu",))
+    return given
+
+
+def _names_these(given: Arguments, request: LauncherRequest) -> bool:
+    """Whether `--gpu_ids` is exactly the devices, in this order."""
+    ids, visibility = given.get("gpu-ids"), request.visibility
+    if not request.devices:
+        return "cpu" in given
+    ours = visibility.identifiers(request.devices, "uuid" if request.by_uuid else "index")
+    return ids == ours or (request.by_index and visibility.names_in_order(ids, request.devices))
+
+
+_ONLY_FSDP_1 = (
+    *("fsdp-sharding-strategy", "fsdp-backward-prefetch", "fsdp-use-orig-params", "fsdp-forward-prefetch"),
+    "fsdp-sync-module-states",
+)
+"""Options that mean something to FSDP 1 only (`FullyShardedDataParallelPlugin`)."""
+
+FSDP_2_SINCE = {"accelerate": (1, 6), "torch": (2, 6)}
+"""The first versions with FSDP 2."""
+
+
+def _fsdp(given: Arguments, config: Config | None, request: LauncherRequest, notices: Notices) -> list[str]:
+    """FSDP 2 with a unit a layer, where the command says `--use_fsdp` and no more.
+
+    accelerate's own default is FSDP 1 with the whole model as one unit, which is gathered whole on every
+    device.
+    """
+    if "use-fsdp" not in given:
+        return []
+    prefixed = {
+        key if key.startswith("fsdp") else f"fsdp_{key}"
+        for key in map(str, config.section("fsdp_config") if config is not None else ())
+    }
+    said = {name.replace("_", "-") for name in prefixed} | {option.name for option in given.options}
+    if "fsdp-version" in said or any(name in said for name in _ONLY_FSDP_1):
+        return []
+    for package, since in FSDP_2_SINCE.items():
+        version = request.host_environment.version(package, request.path) if request.path else None
+        if version is not None and version < since:
+            return []
+    added = ["--fsdp_version=2"]
+    if "fsdp-auto-wrap-policy" not in said:
+        added.append("--fsdp_auto_wrap_policy=TRANSFORMER_BASED_WRAP")
+    notices.remark(f"{' '.join(added)}: accelerate's own default is FSDP 1 with the whole model in one unit")
+    return added
+
+
+def _show_one_each(request: LauncherRequest, notices: Notices, spreads: bool) -> None:
+    """Let each process see one of the devices: by torch's variable, as accelerate has no option for it."""
+    if not spreads:
+        notices.warn(f"{request.vendor.one_part}, and this is one process")
+    elif _ONE_EACH not in request.environ and gives_one_each(request, notices):
+        notices.changes.append((_ONE_EACH, "1"))
+        notices.remark(f"{_ONE_EACH}=1: {request.vendor.one_part}, so each one is shown its own")
+
+
+_ONE_EACH = "PET_VIRTUAL_LOCAL_RANK"
+"""torchrun's --virtual-local-rank as a variable; accelerate starts its processes through torchrun."""
+
+_NOT_STANDARD = ("", "pdsh", "openmpi", "mvapich", "mpich", "nossh")
+"""The ways to several machines with DeepSpeed that go through deepspeed's launcher; "" is the default."""
+
+
+def _say_of_machines(
+    given: Arguments, config: Config | None, request: LauncherRequest, notices: Notices, machines: int
+) -> None:
+    """What there is to say where the command or its configuration is for several machines: they are kept."""
+    where = (
+        "--num_machines" if "num-machines" in given or config is None else f"num_machines in {config.path}"
+    )
+    deepspeed = "use-deepspeed" in given or (
+        config is not None and config.kind == "DEEPSPEED" and not any(name in given for name in _KINDS)
+    )
+    own = str(config.section("deepspeed_config").get("deepspeed_multinode_launcher", "")) if config else ""
+    way = given.get("deepspeed-multinode-launcher", own)
+    if deepspeed and way in _NOT_STANDARD:
+        text = (
+            f"accelerate starts deepspeed's launcher on {machines} machines, which takes the first devices of"
+            " each (deepspeed_multinode_launcher: standard does not)"
+        )
+        notices.asks_for_others(f"{where} {machines}", text)
+    if "num-machines" in given or config is None:
+        return
+    notices.remark(f"{machines} machines as {config.path} says: this is the line of one of them")
+    total = given.number("num-processes") or config.number("num_processes") or 0
+    if request.devices and total > 0 and total != request.count * machines:
+        here = f"num_processes {total} on {machines} machines ({config.path})"
+        notices.warn(f"{here} does not give each of {devices_text(len(request.devices))} a process here")
+
+
+_LOST = {"use-fsdp": "FSDP", "use-deepspeed": "DEEPSPEED", "use-megatron-lm": "MEGATRON_LM"}
+"""Kinds of run that accelerate makes of a script that does not say them itself."""
+
+
+_SIZES = {
+    "parallelism-config-tp-size": "tensor",
+    "parallelism-config-dp-replicate-size": "",
+    "parallelism-config-dp-shard-size": "",
+    "parallelism-config-cp-size": "",
+    "parallelism-config-sp-size": "",
+    "megatron-lm-tp-degree": "tensor",
+    "megatron-lm-pp-degree": "pipeline",
+}
+"""The options that say sizes, and what each is the size of. Those of a parallelism configuration multiply to
+the number of processes (accelerate/parallelism_config.py); Megatron's leave the replicas open."""
+
+
+def _typed_intent(given: Arguments, context: CommandContext) -> Intent:
+    """What the options of the command say."""
+    devices = count = None
+    ids = given.get("gpu-ids", "all")
+    if "cpu" in given:
+        devices = NamedDevices("--cpu", "")
+    elif ids != "all":
+        words = " ".join(given.named(("gpu-ids",))[-1].words)
+        devices = NamedDevices(words, list_of(context.visibility, ids))
+    processes, machines = given.number("num-processes"), given.number("num-machines") or 1
+    sizes = {name: given.number(name) or 1 for name in _SIZES if name in given}
+    if processes:
+        # It counts those of all machines.
+        words = " ".join(given.named(("num-processes",))[-1].words)
+        count = DeviceCount(words, max(1, processes // machines))
+    elif sizes and "use-parallelism-config" in given:
+        words = " ".join(word for option in given.named(_SIZES) for word in option.words)
+        count = DeviceCount(words, max(1, prod(sizes.values()) // machines))
+    return Intent(devices=devices, count=count, group=_group(sizes))
+
+
+def _intent_of_config(config: Config) -> Intent:
+    """What the configuration file says: defaults all."""
+    if config.values.get("use_cpu") is True:
+        return Intent(devices=NamedDevices(f"use_cpu in {config.path}", "", firm=False))
+    devices = count = None
+    if config.gpu_ids is not None:
+        listed = ",".join(part.strip() for part in config.gpu_ids.split(","))
+        devices = NamedDevices(f"gpu_ids {listed} in {config.path}", listed, firm=False)
+    processes, machines = config.number("num_processes"), config.number("num_machines") or 1
+    sizes = config.sizes
+    product = prod(sizes.values())
+    if product > 1:
+        words = " ".join(f"{name} {size}" for name, size in sizes.items())
+        count = DeviceCount(f"{words} in {config.path}", max(1, product // machines), firm=False)
+    elif processes and processes > 0:
+        text = f"num_processes {processes} in {config.path}"
+        count = DeviceCount(text, max(1, processes // machines), firm=False)
+    named = {name.replace("_", "-"): size for name, size in sizes.items()}
+    return Intent(devices=devices, count=count, group=_group(named))
+
+
+def _group(sizes: Mapping[str, int]) -> Grouping | None:
+    """The tensor- and pipeline-parallel groups that the sizes make; None where they make none."""
+    found = {dimension: sizes[name] for name, dimension in _SIZES.items() if dimension and name in sizes}
+    group = Grouping(found.get("tensor", 1), found.get("pipeline", 1))
+    return group if group.unit > 1 else None
+
+
+def _kind(
+    given: Arguments, config: Config | None, request: LauncherRequest, notices: Notices, total: int
+) -> list[str]:
     """The option that says which kind of run it is, where neither the command nor the configuration does."""
     if any(name in given for name in _KINDS):
         return []
@@ -97,7 +321,7 @@ def _kind(given: Arguments, config: Config | None, request: LauncherRequest, not
         if config is not None and "config-file" not in given:
             notices.remark(f"--cpu: accelerate does not read {config.path} then")
         return ["--cpu"]
-    if (given.number("num-processes") or request.count) < 2:
+    if total < 2:
         return []
     if config is None:
         return ["--multi_gpu"]
@@ -117,22 +341,9 @@ def _spreads(given: Arguments, config: Config | None) -> bool:
 
 def _say(given: Arguments, request: LauncherRequest, notices: Notices, machines: int) -> None:
     count = len(request.devices)
-    ids = given.get("gpu-ids", "all")
-    same = count and ids == request.visibility.identifiers(
-        request.devices, "uuid" if request.by_uuid else "index"
-    )
-    if ids != "all" and not same:
-        words = f"--gpu_ids={ids}"
-        warning = f"{words} of the command overrides the chosen devices"
-        if "cpu" not in given and request.visibility.names_others(ids, request.devices, request.by_index):
-            notices.asks_for_others(words, warning, ids)
-        else:
-            notices.warn(warning)
     asked = given.number("num-processes") if "num-processes" in given else request.processes
     if count and asked is not None and asked != count * machines:
         notices.warn(contradiction("--num_processes", asked, count))
-    if machines > 1 or request.nodes > 1:
-        notices.warn("several machines are started by torchrun here: --launcher torchrun")
     if request.numa:
         notices.remark("accelerate has no --numa-binding; torchrun has")
     indices = [device.index for device in request.devices]
@@ -143,27 +354,39 @@ def _say(given: Arguments, request: LauncherRequest, notices: Notices, machines:
         )
 
 
-def _say_of_kind(given: Arguments, request: LauncherRequest, notices: Notices, spreads: bool) -> None:
+def _say_of_kind(
+    given: Arguments, request: LauncherRequest, notices: Notices, spreads: bool, machines: int
+) -> None:
     asked = given.number("num-processes") or request.processes or 1
     if request.devices and "cpu" in given:
-        notices.warn("--cpu of the command leaves the chosen devices unused")
+        notices.warn("--cpu of the command leaves the selected devices unused")
     if not request.devices:
         kinds = [f"--{name.replace('-', '_')}" for name in _KINDS if name in given and name != "cpu"]
         if kinds:
-            notices.warn(f"the command asks for {kinds[0]}, and no device is chosen")
+            notices.warn(f"the command asks for {kinds[0]}, and no device is selected")
         elif asked > 1:
             notices.warn(f"accelerate starts one process on the CPU; {asked} are asked for")
     variables = overriding(request.environ)
     if spreads and variables:
-        waiting = several(request.environ)
-        then = f", and waits for {waiting} machines" if waiting else ""
+        waiting = several(request.environ) if machines == 1 else None
+        kept = waiting and "PET_NNODES" in request.typed
+        then = f", and waits for {waiting} machines" if kept else ""
         notices.warn(f"accelerate takes torchrun's defaults from {variables} in your environment{then}")
+        if waiting and not kept:
+            # It has no option for it: its --num_machines=1 leaves torchrun's own default in force.
+            notices.changes.append(("PET_NNODES", None))
+            notices.remark(f"PET_NNODES={waiting} unset: accelerate would wait for {waiting} machines")
 
 
 def _say_of_config(
-    config: Config, given: Arguments, request: LauncherRequest, notices: Notices, spreads: bool
+    config: Config,
+    given: Arguments,
+    request: LauncherRequest,
+    notices: Notices,
+    spreads: bool,
+    machines: int,
 ) -> None:
-    """What the line says in spite of the file, so that nobody wonders."""
+    """Say where the launch line and the configuration file differ, and which of them is used."""
     if config.problem is not None:
         notices.warn(f"{config.path}: {config.problem}")
         return
@@ -171,20 +394,26 @@ def _say_of_config(
         notices.warn(f"{config.path} starts on SageMaker, not on these devices")
         return
     if config.values.get("use_cpu") is True and request.devices and not spreads:
-        notices.warn(f"use_cpu in {config.path} leaves the chosen devices unused")
+        notices.warn(f"use_cpu in {config.path} leaves the selected devices unused")
     named = any(name in given for name in _KINDS)
     if config.kind not in ("NO", *_SPREADING) and not named and request.devices:
         notices.warn(f"distributed_type {config.kind} in {config.path} is not for these devices")
+    kind = next((kind for name, kind in _LOST.items() if name in given), None if named else config.kind)
+    for section in SECTIONS:
+        counts = {"fsdp_config": kind == "FSDP", "deepspeed_config": kind == "DEEPSPEED"}.get(section, True)
+        for key, meant in config.ignored(section) if counts else ():
+            hint = f": did you mean {meant}?" if meant else ""
+            notices.warn(f"accelerate ignores {key} of {section} in {config.path}{hint}")
     unlike = []
     if config.gpu_ids is not None and "gpu-ids" not in given:
         unlike.append(f"gpu_ids {config.gpu_ids}")
     for key, name, ours in (
-        ("num_processes", "num-processes", request.count),
-        ("num_machines", "num-machines", 1),
-        ("main_process_port", "main-process-port", 0 if spreads else None),
+        ("num_processes", "num-processes", request.count if machines == 1 else None),
+        ("num_machines", "num-machines", 1 if machines == 1 else None),
+        ("main_process_port", "main-process-port", 0 if spreads and machines == 1 else None),
     ):
         theirs = config.number(key)
         if theirs is not None and theirs > 0 and ours is not None and theirs != ours and name not in given:
             unlike.append(f"{key} {theirs}")
     if unlike:
-        notices.remark(f"{', '.join(unlike)} in {config.path} would count: the line says otherwise")
+        notices.remark(f"the launch line overrides {', '.join(unlike)} in {config.path}")

@@ -40,12 +40,99 @@ class Config:
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     @property
+    def machines(self) -> int:
+        """`num_machines`."""
+        return max(1, self.number("num_machines") or 1)
+
+    def section(self, name: str) -> Mapping[str, Any]:
+        """A part of the file: `fsdp_config`; empty for none."""
+        found = self.values.get(name)
+        return found if isinstance(found, Mapping) else {}
+
+    def ignored(self, name: str) -> tuple[tuple[str, str | None], ...]:
+        """The keys of a part that accelerate ignores without a word, and the key that may be meant."""
+        prefix, known = SECTIONS[name]
+        found = []
+        for key in self.section(name):
+            # (What lacks the prefix is given it, in `_validate_launch_command`.)
+            whole = f"{prefix}{key}" if prefix and not str(key).startswith(prefix[:4]) else str(key)
+            if whole not in known:
+                found.append((str(key), _meant(whole, known)))
+        return tuple(found)
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The sizes of `parallelism_config`, whose product is the number of processes; empty for none."""
+        return {
+            key: size
+            for key, size in self.section("parallelism_config").items()
+            if isinstance(key, str) and key.endswith("_size") and type(size) is int and size > 0
+        }
+
+    @property
     def gpu_ids(self) -> str | None:
         """The devices that the file names; None where it leaves that to the variable."""
         value = self.values.get("gpu_ids")
         if isinstance(value, str | int):
             return None if value == "all" else str(value)
         return None if value is None else type(value).__name__
+
+
+def _named(prefix: str, names: str) -> frozenset[str]:
+    return frozenset(f"{prefix}{name}" for name in names.split())
+
+
+SECTIONS: Mapping[str, tuple[str, frozenset[str]]] = {
+    "fsdp_config": (
+        "fsdp_",
+        _named(
+            "fsdp_",
+            "version offload_params min_num_params sharding_strategy reshard_after_forward auto_wrap_policy"
+            " transformer_layer_cls_to_wrap backward_prefetch state_dict_type forward_prefetch"
+            " use_orig_params cpu_ram_efficient_loading sync_module_states activation_checkpointing"
+            " activation_checkpointing_offload ignored_modules",
+        ),
+    ),
+    "deepspeed_config": (
+        "",
+        _named(
+            "",
+            "deepspeed_config_file zero_stage offload_optimizer_device offload_param_device"
+            " offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps"
+            " gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile"
+            " deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher"
+            " deepspeed_moe_layer_cls_names",
+        ),
+    ),
+    "parallelism_config": (
+        "",
+        _named(
+            "parallelism_config_",
+            "dp_replicate_size dp_shard_size tp_size cp_size cp_backend cp_comm_strategy sp_size sp_backend"
+            " sp_seq_length sp_seq_length_is_variable sp_attn_implementation",
+        ),
+    ),
+    "dynamo_config": (
+        "dynamo_",
+        _named("dynamo_", "backend mode use_fullgraph use_dynamic use_regional_compilation"),
+    ),
+}
+"""By part of the file: what accelerate writes before a key that lacks it, and the options that its keys are
+(1.15.0). Every other key becomes an attribute that nothing reads. (Of `fp8_config` all become variables.)"""
+
+_MEANT = {"fsdp_cpu_offload": "fsdp_offload_params", "fsdp_offload_param": "fsdp_offload_params"}
+"""Keys of other places and their name here: `cpu_offload` is that of the plugin class and of transformers."""
+
+
+def _meant(key: str, known: frozenset[str]) -> str | None:
+    if key in _MEANT:
+        return _MEANT[key]
+    prefixed = next((name for name in sorted(known) if name.endswith(f"_{key}")), None)
+    if prefixed is not None:
+        return prefixed
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(key, sorted(known), 1, 0.8)), None)
 
 
 def configuration(

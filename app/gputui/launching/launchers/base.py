@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from gputui.inventory.device import Device
-from gputui.launching.argument_vector import Arguments, OptionTable, read_options
+from gputui.launching.argument_vector import Arguments, OptionTable, read_options, whole_number
 from gputui.launching.host_environment import HostEnvironment
+from gputui.launching.intent import CommandContext, DeviceCount, Intent
 from gputui.launching.launch import OwnDevices
 from gputui.launching.launchers.entrypoint import Entrypoint, of_launcher
-from gputui.launching.python_command import module_prefix
+from gputui.launching.python_command import started_program
 from gputui.vendors.registry import default_vendor
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Visibility
+from gputui.vendors.visibility import Changes, Visibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class LauncherRequest:
     devices     what it will run on, in order; none is CPU only
     by_uuid     whether devices are named by UUID
     environ     what the command will inherit, the user's additions among it
+    typed       the variables that are written before the command: nothing unsets them
     processes   how many the user wants started, None for one a device
     logs        a directory for a log a rank, None for none
     numa        whether processes shall be bound to the CPUs near their devices
@@ -48,6 +50,7 @@ class LauncherRequest:
     prefix: tuple[str, ...] = ()
     directory: str | None = None
     vendor: Vendor = field(default_factory=default_vendor)
+    typed: frozenset[str] = frozenset()
 
     def of(self, command: tuple[str, ...]) -> LauncherRequest:
         """The same for another command."""
@@ -81,6 +84,15 @@ class LauncherRequest:
         """Whether the devices can be named, and are to be, by their indices."""
         return not self.by_uuid and not any(device.parent for device in self.devices)
 
+    @property
+    def one_each(self) -> bool:
+        """Whether a process can use one of the devices only, however many it sees: several, with parts."""
+        return (
+            len(self.devices) > 1
+            and bool(self.vendor.one_part)
+            and any(device.parent for device in self.devices)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Completed:
@@ -88,20 +100,32 @@ class Completed:
 
     warnings   about what the user gave; it is kept as it is
     remarks    about what the launcher did of itself, and why
-    own        what the user gave that asks for other devices; its warning is among the warnings
-    visible    where the devices are named: in the variable, or by the command itself, which then must not
-               have the variable besides
+    own        what the user gave that asks for other devices and cannot be rewritten; its warning is among
+               the warnings
+    visible    where the devices are named: in the variable; by the command itself, which then must not have
+               the variable besides; or elsewhere (a container, another machine), where ours is not seen
+    changes    variables besides, that the launcher needs set or unset
+    ranked     whether the launcher gives its processes every variable of ranks: old ones of a shell (RANK,
+               WORLD_SIZE) do not reach them
+    refused    why it must not be started, None where nothing speaks against it
+    names      whether the command's own words name the devices beside the variable
+    settings   what the launcher reads from a configuration file of the user's, None for none
     """
 
     argv: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
-    visible: Literal["variable", "command"] = "variable"
+    visible: Literal["variable", "command", "elsewhere"] = "variable"
     own: OwnDevices | None = None
+    changes: Changes = ()
+    ranked: bool = False
+    refused: str | None = None
+    names: bool = False
+    settings: Mapping[str, Any] | None = None
 
 
 class Launcher(Protocol):
-    """Makes of the user's command one that starts on the chosen devices. Pure."""
+    """Makes of the user's command one that starts on the selected devices. Pure."""
 
     @property
     def name(self) -> str:
@@ -113,6 +137,9 @@ class Launcher(Protocol):
     def entrypoint(self, command: Sequence[str]) -> Entrypoint:
         """What a command of this launcher's own starts."""
 
+    def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
+        """What a command of this launcher's own says of devices; not what the entrypoint says."""
+
     def start(self, entrypoint: Entrypoint) -> tuple[str, ...]:
         """A command of this launcher's own that starts the entrypoint, without options."""
 
@@ -122,7 +149,14 @@ class Launcher(Protocol):
     def complete(self, request: LauncherRequest) -> Completed:
         """The command for the devices, never doubling what the user gave.
 
-        What contradicts the selection is kept and named in a warning, not mended in silence.
+        The devices of the request win: options that name others are rewritten or left out, and a remark says
+        so. A number of processes stays as it was typed, with a warning where it is not that of the devices.
+        """
+
+    def lost_with_another(self, request: LauncherRequest) -> str | None:
+        """What a command of this launcher's own would lose if another one started the same: "FSDP of c.yaml".
+
+        None for nothing that changes the training.
         """
 
 
@@ -133,10 +167,16 @@ class Notices:
     warnings: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     own: OwnDevices | None = None
+    changes: list[tuple[str, str | None]] = field(default_factory=list)
+    refused: str | None = None
 
     def warn(self, text: str) -> None:
         """A sentence about what the user gave; it is kept as it is."""
         self.warnings.append(text)
+
+    def refuse(self, text: str) -> None:
+        """Why it must not be started; the first reason counts."""
+        self.refused = self.refused or text
 
     def remark(self, text: str) -> None:
         """A sentence about what gputui does on its own account, and why."""
@@ -148,11 +188,32 @@ class Notices:
         warning: str,
         listed: str | None = None,
         option: str | None = None,
-        ignored: bool = False,
     ) -> None:
         """Take down that the command asks for other devices than the selected ones (as in `OwnDevices`)."""
         self.warn(warning)
-        self.own = self.own or OwnDevices(words, warning, listed, option, ignored)
+        self.own = self.own or OwnDevices(words, warning, listed, option)
+
+    def rewritten(self, words: Iterable[str]) -> None:
+        """Say that words which name other devices are not in the line any more."""
+        self.remark(f"{' '.join(words)} replaced by the selected devices")
+
+    def completed(
+        self,
+        argv: tuple[str, ...],
+        visible: Literal["variable", "command", "elsewhere"] = "variable",
+        ranked: bool = False,
+    ) -> Completed:
+        """The command with all that was said of it."""
+        return Completed(
+            argv,
+            tuple(self.warnings),
+            tuple(self.remarks),
+            visible,
+            self.own,
+            tuple(self.changes),
+            ranked,
+            self.refused,
+        )
 
 
 class ScriptLauncher(ABC):
@@ -162,6 +223,8 @@ class ScriptLauncher(ABC):
     starter    the launcher by its own name
     module     the same as a Python module: an interpreter that was named has the user's torch
     as_module  the option that says that a module follows;  as_program: that another program does
+    own_choice how it chooses devices itself unless told otherwise, so that only what its processes see proves
+               anything; "" where it hands the environment on
     """
 
     options: OptionTable
@@ -169,20 +232,29 @@ class ScriptLauncher(ABC):
     module: str
     as_module: str = "--module"
     as_program: str = "--no_python"
+    own_choice: str = ""
+
+    @abstractmethod
+    def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
+        """What a command of this launcher's own says of devices."""
 
     @abstractmethod
     def split(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The words that start the launcher itself (none of another command), and the others."""
 
-    def given(self, words: Sequence[str]) -> Arguments:
+    def given(self, words: Sequence[str], starter: Sequence[str] = ()) -> Arguments:
         """The words behind the starter, read: the launcher's options, and the script with its own."""
         return read_options(words, self.options)
+
+    def lost_with_another(self, request: LauncherRequest) -> str | None:
+        return None
 
     def recognises(self, command: Sequence[str]) -> bool:
         return bool(self.split(command)[0])
 
     def entrypoint(self, command: Sequence[str]) -> Entrypoint:
-        given = self.given(self.split(command)[1])
+        starter, rest = self.split(command)
+        given = self.given(rest, starter)
         left_out = given.without(("module", "no-python")).option_words
         if "no-python" in given:
             return of_launcher(command, "program", given.operands, left_out)
@@ -192,7 +264,8 @@ class ScriptLauncher(ABC):
     def for_script(self, command: Sequence[str], script: Sequence[str]) -> tuple[str, ...]:
         """The same launch of a script in place of what the command starts."""
         starter, rest = self.split(command)
-        return (*starter, *self.given(rest).without(("module", "no-python")).option_words, *script)
+        given = self.given(rest, starter).without(("module", "no-python"))
+        return (*starter, *given.option_words, *script)
 
     def start(self, entrypoint: Entrypoint) -> tuple[str, ...]:
         starter = self.starter if entrypoint.python is None else entrypoint.by_module(self.module)
@@ -202,10 +275,17 @@ class ScriptLauncher(ABC):
         return (*starter, kind, *entrypoint.words)
 
     def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
-        if module_prefix(command)[0] is not None:
+        if started_program(command).module is not None:
             # What else the user gave the interpreter stays.
             return (python, *command[1:])
         return (python, "-m", self.module, *self.split(command)[1])
+
+
+def count_in(given: Arguments, *names: str) -> DeviceCount | None:
+    """The number of processes, with a device each, that the last of these options says; None: no number."""
+    options = given.named(names)
+    number = whole_number(options[-1].value) if options else None
+    return DeviceCount(" ".join(options[-1].words), number) if number else None
 
 
 def devices_text(count: int) -> str:

@@ -1,23 +1,34 @@
-"""DeepSpeed's own launcher (deepspeed/launcher/runner.py, 0.19.8).
+"""DeepSpeed's own launcher (deepspeed/launcher/runner.py and launch.py, 0.19.8).
 
-Since 0.15.2 it sorts the devices; UUIDs and MIG instances are a ValueError (#5278); an empty
-list of visible devices does not mean none; `--include` and the like make it ignore the list. So: ascending
-indices by `--include`, without the variable; everything else through torchrun, which keeps the order.
+It has two stages. The first one finds machines and devices: since 0.15.2 it sorts them; UUIDs and MIG
+instances are a ValueError (#5278); an empty list of visible devices does not mean none; `--include` and the
+like make it ignore the list. The second one starts the processes, on whatever `--world_info` says, in that
+order. So: ascending indices by `--include`, without the variable; everything else by the second stage, which
+gives the script `--local_rank` as the first one does. (torchrun does not: DeepSpeed-Chat's and BingBert's
+scripts then take a RandomSampler, and every rank reads all the data.)
+
+On one machine the first stage adds nothing to the environment: `.deepspeed_env` is for several.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from gputui.launching.argument_vector import Arguments, option_table, program_name, write_options
-from gputui.launching.launchers.base import Completed, LauncherRequest, Notices, ScriptLauncher
+from gputui.launching.argument_vector import Arguments, Option, option_table, read_options, write_options
+from gputui.launching.host_environment import HostEnvironment
+from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
+from gputui.launching.launchers.base import Completed, LauncherRequest, Notices, ScriptLauncher, count_in
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
-from gputui.launching.launchers.torchrun import Torchrun
-from gputui.launching.python_command import module_prefix
+from gputui.launching.python_command import started_program
 
 _MODULE = "deepspeed.launcher.runner"
+_SECOND = "deepspeed.launcher.launch"
 OLDER = ("elastic-training",)
 """Flags of versions before 0.19."""
 
@@ -31,11 +42,26 @@ OPTIONS = option_table(
     abbreviations=True,
 )
 
+SECOND_OPTIONS = option_table(
+    flags="help|h module no-python no-local-rank bind-cores-to-rank quiet|q",
+    valued="node-rank master-addr master-port world-info save-pid enable-each-rank-log bind-core-list"
+    " log-level",
+    unlisted="value",
+    abbreviations=True,
+)
+"""Of the second stage."""
+
 _DEVICES = ("include", "exclude", "num-gpus", "num-nodes")
 """Options that name devices: with one of them the variable is ignored, and then deleted."""
 
-_FOR_TORCHRUN = ("module", "no-python", "master-port", "master-addr", "no-local-rank", "hostfile")
-"""Options that need not be named as left out: torchrun has its own way, or they say what it does anyway."""
+_KEPT = (
+    *("module", "no-python", "no-local-rank", "enable-each-rank-log", "bind-cores-to-rank"),
+    *("bind-core-list", "log-level", "quiet", "master-port"),
+)
+"""Options of the first stage that it hands to the second one as they are."""
+
+_SAID_ANYWAY = (*_DEVICES, "hostfile", "master-addr")
+"""Options of the first stage whose place others take in the line of the second one."""
 
 HOSTFILE = "/job/hostfile"
 """Read of itself where it exists; its machines then count, and neither variable nor `--include localhost`."""
@@ -44,159 +70,315 @@ SORTS_SINCE = (0, 15, 2)
 
 
 class Deepspeed(ScriptLauncher):
-    """`deepspeed --include=localhost:0,2 --master_port=P train.py`."""
+    """`deepspeed --include=localhost:0,2 --master_port=P train.py`, or its second stage."""
 
     name = "deepspeed"
+    own_choice = "it sorts the devices, and takes all where none is selected"
     options = OPTIONS
     starter = ("deepspeed",)
     module = _MODULE
 
     def split(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """`deepspeed`, or `python -m deepspeed.launcher.runner`; and what follows."""
-        module, words = module_prefix(command)
-        named = program_name(command) in ("deepspeed", "deepspeed.pt", "ds")
-        own = 1 if named else words if module == _MODULE else 0
+        started = started_program(command)
+        named = started.name in ("deepspeed", "deepspeed.pt", "ds")
+        own = started.words if named or started.module in (_MODULE, _SECOND) else 0
         return tuple(command[:own]), tuple(command[own:])
+
+    def given(self, words: Sequence[str], starter: Sequence[str] = ()) -> Arguments:
+        second = started_program(starter).module == _SECOND
+        return read_options(words, SECOND_OPTIONS if second else OPTIONS)
+
+    def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
+        starter, rest = self.split(command)
+        given = self.given(rest, starter)
+        world = _world(given.get("world-info")) if "world-info" in given else None
+        if world is not None:
+            listed = [entry for entries in world.values() for entry in entries]
+            words = " ".join(write_options(given.named(("world-info",))))
+            return Intent(devices=NamedDevices(words, ",".join(listed)))
+        hostfile = _hostfile(given, context.directory, context.host_environment)
+        host = hostfile.host if hostfile is not None else None
+        words = " ".join(write_options(given.named(("include",))))
+        included = _included(given.get("include"), context.host_environment.names())
+        if included is not None:
+            return Intent(devices=NamedDevices(words, ",".join(map(str, included))))
+        if re.fullmatch(r"(localhost|127\.0\.0\.1):.+", given.get("include")):
+            # Not a list: to be refused, as deepspeed does.
+            return Intent(devices=NamedDevices(words, given.get("include").partition(":")[2]))
+        left_out = _included(given.get("exclude"), context.host_environment.names())
+        if left_out is not None:
+            words = " ".join(write_options(given.named(("exclude",))))
+            return Intent(excluded=NamedDevices(words, ",".join(map(str, left_out))))
+        count = count_in(given, "num-gpus")
+        count = count and replace(count, takes_first=True)
+        if count is None and hostfile is not None and host is not None and not given.named(_DEVICES):
+            slots = (hostfile.slots or {})[host]
+            if slots:
+                count = DeviceCount(f"slots={slots} in {hostfile.path}", slots, firm=False)
+        return Intent(count=count)
 
     def complete(self, request: LauncherRequest) -> Completed:
         starter, rest = self.split(request.command)
-        given, notices = self.given(rest), Notices()
-        own = [name for name in _DEVICES if name in given]
-        machines = _machines(given, own, request)
-        counted = () if machines else _counted(given, own, request)
-        if counted:
-            words = " ".join(write_options(given.named(counted)))
-            notices.remark(f"{words} left out: deepspeed would take the first ones, not the chosen ones")
-            given, own = given.without(counted), []
-            rest = given.words
-            request = request.of((*starter, *rest))
-        added: list[str] = []
-        if own or machines:
-            _contradict(given, own, machines, request, notices)
-        else:
-            reason = _against(request)
-            if reason is not None:
-                return self._through_torchrun(request, given, reason, notices)
+        given, notices = self.given(rest, starter), Notices()
+        if request.processes not in (None, len(request.devices)):
+            notices.warn(f"deepspeed starts a process a device; {request.processes} were asked for")
+        if request.numa:
+            notices.remark("deepspeed has no --numa-binding (--bind_cores_to_rank is its own)")
+        if request.one_each:
+            notices.refuse(
+                f"{request.vendor.one_part}, and deepspeed shows every process the same list: select one of"
+                " them, or use --launcher torchrun, which gives no --local_rank"
+            )
+        if given.table is SECOND_OPTIONS:
+            return _second_completed(starter, given, request, notices)
+        hostfile = _hostfile(given, request.directory, request.host_environment)
+        own = given.named(_DEVICES)
+        if _elsewhere(given, own, hostfile, request, notices):
+            added = _logs(given, request)
+            return notices.completed((*starter, *added, *rest), "command")
+        if own and not _names_exactly(own, request):
+            notices.rewritten(write_options(own))
+            given, own = given.without(_DEVICES), ()
+        if hostfile is not None and "hostfile" in given and hostfile.host is not None:
+            notices.remark(
+                f"{' '.join(write_options(given.named(('hostfile',))))} left out: it is this machine"
+            )
+            given = given.without(("hostfile",))
+        reason = None if own else _against(request)
+        if reason is not None or request.one_each:
+            return self._by_second_stage(starter, given, reason, request, notices)
+        added = []
+        if not own:
             added.append(f"--include=localhost:{','.join(str(device.index) for device in request.devices)}")
             notices.remark(
                 f"deepspeed is given the devices by --include; it ignores {request.visibility.variable} then"
             )
-        if not machines:
-            added += _here(given, request, notices)
-        if request.logs and "enable-each-rank-log" not in given:
-            added.append(f"--enable_each_rank_log={request.logs}")
-        if not own and request.processes not in (None, len(request.devices)):
-            notices.warn(f"deepspeed starts a process a device; {request.processes} were asked for")
-        if request.numa:
-            notices.remark("deepspeed has no --numa-binding (--bind_cores_to_rank is its own)")
-        if request.nodes > 1:
-            notices.warn("several machines are started by torchrun here: --launcher torchrun")
-        return Completed(
-            (*starter, *added, *rest), tuple(notices.warnings), tuple(notices.remarks), "command", notices.own
-        )
+        added += _port(given, request, notices)
+        if "hostfile" not in given and request.host_environment.is_file(HOSTFILE):
+            added.append("--hostfile=/dev/null")
+            notices.remark(f"{HOSTFILE} would override the devices: --hostfile=/dev/null")
+        added += _logs(given, request)
+        return notices.completed((*starter, *added, *given.words), "command")
 
-    def _through_torchrun(
-        self, request: LauncherRequest, given: Arguments, reason: str, notices: Notices
+    def _by_second_stage(
+        self,
+        starter: Sequence[str],
+        given: Arguments,
+        reason: str | None,
+        request: LauncherRequest,
+        notices: Notices,
     ) -> Completed:
-        """torchrun with the same script: what the deepspeed library does in it is the same."""
-        entrypoint = with_interpreter_beside(
-            self.entrypoint(request.command), request.host_environment.is_file, request.directory
-        )
-        torchrun = Torchrun()
-        done = torchrun.complete(request.of(torchrun.start(entrypoint)))
-        remarks = [*notices.remarks, f"through torchrun: {reason}"]
-        left = given.without(_FOR_TORCHRUN).option_words
+        """The command that the first stage would start, on the devices in their order."""
+        if reason is not None:
+            notices.remark(f"by deepspeed's second stage: {reason}")
+        if "autotuning" in given:
+            notices.refuse(
+                f"--autotuning starts its runs through deepspeed's first stage, and {reason}: select GPUs in"
+                " ascending order, by index"
+            )
+        left = given.without((*_KEPT, *_SAID_ANYWAY)).option_words
         if left:
-            remarks.append(f"left out, as torchrun has no such options: {' '.join(left)}")
-        if "no-local-rank" not in given:
-            remarks.append("torchrun gives LOCAL_RANK as a variable, and no --local_rank")
-        return Completed(done.argv, done.warnings, (*remarks, *done.remarks))
+            notices.remark(f"left out, as the second stage has no such options: {' '.join(left)}")
+        kept = [word for option in given.named(_KEPT) for word in _long(option)]
+        added = [*_port(given, request, notices), *_logs(given, request)]
+        start = (*self._python(request), "-m", _SECOND)
+        world = (f"--world_info={_world_info(request)}", "--master_addr=127.0.0.1")
+        done = notices.completed((*start, *world, *added, *kept, *given.rest))
+        return replace(done, names=bool(request.devices))
+
+    def _python(self, request: LauncherRequest) -> tuple[str, ...]:
+        """The interpreter of the deepspeed that the command names, with its options."""
+        host_environment = request.host_environment
+        entrypoint = self.entrypoint(request.command)
+        if entrypoint.python is None and entrypoint.home is None and request.path is not None:
+            named = host_environment.interpreter(request.path)
+            if named is not None:
+                # By its name alone, where the PATH has the same one.
+                name = named[0].rsplit("/", 1)[-1]
+                found = host_environment.program(name, request.environ)
+                return (name, *named[1:]) if found == named[0] else named
+        entrypoint = with_interpreter_beside(entrypoint, host_environment.is_file, request.directory)
+        return (entrypoint.python or "python", *entrypoint.options)
 
 
-def _counted(given: Arguments, own: Sequence[str], request: LauncherRequest) -> tuple[str, ...]:
-    """The options that only count what has been chosen (as many devices, on one machine), if all do.
-
-    They contradict nothing. With one of them deepspeed takes the first devices of the box (all of them, with
-    `--num_nodes 1`), ignores the variable, and refuses `--include`.
-    """
-    count = len(request.devices)
-    if not count or not own or not set(own) <= {"num-gpus", "num-nodes"}:
-        return ()
-    if given.get("num-nodes", "1") != "1" or given.get("num-gpus", str(count)) != str(count):
-        return ()
-    first = request.by_index and [device.index for device in request.devices] == list(range(count))
-    return () if first and list(own) == ["num-gpus"] else tuple(own)
-
-
-def _machines(given: Arguments, own: Sequence[str], request: LauncherRequest) -> str | None:
-    """The hostfile that says on which machines deepspeed starts; None for this one only."""
-    if "hostfile" in given:
-        path = os.path.join(request.directory or "", given.get("hostfile"))  # noqa: PTH118 - as deepspeed does
-        # What is not a regular file does not count as one.
-        return given.get("hostfile") if request.host_environment.is_file(path) else None
-    here = not own or (list(own) == ["include"] and _included(given.get("include")) is not None)
-    return HOSTFILE if not here and request.host_environment.is_file(HOSTFILE) else None
-
-
-def _here(given: Arguments, request: LauncherRequest, notices: Notices) -> list[str]:
-    """What one machine needs: a port that nothing listens on, and no hostfile."""
+def _second_completed(
+    starter: Sequence[str], given: Arguments, request: LauncherRequest, notices: Notices
+) -> Completed:
+    """A command of the second stage itself, on the devices."""
+    world = _world(given.get("world-info"))
+    typed = given.named(("world-info",))
+    if world is not None and len(world) > 1:
+        text = f"{' '.join(write_options(typed))} says on which machines and devices deepspeed starts"
+        notices.asks_for_others("--world_info", text)
+        return notices.completed((*starter, *given.words), "command")
     added = []
-    if "master-port" not in given:
-        # 29500 otherwise, without another where it is taken.
-        port = request.host_environment.free_port()
-        if port is None:
-            notices.warn("no TCP port is free here: deepspeed will try 29500 (--master_port PORT)")
-        else:
-            added.append(f"--master_port={port}")
-    if "hostfile" not in given and request.host_environment.is_file(HOSTFILE):
-        added.append("--hostfile=/dev/null")
-        notices.remark(f"{HOSTFILE} would override the devices: --hostfile=/dev/null")
-    return added
+    ours = [str(entry) for entry in _entries(request)]
+    if world is None or list(*world.values()) != ours:
+        if typed:
+            notices.rewritten(write_options(typed))
+        given = given.without(("world-info",))
+        added.append(f"--world_info={_world_info(request)}")
+    added += [*_port(given, request, notices), *_logs(given, request)]
+    return replace(notices.completed((*starter, *added, *given.words)), names=bool(request.devices))
 
 
-def _contradict(
-    given: Arguments, own: Sequence[str], machines: str | None, request: LauncherRequest, notices: Notices
-) -> None:
-    """Say that the command's own devices are not the chosen ones, or not in this order."""
-    words = " ".join(write_options(given.named(own)))
-    if machines is not None:
-        text = f"{machines} says on which machines and devices deepspeed starts; the chosen ones do not count"
+def _entries(request: LauncherRequest) -> list[int | str]:
+    """The devices for the second stage, which writes them into the variable and starts a process each."""
+    if not request.devices:
+        none = request.visibility.none if request.count == 1 else request.visibility.none_in_words
+        return [none] * request.count
+    if request.by_index:
+        return [device.index for device in request.devices]
+    return [*request.visibility.identifiers(request.devices, "uuid").split(",")]
+
+
+def _world_info(request: LauncherRequest) -> str:
+    text = json.dumps({"localhost": _entries(request)}, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+def _world(text: str) -> dict[str, list[str]] | None:
+    """The devices of each machine in a `--world_info`; None where it is none."""
+    try:
+        found = json.loads(base64.urlsafe_b64decode(text))
+    except (ValueError, binascii.Error, RecursionError):
+        return None
+    if not isinstance(found, dict) or not all(isinstance(entries, list) for entries in found.values()):
+        return None
+    return {host: [str(entry) for entry in entries] for host, entries in found.items()}
+
+
+def _long(option: Option) -> tuple[str, ...]:
+    """The option by its whole name: what is short for one stage may be two things for the other."""
+    name = f"--{option.name.replace('-', '_')}"
+    return (f"{name}={option.value}",) if option.values else (name,)
+
+
+def _port(given: Arguments, request: LauncherRequest, notices: Notices) -> list[str]:
+    """A port that nothing listens on: 29500 otherwise, without another where it is taken."""
+    if "master-port" in given:
+        return []
+    port = request.host_environment.free_port()
+    if port is None:
+        notices.warn("no TCP port is free here: deepspeed will try 29500 (--master_port PORT)")
+        return []
+    return [f"--master_port={port}"]
+
+
+def _logs(given: Arguments, request: LauncherRequest) -> list[str]:
+    wanted = request.logs and "enable-each-rank-log" not in given
+    return [f"--enable_each_rank_log={request.logs}"] if wanted else []
+
+
+@dataclass(frozen=True, slots=True)
+class Hostfile:
+    """The file that says on which machines deepspeed starts, and how many devices each has.
+
+    path   as the command has it
+    slots  by machine; None where deepspeed stops at it, or it cannot be read
+    host   the only machine in it, where that is this one; None otherwise
+    """
+
+    path: str
+    slots: Mapping[str, int] | None
+    host: str | None
+
+
+def _hostfile(given: Arguments, directory: str | None, host_environment: HostEnvironment) -> Hostfile | None:
+    """The hostfile that deepspeed will read; None where it reads none. (What is no regular file is none.)"""
+    path = given.get("hostfile") if "hostfile" in given else HOSTFILE
+    place = os.path.join(directory or "", path)  # noqa: PTH118 - as deepspeed does
+    if not host_environment.is_file(place):
+        return None
+    slots = _slots(host_environment.text(place))
+    names = [name for name in slots or () if name in host_environment.names()]
+    host = names[0] if slots is not None and len(slots) == len(names) == 1 else None
+    return Hostfile(path, slots, host)
+
+
+def _slots(text: str | None) -> dict[str, int] | None:
+    """As `_parse_hostfile` of the runner reads it; None where that raises."""
+    slots: dict[str, int] = {}
+    for line in (text or "").splitlines():
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        match = re.match(r"(\S+)\s+slots=(\d{1,9})", line)
+        if match is None or match[1] in slots:
+            return None
+        slots[match[1]] = int(match[2])
+    return slots or None
+
+
+def _elsewhere(
+    given: Arguments,
+    own: Sequence[Option],
+    hostfile: Hostfile | None,
+    request: LauncherRequest,
+    notices: Notices,
+) -> bool:
+    """Whether deepspeed starts on other machines, which cannot be rewritten; and say so.
+
+    A hostfile that is read of itself only counts with options of the command that may mean its machines.
+    """
+    names = request.host_environment.names()
+    words = " ".join(write_options(own))
+    local = all(_on_this_machine(option, names) for option in own)
+    here = hostfile is None or hostfile.host is not None
+    if not here and "hostfile" not in given:
+        here = not own or (local and all(option.name in ("include", "exclude") for option in own))
+    if here and local:
+        return False
+    if hostfile is not None and not here:
+        text = (
+            f"{hostfile.path} says on which machines and devices deepspeed starts; the selected ones do not"
+            " count"
+        )
         # (HOSTFILE is not in the command: it counts because of the command's own options.)
-        hostfile = " ".join(write_options(given.named(("hostfile",))))
-        notices.asks_for_others(hostfile or words, text)
-        return
+        notices.asks_for_others(" ".join(write_options(given.named(("hostfile",)))) or words, text)
+    else:
+        text = f"{words} of the command means other machines; the selected devices do not count"
+        notices.asks_for_others(words, text)
+    return True
+
+
+def _on_this_machine(option: Option, names: Sequence[str]) -> bool:
+    """Whether an option that names devices names those of this machine only."""
+    if option.name == "num-nodes":
+        return option.value in ("1", "-1")
+    if option.name in ("include", "exclude"):
+        return all(part.partition(":")[0] in names for part in option.value.split("@"))
+    return True
+
+
+def _names_exactly(own: Sequence[Option], request: LauncherRequest) -> bool:
+    """Whether the command's own words make deepspeed run on exactly these devices, in this order."""
+    if not request.by_index or not request.devices:
+        return False
     chosen = [device.index for device in request.devices]
-    named: list[int] | None = None
-    if own == ["include"]:
-        named = _included(given.get("include"))
-    elif own == ["num-gpus"]:
-        named = list(range(given.number("num-gpus") or 0)) or None
-    listed = option = None
-    if named is not None:
-        listed = ",".join(map(str, named))
-        option = f"-n {len(named)}" if own == ["num-gpus"] else None
-        named = sorted(set(named)) if _sorts(request) else named
-    text = f"{words} of the command names the devices for deepspeed; the chosen ones do not count"
-    if named is None or not request.by_index or not set(named) <= set(chosen):
-        notices.asks_for_others(words, text, listed, option)
-    elif sorted(named) != sorted(chosen):
-        notices.warn(text)
-    elif named != chosen:
-        order = ",".join(map(str, named))
-        notices.warn(f"{words} of the command: deepspeed will run on {order}, in that order")
+    (option, *others) = own
+    if others:
+        return False
+    if option.name == "num-gpus":
+        return chosen == list(range(len(chosen))) and option.value == str(len(chosen))
+    named = _included(option.value, ("localhost",)) if option.name == "include" else None
+    if named is None:
+        return False
+    return (sorted(set(named)) if _sorts(request) else named) == chosen
 
 
 def _against(request: LauncherRequest) -> str | None:
-    """Why deepspeed's launcher cannot start on exactly these devices in this order; None where it can."""
+    """Why deepspeed's first stage cannot start on exactly these devices in this order; None where it can."""
     if not request.devices:
-        return f"for deepspeed an empty {request.visibility.variable} does not mean no GPU"
+        return f"for the first an empty {request.visibility.variable} does not mean no GPU"
     if any(device.parent for device in request.devices):
-        return "deepspeed cannot be given MIG instances"
+        return "the first takes no MIG instances"
     if not request.by_index:
-        return "deepspeed cannot be given UUIDs"
+        return "the first takes no UUIDs"
     indices = [device.index for device in request.devices]
     if indices != sorted(indices) and _sorts(request):
-        return f"deepspeed would sort the devices and run on {','.join(map(str, sorted(indices)))}"
+        return f"the first would sort the devices and run on {','.join(map(str, sorted(indices)))}"
     return None
 
 
@@ -206,7 +388,7 @@ def _sorts(request: LauncherRequest) -> bool:
     return version is None or version >= SORTS_SINCE
 
 
-def _included(text: str) -> list[int] | None:
+def _included(text: str, names: Sequence[str]) -> list[int] | None:
     """The devices of `--include localhost:0,2`; None where it says anything else."""
-    match = re.fullmatch(r"localhost:(\d{1,9}(?:,\d{1,9})*)", text, re.ASCII)
-    return [int(part) for part in match[1].split(",")] if match else None
+    match = re.fullmatch(r"([^:@]+):(\d{1,9}(?:,\d{1,9})*)", text, re.ASCII)
+    return [int(part) for part in match[2].split(",")] if match and match[1] in names else None

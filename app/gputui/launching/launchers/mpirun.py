@@ -6,7 +6,8 @@ Options: `mpirun --help full` of Open MPI 4.1, where one dash and two are the sa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from itertools import takewhile
 
 from gputui.launching.argument_vector import (
@@ -16,17 +17,38 @@ from gputui.launching.argument_vector import (
     program_name,
     read_options,
     whole_number,
+    write_options,
 )
-from gputui.launching.launchers.base import Completed, LauncherRequest, Notices, contradiction
+from gputui.launching.intent import (
+    CommandContext,
+    DeviceCount,
+    Intent,
+    NamedDevices,
+    beside_each_other,
+)
+from gputui.launching.launchers.base import (
+    Completed,
+    LauncherRequest,
+    Notices,
+    contradiction,
+    count_in,
+    devices_text,
+)
 from gputui.launching.launchers.entrypoint import Entrypoint, of_command
 from gputui.launching.python_command import is_python
 from gputui.vendors.visibility import Visibility
 
 _PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "mpiexec.openmpi", "mpirun.openmpi", "orterun", "prterun")
-_COUNTS = ("np", "npernode")
+COUNTS = ("np", "npernode")
 """The number of processes, and that of each machine: on one machine they are the same."""
 
-_ELSEWHERE = ("H", "host", "hosts", "hostfile", "machinefile", "f", "default-hostfile", "app")
+_SETTING = ("x", "env", "genv")
+"""The options that set a variable for the processes."""
+
+_HOSTS = ("H", "host", "hosts")
+_HOST_FILES = ("hostfile", "machinefile", "f", "default-hostfile", "app")
+"""The options that name machines, and those that name a file which does."""
+
 OPTIONS = option_table(
     flags="allow-run-as-root bind-to-core bind-to-socket bind-to-none bycore bynode byslot continuous d"
     " debug-devel debug debug-daemons debug-daemons-file disable-recovery display-allocation"
@@ -58,6 +80,26 @@ class Mpirun:
         inner = of_command(given.operands)
         return Entrypoint(inner.kind, inner.words, inner.python, given.without(("np",)).option_words)
 
+    def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
+        """A process a device; of several programs (`-np 1 a : -np 1 b`) the processes of all."""
+        names = context.host_environment.names()
+        counts = [_count_here(given, names) for given, _ in parts(command)]
+        known = [count for count in counts if count is not None]
+        total = sum(count.number for count in known)
+        words = " : ".join(count.words for count in known)
+        readers = {each.variable: each for each in context.visibilities if each.variable}
+        lists = [
+            NamedDevices(" ".join(option.words), ",".join(readers[name].entries(value[0])))
+            for given, _ in parts(command)
+            for option in given.named(_SETTING)
+            for name, *value in [re.split("[= ]", option.value, maxsplit=1)]
+            # (Without a value it is handed on as it is.)
+            if name in readers and value
+        ]
+        return beside_each_other(Intent(devices=each) for each in lists).around(
+            Intent(count=DeviceCount(words, total) if known and len(known) == len(counts) else None)
+        )
+
     def start(self, entrypoint: Entrypoint) -> tuple[str, ...]:
         return ("mpirun", *entrypoint.by_python())
 
@@ -74,43 +116,136 @@ class Mpirun:
         command, devices = request.command, len(request.devices)
         given = _read(command)
         notices = Notices()
-        added: tuple[str, ...] = ()
+        names = request.host_environment.names()
+        machines, counts = _machines(given, names), given.named(COUNTS)
+        says = counts or "pernode" in given or _per_machine(given) or _slots(given)
+        added = () if says else ("-np", str(request.count))
         asked: int | None = request.count
-        counts = given.named(_COUNTS)
-        if counts:
-            asked = whole_number(counts[0].value)
-        elif "pernode" not in given:
-            added = ("-np", str(request.count))
+        here = _count_here(given, names)
+        if here is not None:
+            asked = here.number
+        elif says:
+            asked = whole_number(counts[-1].value) if counts and machines == 1 else None
         # Of several programs (`mpirun -np 1 a : -np 1 b`) each has a count of its own.
         if devices and asked not in (None, devices) and ":" not in given.operands:
-            notices.warn(contradiction("-np", asked or 0, devices))
-        notices.warnings += [
-            f"{option.words[0]}: processes on other machines get other devices, by their own indices"
-            for option in given.named(_ELSEWHERE)
-        ][:1]
-        everywhere = [option for part, _ in parts(command) for option in part.options]
-        overriding = [
-            o for o in everywhere if o.name in ("x", "env", "genv") and _assigns(o.value, request.visibility)
-        ]
-        _say_of_lists(overriding, request, notices)
-        if devices > 1:
-            notices.remark("every process sees all the chosen devices: the program takes its own by its rank")
+            several = here.words if here is not None and machines != 1 else ""
+            notices.warn(
+                f"{several} of the command asks for {asked} here, with {devices_text(devices)} selected"
+                if several
+                else contradiction("-np", asked or 0, devices)
+            )
+        if machines != 1:
+            option = given.named((*_HOSTS, *_HOST_FILES))[0]
+            notices.warn(
+                f"{option.words[0]}: processes on other machines get other devices, by their own indices"
+            )
+        words = command[1:]
+        if ":" in given.operands:
+            everywhere = [option for part, _ in parts(command) for option in part.options]
+            _say_of_lists([o for o in everywhere if _sets_devices(o, request.visibility)], request, notices)
+        else:
+            words = (*write_options(_on_devices(given.options, request, notices)), *given.rest)
+        if request.one_each:
+            notices.refuse(
+                f"{request.vendor.one_part}, and mpirun shows every process the same list: select one of"
+                " them, or use --launcher torchrun"
+            )
+        elif devices > 1:
+            notices.remark(
+                "every process sees all the selected devices: the program takes its own by its rank"
+            )
         if request.logs:
             notices.remark("mpirun is not told of the logs: --output-filename is Open MPI's own option")
-        argv = (*command[:1], *added, *command[1:])
-        return Completed(argv, tuple(notices.warnings), tuple(notices.remarks), own=notices.own)
+        return notices.completed((*command[:1], *added, *words))
+
+    def lost_with_another(self, request: LauncherRequest) -> str | None:
+        return None
 
 
-def _assigns(value: str, visibility: Visibility) -> bool:
+def _machines(given: Arguments, names: Collection[str]) -> int | None:
+    """How many machines take part; None where only a file says so. `names` are those of this one."""
+    if given.named(_HOST_FILES):
+        return None
+    hosts = {host for host, _ in _hosts(given)}
+    return len(hosts.difference(names)) + bool(hosts.intersection(names)) or 1
+
+
+def _hosts(given: Arguments) -> list[tuple[str, int | None]]:
+    """The machines that the options name, and the number of processes that each one takes (`-H a:2,b:2`)."""
+    each = [host.partition(":") for option in given.named(_HOSTS) for host in option.value.split(",")]
+    return [(host, whole_number(slots)) for host, _, slots in each if host]
+
+
+def _slots(given: Arguments) -> int:
+    """How many processes the machines take together, which is how many are started where nothing else says
+    that; 0 where they do not say it."""
+    slots = [number for _, number in _hosts(given)]
+    return 0 if None in slots else sum(number for number in slots if number is not None)
+
+
+def _per_machine(given: Arguments) -> str:
+    """The number of processes of a machine, or of a part of it, as mapping says it: "2:node"."""
+    kind, _, number = given.get("map-by").partition(":")
+    return number if kind.lower() == "ppr" else ""
+
+
+def _count_here(given: Arguments, names: Collection[str]) -> DeviceCount | None:
+    """How many processes are started on this machine; None where that cannot be told."""
+    each, _, part = _per_machine(given).partition(":")
+    if each:
+        # (How many sockets a machine has is not known here.)
+        number = whole_number(each) if part.lower().partition(":")[0] == "node" else None
+        return DeviceCount(f"--map-by {given.get('map-by')}", number) if number else None
+    machines, options = _machines(given, names), given.named(COUNTS)
+    total = count_in(given, *COUNTS)
+    if options and options[-1].name == "npernode":
+        return total
+    hosts = " ".join(word for option in given.named(_HOSTS) for word in option.words)
+    if total is None and not options and "pernode" not in given and _slots(given):
+        total = DeviceCount(hosts, _slots(given))
+    if total is None or machines == 1:
+        return total
+    if machines is None or total.number % machines:
+        return None
+    words = total.words if total.words == hosts else f"{total.words} {hosts}"
+    return DeviceCount(words, total.number // machines)
+
+
+def _sets_devices(option: Option, visibility: Visibility) -> bool:
     """Whether an option sets one of the variables that say which devices: NAME=VALUE, or NAME VALUE."""
-    return any(value.startswith((f"{name}=", f"{name} ")) for name in visibility.names)
+    return option.name in _SETTING and option.value.startswith(
+        tuple(f"{name}{sign}" for name in visibility.names for sign in "= ")
+    )
+
+
+def _on_devices(options: Sequence[Option], request: LauncherRequest, notices: Notices) -> list[Option]:
+    """The options, and those that set the variables set them to the selected devices."""
+    visibility = request.visibility
+    ours = dict(visibility.changes(request.devices, "index" if request.by_index else "uuid"))
+    done = []
+    for option in options:
+        if _sets_devices(option, visibility):
+            name, value = re.split("[= ]", option.value, maxsplit=1)
+            # (Where UUIDs name the devices, no order of counting matters.)
+            wanted = ours.get(name) or (value if name != visibility.variable else visibility.none)
+            same = value == wanted or (
+                request.by_index
+                and name == visibility.variable
+                and visibility.names_in_order(value, request.devices)
+            )
+            if not same:
+                notices.rewritten(option.words)
+                values = (name, wanted) if len(option.values) == 2 else (f"{name}={wanted}",)
+                option = replace(option, values=values)
+        done.append(option)
+    return done
 
 
 def _say_of_lists(overriding: Sequence[Option], request: LauncherRequest, notices: Notices) -> None:
-    """Say which options set the variables, and which of them lead to other devices."""
+    """Of several programs: say which options set the variables, and which of them lead to other devices."""
     for option in overriding:
         words = " ".join(option.words)
-        text = f"{words} of the command overrides the chosen devices"
+        text = f"{words} of the command overrides the selected devices"
         name, value = re.split("[= ]", option.value, maxsplit=1)
         if name == request.visibility.variable:
             others = request.visibility.names_others(value, request.devices, request.by_index)

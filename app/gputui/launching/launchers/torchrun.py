@@ -5,20 +5,21 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 
-from gputui.launching.argument_vector import Arguments, option_table, program_name
-from gputui.launching.launchers.base import Completed, LauncherRequest, Notices, ScriptLauncher, contradiction
-from gputui.launching.python_command import module_prefix
+from gputui.launching.argument_vector import Arguments
+from gputui.launching.intent import CommandContext, Intent
+from gputui.launching.launchers.base import (
+    Completed,
+    LauncherRequest,
+    Notices,
+    ScriptLauncher,
+    contradiction,
+    count_in,
+)
+from gputui.launching.python_command import started_program
+from gputui.launching.torchrun_options import TORCHRUN
 
 _MODULES = ("torch.distributed.run", "torch.distributed.launch")
-OPTIONS = option_table(
-    flags="standalone no-python run-path module|m virtual-local-rank use-env help|h",
-    valued="nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf max-restarts monitor-interval"
-    " start-method event-log-handler role log-dir redirects|r tee|t local-ranks-filter"
-    " duplicate-stdout-filters duplicate-stderr-filters node-rank master-addr master-port local-addr"
-    " logs-specs numa-binding signals-to-handle shutdown-timeout",
-    unlisted="value",
-    abbreviations=True,
-)
+OPTIONS = TORCHRUN
 
 PORT = 29400
 """The port of a rendezvous between machines, torchrun's own default."""
@@ -46,9 +47,13 @@ class Torchrun(ScriptLauncher):
 
     def split(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """`torchrun`, or `python -m torch.distributed.run`; and what follows."""
-        module, words = module_prefix(command)
-        own = 1 if program_name(command) == "torchrun" else words if module in _MODULES else 0
+        started = started_program(command)
+        own = started.words if started.name == "torchrun" or started.module in _MODULES else 0
         return tuple(command[:own]), tuple(command[own:])
+
+    def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
+        # `gpu` and `auto` count what they are given.
+        return Intent(count=count_in(self.given(self.split(command)[1]), "nproc-per-node"))
 
     def complete(self, request: LauncherRequest) -> Completed:
         starter, rest = self.split(request.command)
@@ -56,13 +61,36 @@ class Torchrun(ScriptLauncher):
         added = _where(given, request, notices)
         if "nproc-per-node" not in given:
             added.append(f"--nproc-per-node={request.count}")
+        if request.one_each and "virtual-local-rank" not in given and gives_one_each(request, notices):
+            added.append("--virtual-local-rank")
+            notices.remark(f"--virtual-local-rank: {request.vendor.one_part}, so each one is shown its own")
         if request.numa and "numa-binding" not in given:
             added += _numa(request, notices)
         if request.logs and "log-dir" not in given:
             added.append(f"--log-dir={request.logs}")
             added += [f"--{name}=3" for name in ("redirects", "tee") if name not in given]
         _warn(given, request, notices)
-        return Completed((*starter, *added, *rest), tuple(notices.warnings), tuple(notices.remarks))
+        return notices.completed((*starter, *added, *rest), ranked=True)
+
+
+ONE_EACH_SINCE = (2, 10)
+"""The torch that has --virtual-local-rank: a process sees one device of the list, as local rank 0
+(torch/distributed/elastic/agent/server/local_elastic_agent.py, pytorch #166680)."""
+
+
+def gives_one_each(request: LauncherRequest, notices: Notices) -> bool:
+    """Whether this torch can show each process one of the devices only; where not, the launch is refused."""
+    version = request.host_environment.version("torch", request.path) if request.path else None
+    if version is not None and version < ONE_EACH_SINCE:
+        has, needs = (".".join(map(str, each)) for each in (version, ONE_EACH_SINCE))
+        notices.refuse(
+            f"{request.vendor.one_part}: torch {has} has no --virtual-local-rank ({needs} has), by which each"
+            f" process is shown one; select one of them"
+        )
+        return False
+    for warning in request.vendor.part_warnings(request.devices, request.environ):
+        notices.warn(warning)
+    return True
 
 
 def overriding(environ: Mapping[str, str]) -> str | None:
@@ -138,7 +166,7 @@ def _warn(given: Arguments, request: LauncherRequest, notices: Notices) -> None:
     if not count and text in ("auto", "gpu"):
         notices.warn(f"the command asks for --nproc-per-node={text}, and there is no device to count")
     if count and text in ("cpu", "xpu"):
-        notices.warn(f"--nproc-per-node={text} of the command does not count the chosen devices")
+        notices.warn(f"--nproc-per-node={text} of the command does not count the selected devices")
     asked = given.number("nproc-per-node")
     if asked is None and "nproc-per-node" not in given:
         asked = request.processes

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from gputui.choosing.grouping import parse_request
-from gputui.choosing.selection import Selection, not_free
+from gputui.choosing.selection import not_free
 from gputui.choosing.verdict_text import not_free_lines
 from gputui.launching.clipboard import Copied, copy
 from gputui.launching.shell_words import WordsError, assignments, command_line, shell_syntax, split
@@ -102,7 +102,11 @@ class LaunchController:
         additions, command = assignments(split(line))
         app_state = self._view.app_state
         options = replace(app_state.options, command=command, additions=additions)
-        self._view.set_app_state(replace(app_state, options=options))
+        edited = replace(app_state, options=options)
+        if edited.command_is_unread:
+            edited, message = edited.with_command_read()
+            self._view.show_message(message, "warn")
+        self._view.set_app_state(edited)
         syntax = shell_syntax(command)
         if syntax:
             self._view.show_message(f"{syntax} is a plain argument here: for a shell, bash -c '…'", "warn")
@@ -152,14 +156,29 @@ class LaunchController:
             from gputui.tui import start_launch
 
             held = start_launch.hold_selected(app_state, self._environ)
-            self.pending = PendingLaunch(app_state, time.monotonic(), mode, *held)
-            self._sampler.ask()
+            pending = PendingLaunch(app_state, time.monotonic(), mode, *held)
+            if app_state.selection.cpu_only:
+                # No device to read: this works where no driver answers.
+                self.start_or_ask(pending)
+            else:
+                self.pending = pending
+                self._sampler.ask()
 
     def _cannot_start(self) -> bool:
         """Whether the command lacks something; what is shown."""
         options = self._view.app_state.options
         if options.nodes > 1 and not options.rendezvous:
             self._view.show_message("the first of the machines is not named yet: L, first one", "warn")
+            return True
+        refused = self._view.app_state.launch.refused
+        if refused is not None:
+            self._view.show_message(refused, "lost")
+            return True
+        own = self._view.app_state.launch.own
+        if own is not None:
+            # Devices are never claimed for a command that will use others.
+            words = f"the command itself uses {own.words}; press C to select those devices"
+            self._view.show_message(words, "warn")
             return True
         missing = missing_program(self._view.app_state.launch, self._environ)
         if missing is not None:
@@ -193,18 +212,27 @@ class LaunchController:
         """Start the launch; first ask, where a device of it is not free or others wait for it."""
         app_state, before = self._view.app_state, pending.app_state
         self._view.clear_message()
-        if app_state.snapshot is None or not app_state.selection.decided:
-            pending.allocation.release()
-            self._view.show_message("the selected devices are not there any more", "lost")
-            return
-        found = not_free(
-            before.selection, before.verdicts_when_selected, app_state.snapshot, app_state.verdicts
-        )
-        changed = not_free_lines(found, app_state.snapshot)
-        if changed or app_state.launch.own or pending.allocation.conflicts or pending.queue:
+        changed: dict[str, str] = {}
+        if not app_state.selection.cpu_only:
+            if app_state.snapshot is None or not app_state.selection.decided:
+                pending.allocation.release()
+                self._view.show_message("the selected devices are not there any more", "lost")
+                return
+            selected, as_selected = before.selection, before.verdicts_when_selected
+            found = not_free(selected, as_selected, app_state.snapshot, app_state.verdicts)
+            changed = not_free_lines(found, app_state.snapshot)
+        if self._unclear() or any(
+            (changed, app_state.contradiction, pending.allocation.conflicts, pending.queue)
+        ):
             self._ask(pending, changed)
         else:
             self._start(pending)
+
+    def _unclear(self) -> tuple[str, ...]:
+        """That nobody knows whether the selected devices are those that we were given."""
+        app_state = self._view.app_state
+        limits = app_state.limits if app_state.selected else None
+        return (limits.unknown,) if limits is not None and limits.unknown else ()
 
     def ask_without_reread(self) -> None:
         """Ask about a launch whose devices the driver has not read again in time."""
@@ -242,21 +270,11 @@ class LaunchController:
         claimed = {each.key: each.text(allocation.snapshot) for each in allocation.conflicts}
         lines = {**claimed, **changed}
         in_order = [lines[key] for key in pending.app_state.selection if key in lines]
-        reasons = [*more, *in_order, *self._devices_of_command()]
+        contradiction = self._view.app_state.contradiction
+        said = (contradiction,) if contradiction else ()
+        reasons = [*more, *in_order, *self._unclear(), *said]
         reasons += [pending.queue.text()] if pending.queue else []
         self._view.open(ConfirmScreen(tuple(reasons), may_wait=pending.queue is not None), answered)
-
-    def _devices_of_command(self) -> tuple[str, ...]:
-        """That the command names other devices, and which of those are not free."""
-        app_state = self._view.app_state
-        own = app_state.launch.own
-        if own is None:
-            return ()
-        if own.ignored or own.listed is None or app_state.snapshot is None:
-            return (own.warning,)
-        named = Selection(app_state.vendor.visibility.listed_keys(own.listed, app_state.snapshot.devices))
-        found = not_free(named, {}, app_state.snapshot, app_state.verdicts)
-        return (own.warning, *not_free_lines(found, app_state.snapshot).values())
 
     def _start(self, pending: PendingLaunch) -> None:
         from gputui.launching.history_file import remember

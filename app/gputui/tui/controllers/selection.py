@@ -7,6 +7,7 @@ from dataclasses import replace
 from gputui.choosing.grouping import GroupingError, parse_request
 from gputui.inventory.device import Device
 from gputui.tui.app_state import AppState
+from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
 
 BEST_PROMPT = "how many of the best?  4, or 8 tp=2 pp=2   (⏎ takes, esc leaves)"
@@ -26,6 +27,7 @@ class SelectionController:
 
     def __init__(self, view: MainView) -> None:
         self._view = view
+        self._reading_command = False
 
     def toggle(self, device: Device, move_cursor: bool = True) -> None:
         """Select or deselect a device; `move_cursor` lets the cursor go on to the next row."""
@@ -72,6 +74,34 @@ class SelectionController:
 
     def next_order(self) -> None:
         self._show(*self._view.app_state.next_order())
+
+    def read_command_away(self) -> None:
+        """The same as `read_command`; the scripts that the command starts are read away from the thread that
+        paints, which for a long one takes a tenth of a second, and again from a cache."""
+        if self._reading_command:
+            return
+        self._reading_command = True
+        app_state, app = self._view.app_state, self._view.app
+
+        def read() -> None:
+            self._reading_command = False
+            if self._view.app_state.command_is_unread:
+                self.read_command()
+
+        def work() -> None:
+            _ = app_state.intent
+            app.call_later(read)
+
+        in_background("read the command", work)
+
+    def read_command(self, again: bool = False) -> None:
+        """Select what the command says of devices, if anything; `again`: also where it said that before."""
+        if again and not self._view.app_state.options.command:
+            self._view.show_message("there is no command yet: e types it", "warn")
+        elif self._view.app_state.snapshot is not None:
+            app_state, message = self._view.app_state.with_command_read(again)
+            self._view.set_app_state(app_state)
+            self._view.show_message(message, "warn")
 
     def clear(self) -> None:
         self._view.set_app_state(self._view.app_state.clear())

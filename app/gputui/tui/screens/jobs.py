@@ -14,7 +14,7 @@ from gputui.jobs.store import Stored, forget, stored
 from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
-from gputui.tui.views.jobs import broken, devices_of, headline, listed, log
+from gputui.tui.views.jobs import broken, devices_of, headline, listed, log, unclaimed_uses_of
 from gputui.tui.views.text import Line, title, wrap
 
 _MOST_DEVICES = 4
@@ -73,7 +73,7 @@ class JobsScreen(ListPage):
         head = headline(jobs, len(self._stored.unreadable), width)
         if self._trouble:
             return [head, *(((f" {piece}", "warn"),) for piece in wrap(self._trouble, width - 2))]
-        listing = listed(jobs, self.cursor, width, time.time())
+        listing = listed(jobs, self.cursor, width, time.time(), unclaimed_uses_of(self.view.app_state))
         room = max(1, min(len(listing), height // 3))
         lines = [head, *self.window(listing, range(len(jobs)), room, above=1)]
         if job is None:

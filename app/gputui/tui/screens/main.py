@@ -141,6 +141,7 @@ class MainScreen(Screen[None]):
             "select": selection.toggle_current,
             "clear": selection.clear,
             "cpu": selection.cpu_only,
+            "command": partial(selection.read_command, again=True),
             "best": selection.add_best,
             "other": selection.next_best,
             "ask": selection.ask_for_best,
@@ -246,6 +247,9 @@ class MainScreen(Screen[None]):
             self.set_app_state(self.app_state.with_snapshot(result))
             if pending is not None:
                 self.launch.start_or_ask(pending)
+            elif self.app_state.command_is_unread and (result.links or len(result.devices) < 2):
+                # (Without links, the best set would be another one a moment later.)
+                self.selection.read_command_away()
             elif len(self.app_state.selection) < number_before:
                 self.show_message("a selected device is not there any more and is deselected", "lost")
         else:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.cells import chop_cells
 
+from gputui.choosing.claimed_use import ClaimedUse
+from gputui.choosing.verdict_text import claimed_and_runs_on
 from gputui.inventory.formatting import duration, printable
 from gputui.jobs.job import Job, State
+from gputui.system.users import own_name
 from gputui.tui.app_state import AppState
 from gputui.tui.views.table import Columns, row
 from gputui.tui.views.text import Line, clip, fit, title
@@ -37,8 +40,10 @@ def headline(jobs: Sequence[Job], unreadable: int, width: int) -> Line:
     return title("jobs", width, ", ".join(counts))
 
 
-def listed(jobs: Sequence[Job], cursor: int, width: int, now: float) -> list[Line]:
-    """A line a job."""
+def listed(
+    jobs: Sequence[Job], cursor: int, width: int, now: float, unclaimed: Mapping[str, str] | None = None
+) -> list[Line]:
+    """A line a job. `unclaimed` says of some, by id, what they claimed and run on (`unclaimed_uses_of`)."""
     if not jobs:
         return [clip(((_NONE, "dim"),), width)]
     wide = max(len(job.id) for job in jobs)
@@ -53,12 +58,25 @@ def listed(jobs: Sequence[Job], cursor: int, width: int, now: float) -> list[Lin
                     (f"{sign} {fit(_state(job), 12)}", style),
                     (f" {fit(_for_how_long(job, now), 6, right=True)}  ", "dim"),
                     (f"{fit(_on(job), 10)} ", ""),
+                    (f"{use} " if (use := (unclaimed or {}).get(job.id)) else "", "warn"),
                     (printable(job.title), "strong" if place == cursor else ""),
                 ),
                 width,
             )
         )
     return lines
+
+
+def unclaimed_uses_of(app_state: AppState) -> dict[str, str]:
+    """What our jobs claimed and run on, "claimed 6,7, runs on 0,1", by their ids, where the two differ."""
+    snapshot = app_state.snapshot
+    if snapshot is None:
+        return {}
+    return {use.job: claimed_and_runs_on(use, snapshot) for use in _unclaimed_uses(app_state) if use.job}
+
+
+def _unclaimed_uses(app_state: AppState) -> list[ClaimedUse]:
+    return [use for use in app_state.unclaimed_uses if use.user == own_name()]
 
 
 def _on(job: Job) -> str:
@@ -84,10 +102,11 @@ def _for_how_long(job: Job, now: float) -> str:
 
 
 def devices_of(job: Job, app_state: AppState, width: int, most: int) -> list[Line]:
-    """What the job's devices do now, as far as they are this box's."""
+    """What the job's devices do now, as far as they are this box's; those that it has not claimed last."""
     if app_state.snapshot is None or not job.devices or job.over:
         return []
-    found = [app_state.snapshot.by_key.get(device.uuid) for device in job.devices]
+    outside = (key for use in _unclaimed_uses(app_state) if use.job == job.id for key in use.outside)
+    found = [app_state.snapshot.by_key.get(key) for key in (*(d.uuid for d in job.devices), *outside)]
     devices = [device for device in found if device is not None]
     if not devices:
         return []

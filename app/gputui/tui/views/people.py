@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputui.choosing.people import Person
-from gputui.choosing.verdict_text import reason
+from gputui.choosing.verdict_text import job_claimed_and_runs_on, reason
 from gputui.inventory.formatting import duration, printable, size
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
@@ -85,6 +85,7 @@ def _person(person: Person, snapshot: Snapshot, wide: int, total: int) -> list[L
         what = printable(main.command or main.note or "?")
         head = _columns(f"GPU {snapshot.label(holding.device)}", used, age, wide)
         lines.append((*head, (idle_for, "warn"), (f"  {what}{more}", "dim")))
+    lines += [((f"   {job_claimed_and_runs_on(use, snapshot)}", "warn"),) for use in person.unclaimed_uses]
     if person.claims:
         claimed = ",".join(map(snapshot.label, person.claims))
         lines.append(((f"   GPU {claimed}  ", "dim"), ("claimed", "claimed")))

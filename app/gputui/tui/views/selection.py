@@ -15,9 +15,7 @@ from gputui.tui.views.text import Line, clip, title, width_of
 
 def selection_lines(app_state: AppState, width: int) -> list[Line]:
     """Two lines: a rule, and the longest account of the order that fits."""
-    limits = app_state.limits
-    tail = f"inside {limits.words}{'' if limits.words[-1] != '=' else '(empty)'}" if limits else ""
-    head = title("selected", width, tail)
+    head = title("selected", width, "   ".join(filter(None, (_by_command(app_state), _limits(app_state)))))
     if app_state.selection.cpu_only:
         return [head, clip(((" no device: CPU only", "strong"), ("   c takes it back", "dim")), width)]
     if not app_state.selected or app_state.snapshot is None:
@@ -31,6 +29,32 @@ def selection_lines(app_state: AppState, width: int) -> list[Line]:
         if width_of(line) <= width:
             return [head, line]
     return [head, clip(line, width)]
+
+
+def _by_command(app_state: AppState) -> str:
+    """What the command itself says of devices, and whether that is selected; "" where it says nothing."""
+    choice = app_state.command_choice
+    if choice is None or not choice.words:
+        return ""
+    if choice.selection.cpu_only and not choice.firm:
+        # (The words may be a sentence: where its devices come from.)
+        return f"no device needed ({choice.words})"
+    same = choice.selection.decided and choice.selection == app_state.selection
+    return f"as {choice.words} says" if same else f"the command says {choice.words}"
+
+
+def _limits(app_state: AppState) -> str:
+    """The list of devices that we were started with, and which ones those are where its numbers mislead."""
+    limits = app_state.limits
+    if limits is None:
+        return ""
+    words = f"inside {limits.words}{'' if limits.words[-1] != '=' else '(empty)'}"
+    if limits.unknown:
+        return f"{words}: it is not known which GPUs these are"
+    if limits.note and app_state.snapshot is not None:
+        given = [app_state.snapshot.by_key[key] for key in limits.keys]
+        return f"{words}: GPU {','.join(map(app_state.snapshot.label, given))}"
+    return words
 
 
 def _with_buses(app_state: AppState, devices: tuple[Device, ...]) -> Line:

@@ -27,6 +27,7 @@ _IDENTITY = (
     "index",
     "uuid",
     "name",
+    "ordinal",
     "pci_bus_id",
     "parent",
     "mig",
@@ -160,25 +161,51 @@ class Gpu:
             facts["processes"] = () if device.mig else self._processes()
         return replace(device, **facts)
 
+    def read_model(self) -> None:
+        """Read which model it is, where that is not known yet. Never raises for the device's own trouble."""
+        self._once("name", lambda: {"name": self.ask(self._nvml.nvmlDeviceGetName, self.handle)})
+
+    def read_speed(self) -> None:
+        """The same for what tells how fast it is."""
+        self._once("compute_capability", self._speed)
+
+    def number(self, ordinal: int | None) -> None:
+        """Note which number the runtime gives the GPU."""
+        self.devices = (replace(self.devices[0], ordinal=ordinal), *self.devices[1:])
+
+    def _once(self, fact: str, ask: Callable[[], dict[str, Any]]) -> None:
+        device = self.devices[0]
+        if self.handle is None or getattr(device, fact) is not None:
+            return
+        try:
+            self.devices = (replace(device, **ask()), *self.devices[1:])
+        except GoneError as gone:
+            self.lose(gone)
+
+    def _speed(self) -> dict[str, Any]:
+        """What "fastest" is judged by: the name does not tell."""
+        nvml, handle = self._nvml, self.handle
+        capability = self.ask(nvml.nvmlDeviceGetCudaComputeCapability, handle)
+        return {
+            "compute_capability": "{}.{}".format(*capability) if capability else None,
+            "cores": self.ask(nvml.nvmlDeviceGetNumGpuCores, handle),
+            "max_sm_clock": self.ask(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM),
+        }
+
     def _names(self) -> dict[str, Any]:
         nvml, handle = self._nvml, self.handle
         pci = self.ask(nvml.nvmlDeviceGetPciInfo, handle)
-        capability = self.ask(nvml.nvmlDeviceGetCudaComputeCapability, handle)
-        # "fastest" is judged by these: the name does not tell.
-        cores = self.ask(nvml.nvmlDeviceGetNumGpuCores, handle)
-        clock = self.ask(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM)
         limit = self.ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
         return {
             "name": self.ask(nvml.nvmlDeviceGetName, handle),
             "pci_bus_id": bus_id(pci) if pci is not None else None,
-            "compute_capability": "{}.{}".format(*capability) if capability else None,
-            "cores": cores,
-            "max_sm_clock": clock,
             "power_limit": limit / 1000 if limit is not None else None,
             "numa_node": self.numa_node(),
             "mig": self._divided(),
             "display": self._display(),
-        } | self._mode()
+            **self._speed(),
+            **self._mode(),
+        }
 
     def _mode(self) -> dict[str, Any]:
         mode = self.ask(self._nvml.nvmlDeviceGetComputeMode, self.handle)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gputui.inventory.device import Device
+from gputui.inventory.device import Device, one_model
 from gputui.inventory.link import LinkMatrix, PeerMatrix
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
@@ -61,6 +61,7 @@ class NvmlSource:
         self._host = Host()
         self._gpus: list[Gpu] = []
         self._wired = _NOTHING
+        self._order: tuple[str, ...] | None = None
 
     def open(self) -> None:
         """Load the library and start NVML. Raises NoSourceError."""
@@ -83,10 +84,14 @@ class NvmlSource:
         self.open()
         if Want.NAMES in want and self._host == Host():
             self._host = self._read_host()
-        facts = want & ~(Want.LINKS | Want.TOPOLOGY)
+        facts = want & ~(Want.LINKS | Want.TOPOLOGY | Want.SPEED | Want.ORDER)
         for gpu in self._gpus:
             if facts or gpu.handle is None:
                 gpu.refresh(want)
+        if want & (Want.SPEED | Want.ORDER):
+            self._read_speeds(None if Want.ORDER in want else among)
+        if Want.ORDER in want:
+            self._read_order()
         wiring = want & (Want.LINKS | Want.TOPOLOGY)
         keys = tuple(device.key for gpu in self._gpus for device in gpu.devices)
         if wiring or (self._wired.links and keys != self._wired.keys):
@@ -170,6 +175,33 @@ class NvmlSource:
 
             self._processes = ProcessTable()
         return self._processes
+
+    def _read_speeds(self, among: Collection[str] | None) -> None:
+        """Of GPUs that are all alike the name is all that is read."""
+        gpus = [gpu for gpu in self._gpus if among is None or gpu.devices[0].key in among]
+        for gpu in gpus:
+            gpu.read_model()
+        if not one_model(gpu.devices[0] for gpu in gpus):
+            for gpu in gpus:
+                gpu.read_speed()
+
+    def _read_order(self) -> None:
+        """How CUDA numbers GPUs that are not all alike. (That does not change: CUDA is asked once.)"""
+        if one_model(gpu.devices[0] for gpu in self._gpus):
+            return
+        # Imported here: few boxes have several models, and subprocess alone takes milliseconds to import.
+        from gputui.vendors.nvidia import device_order
+        from gputui.vendors.nvidia.vendor import VENDOR
+
+        if self._order is None:
+            self._order = device_order.driver_order()
+        there = {VENDOR.bare_uuid(gpu.devices[0].uuid): gpu for gpu in self._gpus}
+        left_out = [gpu for uuid, gpu in there.items() if uuid not in self._order]
+        if set(self._order) <= set(there) and all(gpu.handle is None for gpu in left_out):
+            # (CUDA leaves out a lost GPU. Any other difference, under MPS or with MIG instances, means that
+            # its numbers are not those of our list.)
+            for ordinal, uuid in enumerate(self._order):
+                there[uuid].number(ordinal)
 
     def _read_wiring(self, want: Want, keys: tuple[str, ...], among: Collection[str] | None) -> None:
         # A row for each device; only GPUs as a whole can be asked.

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from gputui.sources.source import Source
 
 
+_SEVERAL_RANKS = "NCCL_MULTI_RANK_GPU_ENABLE"
+"""NCCL's experimental variable for several ranks on one GPU."""
+
 _UUID_PREFIXES = ("GPU-", "MIG-")
 """Of GPUs, and of MIG instances ("MIG-GPU-…/1/0" of older drivers)."""
 
@@ -26,7 +29,7 @@ _UUID_PREFIXES = ("GPU-", "MIG-")
 class CudaVisibility(Visibility):
     """CUDA_VISIBLE_DEVICES: indices or UUIDs, in the order in which a program counts them.
 
-    CUDA counts the fastest device first unless it is told to count by bus id, as NVML does.
+    CUDA counts the fastest device first (`device_order.py`) unless it is told to count by bus id, like NVML.
     """
 
     variable = "CUDA_VISIBLE_DEVICES"
@@ -34,6 +37,11 @@ class CudaVisibility(Visibility):
     uuid_prefixes = _UUID_PREFIXES
     also = ("NVIDIA_VISIBLE_DEVICES",)
     reader = "CUDA"
+
+    def own_order(self, gpus: Sequence[Device]) -> tuple[Device | None, ...]:
+        from gputui.vendors.nvidia.device_order import known_places
+
+        return known_places(gpus)
 
 
 class NvidiaContainers(Containers):
@@ -47,7 +55,11 @@ class NvidiaContainers(Containers):
         return [word for device in devices for word in ("--device", f"nvidia.com/gpu={device.uuid}")]
 
     def gives_devices(self, option: str, value: str) -> bool:
-        return option == "gpus" or (option == "device" and value.startswith("nvidia.com/"))
+        return option == "gpus" or bool(self.named_by(option, value))
+
+    def named_by(self, option: str, value: str) -> tuple[str, ...]:
+        kind, equals, name = value.partition("=")
+        return (name,) if option == "device" and equals and kind.startswith("nvidia.com/") else ()
 
 
 class Nvidia(Vendor):
@@ -64,9 +76,15 @@ class Nvidia(Vendor):
         ("CUDA_LAUNCH_BLOCKING", "1", "an error names its line; slow"),
         ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less memory lost to fragments"),
     )
+    one_part = "a process uses one MIG instance only, however many it sees"
     backend = "nccl"
     driver = "the CUDA driver"
     torch_build = "install a build for CUDA: https://pytorch.org/get-started/locally"
+
+    other_builds = {
+        "tensorflow": "install it with its CUDA libraries: pip install 'tensorflow[and-cuda]'",
+        "jax": "install it with its CUDA libraries: pip install 'jax[cuda12]'",
+    }
 
     @property
     def driver_probe(self) -> Path | None:
@@ -85,9 +103,17 @@ class Nvidia(Vendor):
         found = []
         if by_index and _mps(devices, environ):
             found.append("an MPS daemon may number the devices otherwise; UUIDs are right (--ids uuid, u)")
-        if len(devices) > 1 and any(device.parent for device in devices):
-            found.append("a process uses one MIG instance only, however many are visible")
         return tuple(found)
+
+    def part_warnings(self, devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[str, ...]:
+        parents = [device.parent for device in devices if device.parent]
+        if len(set(parents)) == len(parents) or environ.get(_SEVERAL_RANKS) == "1":
+            return ()
+        # NCCL tells devices apart by the bus id of the GPU (NVIDIA/nccl #1716, seen with 2.31.2).
+        return (
+            f"NCCL takes several ranks on one GPU's instances with {_SEVERAL_RANKS}=1 only, from 2.30 on;"
+            " an older one stops (gloo does not)",
+        )
 
     def driver_trouble(self, code: int | None, error: str | None) -> str | None:
         from gputui.vendors.nvidia.cuda_errors import of_code, of_library

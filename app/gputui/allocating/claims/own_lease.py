@@ -1,0 +1,155 @@
+"""Finds the lease inside which this process runs: its command inherited it, or one that started the command.
+
+Inside its own lease a launch takes a *step*, as in an allocation of Slurm: a second lock on a device that the
+lease has locked already, which only one step has at once. Its file is `<device>.step1.<n>.lock`; of a step
+inside a step it is `step2`, and so on. The end of a step unlocks its own lock only.
+
+What proves the lease is no variable, which anybody can set, but the lock itself: a descriptor that we have
+inherited, and whose open file is the one that has the lock. A process that merely opens the same file gets
+another open file, without the lock. Some programs close all descriptors that they have not opened (Python's
+subprocess, sudo, tmux for its panes), so that what they start inherits none: then the nearest ancestor counts
+that has such descriptors and passes them on, as /proc tells. A process without such an ancestor (a daemon, a
+pane of a tmux server that was there before) is outside the lease.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from gputui.allocating.claims.files import UntrustedFileError, list_matching, open_untrusted
+from gputui.allocating.claims.folder import shared_folders
+from gputui.allocating.claims.read import LOCK, NAME, is_held, open_descriptors
+from gputui.inventory.claim import Claim
+from gputui.system.file_locks import File, ancestors, locked_by
+
+
+@dataclass(frozen=True)
+class OwnLease:
+    """The lease inside which this process runs; without devices where it runs in none.
+
+    steps        by device, which step this process is inside: 0 for the lease itself (`Claim.step`)
+    folders      by device, the folder that has its locks
+    locks        by device, the inherited descriptors of its locks; none where only an ancestor has them
+    descriptors  all inherited descriptors that belong to leases: locks, records, folders
+    """
+
+    steps: Mapping[str, int]
+    folders: Mapping[str, str]
+    locks: Mapping[str, tuple[int, ...]]
+    descriptors: tuple[int, ...] = ()
+
+    def has(self, claim: Claim) -> bool:
+        """Whether this process runs inside that claim."""
+        return claim.step <= self.steps.get(claim.key, -1)
+
+    def next_step(self, key: str) -> int:
+        """The step that a launch on this device is: 0, a lease of its own, on one outside."""
+        return self.steps.get(key, -1) + 1
+
+    def marked(self, claims: Iterable[Claim]) -> tuple[Claim, ...]:
+        """The claims, and of each whether it is ours."""
+        return tuple(replace(claim, ours=True) if self.has(claim) else claim for claim in claims)
+
+
+NO_LEASE = OwnLease({}, {}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Lock:
+    key: str
+    step: int
+    folder: str
+    path: str
+
+
+def own_lease(environ: Mapping[str, str]) -> OwnLease:
+    """The lease inside which this process runs."""
+    locks, others = _files_of_claims(environ)
+    if not locks:
+        return NO_LEASE
+    opened = _inherited()
+    held = {
+        descriptor: locks[file]
+        for descriptor, file in opened.items()
+        if file in locks and _has_locked(descriptor, locks[file].path)
+    }
+    if held:
+        all_descriptors = (number for number, file in opened.items() if file in others or number in held)
+        return _lease(held.values(), held, tuple(sorted(all_descriptors)))
+    paths = {file: lock.path for file, lock in locks.items()}
+    for pid in ancestors():
+        found = locked_by(pid, paths, passed_on=True)
+        if found:
+            return _lease([locks[file] for file in found], {})
+    return NO_LEASE
+
+
+def _lease(found: Iterable[_Lock], held: Mapping[int, _Lock], descriptors: tuple[int, ...] = ()) -> OwnLease:
+    steps: dict[str, int] = {}
+    folders: dict[str, str] = {}
+    for lock in found:
+        # The innermost step: it is within all the others.
+        steps[lock.key] = max(lock.step, steps.get(lock.key, 0))
+        folders[lock.key] = lock.folder
+    numbers = {key: tuple(sorted(n for n, lock in held.items() if lock.key == key)) for key in steps}
+    return OwnLease(steps, folders, numbers, descriptors)
+
+
+def _files_of_claims(environ: Mapping[str, str]) -> tuple[dict[File, _Lock], set[File]]:
+    """The files by which devices are locked, and the other files that a lease keeps open."""
+    locks: dict[File, _Lock] = {}
+    others: set[File] = set()
+    for folder in shared_folders(environ):
+        with contextlib.suppress(OSError):
+            for match in list_matching(folder, LOCK)[0]:
+                path = f"{folder}/{match.string}"
+                with contextlib.suppress(OSError):
+                    key = match["key"].replace("+", "/")
+                    locks[_file(os.lstat(path))] = _Lock(key, int(match["step"] or 0), folder, path)
+            for match in list_matching(folder, NAME)[0] if locks else ():
+                with contextlib.suppress(OSError):
+                    others.add(_file(os.lstat(f"{folder}/{match.string}")))
+            others.add(_file(os.lstat(folder)))
+    return locks, others
+
+
+def _inherited() -> dict[int, File]:
+    """The open files that this process has inherited, and passes on, by descriptor."""
+    found = {}
+    for descriptor in open_descriptors():
+        # (What we have opened ourselves is closed in the programs that we start. The descriptor through which
+        # the list was read is closed by now.)
+        with contextlib.suppress(OSError):
+            if descriptor > 2 and os.get_inheritable(descriptor):
+                found[descriptor] = _file(os.fstat(descriptor))
+    return found
+
+
+def _has_locked(descriptor: int, path: str) -> bool:
+    """Whether the descriptor's open file is the one that has the file at this path locked."""
+    try:
+        fresh = open_untrusted(path)
+    except UntrustedFileError:
+        return False
+    if fresh is None:
+        return False
+    try:
+        if not is_held(fresh):
+            # Nobody has it locked. Locking it here would claim the device by mistake.
+            return False
+    finally:
+        os.close(fresh)
+    try:
+        # Somebody has: locking it again changes nothing where it is ours, and fails where it is another's.
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _file(facts: os.stat_result) -> File:
+    return facts.st_dev, facts.st_ino

@@ -1,0 +1,251 @@
+"""Tells which of the processes that a driver lists belong to which claim, and so what a job really runs on.
+
+A process belongs to a claim if the process itself or one of its ancestors
+
+- is a root of the claim: its command, or its job's supervisor,
+- is in the session that a root has made (each job has a session of its own), or
+- has inherited the claim's record, open; this can be seen of our own user's processes only.
+
+Only the listed processes and their ancestors are looked up, so that all others cost nothing. Nothing is
+guessed: pids of another namespace, and roots whose pid another process has by now, belong to no claim.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gputui.allocating.claims.folder import shared_folders
+from gputui.allocating.claims.read import NAME
+from gputui.inventory.claim import Claim
+from gputui.inventory.device import Device
+from gputui.inventory.process import Identity, Process
+from gputui.system.descriptors import LEAST
+from gputui.system.namespaces import in_initial_namespace
+from gputui.system.process_stat import ProcessStat, owner_of, process_stat
+from gputui.system.users import user_name
+
+_MOST_ANCESTORS = 64
+_CLOCKS_DIFFER = 60.0
+"""Seconds by which the start of a process may seem too early, as it is counted from the boot."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """A job that holds devices: what all its records say alike."""
+
+    user: str
+    roots: tuple[Identity, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A process or an ancestor of one: its parent, and the jobs that it belongs to by itself.
+
+    (It also belongs to those of its ancestors.)
+    """
+
+    parent: int
+    holders: frozenset[_Holder]
+
+
+class System:
+    """The questions to the operating system; a test gives other answers."""
+
+    stat: Callable[[int], ProcessStat | None] = staticmethod(process_stat)
+    owner: Callable[[int], int | None] = staticmethod(owner_of)
+
+    def opened(self, pid: int) -> list[str]:
+        """The files that a process has open under numbers that leases use (`move_to_high_number`)."""
+        found = []
+        try:
+            for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - a Path for each would cost more
+                if int(name) >= LEAST:
+                    # The name is read, and the file left alone: one on a dead file server would hang.
+                    found.append(os.readlink(f"/proc/{pid}/fd/{name}"))  # noqa: PTH115
+        except OSError:
+            # It ended meanwhile, or is somebody else's.
+            return found
+        return found
+
+
+class ClaimProcesses:
+    """Looks up which claims processes belong to.
+
+    Each process is looked up once, and again when there are new claims. What was found stays true: the
+    ancestors of a process do not change, though they may have ended since.
+    """
+
+    def __init__(self, environ: Mapping[str, str], system: System | None = None) -> None:
+        self._environ = environ
+        self._system = system or System()
+        self._holders: frozenset[_Holder] = frozenset()
+        self._known: dict[tuple[int, float | None], frozenset[_Holder]] = {}
+        self._found: dict[_Holder, tuple[int, ...] | None] = {}
+        self._users: dict[int, str] = {}
+
+    def last(self, claims: Iterable[Claim]) -> tuple[Claim, ...]:
+        """The claims with the pids that were last found; asks nothing."""
+        return tuple(replace(claim, pids=self._found.get(_holder(claim))) for claim in claims)
+
+    def of(self, claims: Sequence[Claim], devices: Iterable[Device]) -> tuple[Claim, ...]:
+        """The claims, each with the pids of its processes among those on the devices."""
+        holders = frozenset(_holder(claim) for claim in claims if claim.roots)
+        self._found = {}
+        if holders and in_initial_namespace():
+            self._forget(claims, holders)
+            self._find(claims, holders, _listed(devices))
+        return self.last(claims)
+
+    def _forget(self, claims: Sequence[Claim], holders: frozenset[_Holder]) -> None:
+        """Forget what is known of the processes that new claims may have."""
+        new = holders - self._holders
+        self._holders = holders
+        if not new:
+            return
+        since = min((c.since or 0.0 for c in claims if _holder(c) in new), default=0.0) - _CLOCKS_DIFFER
+        self._known = {key: found for key, found in self._known.items() if key[1] and key[1] < since}
+
+    def _find(
+        self, claims: Sequence[Claim], holders: frozenset[_Holder], processes: Collection[Process]
+    ) -> None:
+        way_up: _WayUp | None = None
+        members: dict[_Holder, list[int]] = {holder: [] for holder in holders}
+        known = {}
+        for process in processes:
+            key = process.pid, process.started
+            belongs = self._known.get(key)
+            if belongs is None:
+                way_up = way_up or _WayUp(self._system, claims, self._folders(), self._user)
+                belongs = way_up.holders_of(process)
+            known[key] = belongs
+            for holder in belongs & holders:
+                members[holder].append(process.pid)
+        self._known = known
+        for holder, pids in members.items():
+            if pids or any(self._is_theirs(root, holder.user) for root in holder.roots):
+                self._found[holder] = tuple(sorted(set(pids)))
+
+    def _is_theirs(self, root: Identity, user: str) -> bool:
+        stat = self._system.stat(root.pid)
+        return stat is not None and _is_root(self._system, self._user, root, stat, user)
+
+    def _folders(self) -> tuple[str, ...]:
+        return tuple(os.path.realpath(folder) for folder in shared_folders(self._environ))
+
+    def _user(self, uid: int | None) -> str | None:
+        if uid is None:
+            return None
+        if uid not in self._users:
+            self._users[uid] = user_name(uid)
+        return self._users[uid]
+
+
+def _holder(claim: Claim) -> _Holder:
+    return _Holder(claim.user, claim.roots)
+
+
+def _listed(devices: Iterable[Device]) -> Collection[Process]:
+    """The processes that exist in our pid namespace, each once."""
+    found = {p.pid: p for d in devices for p in d.processes or () if p.note is None and p.started is not None}
+    return found.values()
+
+
+def _is_root(
+    system: System, user_of: Callable[[int | None], str | None], root: Identity, stat: ProcessStat, user: str
+) -> bool:
+    """Whether the process that has this pid is really the claim's, as any user may write any pid in a record.
+
+    The user must own it, or have started it (sudo); else one could pass another's jobs off as one's own.
+    """
+    if stat.ticks != root.ticks:
+        return False
+    return user in (user_of(system.owner(root.pid)), user_of(system.owner(stat.parent)))
+
+
+class _WayUp:
+    """The ancestors of the processes of one reading, each looked at once."""
+
+    def __init__(
+        self,
+        system: System,
+        claims: Sequence[Claim],
+        folders: Sequence[str],
+        user_of: Callable[[int | None], str | None],
+    ) -> None:
+        self._system, self._user_of = system, user_of
+        self._nodes: dict[int, _Node | None] = {}
+        self._roots: dict[int, list[tuple[Identity, _Holder]]] = {}
+        # The jobs by device, user and step of their records. A process of which only the record tells belongs
+        # to the innermost step: it has inherited that step's record, and not that of the lease around it.
+        self._records: dict[tuple[str, str, int], set[_Holder]] = {}
+        for claim in claims:
+            for root in claim.roots:
+                self._roots.setdefault(root.pid, []).append((root, _holder(claim)))
+                self._records.setdefault((claim.key, claim.user, claim.step), set()).add(_holder(claim))
+        self._record = re.compile(f"(?:{'|'.join(map(re.escape, folders))})/({NAME.pattern})")
+        self._since = min((claim.since or 0.0 for claim in claims), default=0.0) - _CLOCKS_DIFFER
+
+    def holders_of(self, process: Process) -> frozenset[_Holder]:
+        """The jobs that a process belongs to; several, where one was started inside another."""
+        found: set[_Holder] = set()
+        # A process cannot have inherited what was opened after its start.
+        inherits = process.started is not None and process.started >= self._since
+        pid = process.pid
+        for _ in range(_MOST_ANCESTORS):
+            node = self._node(pid, inherits)
+            if node is None:
+                break
+            found |= node.holders
+            pid = node.parent
+        return frozenset(found)
+
+    def _node(self, pid: int, inherits: bool) -> _Node | None:
+        """What is known of a process; None for init, the kernel, and a process that has ended."""
+        if pid <= 1:
+            return None
+        if pid not in self._nodes:
+            stat = self._system.stat(pid)
+            self._nodes[pid] = stat and _Node(stat.parent, frozenset(self._seen(pid, stat, inherits)))
+        return self._nodes[pid]
+
+    def _seen(self, pid: int, stat: ProcessStat, inherits: bool) -> set[_Holder]:
+        found = {
+            holder
+            for root, holder in self._roots.get(pid, ())
+            if _is_root(self._system, self._user_of, root, stat, holder.user)
+        }
+        found |= self._made_session(pid, stat.session)
+        if not found and inherits:
+            found |= self._inherited(pid)
+        return found
+
+    def _made_session(self, pid: int, leader: int) -> set[_Holder]:
+        """The jobs whose root is the leader of the session that the process is in.
+
+        (Process groups tell nothing: all processes of a shell's pipeline share one, and only the first
+        may be the job's.)
+        """
+        at_its_pid = self._roots.get(leader)
+        if not at_its_pid:
+            return set()
+        stat, user = self._system.stat(leader), self._user_of(self._system.owner(pid))
+        return {
+            holder
+            for root, holder in at_its_pid
+            if holder.user == user and (stat is None or stat.ticks == root.ticks)
+        }
+
+    def _inherited(self, pid: int) -> set[_Holder]:
+        if self._user_of(self._system.owner(pid)) not in {user for _, user, _ in self._records}:
+            return set()
+        found: set[_Holder] = set()
+        for path in self._system.opened(pid):
+            match = self._record.fullmatch(path)
+            if match:
+                user = self._user_of(int(match["uid"])) or ""
+                key, step = match["key"].replace("+", "/"), int(match["step"] or 0)
+                found |= self._records.get((key, user, step), set())
+        return found

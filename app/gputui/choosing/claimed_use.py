@@ -1,0 +1,151 @@
+"""What jobs have claimed, beside what they are seen to run on. Pure; made from one snapshot.
+
+A claim says which devices a job was given. A script that sets its own devices, or a launcher that ignores
+those it was given, runs on others all the same: its claim is held for nothing, and a device is in use that
+nobody has claimed. This changes no verdict's state: what is claimed stays claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gputui.inventory.claim import Claim
+from gputui.inventory.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedUse:
+    """One job's claims and use, as keys of devices; those of the box first and in its order.
+
+    pids      its processes, as far as they are seen on devices
+    claimed   all that it holds
+    used      those on which its processes are seen; None where that cannot be known
+    outside   those of `used` that it has not claimed
+    """
+
+    user: str
+    job: str | None
+    pid: int | None
+    pids: frozenset[int]
+    claimed: tuple[str, ...]
+    used: tuple[str, ...] | None
+    outside: tuple[str, ...] = ()
+
+    @property
+    def differs(self) -> bool:
+        """Whether it uses a device that it has not claimed.
+
+        A claimed device that it does not use is no difference: the job may still be loading its data, or some
+        of its ranks have ended.
+        """
+        return bool(self.outside)
+
+    def has(self, claim: Claim) -> bool:
+        """Whether this is one of its claims."""
+        return (claim.user, claim.job, claim.pid) == (self.user, self.job, self.pid) and (
+            claim.key in self.claimed
+        )
+
+
+class UnclaimedUse(NamedTuple):
+    """A job that runs on a device which it has not claimed, and the labels of those that it has.
+
+    `main`: the first process on the device is one of the job's.
+    """
+
+    user: str
+    job: str | None
+    claimed: tuple[str, ...]
+    main: bool
+
+
+def claimed_uses(snapshot: Snapshot) -> tuple[ClaimedUse, ...]:
+    """Every job that holds devices, in the order of their claims."""
+    claims: dict[object, list[Claim]] = {}
+    for claim in snapshot.claims:
+        # All claims of a job have its pid. Without a pid that is valid here its id tells; without an id each
+        # claim is a job of its own.
+        same = claim.roots or claim.pid or claim.job or claim.key
+        claims.setdefault((claim.user, claim.job, same), []).append(claim)
+    jobs = [_Job.of(each) for each in claims.values()]
+    # A GPU with MIG instances lists their processes a second time; graphics processes are no jobs.
+    seen = {
+        device.key: {p.pid for p in device.processes if p.kind != "graphics"}
+        for device in snapshot.devices
+        if device.processes and not device.mig
+    }
+    return tuple(_use(snapshot, job, jobs, seen) for job in jobs)
+
+
+def differing(snapshot: Snapshot) -> tuple[ClaimedUse, ...]:
+    """Those that run on devices which they have not claimed."""
+    if not any(claim.pids for claim in snapshot.claims):
+        return ()
+    return tuple(use for use in claimed_uses(snapshot) if use.differs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """The claims of one job. `since` is when the last of them was taken, 0 where that is not known."""
+
+    main: Claim
+    keys: frozenset[str]
+    pids: frozenset[int]
+    since: float
+
+    @classmethod
+    def of(cls, claims: Sequence[Claim]) -> _Job:
+        return cls(
+            claims[0],
+            frozenset(claim.key for claim in claims),
+            frozenset(claims[0].pids or ()),
+            max(claim.since or 0.0 for claim in claims),
+        )
+
+
+def _use(
+    snapshot: Snapshot, job: _Job, jobs: Sequence[_Job], seen: Mapping[str, AbstractSet[int]]
+) -> ClaimedUse:
+    main, claimed = job.main, _keys(snapshot, job.keys)
+    if main.pids is None:
+        return ClaimedUse(main.user, main.job, main.pid, job.pids, claimed, None)
+    used = {key for key, pids in seen.items() if job.pids & pids}
+    outside = set()
+    for key in used - job.keys:
+        # A later job inside this one (`gputui run` in its script) may have claimed it.
+        inside = (other.pids for other in jobs if key in other.keys and other.since >= job.since)
+        if (job.pids & seen[key]).difference(*inside):
+            outside.add(key)
+    used &= job.keys | outside
+    return ClaimedUse(
+        main.user, main.job, main.pid, job.pids, claimed, _keys(snapshot, used), _keys(snapshot, outside)
+    )
+
+
+def use_document(use: ClaimedUse | None) -> dict[str, list[str] | None]:
+    """What a job claimed, on what its processes are seen, and which of that it has not claimed, for JSON.
+
+    UUIDs; null is "not known".
+    """
+    if use is None:
+        return dict.fromkeys(("claimed", "runs_on", "outside"))
+    known = use.used is not None
+    return {
+        "claimed": list(use.claimed),
+        "runs_on": list(use.used or ()) if known else None,
+        "outside": list(use.outside) if known else None,
+    }
+
+
+def labels(snapshot: Snapshot, keys: Iterable[str]) -> tuple[str, ...]:
+    """How devices are called on this box; one that it does not have, by its key."""
+    return tuple(snapshot.label(snapshot.by_key[key]) if key in snapshot.by_key else key for key in keys)
+
+
+def _keys(snapshot: Snapshot, keys: AbstractSet[str]) -> tuple[str, ...]:
+    """The keys in the box's order, then those that are not of this box."""
+    known = tuple(device.key for device in snapshot.devices if device.key in keys)
+    return (*known, *sorted(keys - set(known)))

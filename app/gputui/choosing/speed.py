@@ -1,0 +1,49 @@
+"""How fast devices of several models are beside each other, and how much memory they have. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputui.inventory.device import Device, one_model
+
+
+def slowness(device: Device) -> tuple[int, ...]:
+    """A sort key, fastest first: compute capability, then cores times clock. Unknown counts as slowest."""
+    major, minor = device.capability or (0, 0)
+    return -major, -minor, -(device.cores or 0) * (device.max_sm_clock or 0)
+
+
+_AS_MUCH = 0.9
+"""A device with at least this part of another's free memory counts as having as much: 22 of 24 GiB do."""
+
+
+def memory_tiers(devices: Sequence[Device], free_gib: Sequence[int]) -> tuple[int, ...]:
+    """A number for each device: 0 for those with the most free memory, -1 for those with clearly less, and so
+    on. All 0 where they are of one model: what is in use on one of them is no reason to take another model.
+    """
+    if one_model(devices):
+        return (0,) * len(devices)
+    found: dict[int, int] = {}
+    tier, before = 0, max(free_gib)
+    for free in sorted(set(free_gib), reverse=True):
+        tier -= free < _AS_MUCH * before
+        found[free], before = tier, free
+    return tuple(found[free] for free in free_gib)
+
+
+def slowness_weights(devices: Sequence[Device]) -> tuple[int, ...]:
+    """A number for each device: the slower its model, the larger. All 0 where they are of one model.
+
+    Of all sets with the same number of devices, the one with the smallest sum has the fewest devices of the
+    slowest model, then the fewest of the second slowest, and so on. Devices of one model count as equally
+    fast, whatever clock their makers gave them. A device of unknown model counts as a model of its own.
+    """
+    if one_model(devices):
+        return (0,) * len(devices)
+    models: dict[str, tuple[int, ...]] = {}
+    names = [device.name or device.key for device in devices]
+    for name, device in zip(names, devices, strict=True):
+        models[name] = min(models.get(name, slowness(device)), slowness(device))
+    classes = sorted(set(models.values()))
+    # A base that is larger than any number of devices, so that one slower device outweighs all faster ones.
+    return tuple((len(devices) + 1) ** classes.index(models[name]) for name in names)

@@ -1,0 +1,273 @@
+"""`docker run`, `podman run` and `nerdctl run` taken apart: their options, the image, the command in it.
+
+Pure, and without a word on launchers: what a command inside needs is `container_launch.py`'s. Sources: the
+help texts of docker 28, podman 5 and nerdctl 2; `--gpus` as docker's client reads it (cli/opts/gpus.go).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gputui.inventory.device import Device
+from gputui.launching.argument_vector import (
+    Arguments,
+    Option,
+    option_table,
+    program_name,
+    read_options,
+    whole_number,
+)
+from gputui.vendors.vendor import Vendor
+
+Engine = Literal["docker", "podman", "nerdctl"]
+ENGINES: tuple[Engine, ...] = ("docker", "podman", "nerdctl")
+
+ALL = -1
+"""As a count: every device there is (docker's own number for it)."""
+
+RUN = option_table(
+    flags="detach|d init interactive|i tty|t no-healthcheck oom-kill-disable privileged publish-all|P quiet|q"
+    " read-only rm sig-proxy disable-content-trust help use-api-socket no-hosts no-hostname read-only-tmpfs"
+    " replace rmi tls-verify rootfs env-host http-proxy passwd unsetenv-all insecure-registry",
+    valued="env|e workdir|w network|net entrypoint name ipc shm-size gpus device runtime",
+    unlisted="value",
+)
+"""The options of `run`; one that is not listed has a value."""
+
+_GLOBAL = option_table(
+    flags="debug|D tls tlsverify help|h version|v remote|r syslog noout transient-store debug-full"
+    " insecure-registry kube-hide-dupe",
+    unlisted="value",
+)
+"""The options before `run`. (`-v` and `-h` start nothing.)"""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRequest:
+    """Devices that a container is to be given.
+
+    count    how many, of the engine's choice; `ALL`; None where they are named
+    names    indices or UUIDs of the box
+    ordered  whether a program counts them in the order of `names`; otherwise it counts in bus order
+    """
+
+    count: int | None = None
+    names: tuple[str, ...] = ()
+    ordered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerCommand:
+    """A `docker run` as it was typed.
+
+    head       the words up to `run`, the engine's own options among them
+    arguments  the options of `run`; behind them the image and its arguments
+    """
+
+    engine: Engine
+    head: tuple[str, ...]
+    arguments: Arguments
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        return self.arguments.options
+
+    @property
+    def image(self) -> str:
+        return self.arguments.operands[0]
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What is started inside: `--entrypoint` in front; as typed, where the image has its own program."""
+        inner = self.arguments.operands[1:]
+        entrypoint = self.arguments.get("entrypoint")
+        return (entrypoint, *inner) if entrypoint else inner
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (*self.head, *self.arguments.words)
+
+    @property
+    def gpus(self) -> str | None:
+        """The value of `--gpus` as it was typed."""
+        return self.arguments.get("gpus") or None
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether it says itself how much memory its processes share."""
+        return bool(self.arguments.named(("ipc", "shm-size")))
+
+    @property
+    def on_host_network(self) -> bool:
+        return self.arguments.get("network") == "host"
+
+    @property
+    def environment(self) -> dict[str, str | None]:
+        """The variables of `-e`; None: the one of the engine's own environment (`-e NAME`)."""
+        found: dict[str, str | None] = {}
+        for option in self.arguments.named(("env",)):
+            name, equals, value = option.value.partition("=")
+            found[name] = value if equals else None
+        return found
+
+    def with_command(self, command: Sequence[str]) -> ContainerCommand:
+        """The same with another command inside."""
+        arguments, inner = self.arguments, tuple(command)
+        if arguments.get("entrypoint"):
+            options = tuple(
+                replace(option, values=inner[:1]) if option.name == "entrypoint" else option
+                for option in arguments.options
+            )
+            arguments, inner = replace(arguments, options=options), inner[1:]
+        before = arguments.rest[: len(arguments.rest) - len(arguments.operands)]
+        return replace(self, arguments=replace(arguments, rest=(*before, self.image, *inner)))
+
+    def asked(self, vendor: Vendor, box: Sequence[Device] = ()) -> GpuRequest | None:
+        """The vendor's devices that the command itself asks for; None where it asks for none.
+
+        `-e` with the vendor's list counts the devices that the container was given, in bus order; of those
+        that it was given by UUID, only the `box` knows that order.
+        """
+        given = self._given(vendor)
+        listed = self.environment.get(vendor.visibility.variable)
+        if listed is None:
+            return given
+        entries = vendor.visibility.entries(listed)
+        if not all(entry.isdigit() for entry in entries):
+            return GpuRequest(None, entries, ordered=True)
+        if given is None or given.count == ALL:
+            return GpuRequest(None, entries, ordered=True)
+        inside = _in_bus_order(given.names, vendor, box)
+        if inside:
+            named = [inside[int(entry)] for entry in entries if int(entry) < len(inside)]
+            return GpuRequest(None, tuple(named), ordered=True)
+        return given if given.names else GpuRequest(len(entries))
+
+    def _given(self, vendor: Vendor) -> GpuRequest | None:
+        """The devices of the container, whatever a program in it is told besides."""
+        containers = vendor.containers
+        names: list[str] = []
+        if containers is None:
+            return None
+        given = read_gpus(self.gpus) if self.gpus is not None else None
+        if given is not None and given.count != ALL:
+            return given
+        for option in self.options:
+            names += containers.named_by(option.name, option.value)
+        for name in vendor.visibility.also:
+            value = self.environment.get(name)
+            names += vendor.visibility.entries(value) or (value,) if value else ()
+        if "all" in names or not names or names == ["none"]:
+            return GpuRequest(ALL) if "all" in names else given
+        return GpuRequest(None, tuple(names))
+
+    def with_devices(
+        self,
+        devices: Sequence[Device],
+        vendor: Vendor,
+        variables: Mapping[str, str | None],
+        before: Sequence[str] = (),
+    ) -> ContainerCommand:
+        """The same with exactly these devices, in place of those that it asks for itself.
+
+        variables  for the programs inside; those that are unset (None) are not there in the first place.
+                   The command's own `-e` come later, where the last one counts; but those of the devices go
+        before     more options of `run`
+        """
+        kept = tuple(option for option in self.options if not gives_devices(option, vendor))
+        left = replace(self.arguments, options=kept)
+        words = [*before, *device_words(self.engine, devices, vendor, self.gpus or "")]
+        for name, value in variables.items():
+            if value is not None:
+                words += ["-e", f"{name}={value}"]
+        if len(devices) > 1 and not self.shares_memory:
+            words.append(SHARED)
+        return replace(self, arguments=read_options((*words, *left.words), RUN))
+
+
+def _in_bus_order(names: Sequence[str], vendor: Vendor, box: Sequence[Device]) -> list[str]:
+    """The devices as a container counts them; [] where that cannot be told."""
+    if all(name.isdigit() for name in names):
+        return sorted(names, key=int)
+    places = {
+        name: device.index
+        for name in names
+        for device in box
+        if vendor.visibility.listed_keys(name, box) == (device.key,) and device.parent is None
+    }
+    return sorted(names, key=places.__getitem__) if places.keys() == set(names) else []
+
+
+SHARED = "--ipc=host"
+"""Ranks that talk through NCCL and DataLoader workers share memory in /dev/shm, of which a container has
+64 MiB unless told otherwise."""
+
+
+def read_container(words: Sequence[str]) -> ContainerCommand | None:
+    """The `run` of a container engine; None for other commands, for other uses of one (`docker compose`),
+    and without an image. What stands before the engine (`sudo`) is the caller's to take off."""
+    name = program_name(words)
+    engine = next((each for each in ENGINES if each == name), None)
+    if engine is None:
+        return None
+    rest = read_options(words[1:], _GLOBAL).rest
+    rest = rest[1:] if rest[:1] == ("container",) else rest
+    if rest[:1] != ("run",):
+        return None
+    head = tuple(words[: len(words) - len(rest) + 1])
+    arguments = read_options(rest[1:], RUN)
+    return ContainerCommand(engine, head, arguments) if arguments.operands else None
+
+
+def read_gpus(value: str) -> GpuRequest:
+    """The value of `--gpus`: "all", "2", '"device=0,1"', 'device=GPU-u,capabilities=utility'.
+
+    docker refuses 'device=0,1' without the inner quotes; it is read as what was meant.
+    """
+    count: int | None = None
+    names: tuple[str, ...] = ()
+    for field in next(csv.reader([value]), []):
+        key, equals, text = field.partition("=")
+        if not equals and names:
+            names = (*names, field)
+        elif not equals or key == "count":
+            number = text if equals else key
+            count = ALL if number in ("all", str(ALL)) else whole_number(number)
+        elif key == "device":
+            names = tuple(text.split(","))
+    if names:
+        return GpuRequest(None, names)
+    # (docker gives one where nothing says how many.)
+    return GpuRequest(1 if count is None else count)
+
+
+def device_words(engine: Engine, devices: Sequence[Device], vendor: Vendor, typed: str = "") -> list[str]:
+    """The options that give a container of that engine the devices; with what else the user's own `--gpus`
+    asks of them (capabilities, a driver)."""
+    if vendor.containers is None or not devices:
+        return []
+    if engine == "podman":
+        return vendor.containers.podman(devices)
+    words = vendor.containers.docker(devices)
+    kept = [
+        f'"{field}"' if "," in field else field
+        for field in next(csv.reader([typed]), [])
+        if field.partition("=")[0] in _BESIDE_DEVICES
+    ]
+    return [*words[:-1], ",".join((words[-1], *kept))]
+
+
+_BESIDE_DEVICES = ("capabilities", "driver", "options")
+"""The fields of `--gpus` that do not say which devices (cli/opts/gpus.go)."""
+
+
+def gives_devices(option: Option, vendor: Vendor) -> bool:
+    """Whether an option of `run` decides on the vendor's devices: `--gpus`, `-e` of one of its variables."""
+    name, value = option.name, option.value
+    if vendor.containers is not None and vendor.containers.gives_devices(name, value):
+        return True
+    visibility = vendor.visibility
+    return name == "env" and value.partition("=")[0] in (*visibility.names, *visibility.also)

@@ -1,0 +1,183 @@
+"""A `docker run` completed: it is given the devices, and the launcher inside it the number of processes.
+
+A container has only the devices that it is given, and counts them from 0 in bus order, whatever order they
+were given in. So a launcher inside is completed for the devices as they are numbered there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gputui.inventory.device import Device
+from gputui.launching.argument_vector import program_name, whole_number
+from gputui.launching.container_command import ContainerCommand, gives_devices
+from gputui.launching.intent import DeviceCount, Intent
+from gputui.launching.launch import OwnDevices
+from gputui.launching.launchers import recognised
+from gputui.launching.launchers.base import LauncherRequest
+from gputui.launching.programs import PROGRAMS, program_of
+from gputui.launching.programs.program import Program
+from gputui.launching.wrappers import assigned, unwrap
+from gputui.vendors.vendor import Vendor, renumbered
+from gputui.vendors.visibility import Changes
+
+PORT = 29500
+"""Free in a container: nothing else listens in its network. (torch's own default.)"""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedContainer:
+    """The `docker run` as it will be executed, and what there is to say about it.
+
+    own      what the command inside asks for that are other devices than it is given
+    refused  why it must not be started, None where nothing speaks against it
+    """
+
+    container: ContainerCommand
+    warnings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    own: OwnDevices | None = None
+    refused: str | None = None
+
+
+def complete_container(
+    container: ContainerCommand,
+    devices: Sequence[Device],
+    vendor: Vendor,
+    variables: Mapping[str, str | None] | None = None,
+    before: Sequence[str] = (),
+    port: int | None = PORT,
+    processes: int | None = None,
+    logs: str | None = None,
+    numa: bool = False,
+) -> CompletedContainer:
+    """The container on exactly `devices` in this order, with the launcher inside it completed.
+
+    `variables` are set inside besides those of the devices, `before` are more options of `run`; `port` is a
+    TCP port that is free where the container listens; the others are as in `LauncherRequest`.
+    """
+    own, typed_inside = started_inside(container)
+    prefix, command = unwrap((*own, *typed_inside))
+    launcher = recognised(command)
+    environ = {name: value for name, value in container.environment.items() if value is not None}
+    environ.update((name, value) for name, value in (variables or {}).items() if value is not None)
+    environ.update((name, value) for name, value in assigned(prefix) if value is not None)
+    done = launcher.complete(
+        LauncherRequest(
+            command=command,
+            devices=renumbered(devices),
+            environ=environ,
+            host_environment=InsideContainer(port),
+            processes=processes,
+            logs=logs,
+            numa=numa,
+            prefix=prefix,
+            vendor=vendor,
+        )
+    )
+    changes = inside_changes(devices, vendor, container.image, container.command)
+    if done.visible == "command" or done.names:
+        changes = vendor.visibility.changes_beside_own_list()
+    needed = {name: value for name, value in done.changes if value is not None}
+    given = container.with_devices(devices, vendor, {**dict(changes), **needed, **(variables or {})}, before)
+    remarks = [*done.remarks]
+    ours = {option.words for option in given.options}
+    typed = [each for each in container.options if gives_devices(each, vendor) and each.words not in ours]
+    if typed:
+        words = " ".join(word for option in typed for word in option.words)
+        remarks.insert(0, f"{words} replaced by the selected devices")
+    if not command or (launcher.name == "python" and program_of(command) is None):
+        # (`docker run IMAGE train.py` may well be for a program of the image's own.)
+        return CompletedContainer(given, done.warnings, tuple(remarks), done.own)
+    inner = given.with_command((*prefix, *done.argv)[len(own) :])
+    return CompletedContainer(inner, done.warnings, tuple(remarks), done.own, done.refused)
+
+
+def inside_changes(devices: Sequence[Device], vendor: Vendor, image: str, command: Sequence[str]) -> Changes:
+    """The variables with which what is started in a container counts the devices in their order."""
+    if vendor.containers is None:
+        return ()
+    return vendor.containers.changes(devices, vendor.visibility, reads_numbers_only(image, command))
+
+
+def reads_numbers_only(image: str, command: Sequence[str]) -> bool:
+    """Whether the program cannot read a UUID in the list of visible devices (`Program.only_indices`).
+
+    It may stand in a shell's line, which is one word, or in the image (`vllm/vllm-openai --model …`).
+    """
+    words = [part for word in command for part in word.split()]
+    of_image = program_of_image(image)
+    return any(
+        program is of_image
+        or any(program_name((word,)) in _names(program) or word in program.modules for word in words)
+        for program in PROGRAMS
+        if program.only_indices
+    )
+
+
+def program_of_image(image: str) -> Program | None:
+    """The program that an image starts of itself (`vllm/vllm-openai:latest`), by the image's own name."""
+    name = re.split("[:@]", image.rsplit("/", 1)[-1])[0]
+    return next((program for program in PROGRAMS if name in program.images), None)
+
+
+def started_inside(container: ContainerCommand) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words with which the image starts a program, where it is given only options for that; and the
+    command as it was typed."""
+    command = container.command
+    program = program_of_image(container.image)
+    if program is None or not command or not command[0].startswith("-"):
+        return (), command
+    return tuple(program.starts[0].split()), command
+
+
+def _names(program: Program) -> set[str]:
+    return {start.split()[0] for start in program.starts}
+
+
+def numbered_inside(inner: Intent) -> Intent:
+    """The intent of a container whose command says this: devices inside are numbered anew, so what names
+    them there says only how many there must be."""
+    named = inner.devices
+    places = [whole_number(entry) for entry in named.listed.split(",")] if named is not None else []
+    if named is None or not places or None in places:
+        return replace(inner, devices=None)
+    known = sorted(place for place in places if place is not None)
+    if known == list(range(len(known))):
+        count = inner.count or DeviceCount(named.words, len(known), named.firm)
+        return replace(inner, devices=None, count=count)
+    needs = inner.needs or DeviceCount(named.words, known[-1] + 1, firm=False)
+    return replace(inner, devices=None, needs=needs)
+
+
+class InsideContainer:
+    """The machine as a launcher in a container finds it: of its files and programs nothing is known."""
+
+    def __init__(self, port: int | None = None) -> None:
+        self._port = port
+
+    def text(self, path: str) -> str | None:
+        return None
+
+    def beginning(self, path: str, most: int) -> tuple[str, bool] | None:
+        return None
+
+    def is_file(self, path: str) -> bool:
+        return False
+
+    def program(self, name: str, environ: Mapping[str, str]) -> str | None:
+        return None
+
+    def version(self, package: str, program: str) -> tuple[int, ...] | None:
+        return None
+
+    def interpreter(self, path: str) -> tuple[str, ...] | None:
+        return None
+
+    def names(self) -> tuple[str, ...]:
+        return ("localhost", "127.0.0.1", "::1")
+
+    def free_port(self) -> int | None:
+        return self._port

@@ -1,0 +1,69 @@
+"""Programs that hand commands to others to start: Ray, Slurm, ssh, xargs."""
+
+from __future__ import annotations
+
+from gputui.launching.argument_vector import option_table
+from gputui.launching.programs.program import Program, Size
+
+_SRUN = option_table(
+    flags="label|l verbose|v quiet|Q unbuffered|u pty multi-prog overlap overcommit|O oversubscribe|s hold|H"
+    " exclusive preserve-env|E no-allocate|Z disable-status|X kill-on-bad-exit|K contiguous use-min-nodes"
+    " reboot spread-job immediate|I interactive wait-all-nodes requeue no-requeue parsable test-only"
+    " exact whole no-kill|k no-shell help|h usage version|V",
+    valued="gpus|G nodes|N ntasks|n cpus-per-task|c partition|p account|A time|t job-name|J output|o error|e"
+    " input|i chdir|D nodelist|w exclude|x dependency|d constraint|C licenses|L qos|q distribution|m"
+    " reservation mem gres gpus-per-node gpus-per-task gpus-per-socket gpu-bind ntasks-per-node export wrap",
+    unlisted="value",
+)
+"""srun(1) and sbatch(1) of Slurm 22.05: what stands before the command."""
+
+CLUSTERS = (
+    Program(
+        name="Ray",
+        starts=("ray start",),
+        sizes=(Size("num-gpus", "processes"),),
+        # Else all that are visible.
+        source="ray/scripts/scripts.py, ray/_private/accelerators/nvidia_gpu.py, 2.60",
+    ),
+    Program(
+        name="Ray",
+        starts=("ray job submit", "ray submit", "ray exec"),
+        elsewhere="what it starts runs on the cluster, which gives it devices of its own",
+        source="ray/dashboard/modules/job/cli.py, 2.60",
+    ),
+    Program(
+        name="Slurm",
+        starts=("srun", "salloc"),
+        before=_SRUN,
+        elsewhere="the devices of the job are Slurm's choice",
+        elsewhere_by="gpus|G|gpus-per-node|gpus-per-task|gpus-per-socket|gres",
+        source="srun(1), Slurm 22.05: --gpus",
+    ),
+    Program(
+        name="Slurm",
+        starts=("sbatch",),
+        before=_SRUN,
+        elsewhere="the devices of the job are Slurm's choice",
+        source="sbatch(1), Slurm 22.05",
+    ),
+    Program(
+        name="xargs",
+        starts=("xargs", "parallel"),
+        warning="starts several commands, and each one sees all the selected devices",
+        source="xargs(1) of GNU findutils, parallel(1)",
+    ),
+    Program(
+        # (`screen -dm` starts a server of its own, with our variables: it is among the wrappers.)
+        name="GNU screen",
+        starts=("screen",),
+        warning="may start the command in a session that is there already, which has not the variables"
+        " (screen -dm)",
+        source="screen(1): -m",
+    ),
+    Program(
+        name="ssh",
+        starts=("ssh", "kubectl exec", "kubectl run"),
+        elsewhere="what it starts runs on another machine",
+        source="ssh(1): only variables of SendEnv are handed on",
+    ),
+)

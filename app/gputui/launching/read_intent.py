@@ -1,0 +1,163 @@
+"""Reads the intent of a command: from its variables, wrappers, launcher or program, and what that starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from gputui.launching.argument_vector import program_name
+from gputui.launching.container_command import ContainerCommand, gives_devices, read_container
+from gputui.launching.container_launch import InsideContainer, numbered_inside, started_inside
+from gputui.launching.host_environment import HostEnvironment, ThisHost
+from gputui.launching.intent import (
+    NO_INTENT,
+    CommandContext,
+    DeviceCount,
+    Intent,
+    NamedDevices,
+    beside_each_other,
+    list_of,
+)
+from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.launchers import recognised
+from gputui.launching.launchers.mpirun import parts
+from gputui.launching.programs import program_of
+from gputui.launching.script_contents.intent import python_intent, shell_intent
+from gputui.launching.script_contents.makefile import MAKE, make_script
+from gputui.launching.script_contents.started import started_script
+from gputui.launching.shell_words import assignments
+from gputui.launching.wrappers import assigned, handed_in, unwrap
+from gputui.vendors.registry import vendors
+from gputui.vendors.vendor import Vendor
+from gputui.vendors.visibility import Visibility
+
+_DEEPEST = 4
+"""Scripts that start each other, as far as they are followed."""
+
+
+def read_intent(
+    options: LaunchOptions,
+    environ: Mapping[str, str],
+    host_environment: HostEnvironment | None = None,
+    box: Sequence[Vendor] = (),
+) -> Intent:
+    """What the command of launch options says of devices. `box`: the vendors of the devices that are there,
+    where they are known; else the variables of every vendor that is installed count.
+
+    `environ` is what gputui inherited; a list of devices in it is a limit of the selection, and no intent.
+    """
+    variables = dict(options.additions)
+    possible = tuple(box) or vendors()
+    context = CommandContext(environ, host_environment or ThisHost(), possible, options.directory)
+    context = context.with_variables(variables)
+    typed = _listed(variables, context)
+    if typed.devices is not None:
+        typed = replace(typed, devices=replace(typed.devices, environ=context.environ))
+    return typed.around(_intent_of(options.command, context))
+
+
+def _intent_of(command: Sequence[str], context: CommandContext) -> Intent:
+    """What a command says, whatever stands before it."""
+    intent = _unplaced(command, context)
+    if intent.devices is not None and not intent.devices.environ:
+        devices = replace(intent.devices, environ=context.with_variables(dict(assigned(command))).environ)
+        return replace(intent, devices=devices)
+    return intent
+
+
+def _unplaced(command: Sequence[str], context: CommandContext) -> Intent:
+    """The same; of devices that it names it is not said yet in which environment."""
+    prefix, inner = unwrap(command)
+    typed = {name: context.environ[name] for name in context.typed if name in context.environ}
+    variables = {**handed_in(prefix, typed), **dict(assigned(prefix))}
+    context = context.with_variables(variables)
+    outer = _listed(variables, context)
+    if not inner:
+        return outer
+    container = read_container(inner)
+    if container is not None:
+        return outer.around(_of_container(container, context))
+    launcher = recognised(inner)
+    said = launcher.intent(inner, context)
+    if launcher.name == "mpirun":
+        started = [words for _, words in parts(inner)]
+        ranks = replace(context, ranks=said.count.number if said.count else 0)
+        within = beside_each_other(_of_each_rank(_intent_of(words, ranks)) for words in started)
+        return outer.around(said.around(within))
+    if launcher.name != "python":
+        entrypoint = launcher.entrypoint(inner)
+        if entrypoint.kind == "program":
+            ranks = replace(context, ranks=said.count.number if said.count else 0)
+            said = said.around(_of_each_rank(_intent_of(entrypoint.words, ranks)))
+        elif program := program_of(entrypoint.by_python()):
+            # A script says how the processes work together (Megatron), and not how many there are.
+            said = said.around(Intent(group=program.intent(entrypoint.by_python(), context).group))
+        if entrypoint.kind != "program":
+            said = said.around(_of_script(inner, context))
+        return outer.around(said)
+    return outer.around(said.around(_of_script(inner, context)))
+
+
+def _of_script(command: Sequence[str], context: CommandContext) -> Intent:
+    """What the script says that a command starts, and the variables that `make` is given."""
+    if context.depth >= _DEEPEST:
+        return NO_INTENT
+    if program_name(command) in MAKE:
+        given = dict(pair for word in command[1:] for pair in assignments((word,))[0])
+        known = {name: value for name, value in given.items() if "$" not in value}
+        inside = replace(context, depth=context.depth + 1)
+        made = make_script(command, inside)
+        recipes = shell_intent(*made, _intent_of) if made is not None else NO_INTENT
+        return _listed(known, context).as_it_stands().around(recipes)
+    script = started_script(command, context.host_environment, context.directory)
+    if script is not None and script.kind == "shell":
+        # It inherits from us in which order its lists count.
+        orders = dict(each.order for each in context.visibilities if each.order is not None)
+        inside = replace(context.with_variables(orders), depth=context.depth + 1)
+        return shell_intent(script, inside, _intent_of)
+    if script is not None:
+        return python_intent(script, context)
+    return NO_INTENT
+
+
+def _of_container(container: ContainerCommand, context: CommandContext) -> Intent:
+    """The devices that a container is to be given, and how many the command in it needs."""
+    inside = replace(context, host_environment=InsideContainer(), depth=context.depth + 1)
+    own, typed = started_inside(container)
+    inner = _intent_of((*own, *typed), inside.with_variables(container.environment))
+    asked = next(filter(None, (container.asked(vendor) for vendor in context.vendors)), None)
+    said = Intent()
+    if asked is not None:
+        options = [o for o in container.options if any(gives_devices(o, v) for v in context.vendors)]
+        words = " ".join(word for option in options for word in option.words)
+        if asked.count is not None and asked.count < 0:
+            # (Those that are selected, where it can be rewritten.)
+            said = Intent(all_devices=words)
+        elif asked.count is not None and asked.count > 0:
+            said = Intent(count=DeviceCount(words, asked.count))
+        elif asked.names:
+            # A container counts in bus order, whatever order it was given them in.
+            by_index = all(name.isdigit() for name in asked.names) and not asked.ordered
+            names = sorted(asked.names, key=int) if by_index else asked.names
+            said = Intent(devices=NamedDevices(words, ",".join(names)))
+    return said.around(numbered_inside(inner))
+
+
+def _of_each_rank(intent: Intent) -> Intent:
+    """Of what each process of a launcher starts, the number counts a process's devices and not all."""
+    return replace(intent.as_it_stands(), count=None, group=None)
+
+
+def _listed(variables: Mapping[str, str | None], context: CommandContext) -> Intent:
+    """The intent of a list of devices among variables."""
+    for visibility in context.visibilities:
+        listed = variables.get(visibility.variable)
+        if listed is not None:
+            return _of_list(f"{visibility.variable}={listed}", listed, visibility)
+        if visibility.variable in variables:
+            return Intent(all_devices=f"-u {visibility.variable}")
+    return NO_INTENT
+
+
+def _of_list(words: str, listed: str, visibility: Visibility) -> Intent:
+    return Intent(devices=NamedDevices(words, list_of(visibility, listed)))

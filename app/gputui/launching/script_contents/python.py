@@ -1,0 +1,417 @@
+"""Reads what a Python script says of devices: the list that it sets for itself, the devices that it names.
+
+Its syntax tree is searched; nothing is executed and nothing imported. Values that are written out count, and
+names that are set to such a value once in the file. Sources: torch.device and the module of the devices in
+PyTorch's documentation, tf.config.list_physical_devices, jax.devices, `devices` of Lightning's Trainer.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+
+from gputui.launching.script_contents.python_reading import (
+    DeviceUse,
+    OwnList,
+    Place,
+    PythonReading,
+    Unfollowed,
+)
+
+_OF_TORCH = ("set_device", "device", "get_device_name", "get_device_properties", "mem_get_info")
+"""Functions of torch's module for the devices whose first argument is an index."""
+
+_LISTING = ("devices", "local_devices", "list_physical_devices", "list_logical_devices")
+_TRAINERS = ("Trainer", "Fabric")
+_WRITTEN = 80
+_MOST_PARSED = 1 << 17
+"""Characters of a script that is parsed: a tree of 1 MiB may take seconds. Longer ones are read by lines."""
+
+_MOST_INDEX = 1 << 16
+
+Literal = str | int | tuple[int, ...] | None
+
+
+@lru_cache(maxsize=4)
+def read_python(
+    name: str, text: str, whole: bool, variables: tuple[str, ...], device_type: str
+) -> PythonReading:
+    """What a Python script says of devices.
+
+    name         of the script; `text` is its first MiB, `whole` whether that is all of it
+    variables    those that list the visible devices
+    device_type  torch's word for a device (`Vendor.device_type`)
+    """
+    words = (*variables, device_type, "gpu", "GPU", "devices", "device_ids")
+    if not any(word in text for word in words):
+        return PythonReading()
+    tree = syntax_tree(text) if whole and len(text) <= _MOST_PARSED else None
+    if tree is None:
+        return _by_lines(name, text, variables)
+    return _Reader(name, text, variables, device_type).reading(tree)
+
+
+def syntax_tree(text: str) -> ast.Module | None:
+    """The tree of a script; None where it is no Python of this version, or nested too deep."""
+    try:
+        with warnings.catch_warnings():
+            # It warns of escape sequences in other people's scripts.
+            warnings.simplefilter("ignore")
+            return ast.parse(text.encode("utf-8", "surrogateescape"))
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        return None
+
+
+def _by_lines(script: str, text: str, variables: Collection[str]) -> PythonReading:
+    """Lines that set the list by themselves, of what does not parse: Python 2, a script that is cut off."""
+    names = "|".join(map(re.escape, variables))
+    line = re.compile(
+        rf"^[ \t]*os\.environ\[\s*['\"](?:{names})['\"]\s*\]\s*=\s*(?:'([^'\\\n]*)'|\"([^\"\\\n]*)\")",
+        re.MULTILINE,
+    )
+    found = [] if not names else list(line.finditer(text))[:100]
+    lists = [
+        OwnList(
+            Place(script, text.count("\n", 0, each.end()) + 1),
+            each[1] if each[1] is not None else each[2],
+            False,
+        )
+        for each in found
+    ]
+    return PythonReading(tuple(lists), parsed=False)
+
+
+class _Reader:
+    """Collects what one syntax tree says."""
+
+    def __init__(self, script: str, text: str, variables: Collection[str], device_type: str) -> None:
+        self._script = script
+        self._lines = text.split("\n")
+        self._variables = variables
+        self._type = device_type
+        self._named = re.compile(rf"(?:{re.escape(device_type)}:|/?(?:device:)?(?:GPU|gpu):)([0-9]{{1,4}})")
+        self._literals: dict[str, Literal] = {}
+        self._listed: set[str] = set()
+        self._lists: list[OwnList] = []
+        self._uses: list[DeviceUse] = []
+        self._unfollowed: list[Unfollowed] = []
+        self._imports: set[str] = set()
+
+    def reading(self, tree: ast.Module) -> PythonReading:
+        self._names(tree)
+        for node, certain in _walk(tree):
+            if isinstance(node, ast.Import):
+                self._imports.update(each.name.partition(".")[0] for each in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                self._imports.add((node.module or "").partition(".")[0])
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+                self._assignment(node, certain)
+            elif isinstance(node, ast.AugAssign):
+                if isinstance(node.op, ast.BitOr) and self._is_environ(node.target):
+                    self._mapping(node.value, node, certain)
+            elif isinstance(node, ast.Delete):
+                for target in node.targets:
+                    if self._variable_of(target):
+                        self._list(node, None, certain)
+            elif isinstance(node, ast.Call):
+                self._call(node, certain)
+            elif isinstance(node, ast.Subscript):
+                self._subscript(node, certain)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found = self._named.fullmatch(node.value)
+                if found:
+                    self._use(node, certain, indices=(int(found[1]),))
+        by_line = sorted(self._lists, key=lambda each: each.place.line)
+        uses = sorted(self._uses, key=lambda each: each.place.line)
+        unfollowed = sorted(self._unfollowed, key=lambda each: each.place.line)
+        return PythonReading(tuple(by_line), tuple(uses), tuple(unfollowed), True, frozenset(self._imports))
+
+    def _names(self, tree: ast.Module) -> None:
+        """Names that are set once in the whole file, to a value that is written out or a list of devices."""
+        counts: dict[str, int] = {}
+        values: dict[str, ast.expr] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                counts[node.id] = counts.get(node.id, 0) + 1
+            elif isinstance(node, ast.arg):
+                counts[node.arg] = counts.get(node.arg, 0) + 1
+            elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+                target = node.targets[0]
+                if isinstance(target, ast.Name):
+                    values[target.id] = node.value
+        for name, value in values.items():
+            if counts.get(name) == 1:
+                literal = self._literal(value)
+                if literal is not None:
+                    self._literals[name] = literal
+                if self._is_listing(value):
+                    self._listed.add(name)
+
+    # Values.
+
+    def _literal(self, node: ast.expr | None) -> Literal:
+        if isinstance(node, ast.Constant):
+            value = node.value
+            if isinstance(value, str):
+                return value
+            if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MOST_INDEX:
+                return value
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            inner = node.operand.value if isinstance(node.operand, ast.Constant) else None
+            if isinstance(inner, int) and not isinstance(inner, bool) and inner <= _MOST_INDEX:
+                return -inner
+        elif isinstance(node, ast.Name):
+            return self._literals.get(node.id)
+        elif isinstance(node, (ast.List, ast.Tuple)):
+            values = [self._literal(each) for each in node.elts[:1024]]
+            if all(isinstance(each, int) for each in values):
+                return tuple(each for each in values if isinstance(each, int))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return self._called(node)
+        return None
+
+    def _called(self, node: ast.Call) -> Literal:
+        """`str(3)`, `range(4)`, `list(range(4))`."""
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if node.keywords or len(node.args) != 1 or (isinstance(node.args[0], ast.Call) and name != "list"):
+            return None
+        value = self._literal(node.args[0])
+        if name == "str" and isinstance(value, (int, str)):
+            return str(value)
+        if name == "range" and isinstance(value, int) and 0 <= value <= 1024:
+            return tuple(range(value))
+        return value if name == "list" and isinstance(value, tuple) else None
+
+    def _is_environ(self, node: ast.expr) -> bool:
+        return _last_name(node) == "environ"
+
+    def _variable_of(self, node: ast.expr) -> str | None:
+        """The variable of `os.environ["NAME"]`, where it is one of ours."""
+        if isinstance(node, ast.Subscript) and self._is_environ(node.value):
+            return self._ours(node.slice)
+        return None
+
+    def _ours(self, node: ast.expr) -> str | None:
+        name = self._literal(node)
+        return name if isinstance(name, str) and name in self._variables else None
+
+    def _is_listing(self, node: ast.expr) -> bool:
+        """Whether an expression is the list of all devices of TensorFlow or JAX."""
+        if not isinstance(node, ast.Call):
+            return False
+        name = _last_name(node.func)
+        if name not in _LISTING:
+            return False
+        kind = self._literal(node.args[0]) if node.args else None
+        kinds = [
+            self._literal(each.value) for each in node.keywords if each.arg in ("device_type", "backend")
+        ]
+        kind = kinds[0] if kinds else kind
+        if isinstance(kind, str):
+            return kind.lower() in ("gpu", self._type)
+        # Without a word it is JAX's, and the default backend's; TensorFlow's has CPUs among them.
+        return name == "devices" or name == "local_devices"
+
+    # What is found.
+
+    def _place(self, node: ast.AST) -> Place:
+        return Place(self._script, getattr(node, "lineno", 1))
+
+    def _written(self, node: ast.expr | ast.stmt) -> str:
+        line = self._lines[node.lineno - 1 : node.lineno]
+        return line[0].strip()[:_WRITTEN] if line else ""
+
+    def _list(
+        self, node: ast.expr | ast.stmt, text: str | None, certain: bool, default: bool = False
+    ) -> None:
+        self._lists.append(OwnList(self._place(node), text, certain, default))
+
+    def _use(
+        self,
+        node: ast.expr | ast.stmt,
+        certain: bool,
+        indices: tuple[int, ...] = (),
+        count: int | None = None,
+    ) -> None:
+        indices = tuple(each for each in indices if each >= 0)
+        if (indices or count) and len(self._uses) < 1000:
+            self._uses.append(DeviceUse(self._place(node), self._written(node), certain, indices, count))
+
+    def _value(
+        self, variable: str, value: ast.expr, node: ast.expr | ast.stmt, certain: bool, default: bool = False
+    ) -> None:
+        """A list that is set, or one that cannot be told."""
+        text = self._literal(value)
+        if isinstance(text, str):
+            self._list(node, text, certain, default)
+            return
+        kept = self._kept(value)
+        if isinstance(kept, str):
+            # `os.environ.get(NAME, "0")`: what is inherited stays.
+            self._list(node, kept, certain, True)
+        elif kept is None and len(self._unfollowed) < 100:
+            self._unfollowed.append(
+                Unfollowed(self._place(node), self._written(node), "a value that Python computes", variable)
+            )
+
+    def _kept(self, value: ast.expr) -> Literal | bool:
+        """The default of `os.environ.get(NAME, default)`; True for the variable itself; None for others."""
+        if self._variable_of(value):
+            return True
+        if not isinstance(value, ast.Call) or _last_name(value.func) not in ("get", "getenv"):
+            return None
+        owner = value.func.value if isinstance(value.func, ast.Attribute) else None
+        of_environ = _last_name(value.func) == "getenv" or (owner is not None and self._is_environ(owner))
+        if not of_environ or not value.args or not self._ours(value.args[0]):
+            return None
+        if len(value.args) < 2:
+            return True
+        return self._literal(value.args[1])
+
+    def _assignment(self, node: ast.Assign | ast.AnnAssign, certain: bool) -> None:
+        if node.value is None:
+            return
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            variable = self._variable_of(target)
+            if variable:
+                self._value(variable, node.value, node, certain)
+
+    def _mapping(self, value: ast.expr, node: ast.expr | ast.stmt, certain: bool) -> None:
+        """`{NAME: …}` and `dict(NAME=…)`."""
+        if isinstance(value, ast.Dict):
+            for key, each in zip(value.keys, value.values, strict=True):
+                variable = None if key is None else self._ours(key)
+                if variable:
+                    self._value(variable, each, node, certain)
+        elif isinstance(value, ast.Call) and _last_name(value.func) == "dict":
+            self._keywords(value, node, certain)
+
+    def _keywords(self, call: ast.Call, node: ast.expr | ast.stmt, certain: bool) -> None:
+        for keyword in call.keywords:
+            if keyword.arg in self._variables and keyword.arg is not None:
+                self._value(keyword.arg, keyword.value, node, certain)
+
+    def _call(self, node: ast.Call, certain: bool) -> None:
+        name = _last_name(node.func)
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        first = node.args[0] if node.args else None
+        if owner is not None and self._is_environ(owner):
+            self._environ_call(name, node, certain)
+        elif name in ("putenv", "setenv") and len(node.args) == 2 and (variable := self._ours(node.args[0])):
+            self._value(variable, node.args[1], node, certain)
+        elif name == "unsetenv" and first is not None and self._ours(first):
+            self._list(node, None, certain)
+        elif name == self._type and owner is not None:
+            # tensor.TYPE(3)
+            self._index(first, node, certain)
+        elif name == "device" and len(node.args) == 2 and self._literal(first) == self._type:
+            self._index(node.args[1], node, certain)
+        elif name in _OF_TORCH and owner is not None and _last_name(owner) == self._type:
+            self._index(first, node, certain)
+        elif name in _TRAINERS:
+            self._trainer(node, certain)
+        for keyword in node.keywords:
+            if keyword.arg == "device_ids" or (keyword.arg == "index" and name == "device"):
+                indices = self._literal(keyword.value)
+                if isinstance(indices, tuple):
+                    self._use(node, certain, indices)
+                elif isinstance(indices, int):
+                    self._use(node, certain, (indices,))
+
+    def _index(self, argument: ast.expr | None, node: ast.Call, certain: bool) -> None:
+        index = self._literal(argument)
+        if isinstance(index, int):
+            self._use(node, certain, (index,))
+
+    def _environ_call(self, name: str, node: ast.Call, certain: bool) -> None:
+        """A method of os.environ."""
+        if name == "update":
+            for argument in node.args:
+                self._mapping(argument, node, certain)
+            self._keywords(node, node, certain)
+        elif name == "clear" or (name == "pop" and node.args and self._ours(node.args[0])):
+            self._list(node, None, certain)
+        elif name in ("setdefault", "__setitem__") and len(node.args) == 2:
+            variable = self._ours(node.args[0])
+            if variable:
+                self._value(variable, node.args[1], node, certain, name == "setdefault")
+
+    def _trainer(self, node: ast.Call, certain: bool) -> None:
+        """Lightning's `devices`: a number, a list of indices, or either in a text."""
+        keywords = {each.arg: self._literal(each.value) for each in node.keywords}
+        if keywords.get("accelerator", "auto") not in ("auto", "gpu", self._type, None):
+            return
+        for name in ("devices", "gpus"):
+            value = keywords.get(name)
+            if isinstance(value, str):
+                if re.fullmatch(r"\s*[0-9]{1,4}\s*", value):
+                    value = int(value)
+                elif re.fullmatch(r"\s*[0-9]{1,4}\s*(,\s*[0-9]{1,4}\s*)*,?\s*", value):
+                    value = tuple(int(each) for each in value.split(",") if each.strip())
+            if isinstance(value, int) and value > 0:
+                self._use(node, certain, count=value)
+            elif isinstance(value, tuple):
+                self._use(node, certain, value)
+
+    def _subscript(self, node: ast.Subscript, certain: bool) -> None:
+        """`gpus[3]`, `jax.devices()[3]`."""
+        listed = self._is_listing(node.value) or (
+            isinstance(node.value, ast.Name) and node.value.id in self._listed
+        )
+        index = self._literal(node.slice) if listed else None
+        if isinstance(index, int):
+            self._use(node, certain, (index,))
+
+
+def _last_name(node: ast.AST | None) -> str:
+    """The name behind the last dot: "environ" of os.environ."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, bool]]:
+    """All nodes, each with whether it is executed whenever the script is."""
+    waiting: list[tuple[ast.AST, bool]] = [(tree, True)]
+    while waiting:
+        node, certain = waiting.pop()
+        yield node, certain
+        for name, value in ast.iter_fields(node):
+            inner = certain and not _may_be_left_out(node, name)
+            for each in value if isinstance(value, list) else (value,):
+                if isinstance(each, ast.AST):
+                    waiting.append((each, inner))
+
+
+def _may_be_left_out(node: ast.AST, field: str) -> bool:
+    """Whether what stands in a field of a node is perhaps not executed."""
+    if isinstance(node, ast.If):
+        return field != "test" and not (field == "body" and _is_main(node.test))
+    if isinstance(node, (ast.For, ast.AsyncFor)):
+        return field in ("body", "orelse")
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        return field in ("body", "args")
+    if isinstance(node, (ast.While, ast.IfExp, ast.BoolOp, ast.Try)) or type(node).__name__ == "TryStar":
+        return field not in ("test", "finalbody")
+    if isinstance(node, ast.Call):
+        # A default of an option is not what the user gives.
+        return _last_name(node.func) == "add_argument"
+    return isinstance(
+        node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Match, ast.Assert)
+    )
+
+
+def _is_main(test: ast.expr) -> bool:
+    """`__name__ == "__main__"`."""
+    return (
+        isinstance(test, ast.Compare)
+        and isinstance(test.left, ast.Name)
+        and test.left.id == "__name__"
+        and len(test.ops) == 1
+        and isinstance(test.ops[0], ast.Eq)
+        and isinstance(test.comparators[0], ast.Constant)
+        and test.comparators[0].value == "__main__"
+    )

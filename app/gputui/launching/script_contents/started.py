@@ -1,0 +1,157 @@
+"""Which script a command starts, and with what: `bash train.sh A B`, `./train.sh`, `torchrun train.py`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gputui.launching.argument_vector import program_name
+from gputui.launching.host_environment import HostEnvironment
+from gputui.launching.launchers import recognised
+from gputui.launching.launchers.entrypoint import Entrypoint
+from gputui.launching.python_command import is_python, read_python
+from gputui.launching.shells import Shell, shell_of
+from gputui.launching.wrappers import behind_env, unwrap
+
+MOST = 1 << 20
+"""Characters of a script that are read."""
+
+_SHELL_NAMES = ("bash", "sh", "dash", "ash", "zsh", "ksh", "fish")
+
+
+@dataclass(frozen=True, slots=True)
+class StartedScript:
+    """A script that a command starts.
+
+    name       as a person would call it: "train.sh", "sh -c"
+    text       its first MiB
+    whole      whether that is all of it
+    arguments  what it is given
+    """
+
+    kind: Literal["shell", "python"]
+    name: str
+    text: str
+    whole: bool = True
+    arguments: tuple[str, ...] = ()
+
+
+def started_script(
+    command: Sequence[str],
+    host_environment: HostEnvironment,
+    directory: str | None = None,
+) -> StartedScript | None:
+    """The script that a command starts, also behind wrappers and launchers; None where it starts no script.
+
+    Of modules (`-m pkg.train`) only a file below the directory is found, none that is installed.
+    """
+    for _ in range(4):
+        command = unwrap(command)[1]
+        if not command:
+            return None
+        found = _shell(command, host_environment, directory)
+        if found is not None:
+            return found
+        if shell_of(command) is not None:
+            return None
+        python = read_python(command)
+        if python is not None and python.code is not None:
+            return StartedScript("python", "python -c", python.code, arguments=python.arguments)
+        launcher = recognised(command)
+        if python is not None and launcher.name == "python":
+            # Options of the interpreter do not matter for what it runs.
+            if python.script in (None, "-") and python.module is None:
+                return None
+            words = (python.module or python.script or "", *python.arguments)
+            kind: Literal["module", "script"] = "script" if python.module is None else "module"
+            return _python(Entrypoint(kind, words), host_environment, directory)
+        entrypoint = launcher.entrypoint(command)
+        if entrypoint.kind != "program":
+            return _python(entrypoint, host_environment, directory)
+        if entrypoint.words == tuple(command):
+            return _by_first_line(command, host_environment, directory)
+        command = entrypoint.words
+    return None
+
+
+def launcher_words(command: Sequence[str]) -> int:
+    """How many words of a command belong to a launcher, and what stands before it; 0 where there is none."""
+    inner = unwrap(command)[1]
+    launcher = recognised(inner) if inner else None
+    if launcher is None or launcher.name == "python" or not launcher.recognises(inner):
+        return 0
+    return len(command) - len(launcher.entrypoint(inner).words)
+
+
+def _joined(directory: str | None, path: str) -> str:
+    return os.path.join(directory or "", path)  # noqa: PTH118 - "./x" stays "./x"
+
+
+def _shell(
+    command: Sequence[str], host_environment: HostEnvironment, directory: str | None
+) -> StartedScript | None:
+    shell = shell_of(command)
+    name = program_name(command)
+    if shell is None or name == "fish":
+        return None
+    return _of_shell(name, shell, host_environment, directory)
+
+
+def _of_shell(
+    name: str, shell: Shell, host_environment: HostEnvironment, directory: str | None
+) -> StartedScript | None:
+    if shell.command is not None:
+        # (The first word behind it is $0.)
+        return StartedScript("shell", f"{name} -c", shell.command, True, shell.arguments[1:])
+    if shell.script is None or shell.script == "-" or "s" in shell.flags:
+        return None
+    beginning = host_environment.beginning(_joined(directory, shell.script), MOST)
+    if beginning is None:
+        return None
+    text, whole = beginning
+    return StartedScript("shell", shell.script, text, whole, shell.arguments)
+
+
+def _by_first_line(
+    command: Sequence[str], host_environment: HostEnvironment, directory: str | None
+) -> StartedScript | None:
+    """`./train.sh`, whose first line names a shell, or Python."""
+    if "/" not in command[0]:
+        return None
+    head = host_environment.beginning(_joined(directory, command[0]), 256)
+    if head is None or not head[0].startswith("#!"):
+        return None
+    words = head[0].partition("\n")[0][2:].split()
+    if words and words[0].rsplit("/", 1)[-1] == "env":
+        words = list(behind_env(words))
+    if not words:
+        return None
+    name = words[0].rsplit("/", 1)[-1]
+    if is_python((name,)):
+        return _python(Entrypoint("script", tuple(command)), host_environment, directory)
+    if name not in _SHELL_NAMES:
+        return None
+    return _shell((name, *words[1:], *command), host_environment, directory)
+
+
+def _python(
+    entrypoint: Entrypoint, host_environment: HostEnvironment, directory: str | None
+) -> StartedScript | None:
+    if not entrypoint.words:
+        return None
+    name, *arguments = entrypoint.words
+    names = [name]
+    if entrypoint.kind == "module":
+        if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name):
+            return None
+        path = name.replace(".", "/")
+        names = [f"{path}.py", f"{path}/__main__.py"]
+    for each in names:
+        beginning = host_environment.beginning(_joined(directory, each), MOST)
+        if beginning is not None:
+            text, whole = beginning
+            return StartedScript("python", each, text, whole, tuple(arguments))
+    return None

@@ -1,0 +1,83 @@
+"""Which processes hold the lock (flock) of a file, as /proc tells it, and from whom a process descends.
+
+A lock belongs to the open file, which all processes share that have inherited a descriptor of it. The kernel
+lists it with each of these descriptors (`lock:` in /proc/PID/fdinfo/N, since Linux 4.1), and with no other
+descriptor of the same file: to have merely opened the file shows nothing. Where there is no /proc, or a
+process is not ours to see, nothing is known to be locked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+
+from gputui.system.namespaces import in_initial_namespace
+from gputui.system.process_stat import process_stat
+
+File = tuple[int, int]
+"""A file by device and inode."""
+
+_MOST_ANCESTORS = 256
+
+
+def locked_by(pid: int, files: Mapping[File, str], passed_on: bool = False) -> frozenset[File]:
+    """Those of the files (with their paths) on which a process has an exclusive lock.
+
+    `passed_on`: only those whose descriptors are inherited by the programs that it starts.
+    """
+    names = {path.rpartition("/")[2] for path in files.values()}
+    found: set[File] = set()
+    for number in _list(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            # (The name first, as looking at a file on a dead file server would hang.)
+            link = os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115 - hundreds of them
+            if link.rpartition("/")[2] in names:
+                facts = os.stat(f"/proc/{pid}/fd/{number}")  # noqa: PTH116
+                file = (facts.st_dev, facts.st_ino)
+                if file in files and _has_lock(f"/proc/{pid}/fdinfo/{number}", passed_on):
+                    found.add(file)
+    return frozenset(found)
+
+
+def _has_lock(path: str, passed_on: bool) -> bool:
+    with open(path, "rb") as stream:  # noqa: PTH123
+        lines = stream.read().splitlines()
+    flags = next((int(line.split()[1], 8) for line in lines if line.startswith(b"flags:")), 0)
+    if passed_on and flags & os.O_CLOEXEC:
+        return False
+    return any(line.startswith(b"lock:") and b"FLOCK" in line and b"WRITE" in line for line in lines)
+
+
+def holders(files: Mapping[File, str]) -> dict[int, frozenset[File]]:
+    """All processes that have locked some of the files, as far as they are ours to see."""
+    pids = (int(name) for name in _list("/proc") if name.isdigit())
+    return {pid: found for pid in pids if (found := locked_by(pid, files))}
+
+
+def ancestors() -> Iterator[int]:
+    """The parent of this process, its parent, and so on; not the machine's own first process, init.
+
+    (In a container the first process may be the user's.)
+    """
+    pid, last = os.getppid(), 1 if in_initial_namespace() else 0
+    for _ in range(_MOST_ANCESTORS):
+        if pid in (0, last):
+            return
+        yield pid
+        stat = process_stat(pid)
+        pid = stat.parent if stat else 0
+
+
+def name_of(pid: int) -> str | None:
+    """What a process calls itself ("tmux: server"), None where it has ended."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", "rb") as stream:  # noqa: PTH123
+        return stream.read().decode(errors="replace").rstrip("\n")
+    return None
+
+
+def _list(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return []

@@ -1,0 +1,124 @@
+"""A job that runs on other devices than it claimed: real processes, which the simulated driver then lists."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from e2e.conftest import GPUTUI, Start
+from e2e.terminal import Terminal
+from gputui.jobs.store import all_jobs
+from gputui.sources.simulated.spec import Task
+from gputui.system.namespaces import in_initial_namespace
+from simnvml import SimulatedNvml
+from unit.claims_support import EIGHT, Box, box_at, until
+from unit.jobs_support import desk_at
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not in_initial_namespace(), reason="pids of this namespace are not the driver's"),
+]
+
+SCRIPT = "sleep 1000 & echo $!; sleep 1000 & echo $!; wait"
+"""A launcher with two workers, which says their pids."""
+
+
+@pytest.fixture
+def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
+    # (The desk ends the jobs of the box.)
+    with box_at(tmp_path, simulated_nvml) as made, desk_at(tmp_path):
+        yield made
+
+
+Ends = Callable[..., None]
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    """Ends processes of these pids after the test."""
+    pids: list[int] = []
+    yield lambda *more: pids.extend(more)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def run_on(box: Box, places: dict[int, int]) -> None:
+    """The driver lists these pids on these devices."""
+    tasks = (
+        Task(devices=(str(place),), user="x", command="x", pid=pid, memory=9000, load=90)
+        for place, pid in places.items()
+    )
+    box.driver.show_box(replace(EIGHT, tasks=tuple(tasks)), elapsed=60.0)
+
+
+def called(box: Box, *words: str) -> str:
+    """What the program as it is installed prints."""
+    done = subprocess.run([*GPUTUI, *words], env=box.environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_launch_whose_workers_are_elsewhere_is_told_as_soon_as_they_are(box: Box, ends: Ends) -> None:
+    job = box.start("run", "-q", "--gpus", "6,7", "--", "sh", "-c", SCRIPT)
+    until(lambda: len(job.out.split()) == 2)
+    first, second = map(int, job.out.split())
+    ends(first, second)
+    # Its workers load their data, on no device yet, while a colleague is on 3; then as they should be.
+    for places in ({3: os.getpid()}, {6: first}, {6: first, 7: second}):
+        run_on(box, places)
+        assert "runs on" not in called(box, "claims") + called(box, "ls") + called(box, "people")
+    rows = json.loads(called(box, "claims", "--json"))["claims"]
+    assert [row["runs_on"] for row in rows] == [[box.uuids[6], box.uuids[7]]] * 2
+    assert [row["outside"] for row in rows] == [[], []]
+    run_on(box, {0: first, 1: second})
+    assert called(box, "claims").count("(claimed 6,7, runs on 0,1) sh") == 2
+    assert "claimed 6,7, runs on 0,1" in called(box, "people")
+    rows = json.loads(called(box, "claims", "--json"))["claims"]
+    assert [row["outside"] for row in rows] == [[box.uuids[0], box.uuids[1]]] * 2
+    lines = called(box, "ls").splitlines()
+    assert "claimed 6,7" in lines[2] and "claimed 6,7" in lines[3] and "runs on 0,1" in lines[8]
+    states = [device["verdict"]["state"] for device in json.loads(called(box, "ls", "--json"))["devices"]]
+    assert states == ["busy", "busy", "free", "free", "free", "free", "claimed", "claimed"]
+    # Choosing does not pay for it, and chooses as before.
+    assert called(box, "pick", "-n", "4") == "2,3,4,5\n"
+
+
+def test_a_job_and_what_it_left_behind_are_told_by_the_list_and_on_the_screen(
+    box: Box, start: Start, base_environment: dict[str, str]
+) -> None:
+    # A worker whose parent ends, in a session of its own, without the lease: its supervisor has adopted it.
+    left = "setsid -w bash -c 'for n in {100..119}; do eval \"exec $n>&-\"; done; sleep 1000 & echo $!'"
+    called(box, "run", "-q", "--gpus", "6,7", "--detach", "--", "bash", "-c", f"{left}; {SCRIPT}")
+    (job,) = all_jobs(box.environ)
+    until(lambda: len(job.log.read_text().split()) == 3)
+    adopted, worker, _ = map(int, job.log.read_text().split())
+    assert "runs on" not in called(box, "jobs")
+    run_on(box, {0: adopted, 6: worker})
+    assert "(claimed 6,7, runs on 0,6) bash" in called(box, "jobs")
+    (row,) = json.loads(called(box, "jobs", "--json"))["jobs"]
+    assert (row["runs_on"], row["outside"]) == ([box.uuids[0], box.uuids[6]], [box.uuids[0]])
+    terminal = start(environment={**base_environment, **box.environ})
+    terminal.until(lambda seen: ", claimed 6,7" in _row(seen, 0) and "runs on 0,6" in _row(seen, 7))
+    terminal.send("D")
+    terminal.until("claimed 6,7, runs on 0,6 bash")
+    terminal.send("\x1b")
+    terminal.until("STATE")
+    terminal.send("P")
+    terminal.until(f"job {job.id} claimed 6,7, runs on 0,6")
+    # Without a driver the list is told all the same.
+    box.driver.fail_init(9)
+    assert job.id in called(box, "jobs")
+    assert json.loads(called(box, "jobs", "--json"))["jobs"][0]["runs_on"] is None
+
+
+def _row(terminal: Terminal, index: int) -> str:
+    """The row of a GPU on the main screen."""
+    rows = (line for line in terminal.lines if line.replace("▸", " ").split()[:2] == [str(index), "H100"])
+    return next(rows, "")

@@ -1,0 +1,292 @@
+"""What a Python script says of devices, read without executing it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputui.launching.script_contents.python import read_python
+from gputui.launching.script_contents.python_reading import PythonReading
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def read(text: str, whole: bool = True, variable: str = VISIBLE, device_type: str = "cuda") -> PythonReading:
+    """A script of that text."""
+    return read_python("train.py", text, whole, (variable,), device_type)
+
+
+# The list that the script sets for itself.
+
+
+@pytest.mark.parametrize(
+    ("text", "devices"),
+    [
+        ('import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0,1"\nimport torch', "0,1"),
+        ("from os import environ\nenviron['CUDA_VISIBLE_DEVICES'] = '2'", "2"),
+        ('os.environ["CUDA_VISIBLE_DEVICES"] = ""', ""),
+        ('os.environ["CUDA_VISIBLE_DEVICES"] = str(3)', "3"),
+        ('GPU = "2"\nos.environ["CUDA_VISIBLE_DEVICES"] = GPU', "2"),
+        ('NAME = "CUDA_VISIBLE_DEVICES"\nos.environ[NAME] = "1"', "1"),
+        ('os.environ.update({"A": "1", "CUDA_VISIBLE_DEVICES": "4,5"})', "4,5"),
+        ('os.environ.update(CUDA_VISIBLE_DEVICES="4")', "4"),
+        ('os.environ |= {"CUDA_VISIBLE_DEVICES": "4"}', "4"),
+        ('os.putenv("CUDA_VISIBLE_DEVICES", "3")', "3"),
+        ('if __name__ == "__main__":\n    os.environ["CUDA_VISIBLE_DEVICES"] = "7"', "7"),
+        ('with open("x") as f:\n    os.environ["CUDA_VISIBLE_DEVICES"] = "7"', "7"),
+        ('os.environ["CUDA_VISIBLE_DEVICES"] = "0"\nos.environ["CUDA_VISIBLE_DEVICES"] = "1"', "1"),
+    ],
+)
+def test_a_list_that_is_always_set(text: str, devices: str) -> None:
+    own = read(text).own_list
+    assert own is not None and own.text == devices and own.certain
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'if debug:\n    os.environ["CUDA_VISIBLE_DEVICES"] = "0"',
+        'def main():\n    os.environ["CUDA_VISIBLE_DEVICES"] = "0"',
+        'for i in x:\n    os.environ["CUDA_VISIBLE_DEVICES"] = "0"',
+        'try:\n    os.environ["CUDA_VISIBLE_DEVICES"] = "0"\nexcept E:\n    pass',
+        'x and os.environ.update(CUDA_VISIBLE_DEVICES="0")',
+        'f = lambda: os.environ.update(CUDA_VISIBLE_DEVICES="0")',
+    ],
+)
+def test_a_list_that_is_perhaps_set(text: str) -> None:
+    found = read(text)
+    assert [(each.text, each.certain) for each in found.lists] == [("0", False)] and found.own_list is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")',
+        'os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0")',
+        'os.environ["CUDA_VISIBLE_DEVICES"] = os.getenv("CUDA_VISIBLE_DEVICES", "0")',
+    ],
+)
+def test_a_default_does_not_count_against_what_is_inherited(text: str) -> None:
+    found = read(text)
+    assert [each.default for each in found.lists] == [True] and found.own_list is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'del os.environ["CUDA_VISIBLE_DEVICES"]',
+        'os.environ.pop("CUDA_VISIBLE_DEVICES", None)',
+        "os.unsetenv(\n'CUDA_VISIBLE_DEVICES')",
+    ],
+)
+def test_a_list_that_is_taken_away(text: str) -> None:
+    own = read(text).own_list
+    assert own is not None and own.text is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'os.environ["CUDA_VISIBLE_DEVICES"] = args.gpu',
+        'os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, ids))',
+        'os.environ["CUDA_VISIBLE_DEVICES"] = f"{n}"',
+        'X = "1"\nX = "2"\nos.environ["CUDA_VISIBLE_DEVICES"] = X',
+        "os.environ.update(CUDA_VISIBLE_DEVICES=str(args.gpu))",
+    ],
+)
+def test_a_list_that_is_computed_is_named_with_its_line(text: str) -> None:
+    found = read(text)
+    (one,) = found.unfollowed
+    assert found.lists == () and one.variable == VISIBLE
+    assert one.place.line == text.count("\n") + 1 and one.written == text.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'os.environ["OTHER"] = "0"',
+        'print(os.environ["CUDA_VISIBLE_DEVICES"])',
+        'env["CUDA_VISIBLE_DEVICES"] = "0"',
+        '"""os.environ["CUDA_VISIBLE_DEVICES"] = "0" """',
+        '# os.environ["CUDA_VISIBLE_DEVICES"] = "0"',
+        'os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"]',
+    ],
+)
+def test_what_sets_no_list(text: str) -> None:
+    found = read(text)
+    assert found.lists == () and found.unfollowed == ()
+
+
+# Devices that are named.
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ('device = "cuda:3"', 4),
+        ('x.to("cuda:0")', 1),
+        ('torch.device("cuda", 2)', 3),
+        ('torch.device("cuda", index=2)', 3),
+        ("torch.device('cuda:1')", 2),
+        ("torch.cuda.set_device(3)", 4),
+        ("with torch.cuda.device(1): pass", 2),
+        ("model.cuda(5)", 6),
+        ("nn.DataParallel(model, device_ids=[0, 1, 2, 3])", 4),
+        ("IDS = [0, 1]\nnn.DataParallel(model, device_ids=IDS)", 2),
+        ("nn.DataParallel(model, device_ids=list(range(4)))", 4),
+        ('gpus = tf.config.list_physical_devices("GPU")\ntf.config.set_visible_devices(gpus[3], "GPU")', 4),
+        ('tf.config.experimental.list_physical_devices("GPU")[2]', 3),
+        ('tf.device("/GPU:1")', 2),
+        ('tf.device("/device:GPU:1")', 2),
+        ("jax.devices()[3]", 4),
+        ("jax.local_devices()[1]", 2),
+        ('jax.devices("gpu")[1]', 2),
+        ("Trainer(devices=4)", 4),
+        ("pl.Trainer(accelerator='gpu', devices=[2, 3])", 4),
+        ("L.Fabric(devices='2,3')", 4),
+        ("Trainer(gpus='2')", 2),
+        ("Trainer(gpus=2)", 2),
+    ],
+)
+def test_the_devices_that_a_script_needs(text: str, needs: int) -> None:
+    found = read(text)
+    assert [each.needs for each in found.uses] == [needs]
+    assert found.most is not None and found.most.certain
+    assert (found.most.needs, found.most.place.line) == (needs, text.count("\n") + 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'device = "cuda"',
+        'device = f"cuda:{rank}"',
+        "torch.cuda.set_device(local_rank)",
+        "model.cuda(non_blocking=True)",
+        "model.cuda()",
+        "x[3]",
+        "gpus = ['a', 'b']\ngpus[1]",
+        'cpus = tf.config.list_physical_devices("CPU")\ncpus[3]',
+        "tf.config.list_physical_devices()[3]",
+        'jax.devices("cpu")[3]',
+        "Trainer(devices='auto')",
+        "Trainer(devices=-1)",
+        "Trainer(accelerator='cpu', devices=8)",
+        "DDP(model, device_ids=[local_rank])",
+        '"""on cuda:3"""',
+        'help = "a device, cuda:0 for example"',
+        "jax.devices()[-1]",
+        "model.cuda(True)",
+    ],
+)
+def test_what_names_no_device(text: str) -> None:
+    assert read(text).uses == ()
+
+
+def test_a_device_in_a_function_or_as_a_default_is_perhaps_used() -> None:
+    found = read(
+        'def main():\n    x.to("cuda:1")\nparser.add_argument("--device", default="cuda:2")\n'
+        'd = "cuda:3" if x else "cpu"'
+    )
+    assert [(each.place.line, each.needs, each.certain) for each in found.uses] == [
+        (2, 2, False),
+        (3, 3, False),
+        (4, 4, False),
+    ]
+
+
+def test_another_vendors_words_are_its_own() -> None:
+    found = read(
+        'os.environ["ACME_VISIBLE_DEVICES"] = "1"\nx.to("rocket:3")\nx.rocket(1)\nx.to("cuda:7")',
+        variable="ACME_VISIBLE_DEVICES",
+        device_type="rocket",
+    )
+    assert found.own_list is not None and [each.needs for each in found.uses] == [4, 2]
+
+
+# What does not parse.
+
+
+@pytest.mark.parametrize("text", ["print 'python 2'\n{}", "def f(:\n{}", "x = 'ä\n{}", "{}\n" + "(" * 5000])
+def test_of_what_is_no_python_lines_are_read(text: str) -> None:
+    found = read(text.format('os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"  # ours'))
+    assert not found.parsed
+    assert [(each.text, each.certain) for each in found.lists] == [("0,1", False)]
+
+
+def test_of_what_is_cut_off_lines_are_read() -> None:
+    found = read('os.environ["CUDA_VISIBLE_DEVICES"] = "0"\n', whole=False)
+    assert not found.parsed and len(found.lists) == 1 and found.own_list is None
+
+
+def test_of_what_is_very_long_lines_are_read() -> None:
+    found = read('os.environ["CUDA_VISIBLE_DEVICES"] = "0"\n' + "x = 1\n" * 60_000)
+    assert not found.parsed and len(found.lists) == 1
+
+
+def test_what_is_imported_is_told() -> None:
+    assert read("import jax.numpy as jnp, os\nfrom torch.nn import Linear\ndevices = 1").imports == {
+        "jax",
+        "os",
+        "torch",
+    }
+
+
+@settings(max_examples=60)
+@given(
+    st.one_of(
+        st.text(),
+        st.binary(max_size=200).map(lambda data: data.decode("utf-8", "surrogateescape")),
+        st.lists(
+            st.sampled_from(
+                [
+                    "os.environ",
+                    '["CUDA_VISIBLE_DEVICES"]',
+                    "=",
+                    '"0"',
+                    "torch.device(",
+                    "'cuda'",
+                    ",",
+                    ")",
+                    "[",
+                    "]",
+                    "\n",
+                    "jax.devices()",
+                    "[3]",
+                    "Trainer(",
+                    "devices",
+                    "del ",
+                    "-",
+                    "1",
+                    "if x:\n  ",
+                    "*",
+                    "range(",
+                    ".update(",
+                    "**",
+                    "{",
+                ]
+            ),
+            max_size=15,
+        ).map("".join),
+    )
+)
+def test_no_script_raises(text: str) -> None:
+    for whole in (True, False):
+        assert isinstance(read(text + "\ndevices = 1", whole=whole), PythonReading)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-" * 200_000 + "1",
+        "(" * 200_000,
+        "a" + ".a" * 100_000,
+        "a" + "()" * 100_000,
+        "not " * 100_000,
+        "1" + "+1" * 100_000,
+        "\0",
+    ],
+    ids=["signs", "parentheses", "attributes", "calls", "words", "sums", "nul"],
+)
+def test_a_script_that_is_nested_too_deep_is_left(text: str) -> None:
+    assert isinstance(read(f"devices = {text}"), PythonReading)

@@ -1,0 +1,40 @@
+"""Scripts like those that training repositories publish: what is read of them is what they start."""
+
+from __future__ import annotations
+
+import pytest
+
+from gputui.launching.script_contents.shell import read_shell
+from gputui.launching.script_contents.started import launcher_words
+from unit.training_scripts import TRAININGS
+
+NOT_FOLLOWED = ("getopts", "llava in chunks", "the first n", "where it runs")
+"""What is not known there is said to be not known: getopts, seq, a slice of an array, a test of a file."""
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_what_a_training_script_starts(name: str) -> None:
+    training = TRAININGS[name]
+    found, followed = read_shell(training.text, training.arguments, training.environ)
+    assert followed is None
+    launched = [
+        each
+        for each in found
+        if launcher_words(each.words)
+        or "torch.distributed.run" in each.words
+        or (each.words[0] == "python" and VISIBLE in each.variables)
+    ]
+    shown = []
+    for each in launched:
+        value = each.not_known.get(VISIBLE) and "?"
+        shown.append((each.words, value or each.variables.get(VISIBLE, training.environ.get(VISIBLE))))
+    if name in NOT_FOLLOWED:
+        assert all(each.unknown or each.not_known or not each.certain for each in launched)
+        return
+    assert len(launched) == len(training.starts), shown
+    for each, (words, visible), (line, expected) in zip(launched, shown, training.starts, strict=True):
+        assert " ".join(words).startswith(line.partition("…")[0].rstrip()), shown
+        assert visible == expected
+        assert each.certain is not training.perhaps
