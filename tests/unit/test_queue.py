@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gputui.allocating import queue
-from gputui.allocating.queue import Ticket, Waiter, is_waiting, waiters
+from gputui.allocating.queue import Ticket, is_waiting, waiters
+from gputui.inventory.waiter import Waiter
 from simnvml import SimulatedNvml
 from unit.claims_support import Box, Forked, box_at, for_all_users, until
 

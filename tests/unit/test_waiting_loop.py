@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.allocating import waiting_loop
-from gputui.allocating.queue import Ticket, Waiter
+from gputui.allocating.queue import Ticket
 from gputui.allocating.waiting_loop import Progress, TooLongError, Wait
 from gputui.choosing.pick import Constraints
 from gputui.choosing.rules import Rules
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.waiter import Waiter
 from messages import numbers
 from unit import builders
 from unit.builders import NOW, busy, gpu

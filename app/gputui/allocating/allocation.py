@@ -19,7 +19,7 @@ from gputui.inventory.snapshot import Snapshot
 if TYPE_CHECKING:
     # (`pick`, which must be quick, takes no lease: flock, json and pathlib cost some milliseconds.)
     from gputui.allocating.claims.lease import Lease, TakenError
-    from gputui.allocating.queue import Waiter
+    from gputui.inventory.waiter import Waiter
 
 T = TypeVar("T")
 

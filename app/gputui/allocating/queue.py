@@ -13,7 +13,6 @@ import json
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,35 +20,10 @@ from gputui.allocating.claims.files import MAX_RECORD_BYTES, UntrustedFileError,
 from gputui.allocating.claims.folder import make_folder, shared_folders
 from gputui.allocating.claims.read import TICKET, is_held
 from gputui.inventory.formatting import printable
+from gputui.inventory.waiter import Waiter
 from gputui.system.users import user_name
 
 _MAX_COMMAND = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Waiter:
-    """Somebody in line. What is not from the system is his own word, untrusted.
-
-    place    the order: the kernel's time of the ticket, and of those of one tick of it their own
-    user     the ticket's owner
-    count    devices that are waited for
-    devices  the UUIDs that will do, None for any
-    step     of which kind the claim will be (`Claim.step`): those who wait inside a lease of their own are in
-             nobody else's way, and nobody else is in theirs
-    """
-
-    place: tuple[int, str]
-    user: str
-    count: int = 1
-    devices: frozenset[str] | None = None
-    since: float | None = None
-    command: str | None = None
-    path: Path = field(default=Path(), compare=False)
-    step: int = 0
-
-    def wants_of(self, keys: Collection[str] | None) -> bool:
-        """Whether he could take one of these devices (None: of any)."""
-        return self.devices is None or keys is None or not self.devices.isdisjoint(keys)
 
 
 def waiters(environ: Mapping[str, str]) -> tuple[Waiter, ...]:
@@ -152,7 +126,7 @@ def _clear(folder: Path) -> None:
 def is_waiting(waiter: Waiter) -> bool:
     """Whether he still is: one look at his ticket, and at nothing else."""
     try:
-        descriptor = open_untrusted(waiter.path)
+        descriptor = open_untrusted(Path(waiter.path))
     except UntrustedFileError:
         return False
     if descriptor is None:
@@ -179,7 +153,7 @@ def _alive(path: Path, uid: int) -> Waiter | None:
     try:
         return _read(json.loads(data) if len(data) <= MAX_RECORD_BYTES else None, place, user, path)
     except (ValueError, RecursionError):
-        return Waiter(place, user, path=path)
+        return Waiter(place, user, path=str(path))
 
 
 def _place(facts: os.stat_result, path: Path) -> tuple[int, str]:
@@ -188,7 +162,7 @@ def _place(facts: os.stat_result, path: Path) -> tuple[int, str]:
 
 def _read(document: Any, place: tuple[int, str], user: str, path: Path) -> Waiter:
     if not isinstance(document, dict):
-        return Waiter(place, user, path=path)
+        return Waiter(place, user, path=str(path))
     count, devices, since, command = (document.get(key) for key in ("count", "devices", "since", "command"))
     step = document.get("step")
     named = isinstance(devices, list) and all(isinstance(key, str) for key in devices)
@@ -199,6 +173,6 @@ def _read(document: Any, place: tuple[int, str], user: str, path: Path) -> Waite
         frozenset(devices) if named and isinstance(devices, list) else None,
         float(since) if isinstance(since, (int, float)) and 0 < since < 1e11 else None,
         command if isinstance(command, str) else None,
-        path,
+        str(path),
         step if isinstance(step, int) and 0 < step < 10_000 else 0,
     )

@@ -35,13 +35,39 @@ class SettingsError(Exception):
     """A file that cannot be what is meant; the message names it and the place."""
 
 
+class ScreenSettings(NamedTuple):
+    """How the screen looks; what a person changes there is kept here.
+
+    theme     its name, None for the default
+    interval  seconds between readings, None for the default
+    keymap    the keys of actions by their ids (`tui/actions.py`), where they are not the usual ones
+    hidden    panels that are not shown, by name
+    columns   of the device table by name, in their order; None: as many as there is room for
+    sort      the column that the device table is sorted by; None: the box's own order
+    filter    shows only the devices that match, "" for all
+    """
+
+    theme: str | None = None
+    interval: float | None = None
+    keymap: Mapping[str, str] = {}
+    hidden: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+    sort: str | None = None
+    filter: str = ""
+
+
+DEFAULT_SCREEN = ScreenSettings()
+
+
 class Settings(NamedTuple):
     """rules    what counts as free
     notify   a command that is told when waiting is over; "{message}" in it is what happened
+    screen   how the screen looks
     """
 
     rules: Rules = DEFAULT_RULES
     notify: tuple[str, ...] = ()
+    screen: ScreenSettings = DEFAULT_SCREEN
 
 
 def settings(environ: Mapping[str, str]) -> Settings:
@@ -102,7 +128,7 @@ def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
         rules = replace(rules, mine=own_name() if mine else None)
     notify = reader.get("wait", "notify", _words)
     reader.check()
-    return Settings(rules, before.notify if notify is None else notify)
+    return before._replace(rules=rules, notify=before.notify if notify is None else notify)
 
 
 class _Reader:

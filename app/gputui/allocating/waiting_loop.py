@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gputui.allocating.queue import Ticket, Waiter, is_waiting
+from gputui.allocating.queue import Ticket, is_waiting
 from gputui.choosing.pick import Constraints, available
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import Verdict, verdicts
@@ -18,6 +18,7 @@ from gputui.choosing.verdict_text import brief
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.waiter import Waiter
 
 _LOOK_AHEAD = 1.0
 """Seconds between two looks at the ticket before ours: one system call or three."""

@@ -62,9 +62,10 @@ def from_document(document: Any) -> Snapshot:
         _claim(node.get("claim", None), device)
         for node, device in zip(root["devices"].items(MOST_DEVICES), devices, strict=True)
     )
-    host, driver, cuda = (root[key] for key in ("host", "driver", "cuda"))
+    texts = (root[key] for key in ("host", "driver", "cuda"))
+    name, driver, cuda = (node.text() if node.known else None for node in texts)
     return Snapshot(
-        host=Host(*(node.text() if node.known else None for node in (host, driver, cuda))),
+        host=Host(name, driver, cuda),
         time=root["time"].moment(),
         devices=devices,
         links=_matrix(root["links"], len(devices), len(devices), _link),

@@ -50,6 +50,8 @@ class Process:
     `note` says why `user` and `command` are missing; None when they are known.
     `container` is the one that it runs in ("docker 3f2a9c01d4e5"), None on the host or where it is not known.
     `ancestors` started it, the nearest first, as far as they are the same user's.
+    `sm` is percent of the device's multiprocessors' time since the last reading, `host_cpu` percent of one
+    CPU (several threads: more than 100), `host_memory` bytes of RAM: read only for devices somebody looks at.
     """
 
     pid: int
@@ -61,3 +63,6 @@ class Process:
     note: str | None = None
     container: str | None = None
     ancestors: tuple[Ancestor, ...] = ()
+    sm: int | None = None
+    host_cpu: float | None = None
+    host_memory: int | None = None

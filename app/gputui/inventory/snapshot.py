@@ -14,16 +14,38 @@ from gputui.inventory.link import LinkMatrix, PeerMatrix
 if TYPE_CHECKING:
     # (`pick`, which must be quick, reads no topology, and mostly finds no claim.)
     from gputui.inventory.claim import Claim
+    from gputui.inventory.job_summary import JobSummary
     from gputui.inventory.topology import Topology
+    from gputui.inventory.waiter import Waiter
+
+
+@dataclass(frozen=True, slots=True)
+class HostLoad:
+    """How busy the machine itself is. None is "not known".
+
+    cpu           percent of all CPUs since the last reading
+    load          the load average of the last minute (getloadavg(3));  cpus: how many CPUs it compares with
+    memory_used, memory_total   bytes of RAM
+    """
+
+    cpu: float | None = None
+    load: float | None = None
+    cpus: int | None = None
+    memory_used: int | None = None
+    memory_total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine: its name, the driver's version, and the newest CUDA that the driver supports."""
+    """The machine: its name, the driver's version, and the newest CUDA that the driver supports.
+
+    `load` is None where nobody has asked for it.
+    """
 
     name: str | None = None
     driver: str | None = None
     cuda: str | None = None
+    load: HostLoad | None = None
 
 
 @dataclass(frozen=True)
@@ -34,7 +56,7 @@ class Snapshot:
     `links`; `pcie`, the PCIe class of every pair, also of those that NVLinks join; and `peers`, peer access
     of every pair (reads), one of `PEER_WORDS`.
     `errors` are of the box as a whole; a device's own trouble is in `Device.fault`. `claims` are those that
-    are alive.
+    are alive. `waiters` are in line for devices, the first one first; `jobs` are the user's own.
     """
 
     host: Host
@@ -46,6 +68,8 @@ class Snapshot:
     peers: PeerMatrix = ()
     topology: Topology | None = None
     claims: tuple[Claim, ...] = ()
+    waiters: tuple[Waiter, ...] = ()
+    jobs: tuple[JobSummary, ...] = ()
 
     @cached_property
     def claimed(self) -> dict[str, Claim]:

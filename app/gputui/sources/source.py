@@ -27,6 +27,10 @@ class Want(Flag):
     """Temperature, power, clocks."""
     CLAIM_PROCESSES = auto()
     """Which of the processes belong to which claim, from the operating system; with OWNERS."""
+    DETAILS = auto()
+    """`Device.telemetry`, and of the processes `sm`, `host_cpu`, `host_memory`, for those of `among`."""
+    HOST = auto()
+    """How busy the machine itself is."""
     LINKS = auto()
     """Links, PCIe classes and peer access of every pair: what devices are chosen by."""
     TOPOLOGY = auto()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
 from gputui.choosing.best import Alternative, best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.links import permuted_behind_switches
@@ -94,6 +95,7 @@ class AppState:
     suggestion              what the best devices were last asked for
     order                   the order that was last asked for
     command_choice          what the command was last read to ask for, None before it was read
+    screen                  which columns, panels and devices are shown
     measured                GB/s from one device to another, by their keys, where `v` has measured it
     """
 
@@ -112,6 +114,7 @@ class AppState:
     command_choice: CommandChoice | None = None
     measured: Mapping[tuple[str, str], float] = field(default_factory=dict)
     rules: Rules = DEFAULT_RULES
+    screen: ScreenSettings = DEFAULT_SCREEN
 
     # A new reading
 

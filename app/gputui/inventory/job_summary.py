@@ -1,0 +1,31 @@
+"""What is shown of one of the user's own jobs beside the devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSummary:
+    """A job at the moment of a snapshot. Times are epoch seconds; None is "not known".
+
+    title        its name, else its command: untrusted text of the user's own
+    state        one of `gputui.jobs.job.State`
+    keys         `Device.key` of the devices that it has, in its order; () while it waits
+    waits        how many devices it waits for, None where it has them
+    status       what a shell would end with
+    last_line    the last line of its log, without escape sequences
+    peak_memory  bytes: the most that its processes had on any one device while somebody watched
+    """
+
+    id: str
+    title: str
+    state: str
+    keys: tuple[str, ...] = ()
+    waits: int | None = None
+    created: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    status: int | None = None
+    last_line: str | None = None
+    peak_memory: int | None = None

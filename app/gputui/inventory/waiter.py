@@ -1,0 +1,32 @@
+"""A waiter: somebody in line for devices."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """Somebody in line. What is not from the system is his own word, untrusted.
+
+    place    the order: the kernel's time of the ticket, and of those of one tick of it their own
+    user     the ticket's owner
+    count    devices that are waited for
+    devices  the UUIDs that will do, None for any
+    step     of which kind the claim will be (`Claim.step`): those who wait inside a lease of their own are in
+             nobody else's way, and nobody else is in theirs
+    """
+
+    place: tuple[int, str]
+    user: str
+    count: int = 1
+    devices: frozenset[str] | None = None
+    since: float | None = None
+    command: str | None = None
+    path: str = field(default="", compare=False)
+    step: int = 0
+
+    def wants_of(self, keys: Collection[str] | None) -> bool:
+        """Whether he could take one of these devices (None: of any)."""
+        return self.devices is None or keys is None or not self.devices.isdisjoint(keys)
