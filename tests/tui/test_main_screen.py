@@ -469,7 +469,8 @@ async def test_starting_on_a_device_that_is_not_free_is_said_for_as_long_as_it_i
 async def test_a_message_stands_until_the_next_key_and_covers_no_section() -> None:
     async with session() as s:
         await s.press("9")
-        assert s.main.message in s.texts("#keys")[0] and "GPU 9" in s.main.message
+        assert s.main.message in s.texts("#message")[0] and "GPU 9" in s.main.message
+        assert "? help" in s.texts("#keys")[0]
         await s.press("down")
         assert "? help" in s.texts("#keys")[0]
 

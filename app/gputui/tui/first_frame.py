@@ -111,11 +111,12 @@ def frame(app_state: AppState, width: int, height: int) -> str:
     from gputui.tui.views.text import Line, clip
 
     columns = Columns.of(app_state, width)
-    below = [*selection_lines(app_state, width), *launch(app_state, width, 3), keys(width)[0]]
+    blank: Line = (("", ""),)
+    last = [blank, keys(app_state, width)[0]]
+    below = [*selection_lines(app_state, width), *launch(app_state, width, 3), *last]
     room = max(0, height - 2 - len(below))
     rows = [row(app_state, device, columns, width) for device in app_state.rows[:room]]
-    blank: Line = (("", ""),)
-    lines: list[Line] = [header(app_state, width, None, None, time.time()), heading(columns, width), *rows]
+    lines: list[Line] = [header(app_state, width, None, time.time()), heading(columns, width), *rows]
     lines += [blank] * (room - len(rows)) + below
     return "\r\n".join(
         "".join(

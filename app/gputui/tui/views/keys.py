@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from gputui.tui.actions import BY_ID, KEY_LINE
+from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, Span, width_of
 
 
-def keys(width: int) -> tuple[Line, list[tuple[int, int, str]]]:
+def keys(app_state: AppState, width: int) -> tuple[Line, list[tuple[int, int, str]]]:
     """The key line, and where a click means which action: (from, to, action id), in cells.
 
     What does not fit is left out from the end; help, the last one, always stays.

@@ -8,8 +8,11 @@ from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, clip, title, wrap
 
 
-def launch(app_state: AppState, width: int, most: int) -> list[Line]:
-    """A rule, and at most `most` lines: the launch line, its warnings, and remarks where there is room."""
+def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | None = None) -> list[Line]:
+    """A rule, and at most `most` lines: the launch line, its warnings, and remarks where there is room.
+
+    Remarks come only within `room_for_remarks` lines (None: as `most`).
+    """
     name = f"launch: {app_state.launcher}" if app_state.options.command else "launch"
     lines = [title(name, width)]
     if not app_state.options.command:
@@ -27,7 +30,8 @@ def launch(app_state: AppState, width: int, most: int) -> list[Line]:
     for place, text in enumerate(wrapped):
         lines.append(clip(((" $ " if place == 0 else "   ", "prompt"), (text, style)), width))
     lines += warning_lines
-    left = max(0, most - len(warning_lines) - len(wrapped))
+    with_remarks = most if room_for_remarks is None else room_for_remarks
+    left = max(0, with_remarks - len(warning_lines) - len(wrapped))
     lines += [clip((("   · ", "dim"), (remark, "dim")), width) for remark in app_state.launch.remarks[:left]]
     return lines
 
