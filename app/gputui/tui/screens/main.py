@@ -6,8 +6,10 @@ method does which action of `tui/actions.py`.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NoReturn, TypeVar
 
@@ -17,11 +19,13 @@ from textual.binding import Binding
 from textual.containers import Container
 from textual.screen import Screen
 
+from gputui.allocating.settings import ScreenSettings, SettingsError
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
 from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS
 from gputui.tui.app_state import AppState
+from gputui.tui.background import in_background
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.controllers.pages import PageController
 from gputui.tui.controllers.selection import SelectionController
@@ -90,12 +94,13 @@ class MainScreen(Screen[None]):
         self.launch = LaunchController(self, sampler, environ, clock, write, end_without_terminal)
         self.pages = PageController(self, self.launch, environ)
         self.handlers = self._handlers_by_action()
-        self._layout: Layout | None = None
+        self._arranged: Layout | None = None
         self._table, self._keys = DeviceTable(id="table"), KeyLine(id="keys")
         self._header, self._selection_lines, self._launch_lines, self._message_line = (
             Lines(id=name) for name in ("header", "selection", "launch", "message")
         )
         self._log = MessageLog()
+        self._saved_screen, self._saving = app_state.screen, threading.Lock()
         self._history, self._lists, self._third = (
             PanelColumn(id=name) for name in ("history", "lists", "third")
         )
@@ -152,6 +157,8 @@ class MainScreen(Screen[None]):
             "export": pages.open_export,
             "check": pages.open_check,
             "help": pages.open_help,
+            "messages": pages.open_messages,
+            "panels": pages.open_panels,
             "theme": self._next_theme,
             "palette": self._open_palette,
             "stop": lambda: self.app.action_suspend_process(),
@@ -186,7 +193,31 @@ class MainScreen(Screen[None]):
         self.perform(message.action_id)
 
     def _next_theme(self) -> None:
-        self.app.theme = next_theme(self.app.theme)
+        self.set_theme(next_theme(self.app.theme))
+
+    def set_theme(self, name: str) -> None:
+        """Another theme, here and at the next start."""
+        self.app.theme = name
+        self.save_screen(self.app_state.screen._replace(theme=name))
+
+    def save_screen(self, screen: ScreenSettings) -> None:
+        """Show the screen in another way, and keep that in the user's settings."""
+        self.set_app_state(replace(self.app_state, screen=screen))
+        in_background("save settings", self._save_settings)
+
+    def _save_settings(self) -> None:
+        """Write what has changed since the last time; of several changes at once the last one counts."""
+        from gputui.allocating.save_settings import save_screen
+
+        with self._saving:
+            before, after = self._saved_screen, self.app_state.screen
+            if before == after:
+                return
+            self._saved_screen = after
+            try:
+                save_screen(self.app_state.environ, before, after)
+            except SettingsError as error:
+                self.app.call_later(self.show_message, f"not kept in the settings: {error}", "warn")
 
     def _open_palette(self) -> None:
         self.launch.cancel()
@@ -259,6 +290,11 @@ class MainScreen(Screen[None]):
         return self._log.shown.text if self._log.shown else ""
 
     @property
+    def message_shown(self) -> Message | None:
+        """The same with its time and its style, None for none."""
+        return self._log.shown
+
+    @property
     def messages(self) -> Sequence[Message]:
         """The last messages, the newest last."""
         return self._log.messages
@@ -282,7 +318,7 @@ class MainScreen(Screen[None]):
 
     def _draw_keys(self) -> None:
         """The keys; on a terminal without a line for messages, the message in their place."""
-        tiny = self._layout is not None and not self._layout.message
+        tiny = self._arranged is not None and not self._arranged.message
         self._keys.show(self.app_state, self._log.shown if tiny else None)
 
     # Painting
@@ -314,8 +350,8 @@ class MainScreen(Screen[None]):
             return
         below = len(self._selection_lines.texts) + len(self._launch_lines.texts)
         layout = lay_out(width, height, len(app_state.rows), below, parts(app_state, width))
-        if layout != self._layout:
-            self._layout = layout
+        if layout != self._arranged:
+            self._arranged = layout
             self._arrange(layout)
         self._draw_header()
         self._draw_keys()
@@ -346,7 +382,15 @@ class MainScreen(Screen[None]):
 def _same_sections(before: AppState, app_state: AppState) -> bool:
     """Whether only facts about the devices differ, so that all but the table stands as it is."""
     return (
-        (before.selection, before.options, before.limits, before.cursor, before.problem, before.warnings)
+        (
+            before.selection,
+            before.options,
+            before.limits,
+            before.cursor,
+            before.problem,
+            before.warnings,
+            before.screen,
+        )
         == (
             app_state.selection,
             app_state.options,
@@ -354,6 +398,7 @@ def _same_sections(before: AppState, app_state: AppState) -> bool:
             app_state.cursor,
             app_state.problem,
             app_state.warnings,
+            app_state.screen,
         )
         and before.snapshot is not None
         and app_state.snapshot is not None
