@@ -26,13 +26,17 @@ def test_nothing_overlaps_and_nothing_is_left_over() -> None:
         layout = lay_out(width, height, devices, below, parts)
         body = max(1, height - below - 1 - layout.header - layout.message)
         assert layout.table >= 1 and layout.table + lines_of(layout.left) <= body
-        assert layout.left.width + sum(column.width + 1 for column in layout.beside) == width
-        for column in layout.beside:
-            assert lines_of(column) <= body
+        columns = [each for each in (layout.left, layout.beside, layout.bottom) if each is not None]
+        if layout.beside is not None:
+            assert layout.left.width + 1 + layout.beside.width == width
+            beneath = lines_of(layout.bottom) if layout.bottom else 0
+            assert max(layout.table + lines_of(layout.left), lines_of(layout.beside)) + beneath <= body
         if width >= 120 and height >= 40 and devices:
             # Every line says something: some panel grows into what is left.
-            assert layout.beside and lines_of(layout.beside[0]) == body
-        for column in (layout.left, *layout.beside):
+            last = layout.bottom or layout.beside
+            assert last is not None and layout.beside is not None
+            assert lines_of(last) + (lines_of(layout.beside) if layout.bottom else 0) == body
+        for column in columns:
             assert all(lines >= least[name] for name, lines in column.heights)
 
 
@@ -51,10 +55,13 @@ def test_sixteen_devices_leave_a_launch_line_and_remarks_have_no_room() -> None:
     assert launch_room(24, 16) == (2, 1)
 
 
-def test_a_very_wide_terminal_has_a_third_column_where_the_second_is_too_short() -> None:
-    many = Part("processes", Size(4, 40), "side", True)
-    assert len(lay_out(200, 40, 8, 5, [many, TIMELINES, JOBS, LINKS]).beside) == 2
-    assert len(lay_out(200, 60, 8, 5, [PROCESSES, TIMELINES, JOBS, LINKS]).beside) == 1
+def test_a_very_wide_terminal_has_timelines_below_all_and_links_below_the_table() -> None:
+    layout = lay_out(200, 60, 8, 5, [PROCESSES, TIMELINES, JOBS, LINKS])
+    assert layout.left.heights == (("links", 10),) and layout.beside is not None and layout.bottom is not None
+    assert [name for name, _ in layout.beside.heights] == ["processes", "jobs"]
+    assert layout.bottom.width == 200 and lines_of(layout.bottom) >= TIMELINES.size.wants
+    hidden = lay_out(200, 60, 8, 5, [PROCESSES, JOBS, LINKS])
+    assert hidden.bottom is None and hidden.beside is not None and lines_of(hidden.beside) == 52
 
 
 def test_panels_that_do_not_grow_keep_their_height_while_the_others_change() -> None:

@@ -101,8 +101,8 @@ class MainScreen(Screen[None]):
         )
         self._log = MessageLog()
         self._saved_screen, self._saving = app_state.screen, threading.Lock()
-        self._history, self._lists, self._third = (
-            PanelColumn(id=name) for name in ("history", "lists", "third")
+        self._history, self._lists, self._bottom = (
+            PanelColumn(id=name) for name in ("history", "lists", "bottom")
         )
 
     def compose(self) -> ComposeResult:
@@ -112,7 +112,7 @@ class MainScreen(Screen[None]):
                 yield self._table
                 yield self._history
             yield self._lists
-            yield self._third
+        yield self._bottom
         yield self._selection_lines
         yield self._launch_lines
         yield self._message_line
@@ -356,21 +356,20 @@ class MainScreen(Screen[None]):
         self._draw_header()
         self._draw_keys()
         self._table.show(app_state)
-        columns = layout.beside
-        self._history.show(app_state, layout.left if columns else None)
-        self._lists.show(app_state, columns[0] if columns else layout.left)
-        self._third.show(app_state, columns[1] if len(columns) > 1 else None)
+        beside = layout.beside
+        self._history.show(app_state, layout.left if beside else None)
+        self._lists.show(app_state, beside or layout.left)
+        self._bottom.show(app_state, layout.bottom)
 
     def _arrange(self, layout: Layout) -> None:
         """Give the widgets the sizes of a layout."""
-        self.set_class(bool(layout.beside), "-columns")
+        self.set_class(layout.beside is not None, "-columns")
         self._header.display, self._message_line.display = layout.header, layout.message
         self._table.set_height(layout.table)
         self.query_one("#list").styles.width = layout.left.width
-        for widget, column in zip((self._lists, self._third), layout.beside, strict=False):
-            widget.styles.width = column.width
-        if not layout.beside:
-            self._lists.styles.width = layout.left.width
+        self._lists.styles.width = (layout.beside or layout.left).width
+        if layout.bottom is not None:
+            self._bottom.set_height(sum(lines for _, lines in layout.bottom.heights))
 
     def _draw_header(self) -> None:
         age = self._sampler.age
