@@ -17,7 +17,6 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.source import Want
 from gputui.system.processes import ProcessTable
-from gputui.tui.screens import main
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
@@ -32,7 +31,6 @@ LISTS_EVERY = 0.5
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     owners, sensors = Want.PROCESSES | Want.OWNERS, Want.SENSORS
     monkeypatch.setattr(sampler, "_PACES", ((owners, LISTS_EVERY), (sensors, LISTS_EVERY)))
-    monkeypatch.setattr(main, "_LISTS_EVERY", 0.0)
 
 
 @pytest.fixture

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from textual.app import App
 from textual.screen import Screen
 
+from gputui.allocating.settings import ScreenSettings
 from gputui.tui.app_state import AppState
+from gputui.tui.message_log import Message
 
 Result = TypeVar("Result")
 
@@ -29,16 +31,27 @@ class MainView(Protocol):
 
     @property
     def message(self) -> str:
-        """The message that is shown in place of the keys, "" for none."""
+        """The message that is shown, "" for none."""
+
+    @property
+    def message_shown(self) -> Message | None:
+        """The same with its time and its style, None for none."""
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The last messages, the newest last."""
 
     def show_message(self, text: str | None, style: str = "") -> None:
         """Show a message until the next key, in a style of `widgets/lines.py`; None changes nothing."""
 
     def clear_message(self) -> None:
-        """Show the keys again."""
+        """Show no message."""
 
     def repaint(self) -> None:
         """Paint every cell: something else has written on the terminal."""
+
+    def save_screen(self, screen: ScreenSettings) -> None:
+        """Show the screen in another way, and keep that in the user's settings."""
 
     def perform(self, action_id: str) -> None:
         """Do one of the actions of `tui/actions.py`."""

@@ -6,9 +6,10 @@ method does which action of `tui/actions.py`.
 
 from __future__ import annotations
 
-import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NoReturn, TypeVar
 
@@ -18,6 +19,7 @@ from textual.binding import Binding
 from textual.containers import Container
 from textual.screen import Screen
 
+from gputui.allocating.settings import ScreenSettings, SettingsError
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
 from gputui.sources.source import NoSourceError
@@ -27,34 +29,23 @@ from gputui.tui.background import in_background
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.controllers.pages import PageController
 from gputui.tui.controllers.selection import SelectionController
+from gputui.tui.layout import Layout, has_rules, launch_room, lay_out
+from gputui.tui.message_log import Message, MessageLog
 from gputui.tui.messages import NewReading
 from gputui.tui.outcome import Outcome
+from gputui.tui.panels import PANELS_BY_NAME, parts
 from gputui.tui.screens.page import Page
 from gputui.tui.theme import next_theme
 from gputui.tui.views.header import header
 from gputui.tui.views.launch import launch
-from gputui.tui.views.load_chart import history
-from gputui.tui.views.matrix import matrix_rows, whole_matrix
-from gputui.tui.views.processes import processes
+from gputui.tui.views.messages import message_line
 from gputui.tui.views.selection import selection_lines
-from gputui.tui.views.text import Line
 from gputui.tui.widgets.device_table import DeviceTable
 from gputui.tui.widgets.key_line import KeyLine
-from gputui.tui.widgets.lines import Lines, LinkLines
+from gputui.tui.widgets.lines import Lines
+from gputui.tui.widgets.panel_column import PanelColumn
 
 Result = TypeVar("Result")
-
-WIDE = 120
-"""Cells from which on processes stand beside the table; else below it, where there is room."""
-
-_WORTH_A_LIST = 4
-"""Lines below the table from which a list of processes is worth its heading."""
-
-_MOST_LINKED = 8
-"""GPUs up to which the matrix of links stands beside the table; for more there is the topology page."""
-
-_LISTS_EVERY = 1.8
-"""Seconds between two drawings of processes and history, which a source reads at that pace anyway."""
 
 _STALE = 2.5
 """Readings that are older than this many intervals are called stale."""
@@ -71,7 +62,6 @@ class MainScreen(Screen[None]):
     end_without_terminal  ends the process when the terminal is gone
     """
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
     BINDINGS = [
         *(
             Binding(
@@ -104,15 +94,16 @@ class MainScreen(Screen[None]):
         self.launch = LaunchController(self, sampler, environ, clock, write, end_without_terminal)
         self.pages = PageController(self, self.launch, environ)
         self.handlers = self._handlers_by_action()
-        self._cpu: float | None = None
-        self._lists_drawn = 0.0
-        self._charts_due = False
-        self._with_matrix = False
+        self._arranged: Layout | None = None
         self._table, self._keys = DeviceTable(id="table"), KeyLine(id="keys")
-        self._header, self._history, self._selection_lines, self._launch_lines = (
-            Lines(id=name) for name in ("header", "history", "selection", "launch")
+        self._header, self._selection_lines, self._launch_lines, self._message_line = (
+            Lines(id=name) for name in ("header", "selection", "launch", "message")
         )
-        self._lists = LinkLines(id="lists")
+        self._log = MessageLog()
+        self._saved_screen, self._saving = app_state.screen, threading.Lock()
+        self._history, self._lists, self._bottom = (
+            PanelColumn(id=name) for name in ("history", "lists", "bottom")
+        )
 
     def compose(self) -> ComposeResult:
         yield self._header
@@ -121,13 +112,11 @@ class MainScreen(Screen[None]):
                 yield self._table
                 yield self._history
             yield self._lists
+        yield self._bottom
         yield self._selection_lines
         yield self._launch_lines
+        yield self._message_line
         yield self._keys
-
-    def on_mount(self) -> None:
-        if not self.app_state.label:
-            in_background("load psutil", _load_psutil)
 
     def on_unmount(self) -> None:
         self.launch.release_all()
@@ -168,6 +157,8 @@ class MainScreen(Screen[None]):
             "export": pages.open_export,
             "check": pages.open_check,
             "help": pages.open_help,
+            "messages": pages.open_messages,
+            "panels": pages.open_panels,
             "theme": self._next_theme,
             "palette": self._open_palette,
             "stop": lambda: self.app.action_suspend_process(),
@@ -193,11 +184,40 @@ class MainScreen(Screen[None]):
         if device is not None:
             self.selection.toggle(device, move_cursor=False)
 
+    def on_panel_column_clicked(self, message: PanelColumn.Clicked) -> None:
+        action = PANELS_BY_NAME[message.name].action
+        if action:
+            self.perform(action)
+
     def on_key_line_pressed(self, message: KeyLine.Pressed) -> None:
         self.perform(message.action_id)
 
     def _next_theme(self) -> None:
-        self.app.theme = next_theme(self.app.theme)
+        self.set_theme(next_theme(self.app.theme))
+
+    def set_theme(self, name: str) -> None:
+        """Another theme, here and at the next start."""
+        self.app.theme = name
+        self.save_screen(self.app_state.screen._replace(theme=name))
+
+    def save_screen(self, screen: ScreenSettings) -> None:
+        """Show the screen in another way, and keep that in the user's settings."""
+        self.set_app_state(replace(self.app_state, screen=screen))
+        in_background("save settings", self._save_settings)
+
+    def _save_settings(self) -> None:
+        """Write what has changed since the last time; of several changes at once the last one counts."""
+        from gputui.allocating.save_settings import save_screen
+
+        with self._saving:
+            before, after = self._saved_screen, self.app_state.screen
+            if before == after:
+                return
+            self._saved_screen = after
+            try:
+                save_screen(self.app_state.environ, before, after)
+            except SettingsError as error:
+                self.app.call_later(self.show_message, f"not kept in the settings: {error}", "warn")
 
     def _open_palette(self) -> None:
         self.launch.cancel()
@@ -262,21 +282,44 @@ class MainScreen(Screen[None]):
             self._draw_header()
         self.launch.ask_without_reread()
 
-    # The message
+    # Messages
 
     @property
     def message(self) -> str:
-        """The message that is shown in place of the keys, "" for none."""
-        return self._keys.message
+        """The message that is shown, "" for none."""
+        return self._log.shown.text if self._log.shown else ""
+
+    @property
+    def message_shown(self) -> Message | None:
+        """The same with its time and its style, None for none."""
+        return self._log.shown
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The last messages, the newest last."""
+        return self._log.messages
 
     def show_message(self, text: str | None, style: str = "") -> None:
         """Show a message until the next key, in a style of `widgets/lines.py`; None changes nothing."""
         if text:
-            self._keys.show_message(text, style)
+            self._log.add(self._clock(), text, style)
+            self._draw_message()
 
     def clear_message(self) -> None:
-        """Show the keys again."""
-        self._keys.show_message("")
+        """Show no message."""
+        if self._log.shown is not None:
+            self._log.shown = None
+            self._draw_message()
+
+    def _draw_message(self) -> None:
+        shown = self._log.shown
+        self._message_line.draw(lambda width, height: [message_line(shown, width)])
+        self._draw_keys()
+
+    def _draw_keys(self) -> None:
+        """The keys; on a terminal without a line for messages, the message in their place."""
+        tiny = self._arranged is not None and not self._arranged.message
+        self._keys.show(self.app_state, self._log.shown if tiny else None)
 
     # Painting
 
@@ -294,68 +337,59 @@ class MainScreen(Screen[None]):
         width, height = self.size
         if not self.is_mounted or not width:
             return
-        app_state = self.app_state
-        launch_lines = launch(app_state, width, most=max(2, height - min(len(app_state.rows), 16) - 5))
-        self._selection_lines.draw_all(selection_lines(app_state, width))
-        self._launch_lines.draw_all(launch_lines)
-        room = height - 4 - len(launch_lines)
-        wide = width >= WIDE
-        rows = len(app_state.rows) + 1
-        self._table.set_height(min(rows, room) if app_state.rows else room)
-        self._lists.display = bool(app_state.rows) and (wide or room - rows >= _WORTH_A_LIST)
-        gpus = len(matrix_rows(app_state))
-        linked = app_state.snapshot is not None and bool(app_state.snapshot.links)
-        self._with_matrix = wide and linked and 1 < gpus <= _MOST_LINKED and room >= 2 * gpus + 8
-        self._history.display = wide and room - rows >= _WORTH_A_LIST
-        self._lists_drawn = 0.0
+        app_state, first = self.app_state, 0 if has_rules(height) else 1
+        room = launch_room(height, len(app_state.rows))
+        self._selection_lines.draw_all(selection_lines(app_state, width)[first:])
+        self._launch_lines.draw_all(launch(app_state, width, *room)[first:])
         self._draw_box()
 
     def _draw_box(self) -> None:
-        """What changes with every reading. The lists beside the table follow at half the pace."""
-        app_state, now = self.app_state, time.monotonic()
-        lists_due = now - self._lists_drawn >= _LISTS_EVERY
-        psutil = sys.modules.get("psutil") if lists_due and not app_state.label else None
-        if psutil is not None and hasattr(psutil, "cpu_percent"):
-            self._cpu = psutil.cpu_percent(None)
-        self._draw_header()
-        self._table.show(app_state)
-        if not lists_due:
+        """What changes with every reading. All of it is drawn in one frame, from one app state."""
+        app_state, (width, height) = self.app_state, self.size
+        if not self.is_mounted or not width:
             return
-        # The charts scroll, which repaints all of them: every other time is often enough.
-        self._charts_due = not self._charts_due or not self._lists_drawn
-        self._lists_drawn = now
-        if self._lists.display:
-            self._lists.draw(self._processes_and_links)
-        if self._history.display and self._charts_due:
-            self._history.draw(lambda width, height: [((" ", ""),), *history(app_state, width, height - 1)])
+        below = len(self._selection_lines.texts) + len(self._launch_lines.texts)
+        layout = lay_out(width, height, len(app_state.rows), below, parts(app_state, width))
+        if layout != self._arranged:
+            self._arranged = layout
+            self._arrange(layout)
+        self._draw_header()
+        self._draw_keys()
+        self._table.show(app_state)
+        beside = layout.beside
+        self._history.show(app_state, layout.left if beside else None)
+        self._lists.show(app_state, beside or layout.left)
+        self._bottom.show(app_state, layout.bottom)
 
-    def _processes_and_links(self, width: int, height: int) -> list[Line]:
-        """The processes, and on a wide terminal the links below them."""
-        if not self._with_matrix:
-            return processes(self.app_state, width, height)
-        links = whole_matrix(self.app_state, width)
-        above = processes(self.app_state, width, height - len(links))[: height - len(links)]
-        blank: list[Line] = [(("", ""),)] * (height - len(links) - len(above))
-        return [*above, *blank, *links]
+    def _arrange(self, layout: Layout) -> None:
+        """Give the widgets the sizes of a layout."""
+        self.set_class(layout.beside is not None, "-columns")
+        self._header.display, self._message_line.display = layout.header, layout.message
+        self._table.set_height(layout.table)
+        self.query_one("#list").styles.width = layout.left.width
+        self._lists.styles.width = (layout.beside or layout.left).width
+        if layout.bottom is not None:
+            self._bottom.set_height(sum(lines for _, lines in layout.bottom.heights))
 
     def _draw_header(self) -> None:
         age = self._sampler.age
         late = age if age is not None and age > _STALE * self._sampler.pace else None
-        line = header(self.app_state, self.size.width, late, self._cpu, self._clock())
+        line = header(self.app_state, self.size.width, late, self._clock())
         self._header.draw(lambda width, height: [line])
-
-
-def _load_psutil() -> None:
-    """Import psutil (20 ms) away from the thread that paints; its first figure is of no use anyway."""
-    import psutil
-
-    psutil.cpu_percent(None)
 
 
 def _same_sections(before: AppState, app_state: AppState) -> bool:
     """Whether only facts about the devices differ, so that all but the table stands as it is."""
     return (
-        (before.selection, before.options, before.limits, before.cursor, before.problem, before.warnings)
+        (
+            before.selection,
+            before.options,
+            before.limits,
+            before.cursor,
+            before.problem,
+            before.warnings,
+            before.screen,
+        )
         == (
             app_state.selection,
             app_state.options,
@@ -363,6 +397,7 @@ def _same_sections(before: AppState, app_state: AppState) -> bool:
             app_state.cursor,
             app_state.problem,
             app_state.warnings,
+            app_state.screen,
         )
         and before.snapshot is not None
         and app_state.snapshot is not None

@@ -1,34 +1,56 @@
-"""The first line: which box, how fresh, what time."""
+"""The first line: which box, how busy the machine itself is, how fresh this is, what time."""
 
 from __future__ import annotations
 
 import time
 
 from gputui.inventory.formatting import duration, printable
+from gputui.inventory.snapshot import HostLoad
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, clip, width_of
+from gputui.tui.views.text import Line, Span, clip, width_of
 
 
-def header(app_state: AppState, width: int, age: float | None, cpu: float | None, clock: float) -> Line:
-    """`age`: seconds since the last good reading when that is too long ago, None when it is fresh."""
-    left: list[tuple[str, str]] = [(" gputui ", "brand")]
+def header(app_state: AppState, width: int, age: float | None, clock: float) -> Line:
+    """`age`: seconds since the last good reading when that is too long ago, None when it is fresh.
+
+    Where there is not room for all, the versions are left out first, then the machine's load, then the label.
+    """
+    left: list[Span] = [(" gputui ", "brand")]
     snapshot = app_state.snapshot
     if snapshot is not None:
         left.append((f" {printable(snapshot.host.name or '?')}", "strong"))
         left.append((f"  {snapshot.models}", ""))
-    right: list[tuple[str, str]] = []
-    if age is not None:
-        right.append((f"stale {duration(age)}  ", "warn"))
+    right: list[Span] = [(time.strftime("%H:%M ", time.localtime(clock)), "dim")]
     if app_state.label:
-        right.append((f"{printable(app_state.label)}  ", "warn"))
-    if cpu is not None:
-        right.append((f"cpu {cpu:.0f}%  ", "dim"))
-    right.append((time.strftime("%H:%M ", time.localtime(clock)), "dim"))
+        right.insert(0, (f"{printable(app_state.label)}  ", "warn"))
+    if age is not None:
+        right.insert(0, (f"stale {duration(age)}  ", "warn"))
     if snapshot is not None:
+        for text in _load(snapshot.host.load):
+            if width_of((*left, *right)) + len(text) < width:
+                right.insert(len(right) - 1, (text, "dim"))
         for name, value in (("driver", snapshot.host.driver), ("CUDA", snapshot.host.cuda)):
             part = (f"  {name} {printable(value or '?')}", "dim")
             if width_of((*left, part, *right)) < width:
                 left.append(part)
+    if width_of(tuple(right)) > width // 2 and age is None:
+        right = right[-1:]
     room = width - width_of(tuple(right))
+    if room < 8:
+        return clip(tuple(left), width)
     cut = clip(tuple(left), room - 1)
     return (*cut, (" " * (room - width_of(cut)), ""), *right)
+
+
+def _load(load: HostLoad | None) -> list[str]:
+    """The machine's CPU, RAM and load average, the most telling first; what is not known is not there."""
+    if load is None:
+        return []
+    parts = []
+    if load.cpu is not None:
+        parts.append(f"cpu {load.cpu:.0f}%  ")
+    if load.memory_used is not None and load.memory_total:
+        parts.append(f"ram {100 * load.memory_used / load.memory_total:.0f}%  ")
+    if load.load is not None:
+        parts.append(f"load {load.load:.1f}{f'/{load.cpus}' if load.cpus else ''}  ")
+    return parts

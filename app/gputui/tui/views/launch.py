@@ -8,10 +8,14 @@ from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, clip, title, wrap
 
 
-def launch(app_state: AppState, width: int, most: int) -> list[Line]:
-    """A rule, and at most `most` lines: the launch line, its warnings, and remarks where there is room."""
+def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | None = None) -> list[Line]:
+    """A rule, and at most `most` lines: the launch line, its warnings, and remarks where there is room.
+
+    Remarks come only within `room_for_remarks` lines (None: as `most`).
+    """
     name = f"launch: {app_state.launcher}" if app_state.options.command else "launch"
-    lines = [title(name, width)]
+    tail = "the demo's example: e edits it" if app_state.is_example else ""
+    lines = [title(name, width, tail)]
     if not app_state.options.command:
         shown = app_state.launch.line if app_state.selection.decided else ""
         hint = "e types the command" if not shown else "…  e types the command"
@@ -27,7 +31,8 @@ def launch(app_state: AppState, width: int, most: int) -> list[Line]:
     for place, text in enumerate(wrapped):
         lines.append(clip(((" $ " if place == 0 else "   ", "prompt"), (text, style)), width))
     lines += warning_lines
-    left = max(0, most - len(warning_lines) - len(wrapped))
+    with_remarks = most if room_for_remarks is None else room_for_remarks
+    left = max(0, with_remarks - len(warning_lines) - len(wrapped))
     lines += [clip((("   · ", "dim"), (remark, "dim")), width) for remark in app_state.launch.remarks[:left]]
     return lines
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from textual import events
-from textual.message import Message
+from textual import message as textual_message
 
+from gputui.tui.app_state import AppState
+from gputui.tui.message_log import Message
 from gputui.tui.views.keys import keys
-from gputui.tui.views.text import Line, clip
+from gputui.tui.views.messages import message_line
+from gputui.tui.views.text import Line
 from gputui.tui.widgets.lines import Lines
 
 
 class KeyLine(Lines):
-    """The keys that matter, or a message in their place. Posts `Pressed` with an action that was clicked."""
+    """The next sensible keys. Posts `Pressed` with an action that was clicked."""
 
-    class Pressed(Message):
+    class Pressed(textual_message.Message):
         """A key was clicked."""
 
         def __init__(self, action_id: str) -> None:
@@ -23,22 +26,18 @@ class KeyLine(Lines):
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
         self._places: list[tuple[int, int, str]] = []
-        self.message = ""
-        self._message_style = ""
-        self.draw(self._line)
 
-    def show_message(self, message: str, style: str = "") -> None:
-        """Show a message in place of the keys, where it covers no device and no launch; "" ends it."""
-        if message != self.message:
-            self.message, self._message_style = message, style
-            self.draw(self._line)
+    def show(self, app_state: AppState, message: Message | None = None) -> None:
+        """Show the next sensible keys, or a message in their place."""
 
-    def _line(self, width: int, height: int) -> list[Line]:
-        if self.message:
-            self._places = []
-            return [clip(((" ▌ ", "key"), (self.message, self._message_style)), width)]
-        line, self._places = keys(width)
-        return [line]
+        def build(width: int, _: int) -> list[Line]:
+            if message is not None:
+                self._places = []
+                return [message_line(message, width)]
+            line, self._places = keys(app_state, width)
+            return [line]
+
+        self.draw(build)
 
     def on_click(self, event: events.Click) -> None:
         for begin, end, action_id in self._places:

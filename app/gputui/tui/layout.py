@@ -1,0 +1,150 @@
+"""How much room each part of the main screen gets: pure arithmetic on sizes, without any widget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+WIDE = 120
+"""Cells from which on there are two columns: the table and what is below it, and the other panels."""
+
+VERY_WIDE = 180
+"""Cells from which on the panel that grows below the table, the timelines, stands below both columns."""
+
+_SHORT = 13
+"""Lines below which the selection and the launch line have no rules."""
+
+_FEW = 10
+"""Lines below which the launch line has one line."""
+
+_TINY = 8
+"""Lines below which there is no header, and a message takes the place of the keys."""
+
+_MOST_ROWS = 16
+"""Rows of the table that the launch line leaves, where it is long."""
+
+
+class Size(NamedTuple):
+    """The fewest lines that are worth showing, and the lines to show everything."""
+
+    least: int
+    wants: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A panel that asks for room; see `tui/panels.py`."""
+
+    name: str
+    size: Size
+    place: Literal["table", "side"]
+    grows: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Panels below each other, with their heights."""
+
+    width: int
+    heights: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The main screen at one size.
+
+    header, rules, message   whether there is a header; rules over the sections; a line for messages
+    table                    lines of the device table, its heading included
+    left                     is below the table, and as wide; `beside` is at the right of both
+    bottom                   is below all of them, as wide as the terminal
+    """
+
+    header: bool
+    rules: bool
+    message: bool
+    table: int
+    left: Column
+    beside: Column | None = None
+    bottom: Column | None = None
+
+
+def launch_room(height: int, devices: int) -> tuple[int, int]:
+    """Lines that the launch line may have under its rule, and those that leave every device to be seen."""
+    left = height - min(devices, _MOST_ROWS) - 1 - 6
+    return max(2 if height >= _FEW else 1, left), max(0, left)
+
+
+def has_rules(height: int) -> bool:
+    """Whether the selection and the launch line stand under rules of their own."""
+    return height >= _SHORT
+
+
+def lay_out(width: int, height: int, devices: int, below: int, parts: Sequence[Part]) -> Layout:
+    """The layout of a terminal of this size.
+
+    devices  rows of the table; 0 where it has a text in their place, which takes all the room
+    below    lines of the selection and the launch line together
+    parts    the panels that have something to show, the most important first
+    """
+    header = message = height >= _TINY
+    room = max(1, height - below - 1 - header - message)
+    table = min(devices + 1, room) if devices else room
+    left_over = room - table
+    if width < WIDE or not devices:
+        left = Column(width, share(left_over, parts))
+        return Layout(header, has_rules(height), message, table, left)
+    beneath = [part for part in parts if part.place == "table"]
+    side = [part for part in parts if part.place == "side"]
+    if not side:
+        return Layout(header, has_rules(height), message, table, Column(width, share(left_over, beneath)))
+    left_width = width * 62 // 100
+    right_width = width - left_width - 1
+    growing = [part for part in beneath if part.grows]
+    if width >= VERY_WIDE and growing:
+        # The last one, the links, fills the place between the table and what grows.
+        under = [part for part in side[-1:] if not part.grows]
+        others = side[: len(side) - len(under)]
+        wanted = min(sum(part.size.wants for part in others), room - growing[0].size.wants)
+        top = max(table + sum(part.size.wants for part in under), wanted)
+        top = min(top, room - growing[0].size.least)
+        if top >= table and others:
+            return Layout(
+                header,
+                has_rules(height),
+                message,
+                table,
+                Column(left_width, share(top - table, under)),
+                Column(right_width, share(top, others)),
+                Column(width, share(room - top, beneath)),
+            )
+    left = Column(left_width, share(left_over, beneath))
+    return Layout(header, has_rules(height), message, table, left, Column(right_width, share(room, side)))
+
+
+def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
+    """The heights of panels that stand below each other.
+
+    Each gets the least that it is worth showing with, in their order, as long as there is room. Then those
+    that do not grow get all that they want, so that they keep their place while the others change; what is
+    left is for those that grow, else for the last one.
+    """
+    shown: list[Part] = []
+    for part in parts:
+        if sum(each.size.least for each in shown) + part.size.least <= room:
+            shown.append(part)
+    heights = {part.name: part.size.least for part in shown}
+    left = room - sum(heights.values())
+    for part in shown:
+        if not part.grows:
+            more = min(left, max(0, part.size.wants - part.size.least))
+            heights[part.name] += more
+            left -= more
+    growing = [part for part in shown if part.grows]
+    for place, part in enumerate(growing):
+        # The first that grows takes what it wants, the last one what there is.
+        last = place == len(growing) - 1
+        more = left if last else min(left, max(0, part.size.wants - part.size.least))
+        heights[part.name] += more
+        left -= more
+    return tuple((part.name, heights[part.name]) for part in shown)

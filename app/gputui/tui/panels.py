@@ -1,0 +1,122 @@
+"""PANELS: the one list of what stands beside and below the device table, and which of it is hidden.
+
+A new panel is one row here: its name (in the settings), its title, and two pure functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from gputui.tui.app_state import AppState
+from gputui.tui.layout import WIDE, Part, Size
+from gputui.tui.process_rows import rows
+from gputui.tui.views.load_chart import history
+from gputui.tui.views.matrix import matrix_rows, whole_matrix
+from gputui.tui.views.processes import processes
+from gputui.tui.views.text import Line
+
+NOTHING = Size(0, 0)
+"""The size of a panel that has nothing to say, and is not shown."""
+
+_MOST_LINKED = 8
+"""GPUs up to which the matrix of links stands beside the table; for more there is the topology page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A region of the main screen.
+
+    name    is what the settings call it
+    title   is what the page of panels calls it
+    lines   (app state, width, height) → at most `height` lines, the first is a rule with its title
+    size    app state → the fewest lines worth showing, and how many it would fill; NOTHING hides it
+    facts   all that the lines depend on: equal facts give equal lines, which are then not built again
+    place   "table": below the table, also where there are columns; "side": in the columns beside it
+    grows   whether it takes the room that is left over
+    narrow  whether it is also shown where there is one column only
+    action  of `tui/actions.py`: what a click on it does
+    """
+
+    name: str
+    title: str
+    lines: Callable[[AppState, int, int], list[Line]]
+    size: Callable[[AppState], Size]
+    facts: Callable[[AppState], object]
+    place: Literal["table", "side"] = "side"
+    grows: bool = False
+    narrow: bool = True
+    action: str = ""
+
+
+def _size_of_processes(app_state: AppState) -> Size:
+    return Size(4, 1 + max(1, len(rows(app_state)))) if app_state.rows else NOTHING
+
+
+def _timelines(app_state: AppState, width: int, height: int) -> list[Line]:
+    return [((" ", ""),), *history(app_state, width, height - 1)]
+
+
+def _size_of_timelines(app_state: AppState) -> Size:
+    count = sum(device.utilization is not None for device in app_state.rows)
+    return Size(4, 2 + 2 * count) if count else NOTHING
+
+
+def _size_of_links(app_state: AppState) -> Size:
+    gpus = len(matrix_rows(app_state))
+    if app_state.snapshot is None or not app_state.snapshot.links or not 1 < gpus <= _MOST_LINKED:
+        return NOTHING
+    return Size(gpus + 2, gpus + 2)
+
+
+def _facts_of_links(app_state: AppState) -> object:
+    snapshot = app_state.snapshot
+    states = [verdict.state for verdict in app_state.verdicts.values()]
+    return snapshot and snapshot.links, app_state.selection, app_state.cursor, states, app_state.rows
+
+
+PANELS: tuple[Panel, ...] = (
+    # In the order in which they get room, and stand below each other.
+    Panel(
+        "processes",
+        "Processes",
+        processes,
+        _size_of_processes,
+        lambda app_state: (rows(app_state), app_state.cursor),
+        grows=True,
+        action="processes",
+    ),
+    Panel(
+        "timelines",
+        "Timelines",
+        _timelines,
+        _size_of_timelines,
+        lambda app_state: app_state.watch,
+        place="table",
+        grows=True,
+        narrow=False,
+    ),
+    Panel(
+        "links",
+        "Links",
+        lambda app_state, width, height: whole_matrix(app_state, width)[:height],
+        _size_of_links,
+        _facts_of_links,
+        narrow=False,
+        action="topology",
+    ),
+)
+
+PANELS_BY_NAME: dict[str, Panel] = {panel.name: panel for panel in PANELS}
+
+
+def parts(app_state: AppState, width: int) -> list[Part]:
+    """The panels that ask for room on a terminal of this width, in their order."""
+    return [
+        Part(panel.name, size, panel.place, panel.grows)
+        for panel in PANELS
+        if panel.name not in app_state.screen.hidden
+        and (panel.narrow or width >= WIDE)
+        and (size := panel.size(app_state)) != NOTHING
+    ]

@@ -1,0 +1,61 @@
+"""A column of panels as one widget. Each panel is built again only when what it shows has changed."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.message import Message
+
+from gputui.tui.app_state import AppState
+from gputui.tui.layout import Column
+from gputui.tui.panels import PANELS_BY_NAME
+from gputui.tui.views.text import Line
+from gputui.tui.widgets.lines import LinkLines
+
+
+class PanelColumn(LinkLines):
+    """Panels below each other. Posts `Clicked` with the panel that was clicked, and the place within it."""
+
+    class Clicked(Message):
+        """A panel was clicked: `x` and `y` are counted from its own corner."""
+
+        def __init__(self, name: str, x: int, y: int) -> None:
+            super().__init__()
+            self.name, self.x, self.y = name, x, y
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self._column = Column(0)
+        self._built: dict[str, tuple[object, list[Line]]] = {}
+
+    def show(self, app_state: AppState, column: Column | None) -> None:
+        """Show the panels of the column; None hides the widget."""
+        self.display = column is not None and bool(column.heights)
+        if column is not None and self.display:
+            self._column = column
+            self._show(
+                [line for name, height in column.heights for line in self._panel(app_state, name, height)]
+            )
+
+    def _panel(self, app_state: AppState, name: str, height: int) -> list[Line]:
+        """The lines of one panel, exactly `height`; from before if they would be the same."""
+        panel, width = PANELS_BY_NAME[name], self._column.width
+        facts = (width, height, panel.facts(app_state))
+        before = self._built.get(name)
+        if before is not None and before[0] == facts:
+            return before[1]
+        lines = panel.lines(app_state, width, height)[:height]
+        blank: Line = (("", ""),)
+        lines += [blank] * (height - len(lines))
+        self._built[name] = (facts, lines)
+        return lines
+
+    def on_resize(self) -> None:
+        # (The column is as wide as it was laid out to be: nothing is built anew.)
+        self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        top = 0
+        for name, height in self._column.heights:
+            if top <= event.y < top + height:
+                self.post_message(self.Clicked(name, event.x, event.y - top))
+            top += height
