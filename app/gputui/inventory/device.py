@@ -109,6 +109,7 @@ class Device:
     utilization         percent of the driver's last sampling period in which a kernel ran (NVML)
     memory_utilization  percent of that period in which device memory was read or written
     temperature         °C;  power, power_limit: W;  sm_clock: MHz
+    throttled           why the clocks are lower than they could be, () for no reason
     compute_capability  "9.0"
     cores, max_sm_clock how many cores, and MHz at most: what "fastest" is judged by
     compute_mode        how many programs may use it;  display: whether a monitor is attached to it
@@ -135,6 +136,7 @@ class Device:
     power: float | None = None
     power_limit: float | None = None
     sm_clock: int | None = None
+    throttled: tuple[str, ...] | None = None
     compute_capability: str | None = None
     cores: int | None = None
     max_sm_clock: int | None = None

@@ -20,6 +20,8 @@ MESSAGES = {"lost": "GPU is lost", "reset": "GPU requires restart", "error": "Un
 
 _WARM_UP = 4.0
 """Seconds for which a task that has just started shows 0 %: real ones load their data first."""
+_AT_ITS_LIMIT = 96
+"""Percent of utilization from which on a GPU draws all the power that it may."""
 _FILL = 10.0
 """Seconds that it takes to fill its memory."""
 
@@ -112,7 +114,7 @@ def _load(
         share = None if task.memory is None else int(task.memory * min(1.0, 0.2 + running / _FILL))
         used += share or 0
         if running >= _WARM_UP:
-            load += task.load + _noise(box, label, elapsed, task.pid) * task.swing
+            load += task.load + noise(box, label, elapsed, task.pid) * task.swing
         if not task.hidden:
             processes.append(
                 Process(
@@ -138,10 +140,11 @@ def _load(
         facts |= {
             "utilization": busy,
             "memory_utilization": round(busy * 0.45),
-            "temperature": round(30 + busy * 0.38 + _noise(box, label, elapsed, 1)),
+            "temperature": round(30 + busy * 0.38 + noise(box, label, elapsed, 1)),
             "power": round(gpu.idle_power + (limit * 0.88 - gpu.idle_power) * busy / 100, 3),
             "sm_clock": gpu.clock if busy else 345,
         }
+        facts["throttled"] = ("power limit",) if busy >= _AT_ITS_LIMIT and gpu.power_limit else ()
     for name in gpu.unsupported & facts.keys():
         facts[name] = None
     return _with(device, **facts)
@@ -157,7 +160,7 @@ def _started(task: Task, elapsed: float) -> float | None:
     return elapsed - (moment - task.starts)
 
 
-def _noise(box: Box, label: str, elapsed: float, salt: int) -> float:
+def noise(box: Box, label: str, elapsed: float, salt: int) -> float:
     """Noise between -1 and 1 that changes smoothly from second to second."""
     second, part = int(elapsed // 1), elapsed % 1
 
