@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
@@ -20,6 +21,7 @@ from gputui.system.processes import ProcessTable
 from gputui.vendors.nvidia.clock_reasons import clock_reasons
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
+from unit.calling import Call
 
 NOW = 1_750_000_000.0
 GIB = 2**30
@@ -298,3 +300,27 @@ def test_owners_are_looked_up_of_new_lists_only_and_kept(desk: Desk) -> None:
     for _ in range(3):
         (process,) = desk.source.read(changes).devices[0].processes or ()
         assert process.pid == me.pid and process.user and process.command
+
+
+@pytest.mark.parametrize(
+    ("generation", "width", "load", "down"),
+    [(5, 16, 90, False), (5, 8, 0, True), (1, 16, 0, False), (3, 16, 90, True), (None, None, 90, False)],
+)
+def test_an_idle_gpu_may_run_its_link_slower_but_not_on_fewer_lanes(
+    generation: int | None, width: int | None, load: int, down: bool
+) -> None:
+    told = Telemetry(pcie_generation=generation, pcie_width=width, max_pcie_generation=5, max_pcie_width=16)
+    assert Device(index=0, uuid="GPU-a", utilization=load, telemetry=told).pcie_trained_down is down
+
+
+def test_ls_tells_the_details_and_leaves_out_what_is_not_known(call: Call) -> None:
+    plain = call("ls", "--demo", "shared")
+    found = call("ls", "--demo", "shared", "--details")
+    assert found.out.startswith(plain.out[:20])
+    for words in ("PCIe         gen 5 x16", "slows down at 92 °C", "SM occupancy", "host: CPU", "load "):
+        assert words in found.out and words not in plain.out
+    assert "None" not in found.out
+    told = json.loads(call("ls", "--demo", "shared", "--details", "--json").out)
+    assert told["devices"][0]["telemetry"]["max_pcie_width"] == 16
+    assert told["host_load"]["memory_total"] and told["devices"][0]["processes"][0]["sm"] is not None
+    assert "telemetry" not in call("ls", "--demo", "shared", "--json").out

@@ -20,8 +20,6 @@ MESSAGES = {"lost": "GPU is lost", "reset": "GPU requires restart", "error": "Un
 
 _WARM_UP = 4.0
 """Seconds for which a task that has just started shows 0 %: real ones load their data first."""
-_AT_ITS_LIMIT = 96
-"""Percent of utilization from which on a GPU draws all the power that it may."""
 _FILL = 10.0
 """Seconds that it takes to fill its memory."""
 
@@ -141,10 +139,10 @@ def _load(
             "utilization": busy,
             "memory_utilization": round(busy * 0.45),
             "temperature": round(30 + busy * 0.38 + noise(box, label, elapsed, 1)),
-            "power": round(gpu.idle_power + (limit * 0.88 - gpu.idle_power) * busy / 100, 3),
+            "power": round(min(limit, gpu.idle_power + (limit * 1.06 - gpu.idle_power) * busy / 100), 3),
             "sm_clock": gpu.clock if busy else 345,
         }
-        facts["throttled"] = ("power limit",) if busy >= _AT_ITS_LIMIT and gpu.power_limit else ()
+        facts["throttled"] = ("power limit",) if facts["power"] == gpu.power_limit else ()
     for name in gpu.unsupported & facts.keys():
         facts[name] = None
     return _with(device, **facts)
