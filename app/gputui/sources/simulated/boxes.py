@@ -108,7 +108,12 @@ RTX_4090 = Box(
     host="render-8",
     driver="560.35.03",
     cuda="12.6",
-    gpus=_gpus(RTX_4090_GPU, ("01", "24", "41", "61", "81", "A1", "C1", "E1"), 4),
+    gpus=(
+        *_gpus(RTX_4090_GPU, ("01", "24", "41", "61"), 4),
+        # A riser that is worn out.
+        *(replace(gpu, numa=1) for gpu in _gpus(replace(RTX_4090_GPU, lanes=8), ("81",), 4)),
+        *(replace(gpu, numa=1) for gpu in _gpus(RTX_4090_GPU, ("A1", "C1", "E1"), 4)),
+    ),
     links=sockets((4, 4), "NODE", "SYS"),
     peers=False,
     tasks=(_train("1 2", "jun", "accelerate launch sft.py --bf16", 90331, 21_800, load=99),),

@@ -56,6 +56,7 @@ def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> l
         compute_mode="default",
         display=any(label in task.devices and task.kind == "graphics" for task in box.tasks),
         numa_node=gpu.numa,
+        unified="memory_total" in gpu.unsupported,
         memory_total=None if "memory_total" in gpu.unsupported else gpu.memory * MIB,
     )
     if gpu.fails_after is not None and elapsed >= gpu.fails_after:
@@ -75,6 +76,7 @@ def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> l
             parent=identity.uuid,
             memory_total=mig.memory * MIB,
             compute_capability=gpu.capability or None,
+            unified=identity.unified,
             numa_node=gpu.numa,
         )
         # The driver has no utilization, temperature, power or clock of an instance.
@@ -110,7 +112,7 @@ def _load(
         share = None if task.memory is None else int(task.memory * min(1.0, 0.2 + running / _FILL))
         used += share or 0
         if running >= _WARM_UP:
-            load += task.load + _noise(box, label, elapsed, task.pid) * task.swing
+            load += task.load + noise(box, label, elapsed, task.pid) * task.swing
         if not task.hidden:
             processes.append(
                 Process(
@@ -136,10 +138,11 @@ def _load(
         facts |= {
             "utilization": busy,
             "memory_utilization": round(busy * 0.45),
-            "temperature": round(30 + busy * 0.38 + _noise(box, label, elapsed, 1)),
-            "power": round(gpu.idle_power + (limit * 0.88 - gpu.idle_power) * busy / 100, 3),
+            "temperature": round(30 + busy * 0.38 + noise(box, label, elapsed, 1)),
+            "power": round(min(limit, gpu.idle_power + (limit * 1.06 - gpu.idle_power) * busy / 100), 3),
             "sm_clock": gpu.clock if busy else 345,
         }
+        facts["throttled"] = ("power limit",) if facts["power"] == gpu.power_limit else ()
     for name in gpu.unsupported & facts.keys():
         facts[name] = None
     return _with(device, **facts)
@@ -155,7 +158,7 @@ def _started(task: Task, elapsed: float) -> float | None:
     return elapsed - (moment - task.starts)
 
 
-def _noise(box: Box, label: str, elapsed: float, salt: int) -> float:
+def noise(box: Box, label: str, elapsed: float, salt: int) -> float:
     """Noise between -1 and 1 that changes smoothly from second to second."""
     second, part = int(elapsed // 1), elapsed % 1
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.matrix_text import MOST_BYTES, MatrixError, read
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES, DEFAULT
+from gputui.sources.simulated.details import detailed, host_load
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import Box
@@ -26,6 +28,8 @@ class SimulatedSource:
         self.box, self.label = box, f"demo {box.name}"
         self._clock = clock
         self._opened: float | None = None
+        self._looked_at: frozenset[str] = frozenset()
+        self._with_load = False
 
     def open(self) -> None:
         if self._opened is None:
@@ -34,7 +38,18 @@ class SimulatedSource:
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()
         assert self._opened is not None
-        return at(self.box, self._clock() - self._opened, self._opened)
+        elapsed = self._clock() - self._opened
+        snapshot = at(self.box, elapsed, self._opened)
+        if Want.DETAILS in want:
+            self._looked_at = frozenset(d.key for d in snapshot.devices if among is None or d.key in among)
+        self._with_load = self._with_load or Want.HOST in want
+        if self._looked_at:
+            snapshot = detailed(snapshot, self.box, elapsed, self._looked_at)
+        if self._with_load:
+            snapshot = replace(
+                snapshot, host=replace(snapshot.host, load=host_load(snapshot, self.box, elapsed))
+            )
+        return snapshot
 
     def close(self) -> None:
         self._opened = None
