@@ -36,7 +36,7 @@ DEVICE_KEYS = {
     *("memory_free", "utilization", "memory_utilization", "temperature", "power", "power_limit", "sm_clock"),
     *("compute_capability", "numa_node", "verdict", "processes"),
 }
-DEVICE_KEYS_SINCE = {"mig", "cores", "max_sm_clock", "compute_mode", "display"}
+DEVICE_KEYS_SINCE = {"mig", "cores", "max_sm_clock", "compute_mode", "display", "unified"}
 PROCESS_KEYS = {"pid", "user", "kind", "memory", "command", "started"}
 PROCESS_KEYS_SINCE = {"note", "container", "ancestors"}
 TOPOLOGY_KEYS = {"places", "nics", "nic_links", "between_cpus"}

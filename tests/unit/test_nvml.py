@@ -16,6 +16,7 @@ from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, Process
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.source import NoSourceError, Want
+from gputui.system.memory import host_memory
 from gputui.system.processes import ProcessTable
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SHUTDOWN_WHILE_INSIDE, SimulatedNvml
@@ -86,11 +87,31 @@ def test_what_is_not_supported_is_none_and_not_asked_again(nvml_here: SimulatedN
     source = NvmlSource()
     first = source.read()
     assert first.devices[0].memory_total is None
+    assert first.devices[0].unified is True
     assert first.devices[0].power_limit is None
     nvml_here.reset_counts()
     source.read(Want.MONITOR)
     source.close()
     assert called(nvml_here, "nvmlDeviceGetMemoryInfo") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "unified"),
+    [
+        ("Orin (nvgpu)", host_memory(), True),
+        ("NVIDIA H100", host_memory(), False),
+        ("Orin", host_memory() // 4, False),
+    ],
+)
+def test_memory_is_the_hosts_where_its_size_and_the_name_say_so(
+    nvml_here: SimulatedNvml, name: str, total: int, unified: bool
+) -> None:
+    box = at(BOXES["laptop"], 0, 0)
+    nvml_here.show(replace(box, devices=(replace(box.devices[0], name=name, memory_total=total),)))
+    for want in (Want.VERDICT, Want.MONITOR):
+        source = NvmlSource(ProcessTable(host_pids=False))
+        assert source.read(want).devices[0].unified is unified
+        source.close()
 
 
 def test_memory_that_the_driver_keeps_for_itself_is_not_in_use(nvml_here: SimulatedNvml) -> None:

@@ -112,6 +112,7 @@ class Device:
     compute_capability  "9.0"
     cores, max_sm_clock how many cores, and MHz at most: what "fastest" is judged by
     compute_mode        how many programs may use it;  display: whether a monitor is attached to it
+    unified             whether its memory is the host's (GB10, Jetson): what is free of it the host tells
     numa_node           of the host, -1 never: None where the platform has none
     telemetry           None where nobody has asked for it
     processes           None where the driver cannot list them (WSL2), () where there are none
@@ -139,6 +140,7 @@ class Device:
     max_sm_clock: int | None = None
     compute_mode: ComputeMode | None = None
     display: bool | None = None
+    unified: bool | None = None
     numa_node: int | None = None
     telemetry: Telemetry | None = None
     processes: tuple[Process, ...] | None = None

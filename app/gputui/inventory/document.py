@@ -2,8 +2,8 @@
 
 `document_reader.py` reads it back, strictly, as a recording may come from a stranger. Bytes, percent, °C, W,
 MHz, ISO 8601; unknown is null. Beside the keys of the contract a device has `mig`,
-`claim`, `cores`, `max_sm_clock`, `compute_mode` and `display`, a process has `note`, `container` and
-`ancestors`, a claim has the `pids` of its processes on devices, and the box has `pcie`, `peers` and
+`claim`, `cores`, `max_sm_clock`, `compute_mode`, `display` and `unified`, a process has `note`, `container`
+and `ancestors`, a claim has the `pids` of its processes on devices, and the box has `pcie`, `peers` and
 `topology`.
 """
 
@@ -44,6 +44,7 @@ DEVICE_FACTS: tuple[str, ...] = (
     "max_sm_clock",
     "compute_mode",
     "display",
+    "unified",
     "numa_node",
 )
 """The keys of a device whose JSON value is the attribute's value, in the order in which they are written."""

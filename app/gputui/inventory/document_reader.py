@@ -109,6 +109,7 @@ def _device(node: JsonValue, fault: Fault | None) -> Device:
 
     mig, processes = node.get("mig", None), node["processes"]
     mode, display = node.get("compute_mode", None), node.get("display", None)
+    unified = node.get("unified", None)
     return Device(
         index=node["index"].whole(),
         uuid=maybe_text("uuid") or "",
@@ -131,6 +132,7 @@ def _device(node: JsonValue, fault: Fault | None) -> Device:
         max_sm_clock=later_whole("max_sm_clock"),
         compute_mode=cast(ComputeMode, mode.word(COMPUTE_MODES)) if mode.known else None,
         display=display.yes() if display.known else None,
+        unified=unified.yes() if unified.known else None,
         numa_node=maybe_whole("numa_node"),
         processes=tuple(_process(each) for each in processes.items(MOST_PROCESSES))
         if processes.known

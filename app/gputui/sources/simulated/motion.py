@@ -56,6 +56,7 @@ def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> l
         compute_mode="default",
         display=any(label in task.devices and task.kind == "graphics" for task in box.tasks),
         numa_node=gpu.numa,
+        unified="memory_total" in gpu.unsupported,
         memory_total=None if "memory_total" in gpu.unsupported else gpu.memory * MIB,
     )
     if gpu.fails_after is not None and elapsed >= gpu.fails_after:
@@ -75,6 +76,7 @@ def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> l
             parent=identity.uuid,
             memory_total=mig.memory * MIB,
             compute_capability=gpu.capability or None,
+            unified=identity.unified,
             numa_node=gpu.numa,
         )
         # The driver has no utilization, temperature, power or clock of an instance.

@@ -6,6 +6,7 @@ one device's trouble stays on that device and is tried again later.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from gputui.inventory.device import COMPUTE_MODES, Device, Fault, FaultKind
 from gputui.inventory.process import Kind, Process
 from gputui.sources.source import Want
+from gputui.system.memory import host_memory
 
 # nvmlReturn_t, nvml.h.
 NOT_SUPPORTED, FUNCTION_NOT_FOUND, GPU_IS_LOST, RESET_REQUIRED = 3, 13, 15, 16
@@ -38,10 +40,17 @@ _IDENTITY = (
     "max_sm_clock",
     "compute_mode",
     "display",
+    "unified",
     "numa_node",
 )
 """What stays true of a device that is lost."""
 
+
+_INTEGRATED = re.compile(r"\b(GB10|Orin|Thor|Xavier|Tegra|Jetson)\b", re.IGNORECASE)
+"""Names of GPUs that have no memory of their own."""
+
+_ABOUT = 0.1
+"""How far the size of unified memory may be from the host's: firmware and the kernel keep some of it."""
 
 _KIND_OF: dict[str, Kind] = {"Graphics": "graphics", "MPSCompute": "mps"}
 
@@ -240,8 +249,26 @@ class Gpu:
         # The first form counts what the driver keeps for itself as used: 0.5 GiB of an idle H100.
         memory = self._ask_memory_v2() or self.ask(nvml.nvmlDeviceGetMemoryInfo, self.handle)
         if memory is None:
-            return {"memory_total": None, "memory_used": None, "memory_free": None}
-        return {"memory_total": memory.total, "memory_used": memory.used, "memory_free": memory.free}
+            unified = True if "nvmlDeviceGetMemoryInfo" in self._unsupported else self.devices[0].unified
+            return {"memory_total": None, "memory_used": None, "memory_free": None, "unified": unified}
+        return {
+            "memory_total": memory.total,
+            "memory_used": memory.used,
+            "memory_free": memory.free,
+            "unified": self._is_unified(memory.total),
+        }
+
+    def _is_unified(self, total: int) -> bool | None:
+        """Whether the memory is the host's, by its size and the device's name: GB10 and Jetsons answer no
+        sizes, or the host's."""
+        known = self.devices[0].unified
+        if known is not None or abs(total - host_memory()) > _ABOUT * host_memory():
+            return bool(known)
+        name = self.devices[0].name
+        if name is None and self._index == 0:
+            # (`pick` reads no names, and a box with such a GPU mostly has no other.)
+            name = self.ask(self._nvml.nvmlDeviceGetName, self.handle)
+        return None if name is None else bool(_INTEGRATED.search(name))
 
     def _ask_memory_v2(self) -> Any:
         nvml = self._nvml
@@ -381,6 +408,7 @@ class Gpu:
                 pci_bus_id=parent.pci_bus_id,
                 parent=parent.uuid,
                 compute_capability=parent.compute_capability,
+                unified=parent.unified,
                 numa_node=parent.numa_node,
             ),
         )
