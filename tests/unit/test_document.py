@@ -282,6 +282,7 @@ def test_a_recording_of_an_older_version_can_be_read(name: str) -> None:
             max_sm_clock=None,
             compute_mode=None,
             display=None,
+            unified=None,
             processes=tuple(replace(p, container=None, ancestors=()) for p in d.processes or ())
             if d.processes is not None
             else None,

@@ -7,11 +7,12 @@ machine, and moments may be asked for in any order.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.process import Ancestor, Process
-from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.snapshot import Host, HostLoad, Snapshot
 from gputui.sources.simulated.spec import MIB, Box, Gpu, Task
 from gputui.sources.simulated.wiring import wired
 
@@ -20,6 +21,8 @@ MESSAGES = {"lost": "GPU is lost", "reset": "GPU requires restart", "error": "Un
 
 _WARM_UP = 4.0
 """Seconds for which a task that has just started shows 0 %: real ones load their data first."""
+_SYSTEM = 6144
+"""MiB that a machine without tasks uses."""
 _FILL = 10.0
 """Seconds that it takes to fill its memory."""
 
@@ -39,6 +42,14 @@ def at(box: Box, elapsed: float, opened: float) -> Snapshot:
         peers=wiring.peers,
         topology=wiring.topology,
     )
+
+
+def host_load(box: Box, devices: Sequence[Device]) -> HostLoad | None:
+    """The memory of a machine whose GPUs have none of their own: what the system and the tasks use of it."""
+    if box.ram is None:
+        return None
+    tasks = sum(process.memory or 0 for device in devices for process in device.processes or ())
+    return HostLoad(memory_used=_SYSTEM * MIB + tasks, memory_total=box.ram * MIB)
 
 
 def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> list[Device]:

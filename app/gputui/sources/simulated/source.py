@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.matrix_text import MOST_BYTES, MatrixError, read
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES, DEFAULT
-from gputui.sources.simulated.motion import at
+from gputui.sources.simulated.motion import at, host_load
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import Box
 from gputui.sources.source import NoSourceError, Want
@@ -34,7 +35,11 @@ class SimulatedSource:
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()
         assert self._opened is not None
-        return at(self.box, self._clock() - self._opened, self._opened)
+        snapshot = at(self.box, self._clock() - self._opened, self._opened)
+        if Want.HOST not in want:
+            return snapshot
+        load = host_load(self.box, snapshot.devices)
+        return replace(snapshot, host=replace(snapshot.host, load=load))
 
     def close(self) -> None:
         self._opened = None

@@ -12,12 +12,13 @@ from gputui.tui.actions import ACTIONS
 from gputui.tui.views.matrix import SIGNS
 
 MEANINGS: dict[State, str] = {
-    "free": "nobody on it",
+    "free": "ready to use",
     "busy": "in use",
-    "held": "memory, no process",
-    "claimed": "promised to a job",
-    "unknown": "not to be read",
-    "lost": "gone or hung",
+    "held": "no visible process",
+    "claimed": "leased to a job",
+    "cooling": "free, not for long",
+    "unknown": "unreadable",
+    "lost": "gone, needs reset",
 }
 
 
