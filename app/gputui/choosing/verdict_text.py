@@ -49,7 +49,7 @@ _UNREADABLE = {
 
 def reason(verdict: Verdict, now: float) -> str:
     """Why the device is in its state, for a sentence and for JSON; `now` (epoch seconds) gives the ages."""
-    remedy = _remedy(verdict)
+    remedy = remedy_of(verdict)
     return _texts(verdict.cause, now)[0] + (f" ({remedy})" if remedy else "")
 
 
@@ -126,7 +126,7 @@ def _says_state(cause: Cause) -> bool:
     return isinstance(cause, Utilized | Cooling | MemoryHeld | ClaimedBy)
 
 
-def _remedy(verdict: Verdict) -> str:
+def remedy_of(verdict: Verdict) -> str:
     """What a person can do about it, in the vendor's own commands; "" where there is nothing to say."""
     kind: Trouble
     match verdict.cause:

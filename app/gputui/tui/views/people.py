@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputui.choosing.people import Person
-from gputui.choosing.verdict_text import job_claimed_and_runs_on, reason, user_name
+from gputui.choosing.verdict_text import NO_PROCESS, job_claimed_and_runs_on, remedy_of, user_name
 from gputui.inventory.formatting import duration, printable, size
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
@@ -48,8 +48,10 @@ def held_lines(found: Sequence[Person], app_state: AppState, width: int) -> list
         if verdict.state == "held":
             used = size(device.memory_used or 0)
             head = _columns(f"GPU {snapshot.label(device)}", used, "–", wide)
-            lines.append(clip((*head, (f"  {reason(verdict, snapshot.time)}", "dim")), width))
-    return [title("held, no visible process", width), *lines] if lines else []
+            helps = remedy_of(verdict)
+            words = f"  {NO_PROCESS}{helps and '; ' + helps}"
+            lines.append(clip((*head, (words, "dim")), width))
+    return [title("held", width), *lines] if lines else []
 
 
 def _wide(found: Sequence[Person]) -> int:
