@@ -117,7 +117,7 @@ TEXTS: list[tuple[State, Cause, str, str]] = [
         "held",
         MemoryHeld(22 * GIB),
         "22.0G in use, no visible process",
-        "held 22.0G, no visible process",
+        "held, no visible process",
     ),
     ("claimed", ClaimedBy(CLAIM), "by ana, 2h ago, until the job ends: python x.py", "claimed by ana 2h"),
     ("claimed", ClaimedBy(Claim("k", "ana")), "by ana, until the job ends", "claimed by ana"),

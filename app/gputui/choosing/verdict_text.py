@@ -183,7 +183,7 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
                 f"cooling down ({passed}/{window:g} s)",
             )
         case MemoryHeld(memory):
-            return f"{size(memory)} in use, {NO_PROCESS}", f"held {size(memory)}, {NO_PROCESS}"
+            return f"{size(memory)} in use, {NO_PROCESS}", f"held, {NO_PROCESS}"
         case ClaimedBy(claim, runs_on):
             user = printable(claim.user)
             few = f"claimed by {user}{_age(claim.since, now)}"
