@@ -106,7 +106,7 @@ def test_free_is_believed_only_if_it_was_so_in_every_reading_of_the_window(
         if taken:
             assert found == judged[KEY]
         elif not believed:
-            assert found == Verdict("busy", Cooling(NOW + (since or 0)))
+            assert found == Verdict("cooling", Cooling(NOW + (since or 0), window))
 
 
 def test_the_first_reading_is_believed_whatever_the_window() -> None:
@@ -130,7 +130,7 @@ def test_no_time_is_ever_less_than_none_when_the_clock_is_set_back() -> None:
     watch = _watched((0, busy(gpu(0))), (100, gpu(0)), (50, gpu(0)))
     assert watch.seconds_in_state(KEY, NOW + 50) == 0
     found = with_cooling(verdicts(box(gpu(0))), watch, NOW + 50, 10)[KEY]
-    assert found == Verdict("busy", Cooling(NOW + 50))
+    assert found == Verdict("cooling", Cooling(NOW + 50, 10))
     assert with_cooling(verdicts(box(gpu(0))), watch, NOW + 60, 10)[KEY].free
 
 

@@ -17,7 +17,15 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
 from gputui.sources.source import Want
 
-_COLOURS: dict[State, int] = {"free": 32, "busy": 31, "held": 33, "claimed": 35, "unknown": 90, "lost": 31}
+_COLOURS: dict[State, int] = {
+    "free": 32,
+    "busy": 31,
+    "held": 33,
+    "claimed": 35,
+    "cooling": 36,
+    "unknown": 90,
+    "lost": 31,
+}
 
 
 def parser() -> Parser:

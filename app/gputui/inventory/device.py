@@ -177,6 +177,13 @@ class Device:
         return self.uuid or f"{_NO_UUID}{self.index}"
 
 
+def has_display(device: Device) -> bool:
+    """Whether a display is attached to the device; where that is not known, whether programs draw on it."""
+    if device.display is not None:
+        return device.display
+    return any(process.kind == "graphics" for process in device.processes or ())
+
+
 def one_model(devices: Iterable[Device]) -> bool:
     """Whether whole GPUs are all alike, by their names: one that has not been read is like no other.
 

@@ -11,7 +11,7 @@ from gputui.inventory.link import direct_links
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.sources.simulated.motion import noise
-from gputui.sources.simulated.spec import Box, Gpu
+from gputui.sources.simulated.spec import MIB, Box, Gpu
 
 _MEMORY_CLOCKS = {"H100": 2619, "A100": 1593, "V100": 877, "3090": 9751, "4090": 10501}
 _SLOWDOWN, _SHUTDOWN = 92, 95
@@ -41,8 +41,13 @@ def host_load(snapshot: Snapshot, box: Box, elapsed: float) -> HostLoad:
     loads = [device.utilization or 0 for device in snapshot.devices if device.parent is None]
     cpus = _CPUS_A_NODE * len({gpu.numa for gpu in box.gpus})
     cpu = min(100.0, max(1.0, sum(loads) * 0.06 + 3 + 2 * noise(box, "host", elapsed, 0)))
-    total = _HOST_MEMORY * max(1, len(box.gpus))
-    used = sum(use for d in snapshot.devices for p in d.processes or () if (use := _host_memory(p)))
+    total = _HOST_MEMORY * max(1, len(box.gpus)) if box.ram is None else box.ram * MIB
+    # (Where GPUs have no memory of their own, what a process has on one of them is the machine's, too.)
+    used = sum(
+        (_host_memory(p) or 0) if box.ram is None else p.memory or 0
+        for d in snapshot.devices
+        for p in d.processes or ()
+    )
     return HostLoad(
         cpu=round(cpu, 1),
         load=round(cpus * cpu / 100 * (1 + 0.1 * noise(box, "host", elapsed, 1)), 2),

@@ -95,6 +95,7 @@ class Box:
                one NUMA node, else SYS
     peers      peer access over PCIe: whether GPUs read each other's memory where no NVLink joins them; None:
                the driver does not tell
+    ram        MiB of the machine's memory, where that matters: its GPUs have none of their own
     nics       names of the RDMA network devices; nic_links: a row for each GPU and NIC, a column a NIC
     """
 
@@ -110,6 +111,7 @@ class Box:
     fabrics: tuple[int, ...] | None = None
     pcie: LinkMatrix | None = None
     peers: bool | None = True
+    ram: int | None = None
     nics: tuple[str, ...] = ()
     nic_links: LinkMatrix = ()
 

@@ -22,6 +22,7 @@ STYLES = (
     "brand",
     "busy",
     "claimed",
+    "cooling",
     "cursor",
     "dim",
     "free",
