@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
 
@@ -26,6 +27,9 @@ _PACES: tuple[tuple[Want, int], ...] = (
 
 Listener = Callable[["Snapshot | Exception", float], None]
 """Called with a snapshot or an error, and the moment (`time.monotonic`) at which its reading began."""
+
+Past = Callable[[], "Iterable[tuple[float, tuple[Device, ...]]]"]
+"""Gives the devices as they were at moments before, oldest first (epoch seconds). For any thread."""
 
 
 class Sampler:
@@ -58,6 +62,8 @@ class Sampler:
         self.took = 0.0
         """Seconds that the last good reading took."""
         self._linked = False
+        self.past: Past | None = getattr(source, "past", None)
+        """What gives the past of the box, where its source knows that."""
 
     def start(self) -> None:
         """Begin reading at once."""

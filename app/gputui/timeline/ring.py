@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from math import isfinite, nan
 
 _NONE = array("f", (nan,))
@@ -66,8 +67,16 @@ class Ring:
         self._sum, self._count, self._peak = 0.0, 0, 0.0
 
     def _fill(self, start: int, end: int, value: float) -> None:
-        for number in range(max(start, end - self.size), end):
-            self.means[number % self.size] = self.peaks[number % self.size] = value
+        for at, many in self._slots(max(start, end - self.size), end):
+            self.means[at : at + many] = self.peaks[at : at + many] = array("f", (value,)) * many
+
+    def _slots(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Where buckets lie, and how many of them one after the other."""
+        while start < end:
+            at = start % self.size
+            many = min(end - start, self.size - at)
+            yield at, many
+            start += many
 
     def window(self, start: int, end: int, peaks: bool = False) -> list[float]:
         """The means (or the highest values) of the buckets from `start` to before `end`; NaN is unknown."""
@@ -91,10 +100,8 @@ class Ring:
         else:
             start = max(older.first, older.head - self.size + 1, self.head - self.size + 1)
             end = min(self.first, older.head + 1)
-        for number, mean, peak in zip(
-            range(start, end), older.window(start, end), older.window(start, end, peaks=True), strict=False
-        ):
-            self.means[number % self.size] = mean
-            self.peaks[number % self.size] = peak
         if start < end:
             self.first = start
+        for at, many in self._slots(start, end):
+            self.means[at : at + many] = older.means[at : at + many]
+            self.peaks[at : at + many] = older.peaks[at : at + many]

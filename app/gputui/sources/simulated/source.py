@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.matrix_text import MOST_BYTES, MatrixError, read
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES, DEFAULT
-from gputui.sources.simulated.motion import at
+from gputui.sources.simulated.motion import at, devices_at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import Box
 from gputui.sources.source import NoSourceError, Want
+
+_PAST = (*range(43_200, 3_600, -89), *range(3_600, 330, -13), *range(330, 0, -2))
+"""Seconds before the box was opened. Primes, as tasks that come and go at whole minutes would else be met at
+one and the same point of their round."""
 
 
 class SimulatedSource:
@@ -35,6 +40,13 @@ class SimulatedSource:
         self.open()
         assert self._opened is not None
         return at(self.box, self._clock() - self._opened, self._opened)
+
+    def past(self) -> Iterator[tuple[float, tuple[Device, ...]]]:
+        """The devices at moments of the twelve hours before it was opened, oldest first, the last of them
+        closer together. Takes half a second or so in all."""
+        opened = self._clock() if self._opened is None else self._opened
+        for ago in _PAST:
+            yield opened - ago, devices_at(self.box, -float(ago), opened)
 
     def close(self) -> None:
         self._opened = None

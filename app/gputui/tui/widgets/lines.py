@@ -30,6 +30,7 @@ STYLES = (
     "load",
     "lost",
     "memory",
+    "power",
     "prompt",
     "rest",
     "rule",
