@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
@@ -28,8 +28,9 @@ _PACES: tuple[tuple[Want, int], ...] = (
 Listener = Callable[["Snapshot | Exception", float], None]
 """Called with a snapshot or an error, and the moment (`time.monotonic`) at which its reading began."""
 
-Past = Callable[[], "Iterable[tuple[float, tuple[Device, ...]]]"]
-"""Gives the devices as they were at moments before, oldest first (epoch seconds). For any thread."""
+Past = Callable[[], "Iterable[Sequence[tuple[float, tuple[Device, ...]]]]"]
+"""Gives the devices as they were at moments before (epoch seconds): stretches of time, the latest first, each
+from its oldest moment on. For any thread."""
 
 
 class Sampler:

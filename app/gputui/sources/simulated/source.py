@@ -16,7 +16,7 @@ from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import Box
 from gputui.sources.source import NoSourceError, Want
 
-_PAST = (*range(43_200, 3_600, -89), *range(3_600, 330, -13), *range(330, 0, -2))
+_PAST = (range(330, 0, -2), range(3_600, 330, -13), range(43_200, 3_600, -89))
 """Seconds before the box was opened. Primes, as tasks that come and go at whole minutes would else be met at
 one and the same point of their round."""
 
@@ -41,12 +41,12 @@ class SimulatedSource:
         assert self._opened is not None
         return at(self.box, self._clock() - self._opened, self._opened)
 
-    def past(self) -> Iterator[tuple[float, tuple[Device, ...]]]:
-        """The devices at moments of the twelve hours before it was opened, oldest first, the last of them
-        closer together. Takes half a second or so in all."""
+    def past(self) -> Iterator[list[tuple[float, tuple[Device, ...]]]]:
+        """The devices at moments of the twelve hours before it was opened: the last minutes, before them the
+        hour, before it the rest, each from its oldest on. Takes half a second or so in all."""
         opened = self._clock() if self._opened is None else self._opened
-        for ago in _PAST:
-            yield opened - ago, devices_at(self.box, -float(ago), opened)
+        for moments in _PAST:
+            yield [(opened - ago, devices_at(self.box, -float(ago), opened)) for ago in moments]
 
     def close(self) -> None:
         self._opened = None

@@ -35,9 +35,17 @@ class TimelineController:
         """Look for a past, away from this thread: a home folder on a file server may not answer."""
         past, file = self._sampler.past, self._file
         if past is not None:
-            in_background("compute the past", lambda: self._found(_computed(past)))
+            in_background("compute the past", lambda: self._compute(past))
         elif file is not None:
             in_background("read the past", lambda: self._found(file.read()))
+
+    def _compute(self, past: Past) -> None:
+        for stretch in past():
+            store, last = Store(), None
+            for time, devices in stretch:
+                store.add(time, devices, 1.0 if last is None else time - last)
+                last = time
+            self._found(store)
 
     def after(self, snapshot: Snapshot) -> Timelines:
         """The timelines after one more reading."""
@@ -57,11 +65,3 @@ class TimelineController:
         """Let another run keep the file."""
         if self._file is not None:
             self._file.close()
-
-
-def _computed(past: Past) -> Store:
-    store, last = Store(), None
-    for time, devices in past():
-        store.add(time, devices, 1.0 if last is None else time - last)
-        last = time
-    return store

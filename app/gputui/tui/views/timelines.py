@@ -150,7 +150,7 @@ def all_timelines(
 
 
 def _layout(tall: int, metric: Metric | None) -> tuple[list[tuple[Metric, int]], int]:
-    """The charts of each device with their lines, and the lines between two devices, where each has `tall`."""
+    """The charts of each device with their lines, and the lines between devices, where each has `tall`."""
     gap = 1 if tall > 2 else 0
     tall = max(1, tall - gap)
     if metric is not None:
