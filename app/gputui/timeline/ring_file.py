@@ -9,6 +9,7 @@ What is read is not trusted: no size, number or name in it is believed unseen.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from math import isfinite, nan
 from zlib import crc32
 
@@ -32,6 +33,7 @@ class DamagedError(Exception):
     """The bytes are none of such a file."""
 
 
+@lru_cache(maxsize=4)
 def _record(devices: int) -> struct.Struct:
     return struct.Struct(f"<q{devices * _FIGURES}f")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import floor, nan
+from math import ceil, floor, nan
 from typing import Literal
 
 from gputui.inventory.device import Device
@@ -140,12 +140,11 @@ class Span:
         return floor(time / self.step + 5e-7) - self.last + self.columns - 1
 
     def buckets(self, width: int, column: int) -> tuple[int, int]:
-        """Which buckets of `width` seconds a column shows: from the one in which it begins to before the one
-        in which the next begins. A column that is shorter shows the one in which it lies."""
+        """Which buckets of `width` seconds a column shows, all of which it has a part: the first, and the one
+        after the last."""
         number, step = self.last - self.columns + 1 + column, self.step
         # (A billionth: 60.000000001 and 59.999999999 are one moment.)
-        low, high = floor(number * step / width + 1e-9), floor((number + 1) * step / width + 1e-9)
-        return low, max(high, low + 1)
+        return floor(number * step / width + 1e-9), ceil((number + 1) * step / width - 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +179,11 @@ class Timelines:
         place = (key, metric, span.seconds, span.columns, peaks, self.adopted)
         last, before = remembered.get(place, (span.last + 1, []))
         new = span.last - last
-        # All but the newest column are done, and come again, further to the left.
-        kept = before[new:-1] if 0 <= new < span.columns else []
-        found = [*kept, *_columns(_fitting(rings, span.seconds), span, len(kept), peaks)]
+        rings = _fitting(rings, span.seconds)
+        # All columns but those that have a part of the newest bucket are done, and come again, further left.
+        done = span.columns - 1 - ceil(rings[0].width / span.step)
+        kept = before[new:done] if 0 <= new < done else []
+        found = [*kept, *_columns(rings, span, len(kept), peaks)]
         if len(remembered) >= _MOST_DRAWN:
             remembered.clear()
         remembered[place] = (span.last, found)
@@ -201,7 +202,10 @@ def _columns(rings: Sequence[Ring], span: Span, start: int, peaks: bool) -> list
     ]
     if len(rings) > 1:
         # What was before this ring began, a coarser one may know: one that was read from a file does.
-        before = span.columns if ring.first is None else span.column(ring.first * ring.width)
+        # (The coarser bucket in which it began has nothing from before.)
+        before, coarse = span.columns, rings[1].width
+        if ring.first is not None:
+            before = span.column(ring.first * ring.width // coarse * coarse)
         if before > start and any(value != value for value in found):
             coarser = _columns(rings[1:], span, start, peaks)
             for place in range(min(before, span.columns) - start):
