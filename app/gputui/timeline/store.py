@@ -179,11 +179,11 @@ class Timelines:
         place = (key, metric, span.seconds, span.columns, peaks, self.adopted)
         last, before = remembered.get(place, (span.last + 1, []))
         new = span.last - last
-        rings = _fitting(rings, span.seconds)
+        own = _fitting(rings, span.seconds)
         # All columns but those that have a part of the newest bucket are done, and come again, further left.
-        done = span.columns - 1 - ceil(rings[0].width / span.step)
+        done = span.columns - 1 - ceil(own[0].width / span.step)
         kept = before[new:done] if 0 <= new < done else []
-        found = [*kept, *_columns(rings, span, len(kept), peaks)]
+        found = [*kept, *_columns(own, span, len(kept), peaks)]
         if len(remembered) >= _MOST_DRAWN:
             remembered.clear()
         remembered[place] = (span.last, found)

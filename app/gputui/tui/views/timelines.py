@@ -267,10 +267,11 @@ def _chart(
     """`tall` lines of a chart from 0 to `full`, the newest column at the right."""
     most = tall * 8
     # A figure that is known has a base line at least; an unknown one has none.
-    levels = [
-        0 if value != value else min(most, max(1, round(value * most / full))) if full else 1
-        for value in timelines.values(key, metric, span)
-    ]
+    scale = most / full
+    values = timelines.values(key, metric, span)
+    levels = [0 if value != value else int(value * scale + 0.5) or 1 for value in values]
+    if max(levels) > most:
+        levels = [min(level, most) for level in levels]
     style = _STYLES[metric]
     marked = span.column(cursor) if cursor is not None else -1
     rows: list[Line] = []
