@@ -16,7 +16,7 @@ from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import Box
 from gputui.sources.source import NoSourceError, Want
 
-_PAST = (range(330, 0, -2), range(3_600, 330, -13), range(43_200, 3_600, -89))
+_PAST = (range(3_600, 330, -13), range(43_200, 3_600, -89))
 """Seconds before the box was opened. Primes, as tasks that come and go at whole minutes would else be met at
 one and the same point of their round."""
 
@@ -42,10 +42,11 @@ class SimulatedSource:
         return at(self.box, self._clock() - self._opened, self._opened)
 
     def past(self) -> Iterator[list[tuple[float, tuple[Device, ...]]]]:
-        """The devices at moments of the twelve hours before it was opened: the last minutes, before them the
-        hour, before it the rest, each from its oldest on. Takes half a second or so in all."""
-        opened = self._clock() if self._opened is None else self._opened
-        for moments in _PAST:
+        """The devices at moments of the last twelve hours: the last minutes, before them the hour, before it the
+        rest, each from its oldest on. Takes half a second or so in all."""
+        now = self._clock()
+        opened = now if self._opened is None else self._opened
+        for moments in (range(330, int(opened - now) - 1, -2), *_PAST):
             yield [(opened - ago, devices_at(self.box, -float(ago), opened)) for ago in moments]
 
     def close(self) -> None:
