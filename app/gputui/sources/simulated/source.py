@@ -42,8 +42,8 @@ class SimulatedSource:
         return at(self.box, self._clock() - self._opened, self._opened)
 
     def past(self) -> Iterator[list[tuple[float, tuple[Device, ...]]]]:
-        """The devices at moments of the last twelve hours: the last minutes, before them the hour, before it the
-        rest, each from its oldest on. Takes half a second or so in all."""
+        """The devices at moments of the last twelve hours: the last minutes, before them the hour, before it
+        the rest, each from its oldest on. Takes half a second or so in all."""
         now = self._clock()
         opened = now if self._opened is None else self._opened
         for moments in (range(330, int(opened - now) - 1, -2), *_PAST):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Past, Sampler
-from gputui.timeline.keeper import Keeper
 from gputui.timeline.store import Store, Timelines
 from gputui.tui.background import in_background
+
+if TYPE_CHECKING:
+    from gputui.timeline.keeper import Keeper
 
 
 class TimelineController:
@@ -21,10 +24,10 @@ class TimelineController:
     def __init__(
         self, sampler: Sampler, environ: Mapping[str, str], keeps: bool, found: Callable[[Store], object]
     ) -> None:
-        self._sampler, self._found = sampler, found
+        self._sampler, self._environ, self._keeps, self._found = sampler, environ, keeps, found
         self._store = Store()
         self._timelines: Timelines | None = None
-        self._file = Keeper(environ) if keeps else None
+        self._file: Keeper | None = None
 
     @property
     def not_kept(self) -> str | None:
@@ -33,10 +36,14 @@ class TimelineController:
 
     def start(self) -> None:
         """Look for a past, away from this thread: a home folder on a file server may not answer."""
-        past, file = self._sampler.past, self._file
+        past = self._sampler.past
         if past is not None:
             in_background("compute the past", lambda: self._compute(past))
-        elif file is not None:
+        elif self._keeps:
+            # (The first frame needs none.)
+            from gputui.timeline.keeper import Keeper
+
+            self._file = file = Keeper(self._environ)
             in_background("read the past", lambda: self._found(file.read()))
 
     def _compute(self, past: Past) -> None:
