@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from math import isnan
+from pathlib import Path
 
 import pytest
 
 from gputui.inventory.device import Device
-from gputui.timeline.store import Store
+from gputui.timeline.store import Span, Store
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.timelines import TimelinesScreen
 from gputui.tui.views.text import Line, width_of
@@ -167,3 +169,18 @@ async def test_the_mouse_reads_the_moment_and_the_device_under_it() -> None:
         await s.until(lambda: _page(s)[-2].endswith("GPU 3: 97 %, 66.0 GiB, 610 W"))
         await s.pilot.click(Lines, offset=(90, line + 1))
         await s.until(lambda: s.main.app_state.cursor == EIGHT[3].key)
+
+
+async def test_what_one_run_saw_is_there_at_the_next_start(tmp_path: Path) -> None:
+    minute, environ = time.time() // 60 * 60, {"XDG_STATE_HOME": str(tmp_path)}
+    source = StillSource(box(*EIGHT, time=minute - 180))
+    async with session(source=source, environ=environ) as s:
+        await s.until(lambda: s.main.app_state.timelines and s.main.app_state.timelines.adopted)
+        source.snapshot = box(*EIGHT, time=minute - 120)
+        await s.until(lambda: list(tmp_path.rglob("*.ring")))
+    async with session(box(*EIGHT, time=minute), environ=environ) as s:
+        await s.until(lambda: s.main.app_state.timelines and s.main.app_state.timelines.adopted)
+        timelines = s.main.app_state.timelines
+        assert timelines is not None
+        values = timelines.values(EIGHT[0].key, "utilization", Span.at(timelines.until, 3600, 60))
+        assert values[-4] == values[-1] == 97 and isnan(values[-3])
