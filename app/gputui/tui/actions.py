@@ -193,6 +193,21 @@ ACTIONS: tuple[Action, ...] = (
     Action("Select", "up", "up,k", "↑ k", "", "Cursor up", ""),
     Action("Select", "first", "home,g", "g", "", "Cursor to the first device", ""),
     Action("Select", "last", "end,G", "G", "", "Cursor to the last device", ""),
+    Action(
+        "Look",
+        "sort",
+        "s",
+        "s",
+        "",
+        "Sort the devices",
+        "the box's order, utilization, memory, temperature, state, user",
+    ),
+    Action(
+        "Look", "filter", "slash", "/", "", "Show some devices only", "free ones, those of a user, of a name"
+    ),
+    Action(
+        "Look", "columns", "f", "f", "", "Columns of the device table", "which are shown, and in which order"
+    ),
     Action("Select", "clear", "x", "x", "clear", "Clear the selection", "deselect every device"),
     Action(
         "Select", "cpu", "c", "c", "CPU only", "CPU only", f"run with {_NONE} so that the command sees no GPU"

@@ -63,6 +63,11 @@ class PageController:
 
         self._view.open(LaunchScreen(self._view, self._environ))
 
+    def open_columns(self) -> None:
+        from gputui.tui.screens.columns import ColumnsScreen
+
+        self._view.open(ColumnsScreen(self._view))
+
     def open_jobs(self) -> None:
         from gputui.tui.screens.jobs import JobsScreen
 

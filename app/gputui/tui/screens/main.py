@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NoReturn, TypeVar
 
@@ -22,7 +21,7 @@ from textual.screen import Screen
 from gputui.allocating.settings import ScreenSettings, SettingsError
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
-from gputui.sources.source import NoSourceError
+from gputui.sources.source import NoSourceError, Want
 from gputui.tui.actions import ACTIONS
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
@@ -40,11 +39,11 @@ from gputui.tui.theme import next_theme
 from gputui.tui.views.header import header
 from gputui.tui.views.launch import launch
 from gputui.tui.views.messages import message_line
-from gputui.tui.views.selection import selection_lines
 from gputui.tui.widgets.device_table import DeviceTable
 from gputui.tui.widgets.key_line import KeyLine
 from gputui.tui.widgets.lines import Lines
 from gputui.tui.widgets.panel_column import PanelColumn
+from gputui.tui.widgets.selection_strip import SelectionStrip
 
 Result = TypeVar("Result")
 
@@ -102,9 +101,11 @@ class MainScreen(Screen[None]):
         )
         self.handlers = self._handlers_by_action()
         self._arranged: Layout | None = None
+        self._detailed: tuple[str, ...] = ()
         self._table, self._keys = DeviceTable(id="table"), KeyLine(id="keys")
-        self._header, self._selection_lines, self._launch_lines, self._message_line = (
-            Lines(id=name) for name in ("header", "selection", "launch", "message")
+        self._selection_lines = SelectionStrip(id="selection")
+        self._header, self._launch_lines, self._message_line = (
+            Lines(id=name) for name in ("header", "launch", "message")
         )
         self._log = MessageLog()
         self._saved_screen, self._saving = app_state.screen, threading.Lock()
@@ -152,6 +153,8 @@ class MainScreen(Screen[None]):
             "up": partial(selection.move_cursor, -1),
             "first": partial(selection.move_cursor, -_END),
             "last": partial(selection.move_cursor, _END),
+            "sort": selection.sort,
+            "filter": selection.ask_for_filter,
             "edit": launch.edit,
             "launcher": launch.next_launcher,
             "ids": launch.other_ids,
@@ -165,6 +168,7 @@ class MainScreen(Screen[None]):
             "people": pages.open_people,
             "timelines": partial(pages.open_timelines, self.timelines),
             "launch_page": pages.open_launch_page,
+            "columns": pages.open_columns,
             "jobs": pages.open_jobs,
             "export": pages.open_export,
             "check": pages.open_check,
@@ -179,22 +183,28 @@ class MainScreen(Screen[None]):
 
     def perform(self, action_id: str) -> None:
         """Do one of the actions of `tui/actions.py`."""
+        self.selection.finish_digits()
         self.handlers[action_id]()
 
     def action_perform(self, action_id: str) -> None:
         self.perform(action_id)
 
-    def toggle_number(self, index: int) -> None:
-        """Select or deselect the GPU with this NVML index."""
-        self.selection.toggle_number(index)
+    def press_digit(self, digit: int) -> None:
+        """One more digit of the index of a GPU to select or deselect."""
+        self.selection.press_digit(digit)
 
-    def action_number(self, index: int) -> None:
-        self.toggle_number(index)
+    def action_number(self, digit: int) -> None:
+        self.press_digit(digit)
 
     def on_device_table_clicked(self, message: DeviceTable.Clicked) -> None:
-        device = self.app_state.snapshot.by_key.get(message.key) if self.app_state.snapshot else None
-        if device is not None:
-            self.selection.toggle(device, move_cursor=False)
+        self.selection.finish_digits()
+        self.selection.click(message.key)
+
+    def on_selection_strip_clicked(self, message: SelectionStrip.Clicked) -> None:
+        self.selection.to_device(message.key)
+
+    def on_selection_strip_moved(self, message: SelectionStrip.Moved) -> None:
+        self.selection.move_to(message.key, message.place)
 
     def on_panel_column_clicked(self, message: PanelColumn.Clicked) -> None:
         action = PANELS_BY_NAME[message.name].action
@@ -214,7 +224,7 @@ class MainScreen(Screen[None]):
 
     def save_screen(self, screen: ScreenSettings) -> None:
         """Show the screen in another way, and keep that in the user's settings."""
-        self.set_app_state(replace(self.app_state, screen=screen))
+        self.set_app_state(self.app_state.with_screen(screen))
         in_background("save settings", self._save_settings)
 
     def _save_settings(self) -> None:
@@ -242,11 +252,14 @@ class MainScreen(Screen[None]):
         def closed(result: Result | None) -> None:
             if answered is not None:
                 answered(result)
-            # A page that is open shows the app state, too.
-            if isinstance(self.app.screen, Page):
-                self.app.screen.draw()
+            self.redraw_page()
 
         self.app.push_screen(screen, closed)
+
+    def redraw_page(self) -> None:
+        """Draw the page that is open over this screen, if any: it shows the app state, too."""
+        if isinstance(self.app.screen, Page):
+            self.app.screen.draw()
 
     # The app state, and the readings that change it
 
@@ -354,10 +367,10 @@ class MainScreen(Screen[None]):
         width, height = self.size
         if not self.is_mounted or not width:
             return
-        app_state, first = self.app_state, 0 if has_rules(height) else 1
+        app_state, rules = self.app_state, has_rules(height)
         room = launch_room(height, len(app_state.rows))
-        self._selection_lines.draw_all(selection_lines(app_state, width)[first:])
-        self._launch_lines.draw_all(launch(app_state, width, *room)[first:])
+        self._selection_lines.show(app_state, rules)
+        self._launch_lines.draw_all(launch(app_state, width, *room)[0 if rules else 1 :])
         self._draw_box()
 
     def _draw_box(self) -> None:
@@ -373,10 +386,18 @@ class MainScreen(Screen[None]):
         self._draw_header()
         self._draw_keys()
         self._table.show(app_state)
+        self._read_details()
         beside = layout.beside
         self._history.show(app_state, layout.left if beside else None)
         self._lists.show(app_state, beside or layout.left)
         self._bottom.show(app_state, layout.bottom)
+
+    def _read_details(self) -> None:
+        """Have read of the devices in view what some columns show, and a usual reading does not bring."""
+        keys = self._table.in_view if Want.DETAILS in self._table.needs else ()
+        if keys != self._detailed:
+            self._detailed = keys
+            self._sampler.look_at(keys)
 
     def _arrange(self, layout: Layout) -> None:
         """Give the widgets the sizes of a layout."""

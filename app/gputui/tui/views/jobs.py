@@ -12,7 +12,8 @@ from gputui.inventory.formatting import duration, printable
 from gputui.jobs.job import Job, State
 from gputui.system.users import own_name
 from gputui.tui.app_state import AppState
-from gputui.tui.views.table import Columns, row
+from gputui.tui.views.columns import Columns
+from gputui.tui.views.table import row
 from gputui.tui.views.text import Line, clip, fit, title
 
 SIGNS: dict[State, tuple[str, str]] = {
