@@ -254,5 +254,5 @@ def test_hostile_text_is_harmless_in_every_column() -> None:
         box(busy(gpu(0), process), busy(gpu(1), noted), gpu(2)), claims=(Claim(gpu(2).key, evil),)
     )
     found = rows(AppState({}).with_snapshot(claimed), tree=True)
-    for line in listed(found, 200, found):
+    for line in (line for row in listed(found, 200).rows for line in row):
         assert all(piece.isprintable() for piece, _ in line)

@@ -215,6 +215,15 @@ ACTIONS: tuple[Action, ...] = (
         "Name devices by UUID",
         "or by index again; UUIDs stay true when the numbering changes",
     ),
+    Action(
+        "Look",
+        "device",
+        "right,i",
+        "→ i",
+        "details",
+        "Everything about the device",
+        "at the cursor: load, power, temperature, clocks, links, errors, and its processes",
+    ),
     Action("Look", "processes", "p", "p", "processes", "Show the processes", "who runs what on which device"),
     Action(
         "Box & people",

@@ -59,5 +59,8 @@ class MainView(Protocol):
     def toggle_number(self, index: int) -> None:
         """Select or deselect the GPU with this NVML index."""
 
+    def look_at(self, keys: Sequence[str]) -> None:
+        """Have these devices (`Device.key`) read in full as long as a page shows them, () for none."""
+
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
         """Push a screen over this one. A launch that is pending is cancelled."""

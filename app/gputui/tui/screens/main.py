@@ -152,6 +152,7 @@ class MainScreen(Screen[None]):
             "topology": pages.open_topology,
             "processes": pages.open_processes,
             "people": pages.open_people,
+            "device": pages.open_device,
             "launch_page": pages.open_launch_page,
             "jobs": pages.open_jobs,
             "export": pages.open_export,
@@ -222,6 +223,10 @@ class MainScreen(Screen[None]):
     def _open_palette(self) -> None:
         self.launch.cancel()
         self.app.action_command_palette()
+
+    def look_at(self, keys: Sequence[str]) -> None:
+        """Have these devices read in full as long as a page shows them, () for none."""
+        self._sampler.look_at(keys)
 
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
         """Push a screen over this one. A launch that is pending is cancelled."""
