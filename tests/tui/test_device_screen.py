@@ -13,7 +13,7 @@ from gputui.tui.screens.topology import TopologyScreen
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session
 from tui.support import session as moving
-from unit.builders import box, busy, gpu, job
+from unit.builders import box, busy, gpu, instance, job
 
 session = functools.partial(moving, interval=1000)
 
@@ -111,6 +111,10 @@ async def test_a_device_that_is_gone_is_said_to_be() -> None:
         assert any("not there any more" in text for text in texts(s))
         await s.press("space", "X", "right_square_bracket")
         assert shown(s) == "1"
+        # Of a divided GPU, the processes of its instances are listed, with the instance.
+        divided = gpu(1, mig=True)
+        show(s, box(divided, replace(instance(divided, 2), processes=(job(8),))))
+        assert any(t.split()[:2] == ["1:2", "8"] for t in texts(s))
         show(s, box(gpu(0), replace(gpu(1), processes=None)))
         assert any("does not list" in text for text in texts(s))
 

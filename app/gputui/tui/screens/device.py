@@ -52,7 +52,8 @@ class DeviceScreen(ProcessListPage):
         if device is None:
             return [title("device", width), clip(((" this device is not there any more", "lost"),), width)]
         facts = device_facts(app_state, device, width)
-        listing = listed(self.rows, width, max(1, height - len(facts) - 2), of_one_device=True)
+        one = all(row.key in (None, self._key) for row in self.rows)
+        listing = listed(self.rows, width, max(1, height - len(facts) - 2), of_one_device=one)
         nothing = "none" if device.processes is not None else "the driver does not list them"
         processes, items = laid_out(listing.rows or ((clip(((f" {nothing}", "dim"),), width),),))
         if not self.rows:
