@@ -255,7 +255,7 @@ def test_hostile_text_is_harmless_in_every_column() -> None:
         box(busy(gpu(0), process), busy(gpu(1), noted), gpu(2)), claims=(Claim(gpu(2).key, evil),)
     )
     found = rows(AppState({}).with_snapshot(claimed), tree=True)
-    for line in (line for row in listed(found, 200).rows for line in row):
+    for line in listed(found, 200).lines(0, 99):
         assert all(piece.isprintable() for piece, _ in line)
 
 
@@ -282,22 +282,22 @@ def test_what_processes_use_has_columns_where_the_command_keeps_its_room(
     listing = listed(found, width)
     heading = texts([listing.heading])[0].split()
     assert [name for name in heading if name in ("SM", "CPU", "RAM")] == columns
-    shown = texts(list(listing.rows[0]))[0]
+    shown = texts(listing.lines(0, 1))[0]
     assert ("104%" in shown, "9.0G" in shown) == ("CPU" in columns, "RAM" in columns)
     assert ("–" in shown) == ("SM" in columns)
 
 
 def test_commands_are_wrapped_where_all_fit_and_cut_where_not() -> None:
     found = rows(app_state(job(1, command="python " + "word " * 40)))
-    assert len(listed(found, 80, 20).rows[0]) > 1
-    assert len(listed(found, 80, 3).rows[0]) == 1
+    assert set(listed(found, 80, 20).items) == {0} and len(listed(found, 80, 20).items) > 1
+    assert listed(found, 80, 3).items == (0,)
 
 
 def test_where_the_container_has_no_column_it_stands_behind_the_command() -> None:
     found = rows(app_state(job(1, container="docker 3f2a9c01d4e5")))
     assert "WHERE" in texts([listed(found, 130).heading])[0]
     assert "WHERE" not in texts([listed(found, 80).heading])[0]
-    assert "(docker 3f2a9c01d4e5)" in " ".join(" ".join(texts(list(listed(found, 80, 9).rows[0]))).split())
+    assert "(docker 3f2a9c01d4e5)" in " ".join(" ".join(texts(listed(found, 80, 9).lines(0, 9))).split())
 
 
 def test_one_job_on_several_devices_is_one_row_beside_the_table() -> None:

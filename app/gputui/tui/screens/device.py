@@ -8,7 +8,7 @@ from gputui.tui.main_view import MainView
 from gputui.tui.process_rows import Row, device_rows
 from gputui.tui.screens.page import cursor_bindings, hidden, shown
 from gputui.tui.screens.page import window as window_of
-from gputui.tui.screens.process_list import ProcessListPage, laid_out, part_shown
+from gputui.tui.screens.process_list import ProcessListPage, part_shown
 from gputui.tui.views.device import device_facts
 from gputui.tui.views.processes import Listing, listed
 from gputui.tui.views.text import Line, clip, title
@@ -54,36 +54,32 @@ class DeviceScreen(ProcessListPage):
         facts = device_facts(app_state, device, width)
         one = all(row.key in (None, self._key) for row in self.rows)
         listing = listed(self.rows, width, max(1, height - len(facts) - 2), of_one_device=one)
-        nothing = "none" if device.processes is not None else "the driver does not list them"
-        processes, items = laid_out(listing.rows or ((clip(((f" {nothing}", "dim"),), width),),))
         if not self.rows:
-            items = [None]
+            nothing = "none" if device.processes is not None else "the driver does not list them"
+            line = clip(((f" {nothing}", "dim"),), width)
+            listing = Listing(line, (), lambda first, end: [])
         room = height - len(facts) - 2
-        if room < min(len(processes), _LEAST_ROWS):
-            return self._scrolled([*facts, *self._heading(listing, width)], processes, items, height)
-        visible = self.window(processes, items, room, above=len(facts) + 2)
-        part = part_shown(items[self.top : self.top + room], len(self.rows))
-        return [*facts, *self._heading(listing, width, part), *visible]
+        if room < min(len(listing.items), _LEAST_ROWS):
+            return self._scrolled([*facts, title("processes", width), listing.heading], listing, height)
+        visible = self.part(listing, room, above=len(facts) + 2)
+        part = part_shown(listing.items[self.top : self.top + room], len(self.rows))
+        return [*facts, title("processes", width, part), listing.heading, *visible]
 
-    def _heading(self, listing: Listing, width: int, part: str = "") -> list[Line]:
-        return [title("processes", width, part), listing.heading if self.rows else ((" ", ""),)]
-
-    def _scrolled(
-        self, above: list[Line], processes: list[Line], own_items: list[int | None], height: int
-    ) -> list[Line]:
+    def _scrolled(self, above: list[Line], listing: Listing, height: int) -> list[Line]:
         """All of the page as one text, its last line saying how much follows."""
-        every = [*above, *processes]
-        items: list[int | None] = [*[None] * len(above), *own_items]
+        items: list[int | None] = [*[None] * len(above), *listing.items]
         room = max(1, height - 1)
         if self._moved:
             place = items.index(self.cursor) if self.cursor in items else 0
-            self.top = window_of(self.top, place, room, len(every)) if self.cursor else 0
-        self.top = min(self.top, max(0, len(every) - room))
+            self.top = window_of(self.top, place, room, len(items)) if self.cursor else 0
+        self.top = min(self.top, max(0, len(items) - room))
         self._moved = False
-        self.lay_out(items[self.top : self.top + room], above=0)
-        rest = len(every) - self.top - room
+        end = self.top + room
+        self.lay_out(items[self.top : end], above=0)
+        below = listing.lines(max(0, self.top - len(above)), max(0, end - len(above)))
+        rest = len(items) - end
         more = f" {rest} more line{'s' if rest > 1 else ''}: " if rest > 0 else ""
-        return [*every[self.top : self.top + room], ((more, "dim"), ("pgdn" if more else "", "key"))]
+        return [*above[self.top : end], *below, ((more, "dim"), ("pgdn" if more else "", "key"))]
 
     # What keys do
 

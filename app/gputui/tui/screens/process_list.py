@@ -11,6 +11,7 @@ from gputui.system.signals import SignalError, send
 from gputui.tui.main_view import MainView
 from gputui.tui.process_rows import Row
 from gputui.tui.screens.page import ListPage
+from gputui.tui.views.processes import Listing
 from gputui.tui.views.text import Line
 
 
@@ -41,6 +42,12 @@ class ProcessListPage(ListPage):
     def row(self) -> Row | None:
         """The row under the cursor, as it was painted last."""
         return self.rows[self.cursor] if self.rows else None
+
+    def part(self, listing: Listing, room: int, above: int) -> list[Line]:
+        """The lines around the cursor; see `ListPage.window`."""
+        blank: Line = ()
+        self.window([blank] * len(listing.items), listing.items, room, above)
+        return listing.lines(self.top, self.top + room)
 
     def draw(self) -> None:
         super().draw()
@@ -81,12 +88,6 @@ class ProcessListPage(ListPage):
 
 def _what(process: Process, number: int) -> str:
     return f"{signal.Signals(number).name} to {program(process.command or '?')} (pid {process.pid})"
-
-
-def laid_out(rows: Sequence[Sequence[Line]]) -> tuple[list[Line], list[int | None]]:
-    """The lines of all rows, and of which row each is: what `ListPage.window` wants."""
-    lines = [line for row in rows for line in row]
-    return lines, [place for place, row in enumerate(rows) for _ in row]
 
 
 def part_shown(items: Sequence[int | None], count: int) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gputui.tui.app_state import AppState
 from gputui.tui.main_view import MainView
 from gputui.tui.process_rows import SORTS, Row, rows
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.page import cursor_bindings, shown
-from gputui.tui.screens.process_list import ProcessListPage, laid_out, part_shown
+from gputui.tui.screens.process_list import ProcessListPage, part_shown
 from gputui.tui.views.processes import listed
 from gputui.tui.views.text import Line, clip, title, wrap
 
@@ -31,11 +32,16 @@ class ProcessesScreen(ProcessListPage):
         self._open_people = open_people
         self._sort, self._filter_text, self._tree = SORTS[0], filter_text, False
         self._visible: tuple[Row, ...] = ()
+        self._made: tuple[AppState, tuple[str, str, bool], tuple[Row, ...]] | None = None
 
     # What is painted
 
     def process_rows(self) -> tuple[Row, ...]:
-        return rows(self.view.app_state, self._sort, self._filter_text, self._tree)
+        app_state, how = self.view.app_state, (self._sort, self._filter_text, self._tree)
+        # (A key asks several times, and two thousand processes take a while.)
+        if self._made is None or self._made[0] is not app_state or self._made[1] != how:
+            self._made = (app_state, how, rows(app_state, *how))
+        return self._made[2]
 
     def looked_at(self) -> tuple[str, ...]:
         # (To sort by what they use, it must be known of all.)
@@ -58,10 +64,9 @@ class ProcessesScreen(ProcessListPage):
             return [self._head(width, ""), clip(((" none", "dim"),), width)]
         room = max(1, height - 2)
         listing = listed(self.rows, width, room)
-        lines, items = laid_out(listing.rows)
-        visible = self.window(lines, items, room, above=2)
-        seen = items[self.top : self.top + room]
-        self._visible = tuple(self.rows[place] for place in dict.fromkeys(seen) if place is not None)
+        visible = self.part(listing, room, above=2)
+        seen = listing.items[self.top : self.top + room]
+        self._visible = tuple(self.rows[place] for place in dict.fromkeys(seen))
         part = part_shown(seen, len(self.rows))
         return [self._head(width, part), listing.heading, *visible]
 

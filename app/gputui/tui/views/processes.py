@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gputui.inventory.formatting import UNKNOWN, size
@@ -98,55 +98,70 @@ _ORDER = (_DEVICE, _PID, _USER, _SM, _MEMORY, _CPU, _RAM, _AGE, _WHERE)
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A heading, and the lines of each row."""
+    """A heading, the place of the row that each line shows, and `lines(first, end)`, which draws some.
+
+    (Of two thousand processes, fifty are on the screen.)
+    """
 
     heading: Line
-    rows: tuple[tuple[Line, ...], ...]
+    items: tuple[int, ...]
+    lines: Callable[[int, int], list[Line]]
 
 
 def listed(
     found: Sequence[Row], width: int, height: int | None = None, of_one_device: bool = False
 ) -> Listing:
-    """The rows in columns; a tree is indented. SM, CPU, RAM and the container have columns
-    where the command keeps enough room.
+    """The rows in columns; a tree is indented. SM, CPU, RAM and the container have columns where the command
+    keeps enough room.
 
     Commands are wrapped where all of them then fit in `height` lines, else cut.
     """
-    columns = [_PID, _USER, _MEMORY, _AGE] if of_one_device else [_DEVICE, _PID, _USER, _MEMORY, _AGE]
-    widths = {
-        column.name: max([len(column.name), *(len(column.text(row)) for row in found)]) for column in _ORDER
-    }
-    widths["USER"] = min(_MOST_USER, widths["USER"])
+
+    def longest(texts: Iterable[str], least: int) -> int:
+        return max([least, *map(len, texts)])
+
     # (Figures change: their columns shall not.)
-    widths |= {"SM": 4, "CPU": 5, "RAM": 6, "MEMORY": 6, "FOR": 6} | {
-        name: max(least, widths[name]) for name, least in (("MEMORY", 6), ("RAM", 6), ("CPU", 5))
+    widths = {
+        _DEVICE: longest((row.label for row in found), 1),
+        _PID: longest((row.pid for row in found), 3),
+        _USER: min(_MOST_USER, longest((row.user for row in found), 4)),
+        _SM: 4,
+        _MEMORY: longest((row.memory for row in found), 6),
+        _CPU: 5,
+        _RAM: 6,
+        _AGE: 6,
+        _WHERE: longest((row.where for row in found), 5),
     }
+    columns = [_PID, _USER, _MEMORY, _AGE] if of_one_device else [_DEVICE, _PID, _USER, _MEMORY, _AGE]
     places = any(row.where for row in found)
     for column in (_SM, _CPU, _RAM, *([_WHERE] if places else [])):
-        if width - 1 - sum(widths[each.name] + 2 for each in (*columns, column)) >= _COMMAND:
+        if width - 1 - sum(widths[each] + 2 for each in (*columns, column)) >= _COMMAND:
             columns.append(column)
     columns.sort(key=_ORDER.index)
-    heading: Line = ((" ", ""), *((fit(c.name, widths[c.name], c.right) + "  ", "dim") for c in columns))
+    heading: Line = ((" ", ""), *((fit(c.name, widths[c], c.right) + "  ", "dim") for c in columns))
     room = max(10, width - width_of(heading))
-    heads: list[Line] = [
-        ((" ", ""), *((fit(c.text(row), widths[c.name], c.right) + "  ", c.style) for c in columns))
-        for row in found
-    ]
-    texts = [row.what if _WHERE in columns or not row.where else f"{row.what} ({row.where})" for row in found]
-    whole = [wrap(text, max(10, room - 2 * row.depth)) for row, text in zip(found, texts, strict=True)]
-    fits = height is not None and sum(map(len, whole)) <= height
+
+    def text(row: Row) -> str:
+        return row.what if _WHERE in columns or not row.where else f"{row.what} ({row.where})"
+
+    def drawn(row: Row, pieces: Sequence[str]) -> Iterator[Line]:
+        head: Line = ((" ", ""), *((fit(c.text(row), widths[c], c.right) + "  ", c.style) for c in columns))
+        branch = "  " * (row.depth - 1) + "└ " if row.depth else ""
+        style = "" if row.process else "dim"
+        yield clip((*head, (branch, "rule"), (pieces[0], style)), width)
+        indent = " " * (width_of(head) + len(branch))
+        yield from (clip(((indent, ""), (piece, style)), width) for piece in pieces[1:])
+
+    if height is not None and len(found) <= height:
+        whole = [wrap(text(row), max(10, room - 2 * row.depth)) for row in found]
+        if sum(map(len, whole)) <= height:
+            every = [line for row, pieces in zip(found, whole, strict=True) for line in drawn(row, pieces)]
+            items = tuple(place for place, pieces in enumerate(whole) for _ in pieces)
+            return Listing(
+                clip((*heading, ("COMMAND", "dim")), width), items, lambda first, end: every[first:end]
+            )
     return Listing(
         clip((*heading, ("COMMAND", "dim")), width),
-        tuple(
-            _lines(row, head, pieces if fits else [text], width)
-            for row, head, pieces, text in zip(found, heads, whole, texts, strict=True)
-        ),
+        tuple(range(len(found))),
+        lambda first, end: [line for row in found[first:end] for line in drawn(row, [text(row)])],
     )
-
-
-def _lines(row: Row, head: Line, pieces: list[str], width: int) -> tuple[Line, ...]:
-    branch = "  " * (row.depth - 1) + "└ " if row.depth else ""
-    style = "" if row.process else "dim"
-    first = clip((*head, (branch, "rule"), (pieces[0], style)), width)
-    indent = " " * (width_of(head) + len(branch))
-    return (first, *(clip(((indent, ""), (piece, style)), width) for piece in pieces[1:]))
