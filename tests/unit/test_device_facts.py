@@ -13,7 +13,7 @@ from gputui.inventory.xid import MEANINGS
 from gputui.tui.app_state import AppState
 from gputui.tui.views.device import device_facts
 from gputui.tui.views.text import width_of
-from unit.builders import GIB, NOW, box, busy, gpu, job
+from unit.builders import GIB, NOW, box, busy, gpu, instance, job
 
 FULL = Telemetry(
     encoder=3,
@@ -96,14 +96,23 @@ def test_an_xid_has_its_age_and_its_meaning() -> None:
     assert fact(on(xid=9999, xid_at=None), "Errors", "XID").text == "9999"
 
 
-def test_throttling_by_having_nothing_to_do_is_no_alarm() -> None:
+def test_throttling_is_an_alarm_with_its_reasons() -> None:
     def throttle(*reasons: str) -> Fact:
         return fact(on(throttle=reasons), "Clocks", "throttling")
 
     assert (throttle().text, throttle().alarm) == ("none", False)
-    assert (throttle("idle").text, throttle("idle").alarm) == ("idle", False)
-    hot = throttle("power limit", "too hot")
-    assert (hot.text, hot.alarm) == ("power limit, too hot", True)
+    hot = throttle("power limit", "thermal")
+    assert (hot.text, hot.alarm) == ("power limit, thermal", True)
+
+
+def test_an_instance_has_what_the_driver_tells_of_it_and_names_its_gpu_for_the_rest() -> None:
+    gpu_0 = gpu(0, mig=True)
+    part = instance(gpu_0, 1)
+    assert [group.name for group in fact_groups(part, NOW)] == ["Load", "Memory"]
+    for width in (60, 130):
+        lines = device_facts(AppState({}).with_snapshot(box(gpu_0, part)), part, width)
+        text = " ".join(piece for line in lines for piece, _ in line)
+        assert "GPU 0:1" in text and "those of GPU 0" in " ".join(text.split())
 
 
 def test_errors_are_counted_and_zero_is_none() -> None:

@@ -33,9 +33,12 @@ class Group:
 
 
 def fact_groups(device: Device, now: float) -> tuple[Group, ...]:
-    """All that is known of a device as it is at `now` (epoch seconds); what is not known is "–"."""
+    """All that is known of a device as it is at `now` (epoch seconds); what is not known is "–".
+
+    Of a MIG instance load and memory only: the driver tells the rest of the whole GPU.
+    """
     t = device.telemetry or _NOTHING_KNOWN
-    return (
+    groups = (
         Group(
             "Load",
             (
@@ -76,6 +79,7 @@ def fact_groups(device: Device, now: float) -> tuple[Group, ...]:
         ),
         Group("Errors", (_ecc(t), _replaced(t), _xid(t, now))),
     )
+    return groups if device.parent is None else groups[:2]
 
 
 def rate(amount: float) -> str:
@@ -125,9 +129,7 @@ def _temperature(device: Device, t: Telemetry) -> Fact:
 def _throttle(t: Telemetry) -> Fact:
     if t.throttle is None:
         return Fact("throttling", UNKNOWN)
-    # A GPU with nothing to do lowers its clocks by itself.
-    alarm = any("idle" not in each for each in t.throttle)
-    return Fact("throttling", printable(", ".join(t.throttle)) or "none", alarm=alarm)
+    return Fact("throttling", printable(", ".join(t.throttle)) or "none", alarm=bool(t.throttle))
 
 
 def _pcie(device: Device, t: Telemetry) -> Fact:

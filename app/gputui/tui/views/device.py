@@ -62,10 +62,13 @@ def _identity(device: Device) -> list[str]:
 
 
 def _notes(app_state: AppState, device: Device) -> list[str]:
-    """That it is selected, and which job of one's own is on it."""
+    """That it is selected, whose instance it is, and which job of one's own is on it."""
     snapshot, rank = app_state.snapshot, app_state.selection.rank(device.key)
     assert snapshot is not None
     notes = [] if rank is None else [f"selected: {app_state.vendor.device(rank)}"]
+    gpu = snapshot.by_key.get(device.parent) if device.parent else None
+    if gpu is not None:
+        notes.append(f"power, temperature, clocks, links and errors are those of GPU {snapshot.label(gpu)}")
     for job in snapshot.jobs:
         if device.key in job.keys and job.ended is None:
             age = "" if job.started is None else f" for {duration(snapshot.time - job.started)}"
@@ -90,9 +93,10 @@ def _packed(facts: list[str], width: int) -> list[str]:
 
 def _columns(app_state: AppState, device: Device, width: int) -> list[Line]:
     assert app_state.snapshot is not None
-    count = 1 if width < 76 else 2 if width < 120 else 3
+    every = fact_groups(device, app_state.snapshot.time)
+    count = min(len(every), 1 if width < 76 else 2 if width < 120 else 3)
     each = (width - 2) // count - 1
-    groups = [_group(group, each) for group in fact_groups(device, app_state.snapshot.time)]
+    groups = [_group(group, each) for group in every]
     columns = _balanced(groups, count)
     blank: Line = ()
     lines: list[Line] = []
