@@ -263,7 +263,16 @@ ACTIONS: tuple[Action, ...] = (
 
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 
-_SIGNS = {"enter": "⏎", "question_mark": "?", "slash": "/", "down": "↓", "up": "↑", "comma": ",", "plus": "+"}
+_SIGNS = {
+    "enter": "⏎",
+    "question_mark": "?",
+    "slash": "/",
+    "down": "↓",
+    "up": "↑",
+    "right": "→",
+    "comma": ",",
+    "plus": "+",
+}
 
 
 def written(key: str) -> str:
