@@ -230,6 +230,15 @@ ACTIONS: tuple[Action, ...] = (
         "Name devices by UUID",
         "or by index again; UUIDs stay true when the numbering changes",
     ),
+    Action(
+        "Look",
+        "device",
+        "right,i",
+        "→ i",
+        "details",
+        "Everything about the device",
+        "at the cursor: load, power, temperature, clocks, links, errors, and its processes",
+    ),
     Action("Look", "processes", "p", "p", "processes", "Show the processes", "who runs what on which device"),
     Action(
         "Box & people",
@@ -278,7 +287,16 @@ ACTIONS: tuple[Action, ...] = (
 
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 
-_SIGNS = {"enter": "⏎", "question_mark": "?", "slash": "/", "down": "↓", "up": "↑", "comma": ",", "plus": "+"}
+_SIGNS = {
+    "enter": "⏎",
+    "question_mark": "?",
+    "slash": "/",
+    "down": "↓",
+    "up": "↑",
+    "right": "→",
+    "comma": ",",
+    "plus": "+",
+}
 
 
 def written(key: str) -> str:

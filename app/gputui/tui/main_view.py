@@ -62,5 +62,8 @@ class MainView(Protocol):
     def redraw_page(self) -> None:
         """Draw the page that is open over the main screen, if any: the app state has changed."""
 
+    def look_at(self, keys: Sequence[str]) -> None:
+        """Have these devices (`Device.key`) read in full as long as a page shows them, () for none."""
+
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
         """Push a screen over this one. A launch that is pending is cancelled."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import WIDE, Part, Size
-from gputui.tui.process_rows import rows
+from gputui.tui.process_rows import folded
 from gputui.tui.views.matrix import matrix_rows, whole_matrix
 from gputui.tui.views.processes import processes
 from gputui.tui.views.text import Line
@@ -51,7 +51,7 @@ class Panel:
 
 
 def _size_of_processes(app_state: AppState) -> Size:
-    return Size(4, 1 + max(1, len(rows(app_state)))) if app_state.rows else NOTHING
+    return Size(4, 1 + max(1, len(folded(app_state)))) if app_state.rows else NOTHING
 
 
 def _timelines(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -83,7 +83,7 @@ PANELS: tuple[Panel, ...] = (
         "Processes",
         processes,
         _size_of_processes,
-        lambda app_state: (rows(app_state), app_state.cursor),
+        lambda app_state: (folded(app_state), app_state.cursor),
         grows=True,
         action="processes",
     ),

@@ -43,6 +43,14 @@ class PageController:
 
         self._view.open(TopologyScreen(self._view))
 
+    def open_device(self) -> None:
+        if self._view.app_state.current is None:
+            self._view.show_message("there is no device at the cursor", "warn")
+            return
+        from gputui.tui.screens.device import DeviceScreen
+
+        self._view.open(DeviceScreen(self._view))
+
     def open_processes(self, filter_text: str = "") -> None:
         from gputui.tui.screens.processes import ProcessesScreen
 

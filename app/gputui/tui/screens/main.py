@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NoReturn, TypeVar
 
@@ -167,6 +168,7 @@ class MainScreen(Screen[None]):
             "processes": pages.open_processes,
             "people": pages.open_people,
             "timelines": partial(pages.open_timelines, self.timelines),
+            "device": pages.open_device,
             "launch_page": pages.open_launch_page,
             "columns": pages.open_columns,
             "jobs": pages.open_jobs,
@@ -244,6 +246,10 @@ class MainScreen(Screen[None]):
     def _open_palette(self) -> None:
         self.launch.cancel()
         self.app.action_command_palette()
+
+    def look_at(self, keys: Sequence[str]) -> None:
+        """Have these devices read in full as long as a page shows them, () for none."""
+        self._sampler.look_at(keys)
 
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
         """Push a screen over this one. A launch that is pending is cancelled."""
