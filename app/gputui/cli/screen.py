@@ -14,6 +14,7 @@ from gputui.cli.become import become
 from gputui.cli.common import DONE, WRONG_CALL, Parser, add_source_options, duration_type, make_source, say
 from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.cli.request_options import rules_of
+from gputui.jobs.source import WithJobs
 from gputui.launching.start import StartError
 from gputui.sources.source import NoSourceError, Source, Want
 from gputui.system.environment import given_environment
@@ -46,6 +47,8 @@ def parser() -> Parser:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
     source = make_source(args.demo, args.recording)
+    if args.demo is None and args.recording is None:
+        source = WithJobs(source, os.environ)
     rules = rules_of(None)
     reason = _no_screen()
     if reason:

@@ -54,6 +54,29 @@ def _size_of_processes(app_state: AppState) -> Size:
     return Size(4, 1 + max(1, len(rows(app_state)))) if app_state.rows else NOTHING
 
 
+def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
+    # (Not imported where nobody has a job.)
+    from gputui.tui.views.jobs import jobs_panel
+
+    return jobs_panel(app_state, width, height)
+
+
+def _size_of_jobs(app_state: AppState) -> Size:
+    if app_state.snapshot is None or not app_state.snapshot.jobs:
+        return NOTHING
+    from gputui.tui.views.jobs import size_of_jobs
+
+    return Size(*size_of_jobs(app_state.snapshot))
+
+
+def _facts_of_jobs(app_state: AppState) -> object:
+    if app_state.snapshot is None or not app_state.snapshot.jobs:
+        return ()
+    from gputui.tui.views.jobs import facts_of_jobs
+
+    return facts_of_jobs(app_state, app_state.snapshot)
+
+
 def _timelines(app_state: AppState, width: int, height: int) -> list[Line]:
     return [((" ", ""),), *history(app_state, width, height - 1)]
 
@@ -78,6 +101,7 @@ def _facts_of_links(app_state: AppState) -> object:
 
 PANELS: tuple[Panel, ...] = (
     # In the order in which they get room, and stand below each other.
+    Panel("jobs", "Your jobs", _jobs, _size_of_jobs, _facts_of_jobs, action="jobs"),
     Panel(
         "processes",
         "Processes",

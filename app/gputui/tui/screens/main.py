@@ -22,6 +22,7 @@ from gputui.sources.sampler import Sampler
 from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS
 from gputui.tui.app_state import AppState
+from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.controllers.pages import PageController
 from gputui.tui.controllers.selection import SelectionController
@@ -88,7 +89,8 @@ class MainScreen(Screen[None]):
         environ = app_state.environ
         self.selection = SelectionController(self)
         self.launch = LaunchController(self, sampler, environ, clock, write, end_without_terminal)
-        self.pages = PageController(self, self.launch, environ)
+        self.jobs = JobsController(self, sampler, environ, write)
+        self.pages = PageController(self, self.launch, self.jobs, environ)
         self.handlers = self._handlers_by_action()
         self._layout: Layout | None = None
         self._table, self._keys = DeviceTable(id="table"), KeyLine(id="keys")
@@ -115,6 +117,7 @@ class MainScreen(Screen[None]):
 
     def on_unmount(self) -> None:
         self.launch.release_all()
+        self.jobs.cancel()
 
     # What keys, clicks and the palette do
 
@@ -230,10 +233,11 @@ class MainScreen(Screen[None]):
         if isinstance(result, NoSourceError):
             self.set_app_state(self.app_state.with_problem(str(result)))
         elif isinstance(result, Snapshot):
-            number_before = len(self.app_state.selection)
+            number_before, before = len(self.app_state.selection), self.app_state.snapshot
             # (Taken before the app state changes, which would cancel it where a device of it has vanished.)
             pending = self.launch.take_reread(message.reading.began)
             self.set_app_state(self.app_state.with_snapshot(result))
+            self.jobs.after_reading(before, result, message.reading.began)
             if pending is not None:
                 self.launch.start_or_ask(pending)
             elif self.app_state.command_is_unread and (result.links or len(result.devices) < 2):
