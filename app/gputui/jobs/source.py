@@ -134,8 +134,10 @@ class WithJobs:
 
 
 def _shown(jobs: Collection[Job], now: float) -> list[Job]:
-    """Those that have not ended and then those that have, each the newest first."""
-    current = sorted((job for job in jobs if not job.over), key=lambda job: -job.created)
+    """Those that run, those that wait, and then those that have ended, each the newest first."""
+    current = sorted(
+        (job for job in jobs if not job.over), key=lambda job: (job.state == "waiting", -job.created)
+    )
     ended = sorted((job for job in jobs if job.over), key=lambda job: -(job.ended or job.created))
     recent = [job for job in ended if now - (job.ended or job.created) < _RECENT]
     return [*current, *recent[:_MOST_ENDED]]

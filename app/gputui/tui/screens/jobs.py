@@ -87,7 +87,7 @@ class JobsScreen(ListPage):
     # What is painted
 
     def item_keys(self) -> Sequence[Hashable]:
-        """The ids of the jobs, the last one first; those that run before those that have ended."""
+        """The ids of the jobs, the last one first; those that run before those that wait and have ended."""
         try:
             self._stored, self._trouble = stored(self._environ, self._stored), ""
         except JobError as error:
@@ -100,7 +100,7 @@ class JobsScreen(ListPage):
         if label:
             jobs += [job for job in seen.values() if job.id not in self._records]
         newest = sorted(jobs, key=lambda job: -(job.created or 0.0))
-        self._jobs = tuple(sorted(newest, key=lambda job: job.over))
+        self._jobs = tuple(sorted(newest, key=lambda job: (job.over, job.state == "waiting")))
         return [job.id for job in self._jobs]
 
     @property

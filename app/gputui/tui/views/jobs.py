@@ -70,6 +70,9 @@ def listed(
     title_width = min(_LONGEST_TITLE, max(map(cell_len, titles))) if with_log else 0
     on = [(devices or {}).get(job.id, "–") for job in jobs]
     on_width = min(16, max(map(len, on)))
+    state_width = max(len(_state(job)) for job in jobs)
+    ages = [how_long(job, now) for job in jobs]
+    age_width = max(map(len, ages))
     lines: list[Line] = []
     for place, (job, name) in enumerate(zip(jobs, titles, strict=True)):
         sign, style = SIGNS.get(job.state, ("?", "unknown"))
@@ -77,8 +80,8 @@ def listed(
         spans = [
             ("▸" if at_cursor else " ", "cursor"),
             (f" {fit(job.id, wide)}  ", "strong"),
-            (f"{sign} {fit(_state(job), 10)}", style),
-            (f" {fit(how_long(job, now), 6, right=True)}  ", "dim"),
+            (f"{sign} {fit(_state(job), state_width)}", style),
+            (f"  {fit(ages[place], age_width, right=True)}  ", "dim"),
             (f"{fit(on[place], on_width)}  ", ""),
         ]
         if with_peak:
@@ -223,8 +226,9 @@ def _in_panel(snapshot: Snapshot) -> tuple[JobSummary, ...]:
 
 
 def _tail(snapshot: Snapshot) -> JobSummary | None:
-    """The job whose log is shown: one that runs, else the last one."""
-    return next((job for job in _in_panel(snapshot) if job.tail), None)
+    """The job whose log is shown: one that runs, else the first one that has a log."""
+    found = sorted(_in_panel(snapshot), key=lambda job: job.state != "running")
+    return next((job for job in found if job.tail), None)
 
 
 def size_of_jobs(snapshot: Snapshot) -> tuple[int, int]:
