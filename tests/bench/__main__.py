@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import gputui
-from bench import choosing, one_shot, screen, shared
+from bench import choosing, curves, one_shot, screen, shared
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
 
@@ -24,6 +24,10 @@ def main() -> None:
         driver.show_box(BOXES[BOX])
         gpus, python = len(BOXES[BOX].gpus), sys.version.split()[0]
         print(f"box: {BOX}, {gpus} GPUs, simulated libnvidia-ml; python {python}\n")
+        if "--curves" in sys.argv:
+            for row in curves.rows(driver, 4.0 if quick else 10.0):
+                print(row, flush=True)
+            return
         print(f"{'what':<52}{'gputui':>12}{'peer':>22}   budget")
         for row in choosing.rows():
             print(row)

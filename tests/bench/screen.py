@@ -13,7 +13,7 @@ from bench.report import row, tool
 from e2e.terminal import Terminal
 from simnvml import SimulatedNvml
 
-SIZE = (120, 40)
+SIZE = (160, 50)
 KEYS = 60
 SLOW = 200_000
 """Microseconds that each call takes while keys are measured."""
@@ -62,7 +62,7 @@ def first_picture(
     """The median time from exec to the first useful frame."""
     taken = []
     for _ in range(times):
-        with _running(driver, argv) as (terminal, began):
+        with running(driver, argv) as (terminal, began):
             terminal.until(seen)
             taken.append(time.perf_counter() - began)
     return statistics.median(taken)
@@ -76,14 +76,14 @@ def watched(
     prepare: Callable[[Terminal], object] = lambda terminal: None,
 ) -> tuple[float, float, float]:
     """CPU in percent of a core, resident MiB, NVML calls a GPU and second, once it runs evenly."""
-    with _running(driver, argv) as (terminal, _):
+    with running(driver, argv) as (terminal, _):
         terminal.until(seen)
         prepare(terminal)
-        _let_run(terminal, 3.0)
+        let_run(terminal, 3.0)
         process = psutil.Process(terminal.pid)
         driver.reset_counts()
         before, began = process.cpu_times(), time.perf_counter()
-        _let_run(terminal, seconds)
+        let_run(terminal, seconds)
         after, took = process.cpu_times(), time.perf_counter() - began
         cpu = (after.user + after.system - before.user - before.system) / took * 100
         calls = sum(
@@ -95,7 +95,7 @@ def watched(
 def key_to_paint(driver: SimulatedNvml, argv: Sequence[str], delay: int) -> list[float]:
     """Seconds from a key press until the choice that it makes is on the screen, many times."""
     taken = []
-    with _running(driver, argv) as (terminal, _):
+    with running(driver, argv) as (terminal, _):
         terminal.until("○ free")
         if delay:
             driver.delay("*", delay)
@@ -109,14 +109,14 @@ def key_to_paint(driver: SimulatedNvml, argv: Sequence[str], delay: int) -> list
     return taken
 
 
-def _let_run(terminal: Terminal, seconds: float) -> None:
+def let_run(terminal: Terminal, seconds: float) -> None:
     """Read what is painted for some seconds, as a terminal does."""
     until = time.monotonic() + seconds
     terminal.until(lambda t: time.monotonic() >= until, patience=seconds + 5)
 
 
 @contextlib.contextmanager
-def _running(driver: SimulatedNvml, argv: Sequence[str]) -> Iterator[tuple[Terminal, float]]:
+def running(driver: SimulatedNvml, argv: Sequence[str]) -> Iterator[tuple[Terminal, float]]:
     environment = driver.environment() | {"TERM": "xterm-256color"}
     began = time.perf_counter()
     terminal = Terminal(argv, environment, SIZE)
