@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from gputui.allocating.settings import ScreenSettings
 from gputui.inventory.matrix_text import Printed, read
 from gputui.inventory.topology import Locality
 from gputui.jobs.job import Job, JobDevice
@@ -151,8 +152,9 @@ async def take(picture: Picture) -> None:
     environ["GPUTUI_CLAIMS"] = str(state / "claims")
     if picture.name.startswith("jobs"):
         _jobs(state, {device.index: device.uuid for device in source.read().devices})
-    app_state = AppState(environ, LaunchOptions(picture.command))
-    app = GputuiApp(app_state, sampler, mailbox, theme=picture.theme, clock=clock)
+    screen = ScreenSettings(theme=picture.theme)
+    app_state = AppState(environ, LaunchOptions(picture.command), screen=screen)
+    app = GputuiApp(app_state, sampler, mailbox, clock=clock)
     async with app.run_test(size=picture.size) as pilot:
         main = app.screen_stack[0]
         assert isinstance(main, MainScreen)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
+from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.store import all_jobs
@@ -23,6 +24,7 @@ from gputui.tui.app import GputuiApp
 from gputui.tui.app_state import AppState
 from gputui.tui.outcome import Outcome
 from gputui.tui.readings import Mailbox
+from gputui.tui.screen_settings import checked
 from gputui.tui.screens.main import MainScreen
 from gputui.tui.widgets.lines import Lines
 from unit.jobs_support import Desk
@@ -133,6 +135,7 @@ async def session(
     source: Source | None = None,
     rules: Rules = DEFAULT_RULES,
     once: Want | None = None,
+    screen: ScreenSettings = DEFAULT_SCREEN,
 ) -> AsyncIterator[Session]:
     """The application on a still box, or on a source of the test's own, its first picture painted."""
     source = source or StillSource(box_at(box) if isinstance(box, str) else box)
@@ -146,7 +149,8 @@ async def session(
         **(environ or {}),
     }
     written: list[str] = []
-    app = GputuiApp(AppState(given, LaunchOptions(command), rules=rules), sampler, mailbox, written.append)
+    app_state = AppState(given, LaunchOptions(command), rules=rules, screen=checked(screen))
+    app = GputuiApp(app_state, sampler, mailbox, written.append)
     _APPS.append(app)
     async with app.run_test(size=size) as pilot:
         sampler.start()

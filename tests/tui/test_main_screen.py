@@ -20,7 +20,7 @@ from gputui.tui.actions import ACTIONS
 from gputui.tui.messages import NewReading
 from gputui.tui.readings import Reading
 from gputui.tui.screens.confirm import ConfirmScreen
-from gputui.tui.screens.help import PAIRS, HelpScreen
+from gputui.tui.screens.help import HelpScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.tui.widgets.lines import Lines
@@ -288,16 +288,6 @@ async def test_help_and_processes_open_and_close(key: str, screen: type) -> None
         assert isinstance(s.app.screen, screen)
         await s.press("escape")
         assert s.app.screen is s.main
-
-
-async def test_the_help_names_every_action() -> None:
-    async with session(size=(130, 50)) as s:
-        await s.press("question_mark")
-        shown = "\n".join(str(each.render()) for each in s.app.screen.query("Static"))
-        paired = {id for first, (other, *_) in PAIRS.items() for id in (first, other)}
-        assert all(action.title in shown for action in ACTIONS if action.id not in paired)
-        assert all(keys in shown and what in shown for _, keys, what in PAIRS.values())
-        assert paired <= {action.id for action in ACTIONS}
 
 
 async def test_every_action_has_a_handler_and_every_handler_an_action() -> None:

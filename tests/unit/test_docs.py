@@ -77,6 +77,12 @@ def test_the_table_of_keys_has_no_key_that_does_nothing() -> None:
     assert {signs.get(key, key) for key in first_cells(section("keys.md", "The main screen"))} <= bound
 
 
+def test_the_name_of_every_action_is_told_for_the_users_own_keys() -> None:
+    assert set(re.findall(r"`(\w+)`", section("keys.md", "Your own keys"))) == {
+        action.id for action in ACTIONS
+    }
+
+
 # The command line
 
 _SHARED = ("Calls", "Which box", "Which devices", "How it is started")

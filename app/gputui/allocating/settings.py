@@ -13,6 +13,14 @@ prefer = ["7", "6"]        # taken first, in this order
 
 [wait]
 notify = ["notify-send", "gputui", "{message}"]
+
+[screen]
+theme = "light"            # or "dark", "ansi"
+interval = 2               # seconds between two readings
+hidden = ["links"]         # panels that are not shown
+[screen.keys]
+copy = "c"                 # the key of an action, by its id; several are separated by commas
+cpu = "y"
 """
 
 from __future__ import annotations
@@ -29,6 +37,9 @@ from gputui.system.users import own_name
 
 SYSTEM = "/etc/gputui.toml"
 _MOST = 256 * 1024
+
+INTERVALS = (0.1, 3600.0)
+"""The shortest and the longest time between two readings, in seconds."""
 
 
 class SettingsError(Exception):
@@ -73,7 +84,7 @@ class Settings(NamedTuple):
 def settings(environ: Mapping[str, str]) -> Settings:
     """The administrator's settings with the user's over them. Raises SettingsError."""
     found = Settings()
-    for file in (SYSTEM, _own(environ)):
+    for file in (SYSTEM, own_file(environ)):
         if file is None:
             continue
         try:
@@ -89,7 +100,7 @@ def settings(environ: Mapping[str, str]) -> Settings:
     return found
 
 
-def _own(environ: Mapping[str, str]) -> str | None:
+def own_file(environ: Mapping[str, str]) -> str | None:
     """`$XDG_CONFIG_HOME/gputui/config.toml` (XDG Base Directory Specification)."""
     config, home = environ.get("XDG_CONFIG_HOME", ""), environ.get("HOME", "")
     if not config.startswith("/"):
@@ -127,8 +138,24 @@ def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
     if mine is not None:
         rules = replace(rules, mine=own_name() if mine else None)
     notify = reader.get("wait", "notify", _words)
+    on_screen = {
+        "theme": reader.get("screen", "theme", _name),
+        "interval": reader.get("screen", "interval", _interval),
+        "keymap": reader.get("screen", "keys", _keymap),
+        "hidden": reader.get("screen", "hidden", _names),
+        "columns": reader.get("screen", "columns", _names),
+        "sort": reader.get("screen", "sort", _name),
+        "filter": reader.get("screen", "filter", _text),
+    }
     reader.check()
-    return before._replace(rules=rules, notify=before.notify if notify is None else notify)
+    given = {name: value for name, value in on_screen.items() if value is not None}
+    if "keymap" in given:
+        given["keymap"] = {**before.screen.keymap, **given["keymap"]}
+    return before._replace(
+        rules=rules,
+        notify=before.notify if notify is None else notify,
+        screen=before.screen._replace(**given),
+    )
 
 
 class _Reader:
@@ -178,6 +205,37 @@ def _seconds(value: object) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 86_400:
         return float(value)
     raise ValueError(f"{value!r} is not a number of seconds")
+
+
+def _interval(value: object) -> float:
+    least, most = INTERVALS
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most:
+        return float(value)
+    raise ValueError(f"{value!r} is not a number of seconds ({least} to {most:.0f})")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError(f"{value!r} is not a text")
+
+
+def _name(value: object) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise ValueError(f"{value!r} is not a name")
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if isinstance(value, list):
+        return tuple(map(_name, value))
+    raise ValueError(f"{value!r} is not a list of names")
+
+
+def _keymap(value: object) -> dict[str, str]:
+    if isinstance(value, dict):
+        return {action: _name(key) for action, key in value.items()}
+    raise ValueError(f"{value!r} is no table of actions and keys")
 
 
 def _yes(value: object) -> bool:

@@ -18,6 +18,7 @@ from gputui.sources.source import Want
 
 if TYPE_CHECKING:
     from gputui.allocating.request import CommandList, Request
+    from gputui.allocating.settings import Settings
     from gputui.launching.intent import Asked
 
 
@@ -157,15 +158,21 @@ def _list_of_command(asked: Asked | None) -> CommandList | None:
     return CommandList(asked.by_command.words, asked.by_command.environ)
 
 
-def rules_of(args: argparse.Namespace | None) -> Rules:
-    """The settings' rules with what the call says over them. Raises WrongCallError for bad settings."""
+def settings_or_wrong_call() -> Settings:
+    """The settings. Raises WrongCallError where they cannot be what is meant."""
     from gputui.allocating.settings import SettingsError, settings
-    from gputui.system.users import own_name
 
     try:
-        rules = settings(os.environ).rules
+        return settings(os.environ)
     except SettingsError as error:
         raise WrongCallError(str(error)) from None
+
+
+def rules_of(args: argparse.Namespace | None) -> Rules:
+    """The settings' rules with what the call says over them. Raises WrongCallError for bad settings."""
+    from gputui.system.users import own_name
+
+    rules = settings_or_wrong_call().rules
     if args is None or not hasattr(args, "never"):
         return rules
     said: dict[str, object] = {}

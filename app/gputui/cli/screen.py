@@ -9,15 +9,28 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gputui import __version__
+from gputui.allocating.settings import INTERVALS, SettingsError
 from gputui.choosing.verdict import verdicts
 from gputui.cli.become import become
-from gputui.cli.common import DONE, WRONG_CALL, Parser, add_source_options, duration_type, make_source, say
+from gputui.cli.common import (
+    DONE,
+    WRONG_CALL,
+    Parser,
+    WrongCallError,
+    add_source_options,
+    duration_type,
+    make_source,
+    say,
+)
 from gputui.cli.dispatch import SUBCOMMANDS
-from gputui.cli.request_options import rules_of
+from gputui.cli.request_options import rules_of, settings_or_wrong_call
 from gputui.jobs.source import WithJobs
 from gputui.launching.start import StartError
 from gputui.sources.source import NoSourceError, Source, Want
 from gputui.system.environment import given_environment
+
+EXAMPLE = ("python", "train.py")
+"""The command that a demo opens with, where none is given: it can be edited and copied, not started."""
 
 
 def parser() -> Parser:
@@ -35,10 +48,10 @@ def parser() -> Parser:
     made.add_argument("--version", action="version", version=f"gputui {__version__}")
     made.add_argument(
         "--interval",
-        type=duration_type(0.1, 3600),
-        default=1.0,
+        type=duration_type(*INTERVALS),
+        default=None,
         metavar="S",
-        help="seconds between readings (default 1)",
+        help="seconds between readings (default 1, or as the settings say)",
     )
     add_source_options(made)
     return made
@@ -49,14 +62,25 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     source = make_source(args.demo, args.recording)
     if args.demo is None and args.recording is None:
         source = WithJobs(source, os.environ)
-    rules = rules_of(None)
+    found = settings_or_wrong_call()
     reason = _no_screen()
     if reason:
         return _table_instead(source, reason, command)
     from gputui.tui.run import run_screen
 
+    example = EXAMPLE if args.demo is not None and not command else ()
     try:
-        outcome = run_screen(source, tuple(command or ()), args.interval, given_environment(), rules)
+        outcome = run_screen(
+            source,
+            tuple(command or ()),
+            given_environment(),
+            found.rules,
+            found.screen,
+            args.interval,
+            example,
+        )
+    except SettingsError as error:
+        raise WrongCallError(str(error)) from None
     except NoSourceError as error:
         if not command or args.demo is not None or args.recording is not None:
             raise

@@ -19,7 +19,7 @@ from textual.screen import Screen
 
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
-from gputui.tui.actions import ACTIONS
+from gputui.tui.actions import in_groups, key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.early_signals import EarlySignals
 from gputui.tui.messages import NewReading
@@ -51,7 +51,6 @@ class GputuiApp(App[Outcome]):
         sampler: Sampler,
         mailbox: Mailbox,
         write: Callable[[str], None] | None = None,
-        theme: str | None = None,
         clock: Callable[[], float] = time.time,
         driver_class: type[Driver] | None = None,
         signals: EarlySignals | None = None,
@@ -63,7 +62,8 @@ class GputuiApp(App[Outcome]):
         self._signals = signals
         for each in THEMES:
             self.register_theme(each)
-        self.theme = theme or default_theme(app_state.environ)
+        self.theme = app_state.screen.theme or default_theme(app_state.environ)
+        self.set_keymap(app_state.screen.keymap)
         self._early_keys: list[events.Key] | None = []
 
     def get_default_screen(self) -> MainScreen:
@@ -185,19 +185,21 @@ class GputuiApp(App[Outcome]):
         self.leave(130)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        for action in ACTIONS:
-            if action.id in ("palette", "up", "down"):
-                continue
-            yield SystemCommand(
-                action.title,
-                f"{action.shown}   {action.about}",
-                lambda id=action.id: self.main.call_later(self.main.perform, id),
-            )
+        keymap = self.main.app_state.screen.keymap
+        for group, actions in in_groups():
+            for action in actions:
+                if action.id in ("palette", "up", "down"):
+                    continue
+                yield SystemCommand(
+                    f"{group}: {action.title}",
+                    f"{key_of(action.id, keymap)}   {action.about}",
+                    lambda id=action.id: self.main.call_later(self.main.perform, id),
+                )
         for each in THEMES:
             yield SystemCommand(
-                f"Theme: {each.name}",
+                f"Look: Theme {each.name}",
                 "change how it looks",
-                lambda name=each.name: setattr(self, "theme", name),
+                lambda name=each.name: self.main.set_theme(name),
             )
 
 

@@ -96,6 +96,7 @@ class AppState:
     order                   the order that was last asked for
     command_choice          what the command was last read to ask for, None before it was read
     screen                  which columns, panels and devices are shown
+    example                 a command that nobody has typed, and that is not started; () for none
     measured                GB/s from one device to another, by their keys, where `v` has measured it
     """
 
@@ -115,6 +116,7 @@ class AppState:
     measured: Mapping[tuple[str, str], float] = field(default_factory=dict)
     rules: Rules = DEFAULT_RULES
     screen: ScreenSettings = DEFAULT_SCREEN
+    example: tuple[str, ...] = ()
 
     # A new reading
 
@@ -450,6 +452,11 @@ class AppState:
         return compose(self.selected, self.options, self.environ, self.host_environment, self.vendors)
 
     @property
+    def is_example(self) -> bool:
+        """Whether the command is the demo's own."""
+        return bool(self.example) and self.options.command == self.example
+
+    @property
     def launcher(self) -> str:
         """The name of the launcher that is in force."""
         from gputui.launching.compose import launcher_of
@@ -491,6 +498,6 @@ class AppState:
             found.append(self.order_warning)
         if self.selected and self.limits and self.limits.unknown:
             found.append(self.limits.unknown)
-        if self.label and self.options.command and self.selection.decided:
+        if self.label and self.options.command and self.selection.decided and not self.is_example:
             found.append(f"these devices are not this machine's ({self.label}); the command is real")
         return tuple(found)

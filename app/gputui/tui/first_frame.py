@@ -103,6 +103,7 @@ class FirstFrame:
 
 def frame(app_state: AppState, width: int, height: int) -> str:
     """The narrow form of the main screen, as text for a terminal."""
+    from gputui.tui.layout import has_rules, launch_room, lay_out
     from gputui.tui.views.header import header
     from gputui.tui.views.keys import keys
     from gputui.tui.views.launch import launch
@@ -112,12 +113,17 @@ def frame(app_state: AppState, width: int, height: int) -> str:
 
     columns = Columns.of(app_state, width)
     blank: Line = (("", ""),)
-    last = [blank, keys(app_state, width)[0]]
-    below = [*selection_lines(app_state, width), *launch(app_state, width, 3), *last]
-    room = max(0, height - 2 - len(below))
-    rows = [row(app_state, device, columns, width) for device in app_state.rows[:room]]
-    lines: list[Line] = [header(app_state, width, None, time.time()), heading(columns, width), *rows]
-    lines += [blank] * (room - len(rows)) + below
+    first = 0 if has_rules(height) else 1
+    below = [
+        *selection_lines(app_state, width)[first:],
+        *launch(app_state, width, *launch_room(height, len(app_state.rows)))[first:],
+    ]
+    layout = lay_out(width, height, len(app_state.rows), len(below), ())
+    below += [blank] * layout.message + [keys(app_state, width)[0]]
+    rows = [row(app_state, device, columns, width) for device in app_state.rows[: layout.table - 1]]
+    lines: list[Line] = [header(app_state, width, None, time.time())] * layout.header
+    lines += [heading(columns, width), *rows]
+    lines += [blank] * (height - len(lines) - len(below)) + below
     return "\r\n".join(
         "".join(
             f"{look}{printable(text)}\x1b[0m" if (look := _LOOKS.get(style)) else printable(text)

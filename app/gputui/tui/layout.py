@@ -10,10 +10,13 @@ WIDE = 120
 """Cells from which on there are two columns: the table and what is below it, and the other panels."""
 
 VERY_WIDE = 180
-"""Cells from which on the panels beside the table may have two columns, where one is too short for them."""
+"""Cells from which on the panel that grows below the table, the timelines, stands below both columns."""
 
 _SHORT = 13
 """Lines below which the selection and the launch line have no rules."""
+
+_FEW = 10
+"""Lines below which the launch line has one line."""
 
 _TINY = 8
 """Lines below which there is no header, and a message takes the place of the keys."""
@@ -53,7 +56,8 @@ class Layout:
 
     header, rules, message   whether there is a header; rules over the sections; a line for messages
     table                    lines of the device table, its heading included
-    left                     is below the table, and as wide; the columns of `beside` are at its right
+    left                     is below the table, and as wide; `beside` is at the right of both
+    bottom                   is below all of them, as wide as the terminal
     """
 
     header: bool
@@ -61,13 +65,14 @@ class Layout:
     message: bool
     table: int
     left: Column
-    beside: tuple[Column, ...] = ()
+    beside: Column | None = None
+    bottom: Column | None = None
 
 
 def launch_room(height: int, devices: int) -> tuple[int, int]:
     """Lines that the launch line may have under its rule, and those that leave every device to be seen."""
     left = height - min(devices, _MOST_ROWS) - 1 - 6
-    return max(2 if height >= _SHORT else 1, left), max(0, left)
+    return max(2 if height >= _FEW else 1, left), max(0, left)
 
 
 def has_rules(height: int) -> bool:
@@ -93,16 +98,28 @@ def lay_out(width: int, height: int, devices: int, below: int, parts: Sequence[P
     side = [part for part in parts if part.place == "side"]
     if not side:
         return Layout(header, has_rules(height), message, table, Column(width, share(left_over, beneath)))
-    left_width = width * 62 // 100 if beneath or devices else width
-    columns: tuple[Column, ...] = (Column(width - left_width - 1, share(room, side)),)
-    if width >= VERY_WIDE and len(side) > 1 and sum(part.size.wants for part in side) > room:
-        # The first of them, the processes, has a column of its own: it wraps its commands.
-        left_width = width * 48 // 100
-        middle = (width - left_width) * 55 // 100
-        last = width - left_width - middle
-        columns = (Column(middle - 1, share(room, side[:1])), Column(last - 1, share(room, side[1:])))
+    left_width = width * 62 // 100
+    right_width = width - left_width - 1
+    growing = [part for part in beneath if part.grows]
+    if width >= VERY_WIDE and growing:
+        # The last one, the links, fills the place between the table and what grows.
+        under = [part for part in side[-1:] if not part.grows]
+        others = side[: len(side) - len(under)]
+        wanted = min(sum(part.size.wants for part in others), room - growing[0].size.wants)
+        top = max(table + sum(part.size.wants for part in under), wanted)
+        top = min(top, room - growing[0].size.least)
+        if top >= table and others:
+            return Layout(
+                header,
+                has_rules(height),
+                message,
+                table,
+                Column(left_width, share(top - table, under)),
+                Column(right_width, share(top, others)),
+                Column(width, share(room - top, beneath)),
+            )
     left = Column(left_width, share(left_over, beneath))
-    return Layout(header, has_rules(height), message, table, left, columns)
+    return Layout(header, has_rules(height), message, table, left, Column(right_width, share(room, side)))
 
 
 def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from textual.app import App
 from textual.screen import Screen
 
+from gputui.allocating.settings import ScreenSettings
 from gputui.tui.app_state import AppState
 from gputui.tui.message_log import Message
 
@@ -33,6 +34,10 @@ class MainView(Protocol):
         """The message that is shown, "" for none."""
 
     @property
+    def message_shown(self) -> Message | None:
+        """The same with its time and its style, None for none."""
+
+    @property
     def messages(self) -> Sequence[Message]:
         """The last messages, the newest last."""
 
@@ -44,6 +49,9 @@ class MainView(Protocol):
 
     def repaint(self) -> None:
         """Paint every cell: something else has written on the terminal."""
+
+    def save_screen(self, screen: ScreenSettings) -> None:
+        """Show the screen in another way, and keep that in the user's settings."""
 
     def perform(self, action_id: str) -> None:
         """Do one of the actions of `tui/actions.py`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.shell_words import assignments
@@ -14,24 +15,36 @@ from gputui.tui.early_signals import EarlySignals
 from gputui.tui.first_frame import FirstFrame
 from gputui.tui.outcome import Outcome
 from gputui.tui.readings import Mailbox
+from gputui.tui.screen_settings import checked
 from gputui.vendors.registry import order_to_read
+
+_INTERVAL = 1.0
+"""Seconds between two readings, where nobody says otherwise."""
 
 
 def run_screen(
     source: Source,
     command: tuple[str, ...],
-    interval: float,
     environ: Mapping[str, str],
     rules: Rules = DEFAULT_RULES,
+    screen: ScreenSettings = DEFAULT_SCREEN,
+    interval: float | None = None,
+    example: tuple[str, ...] = (),
 ) -> Outcome:
     """Show the screen until the user leaves it or launches.
 
-    `interval` is in seconds. Raises NoSourceError where the source cannot be opened.
+    interval  seconds between readings, None for what the settings say
+    example   a command that stands there where none is given, and is not started
+
+    Raises NoSourceError where the source cannot be opened, SettingsError for settings that mean nothing.
     """
-    additions, argv = assignments(command)
+    screen = checked(screen)
+    additions, argv = assignments(command or example)
     options = LaunchOptions(command=argv, additions=additions)
     source.open()
-    app_state = AppState(environ, options, source.label, rules=rules)
+    given = () if command else example
+    app_state = AppState(environ, options, source.label, rules=rules, screen=screen, example=given)
+    interval = interval or screen.interval or _INTERVAL
     with FirstFrame(app_state) as first_frame, EarlySignals() as signals:
         mailbox = Mailbox()
         mailbox.listener = lambda reading: first_frame.paint(reading.result)

@@ -167,6 +167,9 @@ class LaunchController:
     def _cannot_start(self) -> bool:
         """Whether the command lacks something; what is shown."""
         options = self._view.app_state.options
+        if self._view.app_state.is_example:
+            self._view.show_message("this command is the demo's example: e types your own", "warn")
+            return True
         if options.nodes > 1 and not options.rendezvous:
             self._view.show_message("the first of the machines is not named yet: L, first one", "warn")
             return True

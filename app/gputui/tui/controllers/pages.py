@@ -28,7 +28,17 @@ class PageController:
     def open_help(self) -> None:
         from gputui.tui.screens.help import HelpScreen
 
-        self._view.open(HelpScreen())
+        self._view.open(HelpScreen(self._view))
+
+    def open_messages(self) -> None:
+        from gputui.tui.screens.messages import MessagesScreen
+
+        self._view.open(MessagesScreen(self._view))
+
+    def open_panels(self) -> None:
+        from gputui.tui.screens.panels import PanelsScreen
+
+        self._view.open(PanelsScreen(self._view))
 
     def open_topology(self) -> None:
         from gputui.tui.screens.topology import TopologyScreen

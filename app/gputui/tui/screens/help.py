@@ -1,70 +1,75 @@
-"""HelpScreen: all keys, from the table of actions, and what the signs mean."""
+"""HelpScreen: all keys, from the table of actions, and what the signs mean: by pages, and filtered."""
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
-from textual.widgets import Static
+from gputui.tui.main_view import MainView
+from gputui.tui.screens.line_input import LineScreen
+from gputui.tui.screens.page import Page, hidden, shown
+from gputui.tui.views.help import help_lines
+from gputui.tui.views.text import Line, title
+from gputui.tui.widgets.lines import LinkLines
 
-from gputui.choosing.verdict import GLYPHS, State
-from gputui.tui.actions import ACTIONS
-from gputui.tui.views.matrix import SIGNS
-
-MEANINGS: dict[State, str] = {
-    "free": "nobody on it",
-    "busy": "in use",
-    "held": "memory, no process",
-    "claimed": "promised to a job",
-    "unknown": "not to be read",
-    "lost": "gone or hung",
-}
+_END = 100_000
 
 
-LINKS: tuple[tuple[str, str], ...] = (
-    ("NV", "NVLinks, and how many"),
-    ("PIX", "PIX one PCIe switch"),
-    ("PXB", "PXB several switches"),
-    ("PHB", "PHB a host bridge"),
-    ("NODE", "NODE one NUMA node"),
-    ("SYS", "SYS across CPUs"),
-)
+class HelpScreen(Page):
+    """The key that opened it closes it. Escape first ends the filter."""
 
-PAIRS: dict[str, tuple[str, str, str]] = {
-    "later": ("earlier", "J K", "Move the selected later, earlier"),
-    "down": ("up", "↓↑ j k", "Cursor"),
-    "first": ("last", "g G", "Cursor to the first, the last"),
-    "palette": ("stop", "^p ^z", "Search; back to the shell"),
-}
-"""Two actions on one line: by the id of the first, that of the second, the keys of both, and the text."""
+    SURFACE = LinkLines
+    BINDINGS = [
+        shown("escape", "back", "back", "esc"),
+        hidden("q,question_mark,f1,enter", "dismiss", "Back"),
+        shown("pagedown,space", "pages(1)", "page", "pgdn/pgup"),
+        hidden("pageup", "pages(-1)", "Page up"),
+        shown("down,j", "scroll(1)", "scroll", "↑↓"),
+        hidden("up,k", "scroll(-1)", "Up"),
+        hidden("home,g", f"scroll({-_END})", "Top"),
+        hidden("end,G", f"scroll({_END})", "End"),
+        shown("slash", "filter", "filter", "/"),
+    ]
 
+    def __init__(self, view: MainView) -> None:
+        super().__init__(view)
+        self._filter, self._top, self._room = "", 0, 1
 
-class HelpScreen(ModalScreen[None]):
-    """Any of the keys that opened it, or Escape, closes it; the arrows scroll."""
+    def lines(self, width: int, height: int) -> list[Line]:
+        every = help_lines(self.view.app_state.screen.keymap, self._filter, width)
+        self._room = max(1, height - 1)
+        self._top = min(max(0, self._top), max(0, len(every) - self._room))
+        pages = -(-len(every) // self._room)
+        now = -(-(self._top + self._room) // self._room) if self._top + self._room < len(every) else pages
+        told = [f"with “{self._filter}”"] if self._filter else []
+        told += [f"page {now} of {pages}"] if pages > 1 else []
+        return [title("keys and signs", width, ", ".join(told)), *every[self._top : self._top + self._room]]
 
-    CSS_PATH = "dialog.tcss"
-    BINDINGS = [("escape,q,question_mark,enter", "dismiss", "Close")]
+    def action_scroll(self, by: int) -> None:
+        self._top += by
+        self.draw()
 
-    def __init__(self) -> None:
-        super().__init__(classes="dialog")
+    def action_pages(self, by: int) -> None:
+        self.action_scroll(by * self._room)
 
-    def compose(self) -> ComposeResult:
-        second = {other for other, _, _ in PAIRS.values()}
-        rows = [
-            PAIRS[action.id][1:] if action.id in PAIRS else (action.shown, action.title)
-            for action in ACTIONS
-            if action.id not in second
-        ]
-        wide = max(len(shown) for shown, _ in rows)
-        keys = "\n".join(f"{shown:<{wide}}  {title}" for shown, title in rows)
-        states = [f"{GLYPHS[state]} {state:<8} {meaning}" for state, meaning in MEANINGS.items()]
-        signs = "\n".join([*states, "", *(f"{SIGNS[word][0]} {meaning}" for word, meaning in LINKS)])
-        with Vertical() as box:
-            box.can_focus = True
-            box.border_title = "keys and signs"
-            with Horizontal():
-                yield Static(keys, markup=False)
-                yield Static(signs, markup=False, classes="second-column")
+    def action_back(self) -> None:
+        if self._filter:
+            self._show_with("")
+        else:
+            self.dismiss()
 
-    def on_mount(self) -> None:
-        self.query_one(Vertical).focus()
+    def action_filter(self) -> None:
+        before = self._filter
+
+        def answered(text: str | None) -> None:
+            self._show_with(before if text is None else text.strip())
+
+        prompt = "a key or words of what it does   (⏎ keeps the filter, esc leaves)"
+        self.app.push_screen(LineScreen(prompt, before, typed=self._show_with), answered)
+
+    def _show_with(self, words: str) -> None:
+        self._filter, self._top = words, 0
+        self.draw()
+
+    def on_mouse_scroll_down(self) -> None:
+        self.action_scroll(3)
+
+    def on_mouse_scroll_up(self) -> None:
+        self.action_scroll(-3)

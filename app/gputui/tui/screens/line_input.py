@@ -15,7 +15,8 @@ from gputui.tui.widgets.one_line import OneLine
 class LineScreen(ModalScreen[str | None]):
     """What was typed, or None when it was left with Escape.
 
-    `check` says what is wrong with a line, while it is typed; such a line is not taken.
+    `check` says what is wrong with a line, while it is typed; such a line is not taken. `typed` is told what
+    stands there after every key.
     """
 
     CSS_PATH = "line_input.tcss"
@@ -27,9 +28,11 @@ class LineScreen(ModalScreen[str | None]):
         value: str = "",
         placeholder: str = "",
         check: Callable[[str], str | None] | None = None,
+        typed: Callable[[str], object] = lambda line: None,
     ) -> None:
         super().__init__(classes="one-line")
         self.prompt, self._value, self._placeholder = prompt, value, placeholder
+        self._typed = typed
         self._check = check or (lambda line: None)
 
     def compose(self) -> ComposeResult:
@@ -38,6 +41,7 @@ class LineScreen(ModalScreen[str | None]):
             yield OneLine(self._value, placeholder=self._placeholder)
 
     def on_input_changed(self, event: Input.Changed) -> None:
+        self._typed(event.value)
         self.query_one("#what", Static).update(self._error_in(event.value) or self.prompt)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

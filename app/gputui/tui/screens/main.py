@@ -6,8 +6,10 @@ method does which action of `tui/actions.py`.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NoReturn, TypeVar
 
@@ -17,11 +19,13 @@ from textual.binding import Binding
 from textual.containers import Container
 from textual.screen import Screen
 
+from gputui.allocating.settings import ScreenSettings, SettingsError
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
 from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS
 from gputui.tui.app_state import AppState
+from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.controllers.pages import PageController
@@ -92,14 +96,15 @@ class MainScreen(Screen[None]):
         self.jobs = JobsController(self, sampler, environ, write)
         self.pages = PageController(self, self.launch, self.jobs, environ)
         self.handlers = self._handlers_by_action()
-        self._layout: Layout | None = None
+        self._arranged: Layout | None = None
         self._table, self._keys = DeviceTable(id="table"), KeyLine(id="keys")
         self._header, self._selection_lines, self._launch_lines, self._message_line = (
             Lines(id=name) for name in ("header", "selection", "launch", "message")
         )
         self._log = MessageLog()
-        self._history, self._lists, self._third = (
-            PanelColumn(id=name) for name in ("history", "lists", "third")
+        self._saved_screen, self._saving = app_state.screen, threading.Lock()
+        self._history, self._lists, self._bottom = (
+            PanelColumn(id=name) for name in ("history", "lists", "bottom")
         )
 
     def compose(self) -> ComposeResult:
@@ -109,7 +114,7 @@ class MainScreen(Screen[None]):
                 yield self._table
                 yield self._history
             yield self._lists
-            yield self._third
+        yield self._bottom
         yield self._selection_lines
         yield self._launch_lines
         yield self._message_line
@@ -155,6 +160,8 @@ class MainScreen(Screen[None]):
             "export": pages.open_export,
             "check": pages.open_check,
             "help": pages.open_help,
+            "messages": pages.open_messages,
+            "panels": pages.open_panels,
             "theme": self._next_theme,
             "palette": self._open_palette,
             "stop": lambda: self.app.action_suspend_process(),
@@ -189,7 +196,31 @@ class MainScreen(Screen[None]):
         self.perform(message.action_id)
 
     def _next_theme(self) -> None:
-        self.app.theme = next_theme(self.app.theme)
+        self.set_theme(next_theme(self.app.theme))
+
+    def set_theme(self, name: str) -> None:
+        """Another theme, here and at the next start."""
+        self.app.theme = name
+        self.save_screen(self.app_state.screen._replace(theme=name))
+
+    def save_screen(self, screen: ScreenSettings) -> None:
+        """Show the screen in another way, and keep that in the user's settings."""
+        self.set_app_state(replace(self.app_state, screen=screen))
+        in_background("save settings", self._save_settings)
+
+    def _save_settings(self) -> None:
+        """Write what has changed since the last time; of several changes at once the last one counts."""
+        from gputui.allocating.save_settings import save_screen
+
+        with self._saving:
+            before, after = self._saved_screen, self.app_state.screen
+            if before == after:
+                return
+            self._saved_screen = after
+            try:
+                save_screen(self.app_state.environ, before, after)
+            except SettingsError as error:
+                self.app.call_later(self.show_message, f"not kept in the settings: {error}", "warn")
 
     def _open_palette(self) -> None:
         self.launch.cancel()
@@ -263,6 +294,11 @@ class MainScreen(Screen[None]):
         return self._log.shown.text if self._log.shown else ""
 
     @property
+    def message_shown(self) -> Message | None:
+        """The same with its time and its style, None for none."""
+        return self._log.shown
+
+    @property
     def messages(self) -> Sequence[Message]:
         """The last messages, the newest last."""
         return self._log.messages
@@ -286,7 +322,7 @@ class MainScreen(Screen[None]):
 
     def _draw_keys(self) -> None:
         """The keys; on a terminal without a line for messages, the message in their place."""
-        tiny = self._layout is not None and not self._layout.message
+        tiny = self._arranged is not None and not self._arranged.message
         self._keys.show(self.app_state, self._log.shown if tiny else None)
 
     # Painting
@@ -318,27 +354,26 @@ class MainScreen(Screen[None]):
             return
         below = len(self._selection_lines.texts) + len(self._launch_lines.texts)
         layout = lay_out(width, height, len(app_state.rows), below, parts(app_state, width))
-        if layout != self._layout:
-            self._layout = layout
+        if layout != self._arranged:
+            self._arranged = layout
             self._arrange(layout)
         self._draw_header()
         self._draw_keys()
         self._table.show(app_state)
-        columns = layout.beside
-        self._history.show(app_state, layout.left if columns else None)
-        self._lists.show(app_state, columns[0] if columns else layout.left)
-        self._third.show(app_state, columns[1] if len(columns) > 1 else None)
+        beside = layout.beside
+        self._history.show(app_state, layout.left if beside else None)
+        self._lists.show(app_state, beside or layout.left)
+        self._bottom.show(app_state, layout.bottom)
 
     def _arrange(self, layout: Layout) -> None:
         """Give the widgets the sizes of a layout."""
-        self.set_class(bool(layout.beside), "-columns")
+        self.set_class(layout.beside is not None, "-columns")
         self._header.display, self._message_line.display = layout.header, layout.message
         self._table.set_height(layout.table)
         self.query_one("#list").styles.width = layout.left.width
-        for widget, column in zip((self._lists, self._third), layout.beside, strict=False):
-            widget.styles.width = column.width
-        if not layout.beside:
-            self._lists.styles.width = layout.left.width
+        self._lists.styles.width = (layout.beside or layout.left).width
+        if layout.bottom is not None:
+            self._bottom.set_height(sum(lines for _, lines in layout.bottom.heights))
 
     def _draw_header(self) -> None:
         age = self._sampler.age
@@ -350,7 +385,15 @@ class MainScreen(Screen[None]):
 def _same_sections(before: AppState, app_state: AppState) -> bool:
     """Whether only facts about the devices differ, so that all but the table stands as it is."""
     return (
-        (before.selection, before.options, before.limits, before.cursor, before.problem, before.warnings)
+        (
+            before.selection,
+            before.options,
+            before.limits,
+            before.cursor,
+            before.problem,
+            before.warnings,
+            before.screen,
+        )
         == (
             app_state.selection,
             app_state.options,
@@ -358,6 +401,7 @@ def _same_sections(before: AppState, app_state: AppState) -> bool:
             app_state.cursor,
             app_state.problem,
             app_state.warnings,
+            app_state.screen,
         )
         and before.snapshot is not None
         and app_state.snapshot is not None

@@ -1,6 +1,6 @@
 """Page and ListPage: what pages over the main screen have in common.
 
-A page is a body above a footer, whose last line has a message or the keys. A list page has a cursor too.
+A page is a body above a footer: notes, a line for messages, the keys. A list page has a cursor too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,12 @@ from textual.binding import Binding
 from textual.screen import ModalScreen
 
 from gputui.tui.main_view import MainView
+from gputui.tui.views.messages import message_line
 from gputui.tui.views.text import Line, clip
 from gputui.tui.widgets.lines import Lines
+
+_SHORT = 8
+"""Lines below which a page has no line for messages alone."""
 
 _END = 100_000
 """Items: more than any list has, so that the cursor goes to the end."""
@@ -52,7 +56,6 @@ class Page(ModalScreen[None]):
     def __init__(self, view: MainView) -> None:
         super().__init__(classes="page")
         self.view = view
-        self._message = ""
         self._asked: tuple[int, str, Any] | None = None
         self._presses = 0
 
@@ -71,17 +74,20 @@ class Page(ModalScreen[None]):
         self._press()
 
     def _press(self) -> None:
-        self._message = ""
         self._presses += 1
 
     # Painting
 
     def draw(self) -> None:
         """Show things as they are now; nothing before the page is laid out, and after it has gone."""
-        width = self.size.width
+        width, height = self.size
         if not (width and self.is_mounted and self.is_attached):
             return
-        footer = [*self.notes(width), self._last_line(width)]
+        message = message_line(self.view.message_shown, width)
+        keys = clip(((self._key_hints(), "dim"),), width)
+        # (Where there is hardly room for a list, a message takes the place of the keys.)
+        last = [message if self.view.message else keys] if height < _SHORT else [message, keys]
+        footer = [*self.notes(width), *last]
         self.query_one("#page-footer", Lines).draw_all(footer)
         self.body.draw(self.lines)
 
@@ -90,12 +96,8 @@ class Page(ModalScreen[None]):
         """The lines of the body."""
 
     def notes(self, width: int) -> list[Line]:
-        """The lines of the footer above the last one."""
+        """The lines of the footer above the message."""
         return []
-
-    def _last_line(self, width: int) -> Line:
-        message = self._message or self.view.message
-        return clip(((" ▌ ", "key"), (message, "")) if message else ((self._key_hints(), "dim"),), width)
 
     def _key_hints(self) -> str:
         """The keys that do something now, from BINDINGS."""
@@ -115,8 +117,8 @@ class Page(ModalScreen[None]):
     # Messages and questions
 
     def show_message(self, text: str) -> None:
-        """Show a message in place of the keys, until the next key or click."""
-        self._message = text
+        """Show a message until the next key or click; the main screen keeps it with the others."""
+        self.view.show_message(text)
         self.draw()
 
     def ask_again(self, action: str, target: object, message: str) -> None:
@@ -191,6 +193,7 @@ class ListPage(Page):
         self.go_to(self.cursor + by)
 
     def on_click(self, event: events.Click) -> None:
+        self.view.clear_message()
         self._press()
         if event.widget is self.body and event.y < len(self._items):
             place = self._items[event.y]

@@ -1,26 +1,91 @@
-"""The last line: the keys that matter now."""
+"""The last line: the next sensible keys for the state that one is in."""
 
 from __future__ import annotations
 
-from gputui.tui.actions import BY_ID, KEY_LINE
+from collections.abc import Iterator
+
+from gputui.tui.actions import BY_ID, key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, Span, width_of
+
+_ALWAYS = ("help", "quit")
+"""Stand at the end, however narrow it is."""
+
+_ON_THEIR_WAY = ("starting", "waiting", "running")
+"""States of a job that has not ended."""
+
+
+def next_actions(app_state: AppState) -> tuple[str, ...]:
+    """The actions that make sense now, the most sensible first; help and quit are not among them."""
+    return tuple(dict.fromkeys(_next_actions(app_state)))
+
+
+def _next_actions(app_state: AppState) -> Iterator[str]:
+    command, selected = bool(app_state.options.command), app_state.selected
+    decided = app_state.selection.decided
+    snapshot = app_state.snapshot
+    if not command:
+        yield "edit"
+    if decided:
+        if command:
+            waits = any(
+                app_state.verdicts[device.key].state in ("busy", "held", "claimed") for device in selected
+            )
+            yield from ("wait", "launch") if waits and not app_state.label else ("launch",)
+        yield "copy"
+        if command:
+            yield "return"
+            yield "detach"
+        if len(selected) > 1:
+            yield "later"
+        yield "cpu" if app_state.selection.cpu_only else "clear"
+    elif app_state.rows:
+        yield "select"
+        yield "best"
+    else:
+        yield "cpu"
+    if snapshot is not None and any(job.state in _ON_THEIR_WAY for job in snapshot.jobs):
+        yield "jobs"
+    if decided:
+        yield from ("best", "launcher", "check") if selected else ("launcher",)
+    elif app_state.rows:
+        yield from ("ask", "edit", "launcher", "topology")
+    yield from ("edit", "topology", "processes", "people", "panels")
 
 
 def keys(app_state: AppState, width: int) -> tuple[Line, list[tuple[int, int, str]]]:
     """The key line, and where a click means which action: (from, to, action id), in cells.
 
-    What does not fit is left out from the end; help, the last one, always stays.
+    What does not fit is left out from the end; help and quit always stay.
     """
-    shown = list(KEY_LINE)
+    keymap = app_state.screen.keymap
+    hints = {name: (_key(name, app_state), _hint(name, app_state)) for name in next_actions(app_state)}
+    last = {name: (key_of(name, keymap), BY_ID[name].hint) for name in _ALWAYS}
     while True:
         spans: list[Span] = [(" ", "")]
         places: list[tuple[int, int, str]] = []
-        for name, key in shown:
+        for name, (key, hint) in {**hints, **last}.items():
             begin = width_of(tuple(spans))
-            spans += [(key, "key"), (f" {BY_ID[name].hint}", "dim")]
+            spans += [(key, "key"), (f" {hint}", "dim")]
             places.append((begin, width_of(tuple(spans)), name))
             spans.append(("  ", ""))
-        if width_of(tuple(spans[:-1])) <= width or len(shown) <= 1:
-            return tuple(spans), places
-        shown.pop(-2 if len(shown) > 1 else -1)
+        if width_of(tuple(spans[:-1])) <= width or not (hints or last):
+            return tuple(spans[:-1]), places
+        (hints or last).popitem()
+
+
+def _key(name: str, app_state: AppState) -> str:
+    keymap = app_state.screen.keymap
+    if name == "later":
+        return f"{key_of('later', keymap)}/{key_of('earlier', keymap)}"
+    if name == "select":
+        return f"{key_of('select', keymap)}/0-9" if name in keymap else BY_ID[name].shown
+    return key_of(name, keymap)
+
+
+def _hint(name: str, app_state: AppState) -> str:
+    if name == "edit" and not app_state.options.command:
+        return "type a command"
+    if name == "cpu" and app_state.selection.cpu_only:
+        return "not CPU only"
+    return BY_ID[name].hint

@@ -14,7 +14,8 @@ def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | N
     Remarks come only within `room_for_remarks` lines (None: as `most`).
     """
     name = f"launch: {app_state.launcher}" if app_state.options.command else "launch"
-    lines = [title(name, width)]
+    tail = "the demo's example: e edits it" if app_state.is_example else ""
+    lines = [title(name, width, tail)]
     if not app_state.options.command:
         shown = app_state.launch.line if app_state.selection.decided else ""
         hint = "e types the command" if not shown else "…  e types the command"

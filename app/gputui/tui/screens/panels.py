@@ -1,0 +1,49 @@
+"""PanelsScreen: which panels the main screen shows; what is changed here is kept in the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from gputui.tui.panels import NOTHING, PANELS
+from gputui.tui.screens.page import ListPage, cursor_bindings, shown
+from gputui.tui.views.text import Line, clip, title
+
+
+class PanelsScreen(ListPage):
+    """The key that opened it closes it."""
+
+    BINDINGS = [
+        shown("escape,q,H", "dismiss", "back", "esc"),
+        *cursor_bindings("panel"),
+        shown("space,enter", "hide", "show or hide", "space"),
+    ]
+
+    def item_keys(self) -> Sequence[Hashable]:
+        return [panel.name for panel in PANELS]
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        app_state = self.view.app_state
+        listing: list[Line] = []
+        for panel in PANELS:
+            hidden = panel.name in app_state.screen.hidden
+            empty = "" if panel.size(app_state) != NOTHING else "nothing to show now"
+            sign = "[ ]" if hidden else "[x]"
+            listing.append(
+                clip(
+                    ((f"  {sign} ", "key"), (f"{panel.title:<14}", "dim" if hidden else ""), (empty, "dim")),
+                    width,
+                )
+            )
+        head = title("panels", width, "kept in the settings")
+        return [head, *self.window(listing, range(len(listing)), max(1, height - 1), above=1)]
+
+    def action_hide(self) -> None:
+        name, screen = PANELS[self.cursor].name, self.view.app_state.screen
+        shown_now = name not in screen.hidden
+        others = tuple(each for each in screen.hidden if each != name)
+        self.view.save_screen(screen._replace(hidden=(*others, name) if shown_now else others))
+        self.draw()
+
+    def clicked(self, place: int) -> None:
+        self.go_to(place)
+        self.action_hide()

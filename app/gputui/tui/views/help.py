@@ -1,0 +1,108 @@
+"""The help: every key by what it is about, and what the signs mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+
+from gputui.choosing.verdict import GLYPHS, State
+from gputui.tui.actions import Action, in_groups, key_of, written
+from gputui.tui.views.matrix import SIGNS
+from gputui.tui.views.text import Line, Span, clip, fit, title, width_of, wrap
+
+MEANINGS: dict[State, str] = {
+    "free": "nobody uses it",
+    "busy": "in use; the row says by whom",
+    "held": "memory in use, no visible process",
+    "claimed": "reserved for a job that does not use it yet",
+    "unknown": "unreadable",
+    "lost": "off the bus, or hung",
+}
+
+LINKS: tuple[tuple[str, str], ...] = (
+    ("NV", "NVLinks, and how many"),
+    ("PIX", "PIX: one PCIe switch"),
+    ("PXB", "PXB: several switches"),
+    ("PHB", "PHB: a host bridge"),
+    ("NODE", "NODE: one NUMA node"),
+    ("SYS", "SYS: across CPUs"),
+)
+
+_TWO_COLUMNS = 150
+_KEYS = 14
+"""Cells for the keys of an action."""
+
+
+def help_lines(keymap: Mapping[str, str], words: str, width: int) -> list[Line]:
+    """The sections that have something with all of `words` in it, in two columns where it is wide enough."""
+    columns = 2 if width >= _TWO_COLUMNS else 1
+    room = width // columns - (columns - 1)
+    sections = [
+        [title(name, room), *(line for row in rows for line in _whole(row, room)), ()]
+        for name, rows in _sections(keymap, words.lower().split())
+        if rows
+    ]
+    if not sections:
+        return [(("  nothing has these words in it", "dim"),)]
+    if columns == 1:
+        return [line for section in sections for line in section]
+    half = sum(map(len, sections)) / 2
+    left: list[Line] = []
+    while sections and len(left) + len(sections[0]) / 2 <= half:
+        left += sections.pop(0)
+    right = [line for section in sections for line in section]
+    return [
+        (*_padded(one, room), ("  ", ""), *other) for one, other in zip_longest(left, right, fillvalue=())
+    ]
+
+
+def _sections(keymap: Mapping[str, str], words: list[str]) -> Iterator[tuple[str, list[Line]]]:
+    for group, actions in in_groups():
+        yield group, [_row(action, keymap) for action in actions if _has(words, action, keymap, group)]
+    states = [(glyph, state, f"{state:<8} {MEANINGS.get(state, '')}") for state, glyph in GLYPHS.items()]
+    signs = [*states, *((SIGNS[word][0], SIGNS[word][1], meaning) for word, meaning in LINKS)]
+    yield (
+        "Signs",
+        [
+            ((f"  {fit(sign, _KEYS)}", style), (meaning, ""))
+            for sign, style, meaning in signs
+            if all(word in f"signs {meaning}".lower() for word in words)
+        ],
+    )
+
+
+def _row(action: Action, keymap: Mapping[str, str]) -> Line:
+    spans: list[Span] = [(f"  {fit(_keys(action, keymap), _KEYS)}", "key"), (action.title, "strong")]
+    if action.about:
+        spans.append((f"  {action.about}", "dim"))
+    return tuple(spans)
+
+
+def _whole(row: Line, width: int) -> list[Line]:
+    """A row with its last words on lines of their own, where they do not fit beside the others."""
+    if width_of(row) <= width:
+        return [row]
+    *head, (text, style) = row
+    if len(head) < 2:
+        return [clip(row, width)]
+    pieces = wrap(text.strip(), max(10, width - _KEYS - 4))
+    return [clip(tuple(head), width), *((((" " * (_KEYS + 4)), ""), (piece, style)) for piece in pieces)]
+
+
+def _keys(action: Action, keymap: Mapping[str, str]) -> str:
+    """All keys of an action, the one that is shown elsewhere first."""
+    if action.id in keymap:
+        return " ".join(written(key) for key in keymap[action.id].split(","))
+    shown = key_of(action.id, keymap)
+    every = [written(key) for key in action.keys.split(",")]
+    return " ".join([shown, *(key for key in every if key not in re.split("[ /]", shown))])
+
+
+def _has(words: list[str], action: Action, keymap: Mapping[str, str], group: str) -> bool:
+    text = f"{_keys(action, keymap)} {action.title} {action.about} {group}".lower()
+    return all(word in text for word in words)
+
+
+def _padded(line: Line, width: int) -> Line:
+    return (*line, (" " * max(0, width - width_of(line)), ""))

@@ -1,0 +1,273 @@
+"""The frame of the main screen: messages, the last line, help, panels, settings, and every size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input
+
+from gputui.allocating.settings import ScreenSettings, settings
+from gputui.inventory.process import Process
+from gputui.inventory.snapshot import HostLoad, Snapshot
+from gputui.tui import panels
+from gputui.tui.actions import ACTIONS, GROUPS
+from gputui.tui.screens.help import HelpScreen
+from gputui.tui.screens.line_input import LineScreen
+from gputui.tui.screens.messages import MessagesScreen
+from gputui.tui.screens.page import Page
+from gputui.tui.screens.panels import PanelsScreen
+from gputui.tui.widgets.lines import Lines
+from tui.support import Session, box_at, session
+
+
+def body(s: Session) -> list[str]:
+    """The lines of the page on top."""
+    assert isinstance(s.app.screen, Page)
+    return [text.rstrip() for text in s.app.screen.body.texts]
+
+
+def footer(s: Session) -> list[str]:
+    return [text.rstrip() for text in s.app.screen.query_one("#page-footer", Lines).texts]
+
+
+# Messages
+
+
+async def test_a_message_has_a_line_of_its_own_and_nothing_moves_for_it() -> None:
+    async with session() as s:
+        before = s.main.query_one("#keys").region, s.texts("#keys"), s.texts("#message")
+        assert not any(before[2])
+        await s.press("9")
+        assert "there is no GPU 9" in s.texts("#message")[0]
+        assert (s.main.query_one("#keys").region, s.texts("#keys")) == before[:2]
+        await s.press("down")
+        assert s.texts("#message") == [""]
+
+
+async def test_messages_can_be_read_again_with_their_times_the_newest_first() -> None:
+    async with session() as s:
+        await s.press("9", "9", "0", "M")
+        assert isinstance(s.app.screen, MessagesScreen)
+        _, first, *rest = body(s)
+        assert ":" in first and "GPU 0 is busy" in first
+        assert sum("there is no GPU 9" in line for line in rest) == 1
+
+
+async def test_a_message_on_a_page_leaves_its_keys_and_is_kept() -> None:
+    async with session() as s:
+        await s.press("M")
+        page = s.app.screen
+        assert isinstance(page, Page)
+        page.show_message("something was done")
+        assert "something was done" in footer(s)[-2] and "esc back" in footer(s)[-1]
+        await s.press("escape", "M")
+        assert "something was done" in body(s)[1]
+
+
+# Esc
+
+
+PAGES = ("t", "p", "P", "L", "D", "Y", "v", "question_mark", "M", "H", "e", "n", "ctrl+p")
+
+
+async def test_escape_closes_the_innermost_only_and_never_the_program() -> None:
+    async with session(environ={"PATH": "/nonexistent"}) as s:
+        await s.press("4")
+        for key in PAGES:
+            await s.press(key)
+            assert s.app.screen is not s.main, key
+            await s.press("escape")
+            await s.until(lambda: s.app.screen is s.main)
+        await s.press("escape", "escape")
+        assert s.app.is_running and s.selected == ["4"]
+
+
+# Help
+
+
+async def test_the_help_has_every_action_by_groups_on_pages_of_80_by_24() -> None:
+    async with session() as s:
+        await s.press("question_mark")
+        seen: list[str] = []
+        while not seen or body(s)[-1] != seen[-1]:
+            # (An ellipsis stands in some texts; none is cut.)
+            assert all((len(line) <= 80 and not line.endswith("…")) or ", …" in line for line in body(s)[1:])
+            seen += body(s)
+            await s.press("pagedown")
+        text = "\n".join(seen)
+        assert all(action.title in text for action in ACTIONS)
+        assert all(f"─ {group} ─" in text for group in (*GROUPS, "Signs"))
+        assert "NUMA node" in text and "page 1 of" in text
+
+
+async def test_the_help_is_filtered_while_one_types_and_escape_ends_the_filter_first() -> None:
+    async with session() as s:
+        await s.press("question_mark", "slash", *"clip")
+        page = s.app.screen_stack[1]
+        assert isinstance(page, HelpScreen)
+        assert any("Copy the launch line" in line for line in page.body.texts)
+        assert not any("Quit" in line for line in page.body.texts)
+        await s.press("enter")
+        assert s.app.screen is page
+        await s.press("escape")
+        assert s.app.screen is page and any("Select" in line for line in body(s))
+        await s.press("slash", "x", "escape")
+        assert s.app.screen is page and "with" not in body(s)[0]
+        await s.press("escape")
+        assert s.app.screen is s.main
+
+
+# Panels
+
+
+def changed(snapshot: Snapshot) -> Snapshot:
+    """Another reading: eve has come to GPU 4, and the machine is busier."""
+    eve = (Process(4711, "compute", user="eve", memory=2**30, command="python steal.py"),)
+    devices = tuple(replace(d, processes=eve) if d.index == 4 else d for d in snapshot.devices)
+    host = replace(snapshot.host, load=HostLoad(cpu=77.0, memory_used=3 * 2**30, memory_total=4 * 2**30))
+    return replace(snapshot, devices=devices, host=host, time=snapshot.time + 1)
+
+
+@pytest.mark.parametrize("size", [(80, 40), (130, 40), (200, 60)])
+async def test_header_table_and_panels_of_one_frame_show_one_reading(size: tuple[int, int]) -> None:
+    async with session(size=size, interval=1000) as s:
+        s.main.set_app_state(s.main.app_state.with_snapshot(changed(box_at("shared"))))
+        # (At once: nothing is drawn later than the rest.)
+        assert any("eve" in line for line in s.texts("#table"))
+        assert any("eve" in line and "steal.py" in line for line in s.texts("#lists"))
+        assert "cpu 77%  ram 75%" in s.texts("#header")[0]
+
+
+async def test_a_panel_is_built_again_only_when_what_it_shows_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    built: list[str] = []
+    links = panels.PANELS_BY_NAME["links"]
+
+    def counted(*args: object) -> list[object]:
+        built.append("links")
+        return links.lines(*args)  # type: ignore[arg-type, return-value]
+
+    monkeypatch.setitem(panels.PANELS_BY_NAME, "links", replace(links, lines=counted))  # type: ignore[arg-type]
+    async with session(size=(130, 50), interval=1000) as s:
+        for later in range(1, 4):
+            reading = replace(box_at("shared"), time=box_at("shared").time + later)
+            s.main.set_app_state(s.main.app_state.with_snapshot(reading))
+        assert len(built) == 1
+        await s.press("4")
+        assert len(built) == 2
+
+
+async def test_every_line_of_a_wide_screen_belongs_to_something() -> None:
+    async with session(size=(130, 40)) as s:
+        assert any("─ links ─" in line for line in s.texts("#lists"))
+        assert "─ processes ─" in s.texts("#lists")[0]
+        bottom = s.main.query_one("#selection").region.y
+        assert s.main.query_one("#history").region.bottom == bottom
+        assert s.main.query_one("#lists").region.bottom == bottom
+
+
+async def test_a_panel_is_hidden_and_shown_again_and_that_is_kept(home: Path) -> None:
+    async with session(size=(130, 40)) as s:
+        await s.press("H", "space")
+        assert isinstance(s.app.screen, PanelsScreen) and "[ ] Processes" in body(s)[1]
+        assert not any("processes" in line for line in s.texts("#lists"))
+        await s.until(lambda: settings({"HOME": str(home)}).screen.hidden == ("processes",))
+        await s.press("space", "escape")
+        await s.until(lambda: settings({"HOME": str(home)}).screen.hidden == ())
+        assert "─ processes ─" in s.texts("#lists")[0]
+    async with session(size=(130, 40), screen=ScreenSettings(hidden=("timelines", "links"))) as s:
+        assert not s.main.query_one("#history").display
+        assert not any("links" in line for line in s.texts("#lists"))
+
+
+async def test_a_click_on_a_panel_opens_its_page() -> None:
+    async with session(size=(130, 40)) as s:
+        await s.pilot.click("#lists", offset=(5, 0))
+        await s.until(lambda: s.app.screen is not s.main)
+        assert "processes" in body(s)[0]
+
+
+# Settings
+
+
+async def test_the_theme_of_the_settings_is_used_and_a_change_is_kept(home: Path) -> None:
+    async with session(screen=ScreenSettings(theme="light")) as s:
+        assert s.app.theme == "light"
+        await s.press("T")
+        await s.until(lambda: settings({"HOME": str(home)}).screen.theme == "ansi")
+
+
+async def test_what_cannot_be_kept_is_one_message(home: Path) -> None:
+    (home / ".config").mkdir()
+    (home / ".config" / "gputui").write_text("a file, not a folder")
+    async with session() as s:
+        await s.press("T")
+        await s.until(lambda: "not kept in the settings" in s.main.message)
+        assert s.app.theme == "light"
+
+
+async def test_own_keys_work_and_are_shown_and_the_usual_ones_do_not() -> None:
+    async with session(screen=ScreenSettings(keymap={"best": "z", "topology": "b", "help": "f1"})) as s:
+        assert "z best" in s.texts("#keys")[0] and "f1 help" in s.texts("#keys")[0]
+        await s.press("z")
+        assert len(s.selected) == 1
+        await s.press("question_mark")
+        assert s.app.screen is s.main
+        await s.press("b")
+        assert s.app.screen is not s.main
+        await s.press("escape", "f1")
+        assert any(line.startswith("  z ") and "best" in line for line in body(s))
+
+
+async def test_the_palette_is_grouped() -> None:
+    async with session() as s:
+        titles = [command.title for command in s.app.get_system_commands(s.main)]
+        groups = [title.split(":")[0] for title in titles]
+        assert set(groups) == set(GROUPS)
+        assert "Launch: Run the command" in titles and "Program: Quit" in titles
+
+
+# The demo's command
+
+
+async def test_the_demos_command_is_marked_and_not_started_and_can_be_edited() -> None:
+    async with session() as s:
+        s.main.set_app_state(replace(s.main.app_state, example=("python", "train.py")))
+        await s.press("4")
+        assert "example" in s.texts("#launch")[0] and "python train.py" in s.texts("#launch")[1]
+        for key in ("enter", "r", "d"):
+            await s.press(key)
+            assert "demo's example" in s.main.message and s.app.is_running
+        await s.press("e")
+        assert isinstance(s.app.screen, LineScreen)
+        s.app.screen.query_one(Input).value = "python mine.py"
+        await s.press("enter")
+        assert "example" not in s.texts("#launch")[0]
+
+
+# Sizes
+
+
+@pytest.mark.parametrize("size", [(60, 15), (40, 10), (20, 8)])
+async def test_a_small_terminal_keeps_the_selection_and_the_launch_line(size: tuple[int, int]) -> None:
+    async with session(size=size) as s:
+        await s.press("4", "5")
+        assert len(s.texts("#table")) >= 3
+        assert "4" in s.texts("#selection")[-1] and s.texts("#launch")[-1].strip()
+        regions = [w.region for w in s.main.query(Lines) if w.display and w.size.height]
+        assert all(not (a.overlaps(b)) for a in regions for b in regions if a is not b)
+        assert max(region.bottom for region in regions) == size[1]
+        assert s.main.query_one("#keys").region.bottom == size[1]
+        shown = s.texts("#keys")[0]
+        assert shown.endswith("q quit")
+
+
+async def test_on_a_tiny_terminal_a_message_takes_the_place_of_the_keys() -> None:
+    async with session(size=(40, 7)) as s:
+        await s.press("9")
+        assert "GPU 9" in s.texts("#keys")[0]
+        await s.press("down")
+        assert "help" in s.texts("#keys")[0]
