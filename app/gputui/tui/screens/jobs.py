@@ -61,7 +61,7 @@ class JobsScreen(ListPage):
         shown("R", "rerun", "rerun"),
         shown("S", "stop", "stop"),
         shown("x,delete", "forget", "remove", "x"),
-        shown("y", "copy", "copy its line"),
+        shown("y", "copy", "copy"),
     ]
 
     def __init__(
@@ -170,9 +170,7 @@ class JobsScreen(ListPage):
             return
         asked: tuple[str, AppState] | None = self.confirmed("rerun")
         if asked is not None and asked[0] == job.id:
-            # (Shown by the main screen, which says later what came of it.)
-            self.view.show_message(self._controller.rerun(asked[1]))
-            self.draw()
+            self.show_message(self._controller.rerun(asked[1]))
             return
         found, text = self._controller.best_for(job)
         if found is None:
