@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gputui.allocating.claims.read import claims
+from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.process import Process
+from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.job import Job
 from gputui.jobs.start import start_job
 from gputui.jobs.store import all_jobs
 from gputui.jobs.wait import refreshed
 from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
+from gputui.tui.app_state import AppState
 from gputui.tui.screens.jobs import JobsScreen
+from gputui.tui.views.jobs import jobs_panel, news
 from gputui.tui.widgets.lines import Lines
 from messages import numbers
-from tui.support import Session
+from tui.support import OPENED, Session, box_at
 from tui.support import session as moving
 from unit.builders import make_homeless
 from unit.jobs_support import Desk, ended, says
@@ -42,7 +51,7 @@ def texts(s: Session) -> list[str]:
 
 
 def told(s: Session) -> str:
-    return s.app.screen.query_one("#page-footer", Lines).texts[0]
+    return "\n".join(s.app.screen.query_one("#page-footer", Lines).texts)
 
 
 def shown(s: Session, text: str) -> bool:
@@ -76,7 +85,7 @@ async def test_d_starts_a_job_that_D_shows_and_that_outlives_the_screen(desk: De
         assert f"job {job.id} is started" in s.main.message
         await s.press("D")
         await s.until(lambda: shown(s, "on 5,4"))
-        assert f"▸ {job.id}  ● running" in texts(s)[1]
+        assert f"▸ {job.id}  ▶ running" in texts(s)[1]
         assert "GPU 5,4" in texts(s)[1]
         assert "1 of 1 running" in texts(s)[0]
         devices = texts(s)[texts(s).index(next(t for t in texts(s) if "devices of" in t)) + 1 :][:2]
@@ -211,7 +220,7 @@ async def test_what_is_read_further_up_stays_while_the_log_grows(desk: Desk) -> 
         await s.press("pageup")
         before = log(s)
         assert " line-100" not in before
-        assert "pgdn: to its end" in "\n".join(texts(s))
+        assert "f: to its end" in "\n".join(texts(s))
         gate.open()
         says(job, "end")
         screen(s).draw()
@@ -229,7 +238,7 @@ async def test_records_that_cannot_be_read_are_counted_and_the_keys_still_shown(
     async with session(environ=environ(desk)) as s:
         await s.press("D")
         assert numbers(texts(s)[0]) == [0, 1, 1] and "gputui jobs" in texts(s)[0]
-        assert "esc back" in told(s)
+        assert "esc back" in s.app.screen.query_one("#page-footer", Lines).texts[-1]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
@@ -289,3 +298,173 @@ async def test_each_of_its_keys_closes_it(desk: Desk) -> None:
             assert isinstance(s.app.screen, JobsScreen)
             await s.press(key)
             assert s.app.screen is s.main
+
+
+# Once more
+
+
+def of_this_box(desk: Desk, *argv: str, devices: int = 2, **options: object) -> Job:
+    """A job that the screen could have started."""
+    given = LaunchOptions(argv, **options)  # type: ignore[arg-type]
+    return ended(
+        start_job(Launch(argv, devices=box_at("shared").devices[:devices]), desk.environ, options=given)
+    )
+
+
+async def test_c_puts_the_command_with_its_options_on_the_launch_line(desk: Desk, tmp_path: Path) -> None:
+    additions = (("COLOUR", "blue"),)
+    job = of_this_box(desk, "sh", "-c", "exit 0", directory=str(tmp_path), additions=additions)
+    async with session(environ=environ(desk)) as s:
+        await s.press("5", "D", "c")
+        assert s.app.screen is s.main
+        assert job.id in s.main.message and "launch line" in s.main.message
+        options = s.main.app_state.options
+        assert options == LaunchOptions(("sh", "-c", "exit 0"), directory=str(tmp_path), additions=additions)
+        assert s.selected == ["5"]
+
+
+async def test_R_shows_the_best_free_devices_and_starts_when_it_is_pressed_again(desk: Desk) -> None:
+    job = of_this_box(desk, "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES")
+    async with session(environ=environ(desk)) as s:
+        await s.press("1", "D", "R")
+        assert re.search(rf"R again starts {job.id} as a new job on GPU (\d),(\d)", told(s))
+        found = ",".join(map(str, numbers(told(s).rpartition("GPU")[2])))
+        await s.press("j", "R")
+        assert len(all_jobs(desk.environ)) == 1
+        await s.press("R")
+        await s.until(lambda: "is started" in told(s))
+        again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
+        assert ended(again).log.read_text() == f"on {found}\n"
+        # What is on the main screen is another matter.
+        assert s.selected == ["1"] and s.main.app_state.options.command == ("python", "train.py")
+    assert claims(os.environ)[0] == ()
+
+
+async def test_R_starts_nothing_where_too_few_devices_are_free(desk: Desk) -> None:
+    of_this_box(desk, "sh", "-c", "exit 0", devices=8)
+    async with session(environ=environ(desk)) as s:
+        await s.press("D", "R")
+        assert "8 devices cannot be had" in told(s) and "--wait" in told(s)
+        await s.press("R", "R")
+        assert len(all_jobs(desk.environ)) == 1
+
+
+async def test_R_starts_nothing_where_a_device_has_become_busy_meanwhile(desk: Desk) -> None:
+    of_this_box(desk, "sh", "-c", "exit 0")
+    async with session(environ=environ(desk)) as s:
+        await s.press("D", "R")
+        snapshot = s.source.snapshot
+        assert isinstance(snapshot, Snapshot)
+        busy = (Process(4242, "compute", "mira", 5 << 30, "python x.py"),)
+        s.source.snapshot = replace(
+            snapshot, devices=tuple(replace(device, processes=busy) for device in snapshot.devices)
+        )
+        await s.press("R")
+        await s.until(lambda: "nothing is started: GPU" in told(s))
+        assert "was free a moment ago" in told(s)
+    assert len(all_jobs(desk.environ)) == 1
+    assert claims(os.environ)[0] == ()
+
+
+# What has become of jobs
+
+
+def summary(id: str = "m6u5", **facts: object) -> JobSummary:
+    given = {"title": "train.py", "state": "running", "created": OPENED - 7200, "started": OPENED - 3720}
+    return JobSummary(id=id, **{**given, **facts})  # type: ignore[arg-type]
+
+
+async def test_the_end_of_a_job_is_told_with_a_bell_and_a_notification(desk: Desk) -> None:
+    before = replace(box_at("shared"), jobs=(summary(),))
+    async with session(before, environ=environ(desk)) as s:
+        assert s.written == [] and not s.main.message
+        s.source.snapshot = replace(before, jobs=(summary(state="failed", status=1, ended=OPENED),))
+        s.app.sampler.ask()
+        text = "job m6u5 ended with status 1 after 1h02m"
+        await s.until(lambda: s.main.message == text)
+        assert s.written == [f"\a\x1b]9;gputui: {text}\x1b\\\x1b]777;notify;gputui;{text}\x1b\\"]
+        s.main.clear_message()
+        s.app.sampler.ask()
+        await s.pilot.pause(0.1)
+        assert len(s.written) == 1
+
+
+async def test_a_job_that_waited_and_starts_is_told_with_its_devices(desk: Desk) -> None:
+    box = box_at("shared")
+    before = replace(box, jobs=(summary(state="waiting", waits=2, created=OPENED - 600),))
+    async with session(before, environ=environ(desk)) as s:
+        keys = tuple(device.key for device in box.devices[4:6])
+        s.source.snapshot = replace(box, jobs=(summary(keys=keys),))
+        s.app.sampler.ask()
+        await s.until(lambda: s.written)
+        assert s.main.message == "job m6u5 has started on GPU 4,5 after waiting 10m"
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"state": "stopped", "status": 143}, "was stopped after 1h02m"),
+        ({"state": "ended", "status": None}, "has ended, its status is not known, after 1h02m"),
+        ({"state": "done", "status": 0}, "ended with status 0 after 1h02m"),
+    ],
+)
+def test_how_a_job_ended_in_words(facts: dict[str, object], words: str) -> None:
+    before = replace(box_at("shared"), jobs=(summary(),))
+    now = replace(before, jobs=(summary(ended=OPENED, **facts),))
+    assert [text for text, _ in news(before, now)] == [f"job m6u5 {words}"]
+
+
+def test_nothing_is_told_of_what_had_ended_before_the_screen_was_opened() -> None:
+    before = box_at("shared")
+    now = replace(before, jobs=(summary(state="done", status=0, ended=before.time - 5),))
+    assert news(None, now) == news(before, now) == news(now, now) == []
+
+
+# On another box
+
+
+async def test_a_demo_shows_its_own_jobs_and_touches_none_of_ours(desk: Desk) -> None:
+    ours = ended(desk.sh("echo real"))
+    record = json.loads((ours.folder / "job.json").read_text())
+    (ours.folder / "job.json").write_text(json.dumps({**record, "starter": {"pid": 1, "ticks": None}}))
+    box = box_at("shared")
+    jobs = (
+        summary(keys=(box.devices[6].key,), tail=("epoch 1", "epoch 2"), last_line="epoch 2"),
+        summary("k3f9", state="done", status=0, ended=OPENED),
+    )
+    async with session(replace(box, jobs=jobs), environ=environ(desk)) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
+        await s.press("D")
+        assert "m6u5" in texts(s)[1] and "GPU 6" in texts(s)[1] and "k3f9" in texts(s)[2]
+        assert ours.id not in "\n".join(texts(s))
+        assert log(s)[:2] == [" epoch 1", " epoch 2"]
+        for key in ("S", "x", "c", "R", "y"):
+            await s.press(key)
+            assert "m6u5 is not this machine's" in told(s)
+    assert ours.folder.exists()
+
+
+# The panel of the main screen
+
+
+def panel(width: int, height: int, *jobs: JobSummary) -> list[str]:
+    app_state = AppState({}).with_snapshot(replace(box_at("shared"), jobs=jobs))
+    lines = jobs_panel(app_state, width, height)
+    texts = ["".join(text for text, _ in line).rstrip() for line in lines]
+    assert all(len(text) <= width for text in texts) and len(texts) <= height
+    return texts
+
+
+def test_the_panel_has_a_line_a_job_and_the_end_of_a_log_where_there_is_room() -> None:
+    key = box_at("shared").devices[6].key
+    tail = ("epoch 1", "epoch 2", "epoch 3", "epoch 4")
+    running = summary(keys=(key,), tail=tail, last_line=tail[-1], peak_memory=40 << 30)
+    others = [summary(f"k3f{n}", state="done", status=0, ended=OPENED) for n in range(5)]
+    seen = panel(130, 20, running, *others)
+    assert "jobs" in seen[0] and "1 of 6 running" in seen[0]
+    for words in ("m6u5", "▶ running", "1h02m", "GPU 6", "peak 40.0G", "train.py", "epoch 4"):
+        assert words in seen[1]
+    assert seen[5].strip() == "… 2 more: D"
+    assert "log of m6u5" in seen[6] and seen[7:] == [" epoch 1", " epoch 2", " epoch 3", " epoch 4"]
+    assert [line.split()[-3:] for line in panel(60, 4, running, *others)[3:]] == [["4", "more:", "D"]]
+    assert panel(130, 4) == []

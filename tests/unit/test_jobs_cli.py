@@ -278,3 +278,40 @@ def test_forget_removes_what_has_ended(call: Call, desk: Desk) -> None:
     assert call("jobs", "forget", "--all-ended").err == "gputui: forgot 3 jobs\n"
     assert [job.id for job in all_jobs(desk.environ)] == [running.id]
     gate.open()
+
+
+# jobs rerun, jobs show
+
+
+def test_rerun_starts_the_same_again_on_the_best_free_devices(call: Call, desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    script = "pwd; echo $COLOUR on $CUDA_VISIBLE_DEVICES"
+    launch = ("--env", "COLOUR=blue", "--directory", str(tmp_path / "there"))
+    call("run", "-q", "--demo", "idle", "--gpus", "1,0", "--detach", *launch, "--", "sh", "-c", script)
+    (first,) = all_jobs(desk.environ)
+    assert ended(first).log.read_text() == f"{tmp_path}/there\nblue on 1,0\n"
+    told = call("jobs", "rerun", first.id, "--demo", "idle")
+    assert told.status == 0 and "CUDA_VISIBLE_DEVICES=0,1" in told.err
+    second = next(job for job in all_jobs(desk.environ) if job.id == told.out.strip())
+    assert ended(second).log.read_text() == f"{tmp_path}/there\nblue on 0,1\n"
+    # What is said besides counts more.
+    line = call("jobs", "rerun", second.id, "--demo", "idle", "-n", "1", "--dry-run").out
+    assert "CUDA_VISIBLE_DEVICES=0 " in line and "COLOUR=blue" in line
+    assert call("jobs", "rerun", second.id, "--demo", "idle", "--gpus", "9").status != 0
+    assert len(all_jobs(desk.environ)) == 2
+
+
+def test_show_says_what_a_job_is_and_with_command_how_to_start_it_again(call: Call, desk: Desk) -> None:
+    call(*RUN, "--name", "llama", "--launcher", "python", "--", "sh", "-c", "exit 3")
+    job = ended(all_jobs(desk.environ)[0])
+    facts = dict(line.split(None, 1) for line in call("jobs", "show", "llama").text.splitlines())
+    assert (facts["id"], facts["state"], facts["status"]) == (job.id, "failed", "3")
+    assert facts["devices"] == "5,4" and facts["log"] == str(job.log)
+    assert call("jobs", "show", job.id, "--command").line == (
+        "gputui run -n 2 --launcher python -- sh -c 'exit 3'"
+    )
+
+
+def test_a_job_without_launch_options_is_rerun_as_it_ran(call: Call, desk: Desk) -> None:
+    job = ended(desk.start("echo", "a b"))
+    assert call("jobs", "show", "--command", job.id).line == "gputui run --gpus none -- echo 'a b'"

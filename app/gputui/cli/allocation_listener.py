@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gputui.allocating.request import Notice
 from gputui.cli.common import say
 from gputui.inventory.formatting import duration, printable
+from gputui.launching.terminal_notification import terminal_notification
 from gputui.system.environment import given_environment
 
 if TYPE_CHECKING:
@@ -73,10 +74,7 @@ def _notify(message: str) -> None:
 
     say(message)
     if sys.stderr is not None and sys.stderr.isatty():
-        print(
-            f"\a\x1b]9;gputui: {message}\x1b\\\x1b]777;notify;gputui;{message}\x1b\\", end="", file=sys.stderr
-        )
-        sys.stderr.flush()
+        print(terminal_notification(message), end="", file=sys.stderr, flush=True)
     try:
         words = settings(os.environ).notify
     except SettingsError as error:

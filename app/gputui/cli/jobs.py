@@ -81,6 +81,31 @@ def parser() -> Parser:
         metavar="S",
         help="seconds before SIGKILL (default 10)",
     )
+    rerun = actions.add_parser(
+        "rerun",
+        help="start a job's command again as a new job",
+        description="Start a job's command again as a new job: in the same directory, with the same launch\n"
+        "options, on as many devices, the best that are free now.",
+        epilog="gputui jobs rerun k3f9 --wait",
+    )
+    rerun.add_argument("id", metavar="ID")
+    rerun.add_argument(
+        "options",
+        nargs=argparse.REMAINDER,
+        metavar="OPTION…",
+        help="options of `gputui run`, which count more: -n, --gpus, --wait, --name, --dry-run …",
+    )
+    show = actions.add_parser(
+        "show",
+        help="what a job is: its launch line, directory, devices, times",
+        description="What a job is: its launch line, directory, devices, times.",
+    )
+    show.add_argument("id", metavar="ID")
+    show.add_argument(
+        "--command",
+        action="store_true",
+        help="only the call that starts the same again, to copy and change",
+    )
     gone = actions.add_parser(
         "forget",
         help="remove the records and logs of jobs that have ended",
@@ -234,6 +259,40 @@ def _stop(args: argparse.Namespace, jobs: Stored) -> int:
     return status
 
 
+def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
+    from gputui.cli import run
+
+    words, command = _call(_readable(args.id, jobs, newest=True))
+    given = run.parser().parse_args(args.options)
+    if given.n is not None or given.gpus is not None:
+        del words[:2]
+    return run.main(["--detach", *words, *args.options], command)
+
+
+def _call(job: Job) -> tuple[list[str], tuple[str, ...]]:
+    """The words of `gputui run` that start the job once more, its devices first, and its command."""
+    from gputui.jobs.again import again
+    from gputui.launching.launch_options import words_of
+
+    options, count = again(job)
+    devices = ("-n", str(count)) if count else ("--gpus", "none")
+    return [*devices, *words_of(options)], options.command
+
+
+def _show(args: argparse.Namespace, jobs: Stored) -> int:
+    job = _readable(args.id, jobs, newest=True)
+    if args.command:
+        import shlex
+
+        words, command = _call(job)
+        print_line(shlex.join(["gputui", "run", *words, "--", *command]))
+        return DONE
+    from gputui.cli.jobs_text import facts
+
+    print_line("\n".join(facts(job)))
+    return DONE
+
+
 def _forget(args: argparse.Namespace, jobs: Stored) -> int:
     if bool(args.ids) == args.all_ended:
         raise WrongCallError("forget takes the ids of jobs, or --all-ended")
@@ -250,6 +309,8 @@ _ACTIONS: dict[str | None, Callable[[argparse.Namespace, Stored], int]] = {
     "log": _log,
     "wait": _wait,
     "stop": _stop,
+    "rerun": _rerun,
+    "show": _show,
     "forget": _forget,
 }
 

@@ -64,6 +64,25 @@ def status_text(job: Job) -> str:
     return "?" if job.over else "–"
 
 
+def facts(job: Job) -> list[str]:
+    """Everything that is known of a job, a fact a line."""
+    moments = (("created", job.created), ("started", job.started), ("ended", job.ended))
+    rows = [
+        ("id", job.id),
+        ("name", printable(job.name) if job.name else None),
+        ("state", job.state),
+        ("status", status_text(job) if job.over else None),
+        ("reason", printable(why_not(job.trouble, job)) if job.trouble else None),
+        ("devices", ",".join(map(_device, job.devices)) or _waits(job) or "CPU"),
+        ("directory", quote(job.directory) if job.directory else None),
+        ("launch line", job.line),
+        *((name, _moment(when)) for name, when in moments),
+        ("pid", str(job.command.pid) if job.command and not job.over else None),
+        ("log", quote(str(job.log))),
+    ]
+    return aligned([(name, value) for name, value in rows if value is not None])
+
+
 def _note(job: Job) -> str:
     """What else is to be said of a job, before its command."""
     if job.trouble is not None:

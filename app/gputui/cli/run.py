@@ -98,7 +98,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         # What a script starts over and over is not for a person's list.
         remember(options, len(launch.devices))
     if args.detach:
-        return allocation.start(lambda lease: _detach(launch, lease, args))
+        return allocation.start(lambda lease: _detach(launch, lease, args, options))
     try:
         return allocation.start(lambda lease: become(launch, _environment(launch, lease), lease))
     except StartError as error:
@@ -159,7 +159,7 @@ def _queue(
     count = request.size or 1
     approve(count if request.picks else _named(args, request), ())
     return _as_job(
-        lambda: queue_job(inner, options.command, count, given_environment(), args.name),
+        lambda: queue_job(inner, options.command, count, given_environment(), args.name, options),
         lambda job: f"in line for {count}: gputui jobs log -f {job.id} follows it",
         args.quiet,
     )
@@ -184,12 +184,12 @@ def _check_name(args: argparse.Namespace) -> None:
         raise WrongCallError(str(error)) from None
 
 
-def _detach(launch: Launch, lease: Lease | None, args: argparse.Namespace) -> int:
+def _detach(launch: Launch, lease: Lease | None, args: argparse.Namespace, options: LaunchOptions) -> int:
     """Start the launch as a job, which has the lease then."""
     from gputui.jobs.start import start_leased_job
 
     return _as_job(
-        lambda: start_leased_job(launch, given_environment(), lease, args.name),
+        lambda: start_leased_job(launch, given_environment(), lease, args.name, options),
         lambda job: f"job {job.id}: `gputui jobs log -f {job.id}` follows it",
         args.quiet,
     )

@@ -24,6 +24,7 @@ from gputui.cli.common import (
 )
 from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.cli.request_options import rules_of, settings_or_wrong_call
+from gputui.jobs.source import WithJobs
 from gputui.launching.start import StartError
 from gputui.sources.source import NoSourceError, Source, Want
 from gputui.system.environment import given_environment
@@ -59,6 +60,8 @@ def parser() -> Parser:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
     source = make_source(args.demo, args.recording)
+    if args.demo is None and args.recording is None:
+        source = WithJobs(source, os.environ)
     found = settings_or_wrong_call()
     reason = _no_screen()
     if reason:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ENDED = frozenset(("done", "failed", "stopped", "ended"))
+"""The states of `gputui.jobs.job.State` in which nothing more happens."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSummary:
@@ -14,7 +17,8 @@ class JobSummary:
     keys         `Device.key` of the devices that it has, in its order; () while it waits
     waits        how many devices it waits for, None where it has them
     status       what a shell would end with
-    last_line    the last line of its log, without escape sequences
+    tail         the last lines of its log, the last one last, without escape sequences
+    last_line    the very last one
     peak_memory  bytes: the most that its processes had on any one device while somebody watched
     """
 
@@ -27,5 +31,11 @@ class JobSummary:
     started: float | None = None
     ended: float | None = None
     status: int | None = None
+    tail: tuple[str, ...] = ()
     last_line: str | None = None
     peak_memory: int | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, however."""
+        return self.state in ENDED

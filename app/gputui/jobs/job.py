@@ -70,6 +70,7 @@ class Job:
     signal      the signal that ended it
     stop        the signal it was asked to stop with;  killed: how many of its processes needed SIGKILL then
     left        how many processes it left behind when its command ended
+    launch      what it was started from, as the launch history writes it; unchecked (`jobs/again.py`)
     waits       how many devices it had to wait for, None for a job that had its devices at once;  taken: when
                 it got them (then `devices`, `line` and `changes` are what they are since)
     """
@@ -97,6 +98,7 @@ class Job:
     killed: int = 0
     left: int = 0
     trouble: Trouble | None = None
+    launch: object = None
     waits: int | None = None
     taken: float | None = None
     state: State
@@ -123,9 +125,11 @@ class Job:
 
 
 LOG, GIVEN, STARTED, FINISHED, STOP = "log", "job.json", "started.json", "ended.json", "stop"
-TAKEN, CLAIMS, WORDS = "taken.json", "claims", "words.json"
+TAKEN, CLAIMS, WORDS, NOTIFY = "taken.json", "claims", "words.json", "notify"
 """The files of a job's folder, each written once: by who starts it, by its supervisor at the start and at
 the end, by who stops it, and by a job that has waited for its devices. `supervise.py` has these names too.
 
 CLAIMS lists the records of the job's claims, a path a line, which its supervisor empties at the end. WORDS
-has the words of `gputui run` for a job that waits for devices, until that job has read them."""
+has the words of `gputui run` for a job that waits for devices, until that job has read them. NOTIFY has the
+command that its supervisor starts when it has ended: the job's title, then the command's words, each followed
+by a null byte."""

@@ -29,6 +29,7 @@ def queue_job(
     count: int,
     environ: Mapping[str, str],
     name: str | None = None,
+    options: LaunchOptions | None = None,
 ) -> Job:
     """Start a job that is `gputui run` with these words, which say `--wait`; `argv` is the command in them.
 
@@ -44,7 +45,9 @@ def queue_job(
             " descriptors (Python's subprocess keeps them with close_fds=False); leave --wait or --detach out"
         )
     launch = Launch((sys.executable, "-c", _GPUTUI, "gputui", "run", "--wait"))
-    return start_job(launch, environ, name, own.descriptors, Queued(count, argv, tuple(words)))
+    return start_job(
+        launch, environ, name, own.descriptors, Queued(count, argv, tuple(words)), options=options
+    )
 
 
 def words_of(options: LaunchOptions, count: int, grouping: Grouping = ALL_REDUCE) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from gputui.jobs.job import (
     CLAIMS,
     FINISHED,
     GIVEN,
+    NOTIFY,
     STARTED,
     TAKEN,
     WORDS,
@@ -59,6 +60,7 @@ def write_given(job: Job) -> None:
         "starter": {"pid": job.starter.pid, "ticks": job.starter.ticks},
         "created": job.created,
         "waits": job.waits,
+        "launch": job.launch,
     }
     write_private(job.folder / GIVEN, json.dumps(document))
 
@@ -97,6 +99,11 @@ def take_words(folder: Path) -> list[str]:
         raise RecordError(str(error)) from None
     except OSError as error:
         raise RecordError(f"what it was called with cannot be read: {error.strerror}") from None
+
+
+def write_notify(folder: Path, title: str, words: Iterable[str]) -> None:
+    """Write what its supervisor starts when the job has ended. Raises OSError."""
+    write_private(folder / NOTIFY, "".join(f"{word}\0" for word in (title, *words)))
 
 
 def write_finished(folder: Path, ended: float, **facts: object) -> None:
@@ -162,6 +169,7 @@ def _read(folder: Path) -> Job:
         devices=tuple(_device(node) for node in has["devices"].items(_MOST_DEVICES)),
         waits=waits,
         taken=None if taken is None else _moment(taken["taken"]),
+        launch=given.get("launch", None).value,
         launcher=_text(given["launcher"]),
         user=_text(given["user"]),
         scope=PidScope(_text(given["host"]), _maybe(given["boot"]), _maybe(given["pids"])),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from gputui.jobs import FOLDER
+from gputui.jobs.again import as_kept
 from gputui.jobs.job import Job, JobDevice, JobError, Trouble
 from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import (
@@ -21,10 +22,13 @@ from gputui.jobs.record import (
     write_claims,
     write_finished,
     write_given,
+    write_notify,
     write_words,
 )
 from gputui.jobs.store import cannot_keep, jobs_folder, new_folder
 from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.secrets import program_and_script
 from gputui.launching.start import StartError
 from gputui.system.users import own_name
 
@@ -70,13 +74,14 @@ def start_job(
     pass_fds: Sequence[int] = (),
     queued: Queued | None = None,
     claims: Sequence[str] = (),
+    options: LaunchOptions | None = None,
 ) -> Job:
     """Start `launch` with `environ` changed as it says; it goes on whatever becomes of this process.
 
     `pass_fds` are open descriptors that the command and its descendants inherit under the same numbers; its
     supervisor does not keep them. `claims` are the paths of a lease's records: the supervisor empties them
-    when the job has ended. Raises StartError when the command could not be started (the record says
-    so too), and JobError when there can be no record.
+    when the job has ended. `options` are what the launch was made from, for a rerun. Raises StartError when
+    the command could not be started (the record says so too), and JobError when there can be no record.
     """
     if name is not None:
         check_name(name)
@@ -86,6 +91,8 @@ def start_job(
         line = Launch(("gputui", "run", *queued.words)).line
         given = replace(given, waits=queued.count, argv=queued.argv, line=line)
         launch = replace(launch, changes=(*launch.changes, (FOLDER, str(given.folder))))
+    if options is not None:
+        given = replace(given, launch=as_kept(options, given))
     try:
         words = launch.argv if queued is None else queued.words
         if any("\0" in word for word in (*words, launch.directory or "")):
@@ -95,6 +102,9 @@ def start_job(
             write_claims(given.folder, claims)
         if queued is not None:
             write_words(given.folder, queued.words)
+        told = notify_words(environ)
+        if told:
+            write_notify(given.folder, given.name or program_and_script(given.argv), told)
         answer = _supervise(given, launch, environ, pass_fds)
     except OSError as error:
         _remove(given.folder)
@@ -111,16 +121,20 @@ def start_job(
 
 
 def start_leased_job(
-    launch: Launch, environ: Mapping[str, str], lease: Lease | None, name: str | None = None
+    launch: Launch,
+    environ: Mapping[str, str],
+    lease: Lease | None,
+    name: str | None = None,
+    options: LaunchOptions | None = None,
 ) -> Job:
     """Start `launch` as a job that holds the lease from then on; ours is given back, whatever comes of it.
 
     Raises StartError and JobError.
     """
     if lease is None:
-        return start_job(launch, environ, name)
+        return start_job(launch, environ, name, options=options)
     try:
-        job = start_job(launch, environ, name, lease.passed_on, claims=lease.records)
+        job = start_job(launch, environ, name, lease.passed_on, claims=lease.records, options=options)
         if job.command is not None:
             supervisor = job.supervisor.pid if job.supervisor else None
             lease.belongs_to(job.command.pid, job.id, supervisor)
@@ -128,6 +142,24 @@ def start_leased_job(
     finally:
         # This empties the records of a job that has ended already: its supervisor found them held by us.
         lease.release()
+
+
+def notify_words(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The command of the settings that is told when a job has ended, its program with the whole path.
+
+    () where there is none. Settings that cannot be read are no reason not to start."""
+    from gputui.allocating.settings import SettingsError, settings
+
+    try:
+        words = settings(environ).notify
+    except SettingsError:
+        return ()
+    if not words or any("\0" in word for word in words):
+        return ()
+    import shutil
+
+    program = shutil.which(words[0], path=environ.get("PATH"))
+    return (str(Path(program).absolute()), *words[1:]) if program else ()
 
 
 def why_not(trouble: Trouble, job: Job) -> str:

@@ -10,8 +10,9 @@ for the command alone.
 The command never begins before its pid is in the record. SIGTERM begins a stop, as the file "stop" of the
 folder says (signal, seconds of grace): the signal to the command's process group; then, once the command
 has ended, to what is left; after the grace SIGKILL to everything. Launchers such as torchrun start workers
-in sessions of their own that no signal to a group reaches. On Linux the supervisor is the one that orphans
-are given to (PR_SET_CHILD_SUBREAPER, prctl(2)), so that every process of the job stays a descendant.
+in sessions of their own that no signal to a group reaches. When the job has ended, the command of the file
+"notify" is started. On Linux the supervisor is the one that orphans are given to (PR_SET_CHILD_SUBREAPER,
+prctl(2)), so that every process of the job stays a descendant.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ import time
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of linux/prctl.h."""
 _GRACE = 10.0
+_NOTIFY_TIME = 10.0
+"""Seconds that the command of "notify" may take."""
 _AGAIN, _AT_MOST = 0.05, 1.0
 """Seconds between two rounds of SIGKILL: a process may have started another one meanwhile."""
 _WAITED_FOR = (signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM)
@@ -58,7 +61,8 @@ def main() -> None:
         _reply(answer, "started")
         end = _Watch(folder, command).until_the_end()
         _empty_claims(folder)
-        _write(folder, "ended.json", end)
+        _write(folder, "ended.json", end.json)
+        _notify(folder, end)
         return
     step, why = trouble
     os.waitpid(command, 0)
@@ -208,20 +212,27 @@ def _is_text(path: bytes) -> bool:
     return b"\0" not in os.read(handle, 256)
 
 
+class _End:
+    """How a job ended: for its record, in words, and after how many seconds."""
+
+    def __init__(self, json: str, words: str, seconds: float) -> None:
+        self.json, self.words, self.seconds = json, words, seconds
+
+
 class _Watch:
     """Waits for the command to end, and stops it when asked."""
 
     def __init__(self, folder: str, command: int) -> None:
         self._folder, self._command = folder, command
         self._ended: int | None = None
-        self._when = 0.0
+        self._began = self._when = time.time()
         self._stop: int | None = None
         self._rest_told = False
         self._killed: set[int] = set()
         self._pause = _AGAIN
 
-    def until_the_end(self) -> str:
-        """Wait until the job has ended; how it ended, as JSON."""
+    def until_the_end(self) -> _End:
+        """Wait until the job has ended."""
         while not self._over():
             number = signal.sigwait(_WAITED_FOR)
             if number == signal.SIGTERM:
@@ -231,9 +242,12 @@ class _Watch:
         ended = self._ended or 0
         status = str(os.WEXITSTATUS(ended)) if os.WIFEXITED(ended) else "null"
         by = str(os.WTERMSIG(ended)) if os.WIFSIGNALED(ended) else "null"
-        return (
+        how = "stopped" if self._stop else f"ended with status {status}"
+        return _End(
             f'{{"ended": {self._when}, "status": {status}, "signal": {by}, "stop": {self._stop or "null"},'
-            f' "killed": {len(self._killed)}, "left": {len(_descendants())}}}'
+            f' "killed": {len(self._killed)}, "left": {len(_descendants())}}}',
+            how if self._stop or by == "null" else f"ended by signal {by}",
+            self._when - self._began,
         )
 
     def _over(self) -> bool:
@@ -282,6 +296,51 @@ class _Watch:
             _signal(-self._command, signal.SIGKILL)
         signal.setitimer(signal.ITIMER_REAL, self._pause)
         self._pause = min(2 * self._pause, _AT_MOST)
+
+
+def _notify(folder: str, end: _End) -> None:
+    """Start the command of the record's file "notify", "{message}" in it replaced.
+
+    It is not waited for: who waits for the job's end waits for ours. A process of its own kills it when it
+    hangs."""
+    try:
+        with open(f"{folder}/notify", "rb") as file:  # noqa: PTH123
+            title, *words = file.read().split(b"\0")[:-1]
+    except (OSError, ValueError):
+        return
+    job = os.fsencode(os.path.basename(folder))  # noqa: PTH119
+    how = f"{end.words} after {_duration(end.seconds)}".encode()
+    message = b"gputui: job %s %s" % (job, b"(%s) %s" % (title, how) if title else how)
+    argv = [word.replace(b"{message}", message) for word in words]
+    if not argv or os.fork():
+        return
+    try:
+        # Not the job's log: who has it open for writing is looked upon as one of the job's processes.
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
+        command = os.fork()
+        if command == 0:
+            os.setsid()
+            for each in (*_NOT_FOR_US, *_WAITED_FOR):
+                signal.signal(each, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            os.execv(argv[0], argv)
+        if signal.sigtimedwait((signal.SIGCHLD,), _NOTIFY_TIME) is None:
+            os.killpg(command, signal.SIGKILL)
+    finally:
+        os._exit(0)
+
+
+def _duration(seconds: float) -> str:
+    """As `duration` of inventory/formatting.py: "40s", "12m", "2h10m", "3d4h"."""
+    whole = max(0, int(seconds))
+    minutes, hours, days = whole // 60 % 60, whole // 3600 % 24, whole // 86400
+    if whole < 3600:
+        return f"{minutes}m" if minutes else f"{whole}s"
+    if not days:
+        return f"{hours}h{minutes:02}m" if minutes and hours < 10 else f"{hours}h"
+    return f"{days}d{hours}h" if hours and days < 10 else f"{days}d"
 
 
 def _asked(folder: str) -> tuple[int, float]:

@@ -76,7 +76,7 @@ def _launches(file: Path, data: bytes) -> Launches:
         raise KeepError(f"the launches in {str(file)!r} are of a newer gputui (schema {schema})")
     if not isinstance(rows, list):
         raise KeepError(f"the launches in {str(file)!r} are damaged: mend the file, or remove it")
-    return tuple(each for each_row in rows if (each := _read(each_row)) is not None)
+    return tuple(each for each_row in rows if (each := read_row(each_row)) is not None)
 
 
 def change(environ: Mapping[str, str], how: Callable[[Launches], Launches]) -> Launches:
@@ -171,8 +171,8 @@ def row(each: PastLaunch) -> dict[str, Any]:
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
-def _read(row: object) -> PastLaunch | None:
-    """A row of the file; None where it is not one."""
+def read_row(row: object) -> PastLaunch | None:
+    """The launch that `row` wrote; None where it is not one."""
     if not isinstance(row, dict):
         return None
     options = {each.name: row.get(each.name, each.default) for each in fields(LaunchOptions)}

@@ -54,6 +54,29 @@ def _size_of_processes(app_state: AppState) -> Size:
     return Size(4, 1 + max(1, len(folded(app_state)))) if app_state.rows else NOTHING
 
 
+def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
+    # (Not imported where nobody has a job.)
+    from gputui.tui.views.jobs import jobs_panel
+
+    return jobs_panel(app_state, width, height)
+
+
+def _size_of_jobs(app_state: AppState) -> Size:
+    if app_state.snapshot is None or not app_state.snapshot.jobs:
+        return NOTHING
+    from gputui.tui.views.jobs import size_of_jobs
+
+    return Size(*size_of_jobs(app_state.snapshot))
+
+
+def _facts_of_jobs(app_state: AppState) -> object:
+    if app_state.snapshot is None or not app_state.snapshot.jobs:
+        return ()
+    from gputui.tui.views.jobs import facts_of_jobs
+
+    return facts_of_jobs(app_state, app_state.snapshot)
+
+
 def _timelines(app_state: AppState, width: int, height: int) -> list[Line]:
     return [((" ", ""),), *timelines_pane(app_state, width, height - 1)]
 
@@ -73,11 +96,13 @@ def _size_of_links(app_state: AppState) -> Size:
 def _facts_of_links(app_state: AppState) -> object:
     snapshot = app_state.snapshot
     states = [verdict.state for verdict in app_state.verdicts.values()]
-    return snapshot and snapshot.links, app_state.selection, app_state.cursor, states, app_state.rows
+    order = [device.key for device in app_state.rows]
+    return snapshot and snapshot.links, app_state.selection, app_state.cursor, states, order
 
 
 PANELS: tuple[Panel, ...] = (
     # In the order in which they get room, and stand below each other.
+    Panel("jobs", "Your jobs", _jobs, _size_of_jobs, _facts_of_jobs, action="jobs"),
     Panel(
         "processes",
         "Processes",

@@ -17,6 +17,7 @@ from gputui.choosing.named_devices import NONE
 from gputui.inventory.formatting import duration
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secrets import program_and_script
 from gputui.launching.start import StartError, run_child
 from gputui.tui.app_state import AppState
@@ -118,13 +119,18 @@ def _ended(status: int) -> str:
     return "done" if status == 0 else f"ended with status {status}"
 
 
-def as_job(launch: Launch, environ: Mapping[str, str], lease: Lease | None = None) -> tuple[str, bool]:
+def as_job(
+    launch: Launch,
+    environ: Mapping[str, str],
+    lease: Lease | None = None,
+    options: LaunchOptions | None = None,
+) -> tuple[str, bool]:
     """Start the launch as a job; what became of it, and whether it runs."""
     from gputui.jobs.job import JobError
     from gputui.jobs.start import start_leased_job
 
     try:
-        job = start_leased_job(launch, environ, lease)
+        job = start_leased_job(launch, environ, lease, options=options)
     except (JobError, StartError) as error:
         return str(error), False
     return f"job {job.id} is started: D shows it", True
@@ -141,9 +147,9 @@ def in_line(app_state: AppState, environ: Mapping[str, str], count: int, job: Gr
     except ContradictionError as error:
         return str(error), False
     try:
-        waiting = queue_job(
-            words_of(app_state.options, count, job), app_state.options.command, count, environ
-        )
+        options = app_state.options
+        words = words_of(options, count, job)
+        waiting = queue_job(words, options.command, count, environ, options=options)
     except (JobError, StartError) as error:
         return str(error), False
     return f"job {waiting.id} is in line for {count}: D shows it", True

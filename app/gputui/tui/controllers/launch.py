@@ -303,7 +303,10 @@ class LaunchController:
             text, good = ended.text, ended.good
             self._view.repaint()
         else:
-            text, good = allocation.start(lambda lease: start_launch.as_job(launch, self._environ, lease))
+            options = self._view.app_state.options
+            text, good = allocation.start(
+                lambda lease: start_launch.as_job(launch, self._environ, lease, options)
+            )
         self._view.show_message(f"{text}; {warning}" if warning else text, "" if good else "lost")
 
     # Waiting

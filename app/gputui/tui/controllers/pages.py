@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.controllers.launch import SELECT_FIRST, LaunchController
 from gputui.tui.main_view import MainView
 
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 class PageController:
     """Opens a page over `view`, whose app state the page shows and whose actions it can do."""
 
-    def __init__(self, view: MainView, launch: LaunchController, environ: Mapping[str, str]) -> None:
-        self._view, self._launch, self._environ = view, launch, environ
+    def __init__(
+        self, view: MainView, launch: LaunchController, jobs: JobsController, environ: Mapping[str, str]
+    ) -> None:
+        self._view, self._launch, self._jobs, self._environ = view, launch, jobs, environ
 
     def open_help(self) -> None:
         from gputui.tui.screens.help import HelpScreen
@@ -79,7 +82,7 @@ class PageController:
     def open_jobs(self) -> None:
         from gputui.tui.screens.jobs import JobsScreen
 
-        self._view.open(JobsScreen(self._view, self._environ, self._launch.copy_text))
+        self._view.open(JobsScreen(self._view, self._jobs, self._environ, self._launch.copy_text))
 
     def open_export(self) -> None:
         if not self._view.app_state.selection.decided:

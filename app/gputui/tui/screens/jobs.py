@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
+from textual import events
 from textual.app import App
 
+from gputui.inventory.job_summary import JobSummary
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.log import Tail
+from gputui.jobs.source import summary_of
 from gputui.jobs.stop import GRACE, stop
 from gputui.jobs.store import Stored, forget, stored
+from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
+from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
-from gputui.tui.views.jobs import broken, devices_of, headline, listed, log, unclaimed_uses_of
+from gputui.tui.views.jobs import (
+    devices_of,
+    headline,
+    listed,
+    log,
+    on_devices,
+    pieces_of,
+    unclaimed_uses_of,
+)
 from gputui.tui.views.text import Line, title, wrap
 
 _MOST_DEVICES = 4
@@ -22,30 +36,49 @@ _COLUMNS = 500
 """Of the terminal that a log is read with: a bar that rewrites its line must find it in one piece. Lines are
 broken where the screen ends."""
 
+_WHEEL = 3
+"""Lines of the log that a notch of the mouse wheel goes."""
+
 _MOST_LOG = 96 * 1024
 """Bytes of a log that are read when one goes to its job: 50 ms of a slow machine."""
 
 
 class JobsScreen(ListPage):
-    """`copy_text` puts a text on the clipboard."""
+    """`copy_text` puts a text on the clipboard.
+
+    On another box than this machine (a demo, a recording) the jobs are those of its snapshot, and what this
+    very screen has started.
+    """
 
     BINDINGS = [
         shown("escape,q,D", "dismiss", "back", "esc"),
         *cursor_bindings("job"),
         shown("pageup", "scroll_log(1)", "log", "pgup/pgdn"),
         hidden("pagedown", "scroll_log(-1)", "Later in the log"),
+        hidden("f", "follow_log", "To the end of the log"),
+        hidden("w", "wrap_log", "Break long lines of the log, or cut them"),
+        shown("c", "clone", "clone"),
+        shown("R", "rerun", "rerun"),
         shown("S", "stop", "stop"),
-        shown("x,delete", "forget", "forget", "x"),
-        shown("y", "copy", "copy its line"),
+        shown("x,delete", "forget", "remove", "x"),
+        shown("y", "copy", "copy"),
     ]
 
-    def __init__(self, view: MainView, environ: Mapping[str, str], copy_text: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        view: MainView,
+        controller: JobsController,
+        environ: Mapping[str, str],
+        copy_text: Callable[[str], None],
+    ) -> None:
         super().__init__(view)
-        self._environ, self._copy_text = environ, copy_text
+        self._controller, self._environ, self._copy_text = controller, environ, copy_text
         self._stored = Stored()
         self._trouble = ""
-        self._jobs: tuple[Job, ...] = ()
+        self._records: dict[str, Job] = {}
+        self._jobs: tuple[JobSummary, ...] = ()
         self._tail: tuple[str, Tail] | None = None
+        self._wraps = True
         self._back = 0
         """Pieces of the log below those that are shown."""
         self._pieces: int | None = None
@@ -54,61 +87,129 @@ class JobsScreen(ListPage):
     # What is painted
 
     def item_keys(self) -> Sequence[Hashable]:
-        """The ids of the jobs, the last one first; those that run before those that have ended."""
+        """The ids of the jobs, the last one first; those that run before those that wait and have ended."""
         try:
             self._stored, self._trouble = stored(self._environ, self._stored), ""
         except JobError as error:
             self._stored, self._trouble = Stored(), str(error)
-        newest = sorted(self._stored.jobs, key=lambda job: -job.created)
-        self._jobs = tuple(sorted(newest, key=lambda job: job.over))
+        snapshot, label = self.view.app_state.snapshot, self.view.app_state.label
+        seen = {job.id: job for job in snapshot.jobs} if snapshot else {}
+        mine = [job for job in self._stored.jobs if not label or job.starter.pid == os.getpid()]
+        self._records = {job.id: job for job in mine}
+        jobs = [_as_shown(job, seen.get(job.id)) for job in mine]
+        if label:
+            jobs += [job for job in seen.values() if job.id not in self._records]
+        newest = sorted(jobs, key=lambda job: -(job.created or 0.0))
+        self._jobs = tuple(sorted(newest, key=lambda job: (job.over, job.state == "waiting")))
         return [job.id for job in self._jobs]
 
     @property
-    def _job(self) -> Job | None:
+    def _current(self) -> JobSummary | None:
         """The job under the cursor, as it was painted last."""
         return self._jobs[self.cursor] if self._jobs else None
 
+    def _record(self) -> Job | None:
+        """The record of the job under the cursor; a message and None for one that has none."""
+        summary = self._current
+        if summary is None:
+            return None
+        if summary.id not in self._records:
+            self.show_message(f"job {summary.id} is not this machine's ({self.view.app_state.label})")
+        return self._records.get(summary.id)
+
     def lines(self, width: int, height: int) -> list[Line]:
-        jobs, job = self._jobs, self._job
-        head = headline(jobs, len(self._stored.unreadable), width)
-        if self._trouble:
+        jobs, job, app_state = self._jobs, self._current, self.view.app_state
+        head = headline(jobs, 0 if app_state.label else len(self._stored.unreadable), width)
+        if self._trouble and not jobs:
             return [head, *(((f" {piece}", "warn"),) for piece in wrap(self._trouble, width - 2))]
-        listing = listed(jobs, self.cursor, width, time.time(), unclaimed_uses_of(self.view.app_state))
+        on = {each.id: on_devices(each, app_state.snapshot, self._records.get(each.id)) for each in jobs}
+        now = app_state.snapshot.time if app_state.label and app_state.snapshot else time.time()
+        listing = listed(jobs, self.cursor, width, now, unclaimed_uses_of(app_state), on)
         room = max(1, min(len(listing), height // 3))
         lines = [head, *self.window(listing, range(len(jobs)), room, above=1)]
         if job is None:
             return lines
-        devices = devices_of(job, self.view.app_state, width, _MOST_DEVICES)
+        devices = devices_of(job, app_state, width, _MOST_DEVICES)
         if devices and len(lines) + len(devices) + 4 <= height:
             lines += [title(f"devices of {job.id}", width), *devices]
         self._room = max(1, height - len(lines) - 1)
-        pieces = broken(self._log(job), width)
+        pieces = pieces_of(self._log(job), width, self._wraps)
         if self._back and self._pieces is not None:
             # What is being read stays where it is while the log grows.
             self._back += max(0, len(pieces) - self._pieces)
         self._pieces = len(pieces) if self._back else None
         visible, self._back = log(pieces, self._room, self._back)
-        follows = "pgdn: to its end" if self._back else "" if job.over else "following"
+        follows = "f: to its end" if self._back else "" if job.over else "following"
         return [*lines, title(f"log of {job.id}", width, follows), *visible]
 
-    def _log(self, job: Job) -> list[str]:
+    def _log(self, job: JobSummary) -> Sequence[str]:
+        record = self._records.get(job.id)
+        if record is None:
+            return job.tail or ((job.last_line,) if job.last_line else ())
         if self._tail is None or self._tail[0] != job.id:
             # Another job, at the end of its log.
-            self._tail = (job.id, Tail(job.log, _COLUMNS, _MOST_LOG))
+            self._tail = (job.id, Tail(record.log, _COLUMNS, _MOST_LOG))
             self._back, self._pieces = 0, None
         self._tail[1].feed()
         return self._tail[1].lines(None if self._back else self._room)
 
     # What keys do
 
+    def action_clone(self) -> None:
+        """Its command onto the launch line, and back to the main screen."""
+        job = self._record()
+        if job is not None:
+            message = self._controller.clone(job)
+            self.dismiss()
+            self.view.show_message(message)
+
+    def action_rerun(self) -> None:
+        """Asked once, with the devices that were found; what was found is not looked for again."""
+        job = self._record()
+        if job is None:
+            return
+        asked: tuple[str, AppState] | None = self.confirmed("rerun")
+        if asked is not None and asked[0] == job.id:
+            self.show_message(self._controller.rerun(asked[1]))
+            return
+        found, text = self._controller.best_for(job)
+        if found is None:
+            self.show_message(text)
+        else:
+            self.ask_again("rerun", (job.id, found), f"R again starts {job.id} as a new job on {text}")
+
+    def action_follow_log(self) -> None:
+        self._back, self._pieces = 0, None
+        self.draw()
+
+    def action_wrap_log(self) -> None:
+        self._wraps = not self._wraps
+        self.action_follow_log()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._scroll(event, _WHEEL)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._scroll(event, -_WHEEL)
+
+    def _scroll(self, event: events.MouseEvent, by: int) -> None:
+        """The log below the pointer, or the cursor in the list."""
+        if event.y >= self.size.height - self._room - 2:
+            self._scroll_log(by)
+        else:
+            self.action_cursor(-1 if by > 0 else 1)
+
     def action_scroll_log(self, pages: int) -> None:
-        self._back = max(0, self._back + pages * max(1, self._room - 1))
+        self._scroll_log(pages * max(1, self._room - 1))
+
+    def _scroll_log(self, by: int) -> None:
+        self._back = max(0, self._back + by)
         self._pieces = None
         self.draw()
 
     def action_stop(self) -> None:
         """Asked for twice: a job may have run for days."""
-        job = self._job
+        job = self._record()
         if job is None:
             return
         if job.over:
@@ -131,7 +232,7 @@ class JobsScreen(ListPage):
 
     def action_forget(self) -> None:
         """Asked for twice: the log goes with it."""
-        job = self._job
+        job = self._record()
         if job is None:
             return
         if job.over and self.confirmed("forget") != job.id:
@@ -144,6 +245,14 @@ class JobsScreen(ListPage):
             self.show_message(str(error))
 
     def action_copy(self) -> None:
-        if self._job is not None:
-            self._copy_text(self._job.line)
-            self.show_message(f"the launch line of {self._job.id} goes to the clipboard")
+        job = self._record()
+        if job is not None:
+            self._copy_text(job.line)
+            self.show_message(f"the launch line of {job.id} goes to the clipboard")
+
+
+def _as_shown(job: Job, seen: JobSummary | None) -> JobSummary:
+    """A job as its record is now, with what the readings have seen of it."""
+    if seen is None:
+        return summary_of(job)
+    return summary_of(job, seen.tail, seen.peak_memory)

@@ -26,6 +26,7 @@ from gputui.sources.source import NoSourceError, Want
 from gputui.tui.actions import ACTIONS
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
+from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.controllers.pages import PageController
 from gputui.tui.controllers.selection import SelectionController
@@ -96,10 +97,11 @@ class MainScreen(Screen[None]):
         environ = app_state.environ
         self.selection = SelectionController(self)
         self.launch = LaunchController(self, sampler, environ, clock, write, end_without_terminal)
-        self.pages = PageController(self, self.launch, environ)
         self.timelines = TimelineController(
             sampler, environ, not app_state.label, lambda store: self.post_message(PastFound(store))
         )
+        self.jobs = JobsController(self, sampler, environ, write)
+        self.pages = PageController(self, self.launch, self.jobs, environ)
         self.handlers = self._handlers_by_action()
         self._arranged: Layout | None = None
         self._detailed: tuple[str, ...] = ()
@@ -133,6 +135,7 @@ class MainScreen(Screen[None]):
     def on_unmount(self) -> None:
         self.launch.release_all()
         self.timelines.close()
+        self.jobs.cancel()
 
     # What keys, clicks and the palette do
 
@@ -292,11 +295,12 @@ class MainScreen(Screen[None]):
         if isinstance(result, NoSourceError):
             self.set_app_state(self.app_state.with_problem(str(result)))
         elif isinstance(result, Snapshot):
-            number_before = len(self.app_state.selection)
+            number_before, before = len(self.app_state.selection), self.app_state.snapshot
             # (Taken before the app state changes, which would cancel it where a device of it has vanished.)
             pending = self.launch.take_reread(message.reading.began)
             app_state = self.app_state.with_snapshot(result)
             self.set_app_state(replace(app_state, timelines=self.timelines.after(result)))
+            self.jobs.after_reading(before, result, message.reading.began)
             if pending is not None:
                 self.launch.start_or_ask(pending)
             elif self.app_state.command_is_unread and (result.links or len(result.devices) < 2):

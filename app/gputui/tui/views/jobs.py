@@ -1,25 +1,27 @@
-"""The jobs: a line each, the devices of one of them, and its log."""
+"""The jobs: a line each, the devices of one of them, its log; what has become of them; and their panel."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich.cells import chop_cells
+from rich.cells import cell_len, chop_cells
 
 from gputui.choosing.claimed_use import ClaimedUse
 from gputui.choosing.verdict_text import claimed_and_runs_on
-from gputui.inventory.formatting import duration, printable
-from gputui.jobs.job import Job, State
+from gputui.inventory.formatting import duration, printable, size
+from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.snapshot import Snapshot
+from gputui.jobs.job import Job
 from gputui.system.users import own_name
 from gputui.tui.app_state import AppState
 from gputui.tui.views.columns import Columns
 from gputui.tui.views.table import row
 from gputui.tui.views.text import Line, clip, fit, title
 
-SIGNS: dict[State, tuple[str, str]] = {
+SIGNS: dict[str, tuple[str, str]] = {
     "starting": ("…", "dim"),
     "waiting": ("◷", "warn"),
-    "running": ("●", "free"),
+    "running": ("▶", "free"),
     "done": ("✓", "dim"),
     "failed": ("✕", "lost"),
     "stopped": ("■", "warn"),
@@ -29,42 +31,68 @@ SIGNS: dict[State, tuple[str, str]] = {
 """A glyph and a style for each state; the word stands beside it."""
 
 _NONE = " no jobs: d on the main screen, or gputui run --detach, starts one"
+_WITH_PEAK = 72
+"""Cells from which on a line has the peak memory."""
+_WITH_LOG = 100
+"""Cells from which on a line ends with the last line of the log."""
+_LONGEST_TITLE = 40
+_MOST_ENDED = 3
+"""Jobs of the panel that have ended."""
+_LINES_OF_LOG = 3
+"""Lines of a log from which on it is worth its heading in the panel."""
 
 
-def headline(jobs: Sequence[Job], unreadable: int, width: int) -> Line:
+def headline(jobs: Sequence[JobSummary], unreadable: int, width: int, text: str = "jobs") -> Line:
     """The rule at the top: how many run, and how many records cannot be read (`gputui jobs` says why)."""
     waiting = sum(job.state == "waiting" for job in jobs)
     running = sum(not job.over for job in jobs) - waiting
     counts = [f"{running} of {len(jobs)} running"] if jobs else []
     counts += [f"{waiting} waiting"] if waiting else []
     counts += [f"{unreadable} cannot be read: gputui jobs"] if unreadable else []
-    return title("jobs", width, ", ".join(counts))
+    return title(text, width, ", ".join(counts))
 
 
 def listed(
-    jobs: Sequence[Job], cursor: int, width: int, now: float, unclaimed: Mapping[str, str] | None = None
+    jobs: Sequence[JobSummary],
+    cursor: int | None,
+    width: int,
+    now: float,
+    unclaimed: Mapping[str, str] | None = None,
+    devices: Mapping[str, str] | None = None,
 ) -> list[Line]:
-    """A line a job. `unclaimed` says of some, by id, what they claimed and run on (`unclaimed_uses_of`)."""
+    """A line a job; `cursor` None for a list without one. Two texts by the job's id: `unclaimed`, what some
+    claimed and run on (`unclaimed_uses_of`); `devices`, what they run on (`on_devices`)."""
     if not jobs:
         return [clip(((_NONE, "dim"),), width)]
     wide = max(len(job.id) for job in jobs)
+    titles = [printable(job.title) for job in jobs]
+    with_peak = width >= _WITH_PEAK and any(job.peak_memory is not None for job in jobs)
+    with_log = width >= _WITH_LOG and any(job.last_line for job in jobs)
+    title_width = min(_LONGEST_TITLE, max(map(cell_len, titles))) if with_log else 0
+    on = [(devices or {}).get(job.id, "–") for job in jobs]
+    on_width = min(16, max(map(len, on)))
+    state_width = max(len(_state(job)) for job in jobs)
+    ages = [how_long(job, now) for job in jobs]
+    age_width = max(map(len, ages))
     lines: list[Line] = []
-    for place, job in enumerate(jobs):
-        sign, style = SIGNS[job.state]
-        lines.append(
-            clip(
-                (
-                    ("▸" if place == cursor else " ", "cursor"),
-                    (f" {fit(job.id, wide)}  ", "strong"),
-                    (f"{sign} {fit(_state(job), 12)}", style),
-                    (f" {fit(_for_how_long(job, now), 6, right=True)}  ", "dim"),
-                    (f"{fit(_on(job), 10)} ", ""),
-                    (f"{use} " if (use := (unclaimed or {}).get(job.id)) else "", "warn"),
-                    (printable(job.title), "strong" if place == cursor else ""),
-                ),
-                width,
-            )
-        )
+    for place, (job, name) in enumerate(zip(jobs, titles, strict=True)):
+        sign, style = SIGNS.get(job.state, ("?", "unknown"))
+        at_cursor = place == cursor
+        spans = [
+            ("▸" if at_cursor else " ", "cursor"),
+            (f" {fit(job.id, wide)}  ", "strong"),
+            (f"{sign} {fit(_state(job), state_width)}", style),
+            (f"  {fit(ages[place], age_width, right=True)}  ", "dim"),
+            (f"{fit(on[place], on_width)}  ", ""),
+        ]
+        if with_peak:
+            peak = "" if job.peak_memory is None else f"peak {size(job.peak_memory)}"
+            spans.append((f"{fit(peak, 11)} ", "dim"))
+        spans.append((f"{use} " if (use := (unclaimed or {}).get(job.id)) else "", "warn"))
+        spans.append((fit(name, title_width) if title_width else name, "strong" if at_cursor else ""))
+        if with_log:
+            spans.append((f"  {printable(job.last_line or '')}", "dim"))
+        lines.append(clip(tuple(spans), width))
     return lines
 
 
@@ -80,34 +108,67 @@ def _unclaimed_uses(app_state: AppState) -> list[ClaimedUse]:
     return [use for use in app_state.unclaimed_uses if use.user == own_name()]
 
 
-def _on(job: Job) -> str:
-    """What it runs on, or waits for."""
-    if job.waits is not None and job.taken is None:
+def on_devices(job: JobSummary, snapshot: Snapshot | None, record: Job | None = None) -> str:
+    """What a job runs on, or waits for: "GPU 4,5", "for 2 GPUs", "CPU". `record` names devices that are not
+    in the snapshot."""
+    if job.waits is not None:
         return f"for {job.waits} GPU" + ("s" if job.waits > 1 else "")
+    if not job.keys:
+        return "CPU"
+    known = {device.uuid: device.index for device in record.devices} if record else {}
+    return f"GPU {','.join(_label(key, snapshot, known) for key in job.keys)}"
+
+
+def _label(key: str, snapshot: Snapshot | None, known: Mapping[str, int]) -> str:
+    device = snapshot.by_key.get(key) if snapshot else None
+    if device is not None and snapshot is not None:
+        return snapshot.label(device)
     # The index of a MIG instance is one within its GPU.
-    devices = ",".join(d.uuid[:9] if d.uuid.startswith("MIG-") else str(d.index) for d in job.devices)
-    return f"GPU {devices}" if devices else "CPU"
+    return printable(key[:9]) if key.startswith("MIG-") or key not in known else str(known[key])
 
 
-def _state(job: Job) -> str:
-    if job.state == "failed" and job.exit_status is not None:
-        return f"status {job.exit_status}"
-    return job.state
+def _state(job: JobSummary) -> str:
+    return f"status {job.status}" if job.state == "failed" and job.status is not None else job.state
 
 
-def _for_how_long(job: Job, now: float) -> str:
-    """How long it has run, or ran."""
-    begin = job.started or job.created
+def how_long(job: JobSummary, now: float) -> str:
+    """How long it has run, or ran; one that waits: has waited."""
+    begin = job.created if job.waits is not None else job.started or job.created
     end = job.ended if job.over else now
-    return "–" if end is None else duration(max(0.0, end - begin))
+    return "–" if end is None or begin is None else duration(max(0.0, end - begin))
 
 
-def devices_of(job: Job, app_state: AppState, width: int, most: int) -> list[Line]:
+def news(before: Snapshot | None, now: Snapshot) -> list[tuple[str, bool]]:
+    """What has become of jobs between two snapshots, a sentence each, and whether it is good: a job that
+    waited has started, a job has ended."""
+    if before is None:
+        return []
+    earlier = {job.id: job for job in before.jobs}
+    found = []
+    for job in now.jobs:
+        was = earlier.get(job.id)
+        if job.over:
+            if not was.over if was else (job.ended or 0.0) >= before.time:
+                found.append((f"job {job.id} {_ended(job)}", job.state == "done"))
+        elif was is not None and was.waits is not None and job.waits is None:
+            waited = how_long(was, now.time)
+            found.append((f"job {job.id} has started on {on_devices(job, now)} after waiting {waited}", True))
+    return found
+
+
+def _ended(job: JobSummary) -> str:
+    how = "was stopped" if job.state == "stopped" else f"ended with status {job.status}"
+    if job.state != "stopped" and job.status is None:
+        how = "has ended, its status is not known,"
+    return f"{how} after {how_long(job, 0.0)}"
+
+
+def devices_of(job: JobSummary, app_state: AppState, width: int, most: int) -> list[Line]:
     """What the job's devices do now, as far as they are this box's; those that it has not claimed last."""
-    if app_state.snapshot is None or not job.devices or job.over:
+    if app_state.snapshot is None or not job.keys or job.over:
         return []
     outside = (key for use in _unclaimed_uses(app_state) if use.job == job.id for key in use.outside)
-    found = [app_state.snapshot.by_key.get(key) for key in (*(d.uuid for d in job.devices), *outside)]
+    found = [app_state.snapshot.by_key.get(key) for key in (*job.keys, *outside)]
     devices = [device for device in found if device is not None]
     if not devices:
         return []
@@ -118,9 +179,12 @@ def devices_of(job: Job, app_state: AppState, width: int, most: int) -> list[Lin
     return lines
 
 
-def broken(lines: Sequence[str], width: int) -> list[str]:
-    """The lines of a log in pieces that fit."""
-    return [piece for line in lines for piece in chop_cells(printable(line), max(1, width - 2)) or [""]]
+def pieces_of(lines: Sequence[str], width: int, wraps: bool = True) -> list[str]:
+    """The lines of a log in pieces that fit; without `wraps` each line is one piece, cut where it ends."""
+    room = max(1, width - 2)
+    if not wraps:
+        return [fit(shown, room) if cell_len(shown := printable(line)) > room else shown for line in lines]
+    return [piece for line in lines for piece in chop_cells(printable(line), room) or [""]]
 
 
 def log(pieces: Sequence[str], height: int, back: int) -> tuple[list[Line], int]:
@@ -128,3 +192,53 @@ def log(pieces: Sequence[str], height: int, back: int) -> tuple[list[Line], int]
     back = min(back, max(0, len(pieces) - height))
     end = len(pieces) - back
     return [((f" {piece}", ""),) for piece in pieces[max(0, end - height) : end]], back
+
+
+# The panel of the main screen
+
+
+def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
+    """Our jobs below their heading, and where there is room the end of the log of the one that runs."""
+    snapshot = app_state.snapshot
+    if snapshot is None or not snapshot.jobs or height < 2:
+        return []
+    jobs, tail = _in_panel(snapshot), _tail(snapshot)
+    room = height - 1
+    hidden = len(snapshot.jobs) - min(len(jobs), room)
+    if hidden and len(jobs) >= room:
+        hidden += 1
+        jobs = jobs[: room - 1]
+    on = {job.id: on_devices(job, snapshot) for job in jobs}
+    head = headline(snapshot.jobs, 0, width, "your jobs")
+    lines = [head, *listed(jobs, None, width, snapshot.time, unclaimed_uses_of(app_state), on)]
+    if hidden:
+        lines.append(((f"   … {hidden} more: D", "dim"),))
+    room = height - len(lines) - 1
+    if tail is not None and room >= min(_LINES_OF_LOG, len(tail.tail)):
+        pieces = pieces_of(tail.tail, width)[-room:]
+        lines += [title(f"log of {tail.id}", width), *(((f" {piece}", ""),) for piece in pieces)]
+    return lines
+
+
+def _in_panel(snapshot: Snapshot) -> tuple[JobSummary, ...]:
+    """Those that have not ended, and the last ones that have."""
+    current = [job for job in snapshot.jobs if not job.over]
+    return (*current, *[job for job in snapshot.jobs if job.over][:_MOST_ENDED])
+
+
+def _tail(snapshot: Snapshot) -> JobSummary | None:
+    """The job whose log is shown: one that runs, else the first one that has a log."""
+    found = sorted(_in_panel(snapshot), key=lambda job: job.state != "running")
+    return next((job for job in found if job.tail), None)
+
+
+def size_of_jobs(snapshot: Snapshot) -> tuple[int, int]:
+    """The fewest lines that the panel is worth, and how many it would fill."""
+    jobs, tail = _in_panel(snapshot), _tail(snapshot)
+    rows = 1 + len(jobs) + (len(jobs) < len(snapshot.jobs))
+    return min(rows, 3), rows + (1 + len(tail.tail) if tail else 0)
+
+
+def facts_of_jobs(app_state: AppState, snapshot: Snapshot) -> object:
+    """All that the panel depends on."""
+    return snapshot.jobs, [how_long(job, snapshot.time) for job in snapshot.jobs], app_state.unclaimed_uses

@@ -1,0 +1,39 @@
+"""The last lines of a log, quickly: its end as plain text, without a terminal's emulation."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from gputui.jobs.ansi_sanitizer import AnsiSanitizer
+
+_MOST_BYTES = 4096
+_SEQUENCE = re.compile(r"\x1b\[[0-9;:]*[@-~]|\x08")
+_LONGEST = 500
+
+
+def last_lines(log: Path, number: int) -> tuple[str, ...]:
+    """The last lines that have any text, the last one last; of a bar what it shows now.
+
+    At most 4 KiB of the log are read. () for a log that is not there.
+    """
+    try:
+        with log.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - _MOST_BYTES))
+            data = file.read(_MOST_BYTES)
+    except OSError:
+        return ()
+    if size > _MOST_BYTES:
+        # (The first line has lost its beginning, unless it is the only one.)
+        data = data.partition(b"\n")[2] or data
+    text = _SEQUENCE.sub("", AnsiSanitizer(colours=False).feed(data, final=True))
+    lines = (_shown(line) for line in text.split("\n"))
+    return tuple(line for line in lines if line)[-number:]
+
+
+def _shown(line: str) -> str:
+    """What the terminal shows of a line that was written over several times."""
+    written = [piece.strip() for piece in line.expandtabs().split("\r")]
+    return next((piece[:_LONGEST] for piece in reversed(written) if piece), "")

@@ -1,0 +1,162 @@
+"""A source that adds the user's own jobs to every snapshot of another source."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.source import Source, Want
+from gputui.system.files import NoHomeError, state_folder
+from gputui.system.users import own_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gputui.jobs.job import Job
+    from gputui.jobs.store import Stored
+
+_EVERY = 1.0
+"""Seconds between two looks at the jobs."""
+_RECENT = 86_400.0
+"""Seconds for which a job that has ended is shown."""
+_MOST_ENDED = 20
+_LINES = 10
+"""Lines of a log that are shown beside the devices."""
+_SETTLED = 2.0
+"""Seconds after which a folder's time stamp tells whether anything came or went since it was listed."""
+
+
+class WithJobs:
+    """Another source with our user's jobs: all that have not ended, and the last ones that have.
+
+    Nobody who has never started a job pays for more than one stat(2) a second. It remembers the most device
+    memory that was seen of each job, which no record has.
+    """
+
+    def __init__(self, source: Source, environ: Mapping[str, str]) -> None:
+        self.label = source.label
+        self._source, self._environ = source, environ
+        self._folder: Path | None = None
+        self._user = own_name()
+        self._looked = float("-inf")
+        self._listed: tuple[int, float] | None = None
+        self._stored: Stored | None = None
+        self._tails: dict[str, tuple[tuple[int, int], tuple[str, ...]]] = {}
+        self._peaks: dict[str, int] = {}
+        self._jobs: tuple[JobSummary, ...] = ()
+
+    def open(self) -> None:
+        self._source.open()
+
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+        snapshot = self._source.read(want, among)
+        now = time.monotonic()
+        if now - self._looked >= _EVERY:
+            self._looked = now
+            self._look(time.time())
+        if not self._jobs:
+            return snapshot
+        self._note_peaks(snapshot)
+        jobs = tuple(replace(job, peak_memory=self._peaks.get(job.id)) for job in self._jobs)
+        return replace(snapshot, jobs=jobs)
+
+    def close(self) -> None:
+        self._source.close()
+
+    def _look(self, now: float) -> None:
+        try:
+            if self._folder is None:
+                self._folder = state_folder(self._environ) / "jobs"
+            changed = os.stat(self._folder).st_mtime_ns  # noqa: PTH116 - every second
+        except (OSError, NoHomeError):
+            self._jobs, self._listed = (), None
+            return
+        # Imported here: most have never started a job.
+        from gputui.jobs.job import JobError
+        from gputui.jobs.process_tree import here
+        from gputui.jobs.record import RecordError, read_job
+        from gputui.jobs.store import Stored, stored
+
+        try:
+            before = self._listed
+            if self._stored is None or before is None or before[0] != changed or before[1] < _SETTLED:
+                self._stored = stored(self._environ, self._stored)
+                self._listed = (changed, now - changed / 1e9)
+            else:
+                jobs, scope = [], here()
+                for job in self._stored.jobs:
+                    try:
+                        jobs.append(job if job.over else read_job(job.folder, scope))
+                    except RecordError:
+                        self._listed = None  # it is forgotten, or about to be
+                self._stored = Stored(tuple(jobs), self._stored.unreadable)
+        except JobError:
+            # (The jobs page says why.)
+            self._jobs, self._stored = (), None
+            return
+        shown = _shown(self._stored.jobs, now)
+        self._jobs = tuple(summary_of(job, self._tail(job)) for job in shown)
+        ids = {job.id for job in shown}
+        for known in (self._tails, self._peaks):
+            for gone in known.keys() - ids:
+                del known[gone]
+
+    def _tail(self, job: Job) -> tuple[str, ...]:
+        """The last lines of its log, read again when it has been written to."""
+        from gputui.jobs.last_lines import last_lines
+
+        try:
+            facts = job.log.stat()
+        except OSError:
+            return ()
+        state = (facts.st_size, facts.st_mtime_ns)
+        before = self._tails.get(job.id)
+        if before is None or before[0] != state:
+            before = self._tails[job.id] = (state, last_lines(job.log, _LINES))
+        return before[1]
+
+    def _note_peaks(self, snapshot: Snapshot) -> None:
+        """What the processes of each job have on a device now, where that is more than ever seen."""
+        for claim in snapshot.claims:
+            device = snapshot.by_key.get(claim.key)
+            # (A record of somebody else's may say anything.)
+            if claim.job is None or claim.user != self._user or not claim.pids or device is None:
+                continue
+            used = [process.memory for process in device.processes or () if process.pid in claim.pids]
+            known = [amount for amount in used if amount is not None]
+            if known:
+                self._peaks[claim.job] = max(sum(known), self._peaks.get(claim.job, 0))
+
+
+def _shown(jobs: Collection[Job], now: float) -> list[Job]:
+    """Those that run, those that wait, and then those that have ended, each the newest first."""
+    current = sorted(
+        (job for job in jobs if not job.over), key=lambda job: (job.state == "waiting", -job.created)
+    )
+    ended = sorted((job for job in jobs if job.over), key=lambda job: -(job.ended or job.created))
+    recent = [job for job in ended if now - (job.ended or job.created) < _RECENT]
+    return [*current, *recent[:_MOST_ENDED]]
+
+
+def summary_of(job: Job, tail: tuple[str, ...] = (), peak_memory: int | None = None) -> JobSummary:
+    """A job as it is shown."""
+    waits = job.waits is not None and job.taken is None
+    return JobSummary(
+        id=job.id,
+        title=job.title,
+        state=job.state,
+        keys=() if waits else tuple(device.uuid for device in job.devices),
+        waits=job.waits if waits else None,
+        created=job.created,
+        started=job.taken or job.started,
+        ended=job.ended,
+        status=job.exit_status,
+        tail=tail,
+        last_line=tail[-1] if tail else None,
+        peak_memory=peak_memory,
+    )

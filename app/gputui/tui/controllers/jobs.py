@@ -1,0 +1,162 @@
+"""JobsController: what has become of our jobs is told, and a job's command starts again: here or as a job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gputui.choosing.selection import Selection
+from gputui.inventory.snapshot import Snapshot
+from gputui.launching.start import missing_program
+from gputui.launching.terminal_notification import terminal_notification
+from gputui.sources.sampler import Sampler
+from gputui.tui.app_state import AppState
+from gputui.tui.main_view import MainView
+
+if TYPE_CHECKING:
+    from gputui.allocating.allocation import Allocation
+    from gputui.jobs.job import Job
+
+_PATIENCE = 5.0
+"""Seconds to wait for the devices of a rerun to be read again, or three readings where those take longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A rerun whose devices are held and are being read again since `since` (`time.monotonic`)."""
+
+    app_state: AppState
+    allocation: Allocation
+    since: float
+
+
+class JobsController:
+    """Tells and starts jobs for the main screen `view`.
+
+    `write` sends a sequence to the terminal; where there is none, only the message tells.
+    """
+
+    def __init__(
+        self,
+        view: MainView,
+        sampler: Sampler,
+        environ: Mapping[str, str],
+        write: Callable[[str], None] | None,
+    ) -> None:
+        self._view, self._sampler, self._environ, self._write = view, sampler, environ, write
+        self._pending: _Pending | None = None
+
+    # What has become of jobs
+
+    def after_reading(self, before: Snapshot | None, now: Snapshot, began: float) -> None:
+        """Call after each reading that the view shows; `began` is when it began (`time.monotonic`)."""
+        if before is not now and (now.jobs or (before is not None and before.jobs)):
+            # (Not imported where nobody has a job.)
+            from gputui.tui.views.jobs import news
+
+            found = news(before, now)
+            if found:
+                text = "; ".join(text for text, _ in found)
+                self._view.show_message(text, "" if all(good for _, good in found) else "lost")
+                if self._write is not None:
+                    self._write(terminal_notification(text))
+        pending = self._pending
+        if pending is not None and began >= pending.since:
+            self._pending = None
+            self._start(pending, now)
+
+    # Once more
+
+    def clone(self, job: Job) -> str:
+        """Put a job's command, options and directory on the launch line; what to tell of it."""
+        from gputui.jobs.again import again
+
+        options, _ = again(job)
+        # (What it says of devices is read with the next reading.)
+        self._view.set_app_state(replace(self._view.app_state, options=options))
+        return f"the command of job {job.id} is on the launch line"
+
+    def best_for(self, job: Job) -> tuple[AppState | None, str]:
+        """What a rerun of a job would start, on the best devices that are free now, and which these are; or
+        None, and why it cannot be started."""
+        from gputui.jobs.again import again
+
+        options, count = again(job)
+        none_selected = replace(
+            self._view.app_state,
+            options=options,
+            selection=Selection(),
+            verdicts_when_selected={},
+            suggestion=None,
+            order=None,
+            command_choice=None,
+        )
+        if not count:
+            return self._startable(none_selected.cpu_only(), "CPU only")
+        selected, reason = none_selected.select_best(count)
+        if selected is none_selected or selected.snapshot is None:
+            return None, f"{reason}; to wait: gputui jobs rerun {job.id} --wait"
+        labels = ",".join(selected.snapshot.label(device) for device in selected.selected)
+        return self._startable(selected, f"GPU {labels}")
+
+    def _startable(self, app_state: AppState, where: str) -> tuple[AppState | None, str]:
+        launch = app_state.launch
+        why = launch.refusal or app_state.contradiction or missing_program(launch, self._environ)
+        return (None, why) if why else (app_state, where)
+
+    def rerun(self, app_state: AppState) -> str:
+        """Hold the devices of `best_for`, have them read again, and start the job; what to tell meanwhile."""
+        from gputui.tui import start_launch
+
+        self.cancel()
+        allocation, queue = start_launch.hold_selected(app_state, self._environ)
+        in_the_way = [conflict.text(allocation.snapshot) for conflict in allocation.conflicts]
+        in_the_way += [f"there are {queue.text()}"] if queue else []
+        if in_the_way:
+            allocation.release()
+            return f"nothing is started: {'; '.join(in_the_way)}"
+        pending = _Pending(app_state, allocation, time.monotonic())
+        if not app_state.selected:
+            # No device to read.
+            return self._as_job(pending)
+        self._pending = pending
+        self._sampler.ask()
+        patience = max(_PATIENCE, 3 * self._sampler.took)
+        self._view.app.set_timer(patience, lambda: self._give_up(pending))
+        return "reading the selected devices again …"
+
+    def cancel(self) -> None:
+        """Start nothing of what is pending, and give its devices back."""
+        if self._pending is not None:
+            self._pending.allocation.release()
+        self._pending = None
+
+    def _give_up(self, pending: _Pending) -> None:
+        if self._pending is pending:
+            self.cancel()
+            self._view.show_message("nothing is started: the driver does not answer", "lost")
+
+    def _start(self, pending: _Pending, now: Snapshot) -> None:
+        """Start the job unless a device of it is not free any more."""
+        allocation = pending.allocation
+        judged = self._view.app_state.verdicts
+        gone = allocation.recheck(now, judged, pending.app_state.verdicts)
+        if gone:
+            allocation.release()
+            text = "; ".join(conflict.text(allocation.snapshot) for conflict in gone)
+            self._view.show_message(f"nothing is started: {text}", "lost")
+            return
+        self._view.show_message(self._as_job(pending))
+
+    def _as_job(self, pending: _Pending) -> str:
+        from gputui.tui import start_launch
+
+        app_state = pending.app_state
+        launch, options = app_state.launch, app_state.options
+        text, _ = pending.allocation.start(
+            lambda lease: start_launch.as_job(launch, self._environ, lease, options)
+        )
+        warnings = "; ".join(notice.text for notice in pending.allocation.notices)
+        return f"{text}; {warnings}" if warnings else text

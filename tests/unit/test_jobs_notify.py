@@ -1,0 +1,86 @@
+"""The command of `notify` at the end of a job: real jobs, their real supervisor, real scripts."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gputui.inventory.process import Identity
+from gputui.jobs import start as job_start
+from gputui.jobs.process_tree import identity
+from gputui.jobs.start import start_job
+from gputui.jobs.stop import stop
+from gputui.launching.launch import Launch
+from unit.jobs_support import Desk, desk_at, ended, gone, until
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with desk_at(tmp_path) as made:
+        yield made
+
+
+def notifies(desk: Desk, script: str, *words: str) -> Path:
+    """Make the settings name a script, called with `words`; the file that it writes with `told`."""
+    program, told = desk.folder / "notify-me", desk.folder / "told"
+    program.write_text(f"#!/bin/sh\ntold() {{ cat > {told}.new; mv {told}.new {told}; }}\n{script}\n")
+    program.chmod(0o755)
+    settings = Path(desk.environ["XDG_CONFIG_HOME"]) / "gputui/config.toml"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    listed = ", ".join(f'"{word}"' for word in (str(program), *words))
+    settings.write_text(f"[wait]\nnotify = [{listed}]\n")
+    return told
+
+
+def test_it_is_told_how_the_job_ended_and_nothing_that_could_be_a_secret(desk: Desk) -> None:
+    told = notifies(desk, 'echo "$1" "$2" | told', "-x", "<{message}>")
+    job = ended(desk.start("sh", "-c", "exit 3", "--token=hf_secret"))
+    until(told.exists)
+    assert told.read_text() == f"-x <gputui: job {job.id} (sh) ended with status 3 after 0s>\n"
+
+
+def test_it_has_the_jobs_name_and_a_job_that_was_stopped_is_called_so(desk: Desk) -> None:
+    told = notifies(desk, 'echo "$1" | told', "{message}")
+    job = desk.start("sleep", "100", name="llama")
+    stop(job, grace=5)
+    until(told.exists)
+    assert re.fullmatch(rf"gputui: job {job.id} \(llama\) stopped after \ds\n", told.read_text())
+
+
+def test_it_inherits_no_lease_and_writes_not_to_the_jobs_log(desk: Desk) -> None:
+    told = notifies(desk, "echo noise; echo noise >&2; ls -l /proc/$$/fd | told")
+    lease = os.open(desk.folder / "held", os.O_RDWR | os.O_CREAT)
+    job = ended(start_job(Launch(("test", "-e", f"/proc/self/fd/{lease}")), desk.environ, pass_fds=(lease,)))
+    os.close(lease)
+    assert job.status == 0
+    until(told.exists)
+    assert "/held\n" not in told.read_text() and str(job.log) not in told.read_text()
+    assert job.log.read_text() == ""
+
+
+def test_one_that_hangs_is_killed_with_what_it_started_and_nobody_waits_for_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient = desk.folder / "supervise.py"
+    text = job_start._SUPERVISE.read_text()
+    assert "_NOTIFY_TIME = 10.0" in text
+    impatient.write_text(text.replace("_NOTIFY_TIME = 10.0", "_NOTIFY_TIME = 0.5"))
+    monkeypatch.setattr(job_start, "_SUPERVISE", impatient)
+    told = notifies(desk, 'trap "" TERM ALRM; sleep 1000 & echo $$ $! | told; wait')
+    job = ended(desk.sh("exit 0"))
+    assert job.supervisor is not None
+    gone(job.supervisor)
+    until(told.exists)
+    hung: list[Identity] = [identity(int(pid)) for pid in told.read_text().split()]
+    gone(*hung)
+
+
+def test_one_that_is_not_there_changes_nothing(desk: Desk) -> None:
+    notifies(desk, "")
+    (desk.folder / "notify-me").unlink()
+    job = ended(desk.sh("exit 0"))
+    assert job.status == 0 and not (job.folder / "notify").exists()

@@ -1,0 +1,138 @@
+"""The user's own jobs in a snapshot: real jobs, what is read of them, and the end of a log."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gputui.inventory.claim import Claim
+from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.process import Process
+from gputui.inventory.snapshot import Snapshot
+from gputui.jobs import source as jobs_source
+from gputui.jobs.last_lines import last_lines
+from gputui.jobs.source import WithJobs
+from gputui.sources.source import Want
+from gputui.system.users import own_name
+from unit.builders import box, gpu
+from unit.jobs_support import Desk, desk_at, ended, says
+
+MIB = 1 << 20
+
+
+class Still:
+    """A source that shows one snapshot."""
+
+    label = ""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def open(self) -> None: ...
+
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+        return self.snapshot
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setattr(jobs_source, "_EVERY", 0.0)
+    with desk_at(tmp_path) as made:
+        yield made
+
+
+def by_id(source: WithJobs) -> dict[str, JobSummary]:
+    return {job.id: job for job in source.read().jobs}
+
+
+def test_who_has_never_started_a_job_has_the_snapshot_as_it_is(desk: Desk) -> None:
+    still = Still(box(gpu(0)))
+    assert WithJobs(still, desk.environ).read() is still.snapshot
+    assert not desk.jobs.exists()
+
+
+def test_a_job_is_followed_from_its_start_to_its_end(desk: Desk) -> None:
+    source, gate = WithJobs(Still(box(gpu(0))), desk.environ), desk.gate()
+    job = desk.sh(rf"printf 'epoch 1\n\033[31m 10%%|#\r 50%%|###\r'; {gate.wait}; echo; echo bye; exit 3")
+    says(job, "50%")
+    now = by_id(source)[job.id]
+    assert (now.state, now.status, now.over) == ("running", None, False)
+    assert now.tail == ("epoch 1", "50%|###") and now.last_line == "50%|###"
+    assert now.title.startswith("/bin/sh -c") and now.started is not None
+    gate.open()
+    ended(job)
+    now = by_id(source)[job.id]
+    assert (now.state, now.status, now.last_line, now.over) == ("failed", 3, "bye", True)
+
+
+def test_those_that_run_come_first_and_those_that_were_removed_are_gone(desk: Desk) -> None:
+    source, gate = WithJobs(Still(box(gpu(0))), desk.environ), desk.gate()
+    first, second = ended(desk.sh("exit 0")), ended(desk.sh("exit 1"))
+    running = desk.sh(gate.wait)
+    assert list(by_id(source)) == [running.id, second.id, first.id]
+    shutil.rmtree(first.folder)
+    assert list(by_id(source)) == [running.id, second.id]
+    gate.open()
+
+
+def test_what_ended_days_ago_is_not_shown(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended(desk.sh("exit 0"))
+    monkeypatch.setattr(jobs_source, "_RECENT", 0.0)
+    assert WithJobs(Still(box(gpu(0))), desk.environ).read().jobs == ()
+
+
+def test_a_look_is_not_repeated_within_a_second(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs_source, "_EVERY", 3600.0)
+    source = WithJobs(Still(box(gpu(0))), desk.environ)
+    assert source.read().jobs == ()
+    ended(desk.sh("exit 0"))
+    assert source.read().jobs == ()
+
+
+def test_the_peak_is_the_most_that_its_processes_had_on_one_device(desk: Desk) -> None:
+    gate = desk.gate()
+    job = desk.sh(gate.wait)
+
+    def having(*amounts: int) -> Snapshot:
+        processes = tuple(Process(10 + n, "compute", memory=amount * MIB) for n, amount in enumerate(amounts))
+        device = replace(gpu(0), processes=(*processes, Process(99, "compute", memory=9000 * MIB)))
+        pids = tuple(process.pid for process in processes)
+        claim = Claim(device.key, own_name(), job=job.id, pids=pids)
+        # A record of somebody else's that names our job.
+        other = Claim(device.key, "somebody", job=job.id, pids=(99,))
+        return replace(box(device), claims=(claim, other))
+
+    still = Still(having(300, 200))
+    source = WithJobs(still, desk.environ)
+    assert by_id(source)[job.id].peak_memory == 500 * MIB
+    still.snapshot = having(100)
+    assert by_id(source)[job.id].peak_memory == 500 * MIB
+    still.snapshot = having(400, 400)
+    assert by_id(source)[job.id].peak_memory == 800 * MIB
+    gate.open()
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"", ()),
+        (b"one\ntwo\n\n  \n", ("one", "two")),
+        (b"10%\r20%\r\x1b[K", ("20%",)),
+        (b"a\x1b]0;title\x07b\x1b[2Ac\n", ("abc",)),
+        (b"x" * 9000 + b"\nlast", ("last",)),
+        (b"\xff\xfe caf\xc3\xa9", ("\ufffd\ufffd café",)),
+    ],
+)
+def test_the_last_lines_are_plain_text(tmp_path: Path, data: bytes, lines: tuple[str, ...]) -> None:
+    (tmp_path / "log").write_bytes(data)
+    assert last_lines(tmp_path / "log", 3) == lines
+
+
+def test_a_log_that_is_not_there_has_no_lines(tmp_path: Path) -> None:
+    assert last_lines(tmp_path / "log", 3) == ()
