@@ -250,7 +250,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
         await s.press("4", "d")
         assert s.main.launch.pending is not None and s.main.launch.pending.allocation.lease is None
         await s.press("w")
-        assert s.app.screen is s.main and "this machine" in s.main.message
+        assert s.app.screen is s.main and "nothing is queued" in s.main.message
 
 
 # In line

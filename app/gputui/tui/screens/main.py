@@ -154,6 +154,7 @@ class MainScreen(Screen[None]):
             "people": pages.open_people,
             "launch_page": pages.open_launch_page,
             "jobs": pages.open_jobs,
+            "queue": pages.open_queue,
             "export": pages.open_export,
             "check": pages.open_check,
             "help": pages.open_help,
