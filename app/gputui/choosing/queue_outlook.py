@@ -44,8 +44,8 @@ class Occupied:
     """A device that is not free, and who has it, as far as that can be seen.
 
     since   of the claim, else of the oldest process, in epoch seconds
-    unused  for how many seconds it has been at 0 %, or has been claimed without a process, where somebody
-            saw that; None where that is not known, or not so
+    unused  for how many seconds it has been seen at 0 %, or has been claimed where nothing runs on it; None
+            where that is not known, or not so
     free_in seconds until it counts as free, where that is known
     """
 
@@ -125,11 +125,11 @@ def _occupied(
         return Occupied(device, verdict, user, claim, free_in=max(0.0, cause.since + rules.window - now))
     held = None if since is None else max(0.0, now - since)
     unused = idle
-    if idle is not None and held is not None:
+    if verdict.state == "claimed" and device.processes == ():
+        unused = held
+    elif idle is not None and held is not None:
         # The time for which it was idle before they came does not count.
         unused = min(idle, held)
-    elif verdict.state == "claimed" and device.processes == () and not device.utilization:
-        unused = held
     return Occupied(device, verdict, user, claim, since, unused)
 
 
@@ -167,7 +167,7 @@ def who(waiter: Waiter) -> str:
 
 
 def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
-    """Why one in line has no devices yet, as a clause: "2 devices are free (GPU 4,5), 2 more must be"."""
+    """Why one in line has no devices yet, as a clause: "GPU 4,5 are free, 2 more are needed"."""
     waiter = turn.waiter
     if turn.ahead:
         first = turn.ahead[0]
@@ -176,42 +176,50 @@ def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
     if turn.could is None:
         return "waits for a step inside the devices of its own job"
     if len(turn.could) < waiter.count:
-        return f"only {len(turn.could)} of the devices on this box would do: it waits in vain"
+        return f"only {len(turn.could)} of the devices here would do: it waits in vain"
     free = ",".join(map(snapshot.label, turn.free))
     missing = waiter.count - len(turn.free)
     if missing <= 0:
-        return f"enough devices are free (GPU {free}): it starts in a moment"
+        are = "is free" if len(turn.free) == 1 else "are free"
+        return f"GPU {free} {are}: it starts in a moment"
     if not turn.free:
-        return "none is free" if waiter.count == 1 else f"none is free, {missing} must be"
-    are = f"1 is free (GPU {free})" if len(turn.free) == 1 else f"{len(turn.free)} are free (GPU {free})"
-    return f"{are}, {missing} more must be"
+        return "no such device is free" if waiter.count == 1 else f"no device is free, {missing} are needed"
+    are = "is free" if len(turn.free) == 1 else "are free"
+    return f"GPU {free} {are}, {missing} more {'is' if missing == 1 else 'are'} needed"
 
 
-def occupied_by(each: Occupied, now: float) -> str:
-    """Who has a device, since when, and what is done with it: "bo 38.8G, claimed 7h13m ago, 0 % for 40m"."""
+def occupied_by(each: Occupied, now: float) -> tuple[str, str, str, str, str]:
+    """Who has a device, how much of its memory, since when, what is done with it, and the command: a row.
+
+    ("bo", "38.8G", "claimed 7h13m ago", "0 % for 40m", "python serve.py")
+    """
+    device, claim, cause = each.device, each.claim, each.verdict.cause
     if each.free_in is not None:
-        return f"cooling down: counts as free in {each.free_in:.0f} s"
-    device, claim = each.device, each.claim
-    parts = []
-    if each.verdict.state == "claimed" or each.user is None:
-        parts.append(state_and_brief(each.verdict, now))
+        return "", "", "cooling down", f"counts as free in {each.free_in:.0f} s", ""
+    who = printable(each.user) if each.user is not None else "–"
+    memory = size(device.memory_used) if device.memory_used and each.verdict.state != "claimed" else ""
+    if claim is not None and claim.user == each.user:
+        held = "claimed" if each.since is None else f"claimed {duration(now - each.since)} ago"
+    elif each.user is not None:
+        held = "" if each.since is None else f"for {duration(now - each.since)}"
     else:
-        used = "" if device.memory_used is None else f" {size(device.memory_used)}"
-        parts.append(f"{printable(each.user)}{used}")
-    if each.since is not None and each.verdict.state != "claimed":
-        for_long = duration(now - each.since)
-        parts.append(f"claimed {for_long} ago" if claim and claim.user == each.user else f"for {for_long}")
-    if claim and claim.user != each.user:
-        parts.append(f"claimed by {printable(claim.user)}")
+        held = state_and_brief(each.verdict, now)
+    if claim is not None and claim.user != each.user:
+        held += f", claimed by {printable(claim.user)}"
+    command = cause.processes[0].command if isinstance(cause, UsedBy) else claim.command if claim else None
+    return who, memory, held, _use(each), printable(command or "")
+
+
+def _use(each: Occupied) -> str:
+    """What is done with a device; "" for something."""
+    device, claim = each.device, each.claim
     if claim is not None and claim.ended:
-        parts.append("its command has ended, something it started keeps the claim")
+        return "its command has ended, what it started keeps the claim"
     if each.verdict.state == "claimed" and device.processes == ():
-        parts.append("nothing runs on it")
-    elif each.unused is not None and each.unused >= 60:
-        parts.append(f"0 % for {duration(each.unused)}")
-    elif device.utilization == 0:
-        parts.append("0 % now")
-    return ", ".join(parts)
+        return "nothing runs on it"
+    if each.unused is not None and each.unused >= 60:
+        return f"0 % for {duration(each.unused)}"
+    return "0 % now" if device.utilization == 0 else ""
 
 
 def expectation(occupied: Sequence[Occupied]) -> str:

@@ -78,14 +78,14 @@ def _lines(snapshot: Snapshot, found: Outlook) -> list[str]:
         )
         for turn in found.turns
     ]
-    lines = aligned([("PLACE", "USER", "WAITS FOR", "FOR", "JOB", "COMMAND"), *rows], right=(0,))
+    lines = aligned([("PLACE", "USER", "WANTS", "FOR", "JOB", "COMMAND"), *rows], right=(0,))
     if not snapshot.devices:
         return lines
     lines.append("")
     lines += [f"next: {who(turn.waiter)}: {in_the_way(turn, snapshot)}" for turn in found.next]
-    held = [(f"GPU {snapshot.label(each.device)}", occupied_by(each, now)) for each in found.occupied]
+    held = [(f"GPU {snapshot.label(each.device)}", *occupied_by(each, now)) for each in found.occupied]
     if held:
-        lines += ["", "not free:", *(f"  {line}" for line in aligned(held)), expectation(found.occupied)]
+        lines += ["", "not free:", *aligned(held, right=(2,)), "", expectation(found.occupied)]
     return lines
 
 

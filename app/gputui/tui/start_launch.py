@@ -137,6 +137,9 @@ def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitReques
     from gputui.jobs.queued import queue_job, words_of
     from gputui.tui.wait_request import place_in_line
 
+    if app_state.label:
+        line = app_state.snapshot.waiters if app_state.snapshot else ()
+        return f"{app_state.label}: nothing is queued; you would be {place_in_line(request, line)}", False
     place = place_in_line(request, waiters(environ))
     words = words_of(app_state.options, request.count, request.grouping, request.keys)
     try:

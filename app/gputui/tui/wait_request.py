@@ -104,4 +104,4 @@ def _selected(app_state: AppState) -> str:
 
 
 def _or_these(app_state: AppState) -> str:
-    return f' "these": {_selected(app_state)} only.' if app_state.selected else ""
+    return f' Type "these" to wait for {_selected(app_state)} only.' if app_state.selected else ""

@@ -313,11 +313,6 @@ class LaunchController:
         if not app_state.options.command:
             self.edit()
             return
-        if app_state.label:
-            label = app_state.label
-            words = f"{label}: nothing is queued; waiting in line is for this machine's devices"
-            self._view.show_message(words, "warn")
-            return
         if self._cannot_start():
             return
         from gputui.tui import start_launch
@@ -343,7 +338,8 @@ class LaunchController:
                     return
                 now = self._view.app_state
                 text, good = start_launch.in_line(now, self._environ, read_wait_request(line, now))
-                self._view.show_message(text, "" if good else "lost")
+                bad = "warn" if now.label else "lost"
+                self._view.show_message(text, "" if good else bad)
 
         prompt, count = wait_prompt(app_state), max(1, len(app_state.selection))
         self._view.open(LineScreen(prompt, str(count), "how many", error_in, explain), answered)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
+
 from gputui.choosing.people import idle_seconds
 from gputui.choosing.queue_outlook import (
     Occupied,
@@ -64,7 +66,7 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     if snapshot is None:
         return []
     found = outlook_of(app_state)
-    lines = [headline(found, width)]
+    lines = [headline(found, width, "  Q")]
     told = _told_in_panel(found)
     # (Of a long line the first ones are shown; who holds what gives way to it.)
     room = max(1, height - 2)
@@ -79,11 +81,11 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     return lines[:height]
 
 
-def headline(found: Outlook, width: int) -> Line:
-    """The rule at the top: how many are in line, and how many of them are one's own."""
+def headline(found: Outlook, width: int, key: str = "") -> Line:
+    """The rule at the top: how many are in line, how many of them are one's own, and which key shows more."""
     count, ours = len(found.turns), sum(turn.waiter.ours for turn in found.turns)
-    tail = f"{count} in line" + (f", {ours} of them yours" if ours else "") if count else ""
-    return title("queue", width, tail)
+    tail = f"{count or 'nobody'} in line" + (f", {ours} of them yours" if ours else "")
+    return title("queue", width, tail + key)
 
 
 def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line], list[int | None]]:
@@ -141,11 +143,15 @@ def _name(turn: Turn) -> str:
 
 
 def _occupied(shown: Sequence[Occupied], snapshot: Snapshot) -> list[Line]:
-    wide = max((len(snapshot.label(each.device)) for each in shown), default=0)
+    """A line a device, in columns that are as wide as they must be."""
+    cells = [(snapshot.label(each.device), *occupied_by(each, snapshot.time)) for each in shown]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     return [
         (
-            (f" GPU {fit(snapshot.label(each.device), wide)}  ", "dim"),
-            (occupied_by(each, snapshot.time), "warn" if each.hoarded else ""),
+            (f" GPU {fit(label, widths[0])}  ", "dim"),
+            (f"{fit(user, min(_MOST_USER, widths[1]))}  {fit(memory, widths[2], right=True)}  ", ""),
+            (f"{fit(held, widths[3])}  {fit(use, widths[4])}  ", "warn" if each.hoarded else ""),
+            (command, "dim"),
         )
-        for each in shown
+        for each, (label, user, memory, held, use, command) in zip(shown, cells, strict=True)
     ]
