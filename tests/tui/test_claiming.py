@@ -254,7 +254,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
         assert s.main.launch.pending is not None and s.main.launch.pending.allocation.lease is None
         await s.press("w", "enter")
         await s.until(lambda: "nothing is queued" in s.main.message)
-        assert "3rd in line, after ana (4 devices)" not in s.main.message and "2nd in line" in s.main.message
+        assert "you would be 3rd in line, after ana (4 devices), lee (1 device)" in s.main.message
 
 
 # In line
@@ -297,7 +297,7 @@ async def test_w_waits_for_the_selected_devices_where_one_says_so(
 async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
         await s.press("w")
-        assert "You would be 2nd in line, after ana (4 devices)" in prompted(s)
+        assert "You would be 3rd in line, after ana (4 devices), lee (1 device)" in prompted(s)
         await s.press("ctrl+u", "3")
         assert "any 3 devices" in prompted(s)
 

@@ -79,7 +79,7 @@ def test_a_large_request_is_not_starved_by_small_ones(box: Box) -> None:
     assert (status, out) == (4, "")
     user = waiters(box.environ)[0].user
     (refusal,) = lines_of(err)
-    assert numbers(refusal) == [3, 8] and user in refusal
+    assert numbers(refusal)[:2] == [3, 8] and user in refusal
     assert "--wait" in refusal and "--force" in refusal
     assert box.call("run", "-q", "-n", "1", "--force", "--", "echo", "overtakes")[1] == "overtakes\n"
     assert not log.exists(), "five devices are free, and the line stands"

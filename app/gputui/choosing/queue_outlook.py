@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from gputui.choosing.people import IDLE_AFTER
 from gputui.choosing.rules import DEFAULT_RULES, Rules
-from gputui.choosing.verdict import Cooling, Divided, Prohibited, UsedBy, Verdict
-from gputui.choosing.verdict_text import state_and_brief
+from gputui.choosing.verdict import Cooling, Divided, Prohibited, State, UsedBy, Verdict
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.formatting import duration, printable, size
@@ -20,6 +19,12 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 
 _MOST_LABELS = 6
+_NOBODY: dict[State, str] = {
+    "held": "held, no visible process",
+    "busy": "busy, no visible owner",
+    "unknown": "unreadable",
+}
+"""What stands for a device of which nobody can be seen to have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +208,7 @@ def occupied_by(each: Occupied, now: float) -> tuple[str, str, str, str, str]:
     elif each.user is not None:
         held = "" if each.since is None else f"for {duration(now - each.since)}"
     else:
-        held = state_and_brief(each.verdict, now)
+        held = _NOBODY.get(each.verdict.state, each.verdict.state)
     if claim is not None and claim.user != each.user:
         held += f", claimed by {printable(claim.user)}"
     command = cause.processes[0].command if isinstance(cause, UsedBy) else claim.command if claim else None

@@ -43,7 +43,7 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
-    want = Want.NAMES if args.json else Want.ALL & ~(Want.LINKS | Want.TOPOLOGY)
+    want = Want.NAMES | Want.QUEUE if args.json else Want.ALL & ~(Want.LINKS | Want.TOPOLOGY)
     try:
         with opened(args) as source:
             snapshot = source.read(want)

@@ -46,7 +46,7 @@ class WithClaims:
             # Claims and the queue are by UUID, which are not read of devices that are wanted by index only.
             want &= ~Want.WHOLE
         snapshot = self._source.read(want, among)
-        if waiting:
+        if waiting and Want.QUEUE in want:
             from gputui.allocating.queue import waiters
 
             snapshot = replace(snapshot, waiters=waiters(self._environ))

@@ -342,4 +342,4 @@ class LaunchController:
                 self._view.show_message(text, "" if good else bad)
 
         prompt, count = wait_prompt(app_state), max(1, len(app_state.selection))
-        self._view.open(LineScreen(prompt, str(count), "how many", error_in, explain), answered)
+        self._view.open(LineScreen(prompt, str(count), "how many", error_in, explain=explain), answered)

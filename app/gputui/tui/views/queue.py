@@ -77,7 +77,7 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     for turn in found.next[:1]:
         words = ((f" next {who(turn.waiter)}: ", "strong"), (in_the_way(turn, snapshot), ""))
         lines.append(clip(words, width))
-    lines += [clip(line, width) for line in _occupied(told, snapshot)]
+    lines += [clip(line, width) for line in _occupied(told, snapshot, commands=False)]
     return lines[:height]
 
 
@@ -142,8 +142,8 @@ def _name(turn: Turn) -> str:
     return "you" if turn.waiter.ours else printable(turn.waiter.user)
 
 
-def _occupied(shown: Sequence[Occupied], snapshot: Snapshot) -> list[Line]:
-    """A line a device, in columns that are as wide as they must be."""
+def _occupied(shown: Sequence[Occupied], snapshot: Snapshot, commands: bool = True) -> list[Line]:
+    """A line a device, in columns that are as wide as they must be; `commands`: with what runs there."""
     cells = [(snapshot.label(each.device), *occupied_by(each, snapshot.time)) for each in shown]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     return [
@@ -151,7 +151,7 @@ def _occupied(shown: Sequence[Occupied], snapshot: Snapshot) -> list[Line]:
             (f" GPU {fit(label, widths[0])}  ", "dim"),
             (f"{fit(user, min(_MOST_USER, widths[1]))}  {fit(memory, widths[2], right=True)}  ", ""),
             (f"{fit(held, widths[3])}  {fit(use, widths[4])}  ", "warn" if each.hoarded else ""),
-            (command, "dim"),
+            (command if commands else "", "dim"),
         )
         for each, (label, user, memory, held, use, command) in zip(shown, cells, strict=True)
     ]
