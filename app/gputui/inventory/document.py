@@ -4,8 +4,8 @@
 MHz, ISO 8601; unknown is null. Beside the keys of the contract a device has `mig`,
 `claim`, `cores`, `max_sm_clock`, `compute_mode`, `display` and `unified`, a process has `note`, `container`
 and `ancestors`, a claim has the `pids` of its processes on devices, and the box has `pcie`, `peers`,
-`topology` and `waiters`. With details the box also has `host_load`, a device `telemetry`, and a process `sm`, `host_cpu`
-and `host_memory`.
+`topology` and `waiters`. With details the box also has `host_load`, a device `telemetry`, and a process `sm`,
+`host_cpu` and `host_memory`.
 """
 
 from __future__ import annotations
