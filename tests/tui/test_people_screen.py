@@ -47,7 +47,7 @@ async def test_everybody_is_shown_and_what_nobody_is_seen_to_hold() -> None:
         await s.press("P")
         lines = texts(s)
         assert "4 on this box" in lines[0]
-        assert [line.split()[0] for line in lines[1:9:2]] == ["ines", "mira", "bo", "olek"]
+        assert [line.split()[0] for line in lines[1:9:2]] == ["ines", "mira", "bo", "you"]
         assert lines[10].split()[:3] == ["GPU", "2", "22.4G"] and "no visible process" in lines[10]
         # Memory stands below memory.
         assert len({line.index("G  ") for line in (*lines[1:9], lines[10])}) == 1

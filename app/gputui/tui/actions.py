@@ -155,6 +155,15 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "Box & people",
+        "queue",
+        "Q",
+        "Q",
+        "",
+        "Show the queue",
+        "who waits for devices, and what is in the way",
+    ),
+    Action(
+        "Box & people",
         "jobs",
         "D",
         "D",

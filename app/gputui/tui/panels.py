@@ -14,6 +14,7 @@ from gputui.tui.layout import WIDE, Part, Size
 from gputui.tui.process_rows import folded
 from gputui.tui.views.matrix import matrix_rows, whole_matrix
 from gputui.tui.views.processes import processes
+from gputui.tui.views.queue import facts_of_panel, lines_of_panel, queue_panel
 from gputui.tui.views.text import Line
 from gputui.tui.views.timelines import charted, charts_key, timelines_pane
 
@@ -86,6 +87,11 @@ def _size_of_timelines(app_state: AppState) -> Size:
     return Size(4, 3 + 4 * count) if count else NOTHING
 
 
+def _size_of_queue(app_state: AppState) -> Size:
+    wanted = lines_of_panel(app_state)
+    return Size(min(3, wanted), wanted) if wanted else NOTHING
+
+
 def _size_of_links(app_state: AppState) -> Size:
     gpus = len(matrix_rows(app_state))
     if app_state.snapshot is None or not app_state.snapshot.links or not 1 < gpus <= _MOST_LINKED:
@@ -112,6 +118,7 @@ PANELS: tuple[Panel, ...] = (
         grows=True,
         action="processes",
     ),
+    Panel("queue", "Queue", queue_panel, _size_of_queue, facts_of_panel, action="queue"),
     Panel(
         "timelines",
         "Timelines",

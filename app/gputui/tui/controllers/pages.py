@@ -84,6 +84,11 @@ class PageController:
 
         self._view.open(JobsScreen(self._view, self._jobs, self._environ, self._launch.copy_text))
 
+    def open_queue(self) -> None:
+        from gputui.tui.screens.queue import QueueScreen
+
+        self._view.open(QueueScreen(self._view, self._environ))
+
     def open_export(self) -> None:
         if not self._view.app_state.selection.decided:
             self._view.show_message(SELECT_FIRST, "warn")

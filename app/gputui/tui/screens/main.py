@@ -175,6 +175,7 @@ class MainScreen(Screen[None]):
             "launch_page": pages.open_launch_page,
             "columns": pages.open_columns,
             "jobs": pages.open_jobs,
+            "queue": pages.open_queue,
             "export": pages.open_export,
             "check": pages.open_check,
             "help": pages.open_help,
