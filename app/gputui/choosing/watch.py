@@ -1,4 +1,4 @@
-"""Remembers across snapshots how long each device has been in its state, and its past utilization. Pure."""
+"""Remembers across snapshots how long each device has been in its state, and has been idle. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from gputui.choosing.verdict import Cooling, State, Verdict
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.snapshot import Snapshot
 
-MAX_LOADS = 240
-"""Utilizations that are kept of a device: four minutes at one reading a second."""
-
 _LOOKED_AWAY = 60.0
 """Seconds without a reading after which nothing is assumed of the time between (the screen was stopped)."""
 
@@ -21,7 +18,6 @@ class Watch:
     """What is remembered of past snapshots, by device key; times are epoch seconds.
 
     seen         a device's state, and the time since which every snapshot has had it in that state
-    loads        its last utilizations in percent, oldest first, at most `MAX_LOADS`; None is unknown
     pcie         the PCIe classes of pairs of devices, as they were known last: a lost device has none
     wired        the matrix that they were last updated from
     idle_since   the time since which every snapshot has had it at 0 %
@@ -29,7 +25,6 @@ class Watch:
     """
 
     seen: Mapping[str, tuple[State, float]] = field(default_factory=dict)
-    loads: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     idle_since: Mapping[str, float] = field(default_factory=dict)
     pcie: Mapping[tuple[str, str], str] = field(default_factory=dict)
     wired: LinkMatrix = ()
@@ -47,10 +42,6 @@ class Watch:
                 if (before := self.seen.get(key)) and before[0] == verdict.state
                 else (verdict.state, now)
                 for key, verdict in verdicts.items()
-            },
-            loads={
-                device.key: (*self.loads.get(device.key, ())[1 - MAX_LOADS :], device.utilization)
-                for device in snapshot.devices
             },
             idle_since={
                 device.key: min(kept.get(device.key, now), now)

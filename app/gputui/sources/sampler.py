@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 
+from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
 
@@ -31,6 +32,10 @@ _PACES: tuple[tuple[Want, int], ...] = (
 
 Listener = Callable[["Snapshot | Exception", float], None]
 """Called with a snapshot or an error, and the moment (`time.monotonic`) at which its reading began."""
+
+Past = Callable[[], "Iterable[Sequence[tuple[float, tuple[Device, ...]]]]"]
+"""Gives the devices as they were at moments before (epoch seconds): stretches of time, the latest first, each
+from its oldest moment on. For any thread."""
 
 
 class Sampler:
@@ -66,6 +71,8 @@ class Sampler:
         self.took = 0.0
         """Seconds that the last good reading took."""
         self._linked = False
+        self.past: Past | None = getattr(source, "past", None)
+        """What gives the past of the box, where its source knows that."""
 
     def start(self) -> None:
         """Begin reading at once."""

@@ -26,18 +26,23 @@ _FILL = 10.0
 
 def at(box: Box, elapsed: float, opened: float) -> Snapshot:
     """The box `elapsed` seconds after it was opened, at `opened` seconds since the epoch."""
-    devices: list[Device] = []
-    for index, gpu in enumerate(box.gpus):
-        devices.extend(_devices(box, index, gpu, elapsed, opened))
+    devices = devices_at(box, elapsed, opened)
     wiring = wired(box, tuple(device.index for device in devices if device.fault))
     return Snapshot(
         host=Host(box.host, box.driver, box.cuda),
         time=opened + elapsed,
-        devices=tuple(devices),
+        devices=devices,
         links=wiring.links,
         pcie=wiring.pcie,
         peers=wiring.peers,
         topology=wiring.topology,
+    )
+
+
+def devices_at(box: Box, elapsed: float, opened: float) -> tuple[Device, ...]:
+    """Its devices alone; also before it was opened, where `elapsed` is negative."""
+    return tuple(
+        device for index, gpu in enumerate(box.gpus) for device in _devices(box, index, gpu, elapsed, opened)
     )
 
 
@@ -151,7 +156,7 @@ def _load(
 def _started(task: Task, elapsed: float) -> float | None:
     """When the task that runs now started, in seconds after opening; None when it does not run now."""
     if task.starts == float("-inf"):
-        return -task.age if elapsed < task.ends else None
+        return -task.age if -task.age <= elapsed < task.ends else None
     moment = elapsed if task.every is None else elapsed % task.every
     if not task.starts <= moment < task.ends:
         return None
@@ -165,7 +170,7 @@ def noise(box: Box, label: str, elapsed: float, salt: int) -> float:
     def point(moment: int) -> float:
         return random.Random(f"{box.name} {label} {salt} {moment}").uniform(-1, 1)
 
-    return point(second) * (1 - part) + point(second + 1) * part
+    return point(second) * (1 - part) + (point(second + 1) * part if part else 0.0)
 
 
 def _with(device: Device, **facts: object) -> Device:

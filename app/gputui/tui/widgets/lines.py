@@ -31,6 +31,7 @@ STYLES = (
     "load",
     "lost",
     "memory",
+    "power",
     "prompt",
     "rest",
     "rule",
