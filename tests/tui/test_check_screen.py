@@ -28,7 +28,7 @@ def texts(s: Session) -> list[str]:
 
 
 def told(s: Session) -> str:
-    return s.app.screen.query_one("#page-footer", Lines).texts[0]
+    return "\n".join(s.app.screen.query_one("#page-footer", Lines).texts)
 
 
 def answered(s: Session) -> bool:

@@ -26,7 +26,7 @@ def texts(s: Session) -> list[str]:
 
 
 def told(s: Session) -> str:
-    return s.app.screen.query_one("#page-footer", Lines).texts[0]
+    return "\n".join(s.app.screen.query_one("#page-footer", Lines).texts)
 
 
 def screen(s: Session) -> ExportScreen:

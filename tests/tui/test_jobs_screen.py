@@ -42,7 +42,7 @@ def texts(s: Session) -> list[str]:
 
 
 def told(s: Session) -> str:
-    return s.app.screen.query_one("#page-footer", Lines).texts[0]
+    return "\n".join(s.app.screen.query_one("#page-footer", Lines).texts)
 
 
 def shown(s: Session, text: str) -> bool:

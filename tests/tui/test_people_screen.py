@@ -51,7 +51,7 @@ async def test_everybody_is_shown_and_what_nobody_is_seen_to_hold() -> None:
         assert lines[10].split()[:3] == ["GPU", "2", "22.4G"] and "no visible process" in lines[10]
         # Memory stands below memory.
         assert len({line.index("G  ") for line in (*lines[1:9], lines[10])}) == 1
-        assert "esc back" in texts(s, "#page-footer")[0]
+        assert "esc back" in texts(s, "#page-footer")[-1]
 
 
 async def test_on_an_idle_box_it_says_so_and_no_key_does_harm() -> None:

@@ -88,7 +88,7 @@ def lit(s: Session) -> str:
 
 
 def told(s: Session) -> str:
-    return texts(s, "#page-footer")[-1]
+    return texts(s, "#page-footer")[-2]
 
 
 def asks(s: Session) -> tuple[str, int] | None:

@@ -348,7 +348,7 @@ async def test_the_matrix_of_a_mig_box_takes_the_gpu_for_its_instance() -> None:
         assert picture(running)[2].startswith("▸")
         await running.press("space")
         assert running.selected == []
-        assert "GPU 0" in told(running)[-1] and "MIG instances" in told(running)[-1]
+        assert "GPU 0" in told(running)[-2] and "MIG instances" in told(running)[-2]
 
 
 async def test_a_shortage_counts_what_is_ours() -> None:

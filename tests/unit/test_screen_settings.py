@@ -87,8 +87,8 @@ def test_a_name_that_nothing_has_and_a_key_that_two_have_are_named(screen: Scree
 
 
 def test_two_actions_can_change_places_and_a_key_is_written_as_people_do() -> None:
-    keymap = checked(ScreenSettings(keymap={"copy": "c", "cpu": "y", "help": "/, f1"})).keymap
-    assert keymap == {"copy": "c", "cpu": "y", "help": "slash,f1"}
+    keymap = checked(ScreenSettings(keymap={"copy": "c", "cpu": "y", "help": "+, f1"})).keymap
+    assert keymap == {"copy": "c", "cpu": "y", "help": "plus,f1"}
 
 
 def test_the_themes_and_the_panels_have_the_names_that_settings_know() -> None:

@@ -73,7 +73,8 @@ def _size_of_links(app_state: AppState) -> Size:
 def _facts_of_links(app_state: AppState) -> object:
     snapshot = app_state.snapshot
     states = [verdict.state for verdict in app_state.verdicts.values()]
-    return snapshot and snapshot.links, app_state.selection, app_state.cursor, states, app_state.rows
+    order = [device.key for device in app_state.rows]
+    return snapshot and snapshot.links, app_state.selection, app_state.cursor, states, order
 
 
 PANELS: tuple[Panel, ...] = (

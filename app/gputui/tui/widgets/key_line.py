@@ -7,7 +7,7 @@ from textual import message as textual_message
 
 from gputui.tui.app_state import AppState
 from gputui.tui.message_log import Message
-from gputui.tui.views.keys import keys
+from gputui.tui.views.keys import keys, next_actions
 from gputui.tui.views.messages import message_line
 from gputui.tui.views.text import Line
 from gputui.tui.widgets.lines import Lines
@@ -26,9 +26,15 @@ class KeyLine(Lines):
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
         self._places: list[tuple[int, int, str]] = []
+        self._shows: object = None
 
     def show(self, app_state: AppState, message: Message | None = None) -> None:
         """Show the next sensible keys, or a message in their place."""
+
+        shows = (next_actions(app_state), app_state.selection.cpu_only, app_state.screen.keymap, message)
+        if shows == self._shows:
+            return
+        self._shows = shows
 
         def build(width: int, _: int) -> list[Line]:
             if message is not None:
