@@ -126,13 +126,6 @@ def devices_at(box: Box, elapsed: float, opened: float) -> tuple[Device, ...]:
     )
 
 
-def devices_at(box: Box, elapsed: float, opened: float) -> tuple[Device, ...]:
-    """Its devices alone; also before it was opened, where `elapsed` is negative."""
-    return tuple(
-        device for index, gpu in enumerate(box.gpus) for device in _devices(box, index, gpu, elapsed, opened)
-    )
-
-
 def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> list[Device]:
     label = str(index)
     identity = Device(
