@@ -254,7 +254,7 @@ ACTIONS: tuple[Action, ...] = (
         "timelines",
         "h",
         "h",
-        "timelines",
+        "",
         "Show the timelines",
         "utilization, memory and power of the last minutes or hours",
     ),
