@@ -113,6 +113,7 @@ class MainScreen(Screen[None]):
         )
         self._log = MessageLog()
         self._saved_screen, self._saving = app_state.screen, threading.Lock()
+        self._list = Container(id="list")
         self._history, self._lists, self._bottom = (
             PanelColumn(id=name) for name in ("history", "lists", "bottom")
         )
@@ -120,7 +121,7 @@ class MainScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield self._header
         with Container(id="body"):
-            with Container(id="list"):
+            with self._list:
                 yield self._table
                 yield self._history
             yield self._lists
@@ -417,7 +418,7 @@ class MainScreen(Screen[None]):
         self.set_class(layout.beside is not None, "-columns")
         self._header.display, self._message_line.display = layout.header, layout.message
         self._table.set_height(layout.table)
-        self.query_one("#list").styles.width = layout.left.width
+        self._list.styles.width = layout.left.width
         self._lists.styles.width = (layout.beside or layout.left).width
         if layout.bottom is not None:
             self._bottom.set_height(sum(lines for _, lines in layout.bottom.heights))
