@@ -38,6 +38,9 @@ _GEFORCE, _TESLA, _NVIDIA = 5, 2, 14
 _MOST_INSTANCES = 7
 _MOST_LINKS = 36  # NVML_NVLINK_MAX_LINKS
 _ENERGY_SINCE = 1_700_000_000
+_BYTES_PER_SECOND = 2**30
+_REASONS = {"power limit": 0x4, "hardware slowdown": 0x8, "thermal": 0x20, "thermal, hardware": 0x40}
+_IDLE = 0x1
 
 
 def render(
@@ -79,6 +82,7 @@ def _device(
     place = _place(snapshot, device)
     numbers = _numbers(device) | _hung(place)
     numbers |= _instance(device) if device.parent else _gpu(device, snapshot.time)
+    numbers |= _telemetry(device, snapshot.time)
     for key, value in {**numbers, **facts.get(label, {})}.items():
         if value is not None:
             yield f"{key} {value}"
@@ -136,6 +140,45 @@ def _gpu(device: Device, moment: float) -> dict[str, int | None]:
     }
 
 
+def _telemetry(device: Device, moment: float) -> dict[str, int | None]:
+    """What the page of a device shows. Counters grow evenly: rates are for the reader to find."""
+    told = device.telemetry
+    if told is None:
+        return {"clock_reasons": _clock_reasons(device)}
+    counted = max(0, int((moment - _ENERGY_SINCE) * _BYTES_PER_SECOND))
+    return {
+        "clock_reasons": _clock_reasons(device),
+        "encoder": told.encoder,
+        "decoder": told.decoder,
+        "memory_clock": told.memory_clock,
+        "max_memory_clock": told.max_memory_clock,
+        "fan": told.fan,
+        "memory_temperature": told.memory_temperature,
+        "ecc_corrected": told.ecc_corrected,
+        "ecc_uncorrected": told.ecc_uncorrected,
+        "retired": told.retired_pages,
+        "remapped": told.remapped_rows,
+        "pcie_generation_now": told.pcie_generation,
+        "pcie_width_now": told.pcie_width,
+        "pcie_sent": None if told.pcie_sent is None else counted,
+        "pcie_received": None if told.pcie_received is None else counted // 2,
+        "nvlink_sent": None if told.nvlink_sent is None else counted // 1024,
+        "nvlink_received": None if told.nvlink_received is None else counted // 2048,
+        "gpm": None if told.sm_active is None else 1,
+        "sm_active": _milli(told.sm_active),
+        "sm_occupancy": _milli(told.sm_occupancy),
+        "tensor_active": _milli(told.tensor_active),
+        "samples_processes": None if device.mig or device.processes is None else 1,
+    }
+
+
+def _clock_reasons(device: Device) -> int | None:
+    if device.throttled is None:
+        return None
+    bits = sum(_REASONS[word] for word in device.throttled)
+    return bits or (0 if device.utilization else _IDLE)
+
+
 def _instance(device: Device) -> dict[str, int | None]:
     slices = re.search(r"MIG (\d)g\.", device.name or "")
     return {
@@ -160,6 +203,8 @@ def _hung(place: Locality) -> dict[str, int | None]:
         "gpu_numa_node": place.own_node,
         "pcie_generation": place.pcie_generation,
         "pcie_width": place.pcie_width,
+        "pcie_generation_now": place.pcie_generation,
+        "pcie_width_now": place.pcie_width,
     }
 
 
@@ -209,7 +254,8 @@ def _links(
 
 def _process(process: Process) -> str:
     memory = "-" if process.memory is None else str(process.memory)
-    return f"process {_LISTS[process.kind]} {process.pid} {memory}"
+    sm = "" if process.sm is None else f" {process.sm}"
+    return f"process {_LISTS[process.kind]} {process.pid} {memory}{sm}"
 
 
 def _by_capability(table: Mapping[str, int], capability: str) -> int | None:

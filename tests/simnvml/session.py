@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated import motion
+from gputui.sources.simulated.details import detailed
 from gputui.sources.simulated.spec import Box
 from simnvml import counting
 from simnvml.building import LIBRARY, build
@@ -69,7 +70,7 @@ class SimulatedNvml:
     ) -> Snapshot:
         """Show a box as it is `elapsed` seconds after it was opened; returns that snapshot."""
         snapshot = motion.at(box, elapsed, opened)
-        self.show(snapshot, box, facts=facts, unreadable_links=unreadable_links)
+        self.show(detailed(snapshot, box, elapsed), box, facts=facts, unreadable_links=unreadable_links)
         return snapshot
 
     def rewrite(self, text: str) -> None:
@@ -96,6 +97,10 @@ class SimulatedNvml:
         """NVML does not start: 9 driver not loaded, 18 version mismatch, 4 no permission."""
         for function in _INITS:
             self.error(function, code)
+
+    def xid(self, device: int | str, code: int) -> None:
+        """The driver reports an XID of a device to those who listen now. (`heal` forgets it.)"""
+        self._order(f"xid - {device} {code}")
 
     def heal(self) -> None:
         """Take back every delay, error and hang."""

@@ -48,7 +48,7 @@ async def test_everybody_is_shown_and_what_nobody_is_seen_to_hold() -> None:
         lines = texts(s)
         assert "4 on this box" in lines[0]
         assert [line.split()[0] for line in lines[1:9:2]] == ["ines", "mira", "bo", "olek"]
-        assert lines[10].split()[:3] == ["GPU", "2", "22.4G"] and "held: " in lines[10]
+        assert lines[10].split()[:3] == ["GPU", "2", "22.4G"] and "no visible process" in lines[10]
         # Memory stands below memory.
         assert len({line.index("G  ") for line in (*lines[1:9], lines[10])}) == 1
         assert "esc back" in texts(s, "#page-footer")[-1]
@@ -57,7 +57,7 @@ async def test_everybody_is_shown_and_what_nobody_is_seen_to_hold() -> None:
 async def test_on_an_idle_box_it_says_so_and_no_key_does_harm() -> None:
     async with session("idle") as s:
         await s.press("P")
-        assert "nobody" in texts(s)[1] and not any(texts(s)[2:])
+        assert "no processes" in texts(s)[1] and not any(texts(s)[2:])
         await s.press("j", "k", "enter", "down")
         assert isinstance(s.app.screen, PeopleScreen)
 
@@ -125,7 +125,7 @@ async def test_who_holds_memory_and_does_nothing_is_told_below() -> None:
             s.main.set_app_state(s.main.app_state.with_snapshot(box(device, time=idle.time + 60 * minute)))
         await s.press("P")
         notice = texts(s, "#page-footer")[0]
-        assert all(fact in notice for fact in ("40.0G", "GPU 0", " bo,", "11m"))
+        assert all(fact in notice for fact in ("bo holds 40.0G on GPU 0", "idle for 11m"))
 
 
 async def test_every_size_is_painted() -> None:

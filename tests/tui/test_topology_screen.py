@@ -226,7 +226,9 @@ async def test_b_takes_one_more_of_the_best_and_says_why() -> None:
         await running.press("b")
         assert running.selected == ["0", "1"]
         message = running.main.message
-        assert message.startswith("1 of 3 (B): ") and "NUMA 0" in message and "weakest link NV12" in message
+        assert (
+            message.startswith("1 of 3 (B): ") and "NUMA node 0" in message and "weakest link NV12" in message
+        )
 
 
 async def test_capital_b_walks_through_the_other_sets_and_comes_back() -> None:

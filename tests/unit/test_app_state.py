@@ -84,12 +84,6 @@ def test_the_cursor_stays_on_its_device_and_goes_to_the_first_row_when_that_has_
     assert state.with_snapshot(box(*FOUR[:2])).cursor == FOUR[0].key
 
 
-def test_loads_are_watched_over_readings() -> None:
-    state = app_state(replace(FOUR[0], utilization=10))
-    state = state.with_snapshot(box(replace(FOUR[0], utilization=20), time=NOW + 1))
-    assert list(state.watch.loads[FOUR[0].key]) == [10, 20]
-
-
 def test_without_a_reading_there_is_nothing_to_select() -> None:
     state = AppState({})
     assert (state.rows, state.selected, state.verdicts, state.limits) == ((), (), {}, None)

@@ -50,7 +50,7 @@ def test_the_best_are_taken_and_why_is_said_on_stderr(call: Call) -> None:
     ended = call("pick", "--demo", PAIRS, "-n", "2", "--why")
     assert (ended.status, ended.out) == (0, "0,1\n")
     (why,) = lines_of(ended.err)
-    assert why.startswith("GPU 0,1: ") and "NUMA 0" in why and "weakest link NV12" in why
+    assert why.startswith("GPU 0,1: ") and "NUMA node 0" in why and "weakest link NV12" in why
 
 
 def test_without_why_nothing_is_said(call: Call) -> None:
@@ -76,9 +76,9 @@ def test_what_makes_no_whole_groups_is_a_wrong_call(call: Call, words: list[str]
 @pytest.mark.parametrize(
     ("words", "link"),
     [
-        (["-n", "4", "--group", "tp=2"], "in the groups of 2 NV2"),
-        (["-n", "4", "--group", "tp=2", "--order", "given"], "in the groups of 2 NV1"),
-        (["--gpus", "1,5,2,6", "--group", "tp=2"], "in the groups of 2 SYS"),
+        (["-n", "4", "--group", "tp=2"], "within groups of 2: NV2"),
+        (["-n", "4", "--group", "tp=2", "--order", "given"], "within groups of 2: NV1"),
+        (["--gpus", "1,5,2,6", "--group", "tp=2"], "within groups of 2: SYS"),
         (["--gpus", "0,1,2,3"], "NV1"),
     ],
 )
@@ -90,7 +90,7 @@ def test_the_link_that_is_told_is_that_of_the_order_that_is_printed(
 
 def test_of_named_devices_nobody_says_what_can_be_had(call: Call) -> None:
     said = call("pick", "--demo", "dgx-h100", "--gpus", "0,1,3", "--why").err
-    assert "can be had" not in said and "as named" in said and "NVLink" in said
+    assert "available" not in said and "as named" in said and "NVLink" in said
 
 
 def test_json_tells_the_weakest_link_and_why_also_where_there_was_no_choice(call: Call) -> None:
@@ -141,7 +141,7 @@ def test_a_partner_that_is_busy_is_not_denied(call: Call, save: Save) -> None:
     snapshot = linked(bridged(sockets((2, 2), "PHB", "SYS"), "NV12", (0, 1), (2, 3)))
     devices = (busy(snapshot.devices[0]), *snapshot.devices[1:])
     said = call("pick", "--from", save(replace(snapshot, devices=devices)), "-n", "1", "--why").err
-    assert re.search("GPU 1: no NVLink .*can be had", said)
+    assert re.search("GPU 1: no NVLink .*available", said)
 
 
 def test_a_printed_matrix_says_nothing_of_peers_and_load(call: Call) -> None:

@@ -165,8 +165,8 @@ def test_what_is_told_is_use_that_no_claim_covers(
 def test_verdicts_keep_their_states_and_say_it() -> None:
     judged = {d.index: verdicts(OUTSIDE)[d.key] for d in OUTSIDE.devices}
     assert [judged[n].state for n in (0, 1, 2, 6, 7)] == ["busy", "busy", "free", "claimed", "claimed"]
-    assert reason(judged[6], NOW).startswith("by mira for 1h, job m6u5, which runs on 0,1, until")
-    assert brief(judged[7], NOW) == "claimed, runs on 0,1 (mira)"
+    assert reason(judged[6], NOW).startswith("by mira, 1h ago, until job m6u5 ends, which runs on 0,1")
+    assert brief(judged[7], NOW) == "claimed by mira, runs on 0,1"
     assert reason(judged[0], NOW).endswith("; its job m6u5 claimed 6,7")
     assert brief(judged[1], NOW) == "mira, claimed 6,7"
 
@@ -211,7 +211,7 @@ def test_of_two_jobs_of_one_user_each_is_told_for_itself(call: Call, tmp_path: P
 
 def test_recordings_keep_it_and_the_calls_tell_it(call: Call, tmp_path: Path) -> None:
     file = recording(tmp_path, OUTSIDE)
-    assert "m6u5, which runs on 0,1" in call("ls", "--from", file).out
+    assert "m6u5 ends, which runs on 0,1" in call("ls", "--from", file).out
     assert "(job m6u5 claimed 6,7, runs on 0,1) python" in call("people", "--from", file).out
     assert call("claims", "--from", file).out.count("(claimed 6,7, runs on 0,1) python t.py") == 2
     (row, _) = json.loads(call("claims", "--json", "--from", file).out)["claims"]

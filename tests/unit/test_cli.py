@@ -236,9 +236,16 @@ def test_conditions_are_kept(call: Call, record: Record) -> None:
     assert "19.0G free" in call("pick", "-n", "3", "--min-free", "20GiB", "--from", file).refused(4)
 
 
-def test_memory_that_is_not_known_is_never_enough(call: Call) -> None:
-    said = call("pick", "--min-free", "1G", "--demo", "gb10").refused(4)
-    assert "unknown" in said and "memory" in said
+def test_memory_that_is_not_known_is_never_enough(call: Call, record: Record) -> None:
+    for unified in (None, True):
+        file = record(box(gpu(0, memory_used=None, memory_free=None, unified=unified)))
+        said = call("pick", "--min-free", "1G", "--from", file).refused(4)
+        assert "unknown" in said and "memory" in said
+
+
+def test_of_unified_memory_the_host_tells_what_is_free(call: Call) -> None:
+    assert call("pick", "--min-free", "100G", "--demo", "gb10").line == "0"
+    assert "113.7G free, 150.0G required" in call("pick", "--min-free", "150G", "--demo", "gb10").refused(4)
 
 
 # Naming devices is a decision.

@@ -93,14 +93,14 @@ def test_cpu_only_has_no_devices() -> None:
         (
             gpu(5),
             busy(gpu(5)),
-            "cuda:0 = GPU 5 is busy (was free): mira runs python (pid 4242) for 1h, 20.0G",
+            "cuda:0 = GPU 5 is busy (was free): mira is running python (pid 4242), 1h, 20.0G",
         ),
         (
             busy(gpu(0)),
             busy(gpu(0), job(user=None, command=None, note=ANOTHER_NAMESPACE)),
-            "cuda:0 = GPU 0 is busy: pid 4242, another namespace for 1h, 20.0G",
+            "cuda:0 = GPU 0 is busy: pid 4242, no visible owner (another namespace), 1h, 20.0G",
         ),
-        (gpu(0), None, f"cuda:0 = {gpu(0).key} is not there any more"),
+        (gpu(0), None, f"cuda:0 = {gpu(0).key} is no longer present"),
     ],
 )
 def test_a_line_has_the_rank_the_device_its_states_and_the_reason(

@@ -13,9 +13,11 @@ import pytest
 from gputui.choosing.verdict import verdicts
 from gputui.inventory.formatting import MIB
 from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, Process
+from gputui.sources.sampler import _PACES
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.source import NoSourceError, Want
+from gputui.system.memory import host_memory
 from gputui.system.processes import ProcessTable
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SHUTDOWN_WHILE_INSIDE, SimulatedNvml
@@ -53,7 +55,10 @@ def test_pick_needs_at_most_six_calls_a_gpu_and_three_for_the_box(nvml_here: Sim
         assert calls(nvml_here) <= 6 * devices + 3, nvml_here.counts()
 
 
-def test_watching_eight_busy_gpus_needs_at_most_five_calls_a_gpu_and_second(nvml_here: SimulatedNvml) -> None:
+@pytest.mark.parametrize(("changing", "most"), [(False, 3.3), (True, 5.0)])
+def test_watching_eight_busy_gpus_needs_at_most_five_calls_a_gpu_and_second(
+    nvml_here: SimulatedNvml, changing: bool, most: float
+) -> None:
     box = BOXES["shared"]
     busy = replace(box, tasks=tuple(replace(box.tasks[0], devices=(str(n),)) for n in range(8)))
     nvml_here.show_box(busy)
@@ -63,11 +68,14 @@ def test_watching_eight_busy_gpus_needs_at_most_five_calls_a_gpu_and_second(nvml
     nvml_here.reset_counts()
     for second in range(10):
         want = Want.LOAD | Want.NAMES
-        want |= Want.PROCESSES if second % 2 == 0 else Want.LOAD
-        want |= Want.SENSORS if second % 5 == 0 else Want.LOAD
+        for part, every in _PACES:
+            want |= part if second % every == 0 else Want.LOAD
+        if changing:
+            sizes = {str(n): {"memory_used": 2**34 + 2**28 * second} for n in range(8)}
+            nvml_here.show_box(busy, facts=sizes)
         source.read(want)
     source.close()
-    assert calls(nvml_here) / 8 / 10 <= 5, nvml_here.counts()
+    assert calls(nvml_here) / 8 / 10 <= most, nvml_here.counts()
 
 
 def test_facts_that_never_change_are_read_once(nvml_here: SimulatedNvml) -> None:
@@ -86,11 +94,31 @@ def test_what_is_not_supported_is_none_and_not_asked_again(nvml_here: SimulatedN
     source = NvmlSource()
     first = source.read()
     assert first.devices[0].memory_total is None
+    assert first.devices[0].unified is True
     assert first.devices[0].power_limit is None
     nvml_here.reset_counts()
     source.read(Want.MONITOR)
     source.close()
     assert called(nvml_here, "nvmlDeviceGetMemoryInfo") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "unified"),
+    [
+        ("Orin (nvgpu)", host_memory(), True),
+        ("NVIDIA H100", host_memory(), False),
+        ("Orin", host_memory() // 4, False),
+    ],
+)
+def test_memory_is_the_hosts_where_its_size_and_the_name_say_so(
+    nvml_here: SimulatedNvml, name: str, total: int, unified: bool
+) -> None:
+    box = at(BOXES["laptop"], 0, 0)
+    nvml_here.show(replace(box, devices=(replace(box.devices[0], name=name, memory_total=total),)))
+    for want in (Want.VERDICT, Want.MONITOR):
+        source = NvmlSource(ProcessTable(host_pids=False))
+        assert source.read(want).devices[0].unified is unified
+        source.close()
 
 
 def test_memory_that_the_driver_keeps_for_itself_is_not_in_use(nvml_here: SimulatedNvml) -> None:

@@ -11,7 +11,7 @@ from gputui.choosing.best import best
 from gputui.choosing.grouping import parse
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.spec import bridged, sockets, uniform
-from unit.builders import box, gpu
+from unit.builders import MIB, box, gpu, job
 from unit.wired import indices, matrix, recorded, wired
 
 
@@ -35,90 +35,89 @@ def _links_in(reason: str) -> list[str]:
             2,
             "all",
             [0, 1],
-            "an NVLink pair on NUMA 0; weakest link NV12; leaves the other pair whole",
+            "NVLink pair, NUMA node 0; weakest link NV12; leaves the other pair intact",
         ),
         (
             "a100_pcie_4gpu_nv12_pairs",
             3,
             "all",
             [0, 1, 2],
-            "on NUMA 0, 1; weakest link SYS",
+            "NUMA nodes 0, 1; weakest link SYS",
         ),
         (
             "a100_pcie_4gpu_nv12_pairs",
             4,
             "tp=2,pp=2",
             [0, 1, 2, 3],
-            "all 4 that can be had on NUMA 0, 1; weakest link in the groups of 2 NV12",
+            "all 4 available, NUMA nodes 0, 1; weakest link within groups of 2: NV12",
         ),
         (
             "a100_pcie_4gpu_one_bridge_only",
             1,
             "all",
             [2],
-            "no NVLink to any other that can be had, on NUMA 1; leaves the pair whole",
+            "no NVLink to any other available device, NUMA node 1; leaves the pair intact",
         ),
         (
             "a100_pcie_4gpu_one_bridge_only",
             2,
             "none",
             [2, 3],
-            "on one socket on NUMA 1; processes that do not talk to each other; leaves the pair whole",
+            "on one CPU socket, NUMA node 1; independent processes; leaves the pair intact",
         ),
         (
             "p100_power8_nv2_pairs_soc",
             2,
             "tp=2",
             [0, 1],
-            "an NVLink pair on one NUMA node; weakest link in the groups of 2 NV2;"
-            " leaves the other pair whole",
+            "NVLink pair, one NUMA node; weakest link within groups of 2: NV2; leaves the other pair intact",
         ),
-        ("pcie_5gpu_hetero_numa", 1, "all", [0], "joined least to the others, on NUMA 1"),
-        ("pcie_5gpu_hetero_numa", 2, "all", [1, 2], "under one host bridge on NUMA 0; weakest link PHB"),
+        ("pcie_5gpu_hetero_numa", 1, "all", [0], "weakest links to the others, NUMA node 1"),
+        ("pcie_5gpu_hetero_numa", 2, "all", [1, 2], "on one host bridge, NUMA node 0; weakest link PHB"),
         (
             "pcie_5gpu_hetero_numa",
             4,
             "pp=2",
             [1, 2, 3, 4],
-            "on one socket on NUMA 0; weakest link along the stages PHB",
+            "on one CPU socket, NUMA node 0; weakest link between stages: PHB",
         ),
         (
             "pcie_8gpu_pix_phb_sys_spaces",
             2,
             "all",
             [0, 1],
-            "under one PCIe switch on NUMA 0; weakest link PIX",
+            "behind one PCIe switch, NUMA node 0; weakest link PIX",
         ),
-        ("a100_dgx_nv12_mlx5_12", 2, "all", [0, 1], "joined by NVLink on NUMA 3; weakest link NV12"),
+        ("a100_dgx_nv12_mlx5_12", 2, "all", [0, 1], "connected by NVLink, NUMA node 3; weakest link NV12"),
         (
             "a100_dgx_nv12_mlx5_12",
             4,
             "all",
             [0, 1, 2, 3],
-            "all joined by NVLink on NUMA 1, 3; weakest link NV12",
+            "all connected by NVLink, NUMA nodes 1, 3; weakest link NV12",
         ),
-        ("v100_dgx1_hybrid_cube_mesh_mlx5", 1, "all", [0], "as good as any other, on NUMA 0"),
+        ("v100_dgx1_hybrid_cube_mesh_mlx5", 1, "all", [0], "equal to the others, NUMA node 0"),
         (
             "v100_dgx1_hybrid_cube_mesh_mlx5",
             6,
             "all",
             [0, 1, 2, 3, 4, 6],
-            "on NUMA 0, 1; weakest link around the ring NV1",
+            "NUMA nodes 0, 1; weakest link in the ring: NV1",
         ),
         (
             "v100_dgx1_hybrid_cube_mesh_mlx5",
             8,
             "all",
             [0, 1, 2, 3, 4, 5, 6, 7],
-            "all 8 that can be had on NUMA 0, 1; weakest link around the ring NV2",
+            "all 8 available, NUMA nodes 0, 1; weakest link in the ring: NV2",
         ),
-        ("h200_nvl_4gpu_nv6_annotated", 2, "all", [0, 1], "joined by NVLink; weakest link NV6"),
+        ("h200_nvl_4gpu_nv6_annotated", 2, "all", [0, 1], "connected by NVLink; weakest link NV6"),
         (
             "rtx3090_2gpu_sys_numa_na",
             2,
             "all",
             [0, 1],
-            "both that can be had on 2 NUMA nodes; weakest link SYS",
+            "both available, 2 NUMA nodes; weakest link SYS",
         ),
     ],
 )
@@ -132,30 +131,30 @@ _PAIRS = wired(bridged(uniform(8, "PHB"), "NV4", (0, 1), (2, 3), (4, 5), (6, 7))
 @pytest.mark.parametrize(
     ("count", "job", "without", "chosen", "why"),
     [
-        (2, "all", "", [0, 1], "an NVLink pair on 2 NUMA nodes; weakest link NV4; leaves 3 pairs whole"),
+        (2, "all", "", [0, 1], "NVLink pair, 2 NUMA nodes; weakest link NV4; leaves 3 pairs intact"),
         (
             4,
             "all",
             "",
             [0, 1, 2, 3],
-            "2 NVLink pairs on 4 NUMA nodes; weakest link PHB; leaves 2 pairs whole",
+            "2 NVLink pairs, 4 NUMA nodes; weakest link PHB; leaves 2 pairs intact",
         ),
         (
             4,
             "tp=2",
             "6 7",
             [0, 1, 2, 3],
-            "2 NVLink pairs on 4 NUMA nodes; weakest link in the groups of 2 NV4;"
-            " leaves the other pair whole",
+            "2 NVLink pairs, 4 NUMA nodes; weakest link within groups of 2: NV4;"
+            " leaves the other pair intact",
         ),
         (
             1,
             "all",
             "0 3",
             [1],
-            "no NVLink to any other that can be had, on one NUMA node; leaves 2 pairs whole",
+            "no NVLink to any other available device, one NUMA node; leaves 2 pairs intact",
         ),
-        (1, "all", "1 2 3 4 5 6 7", [0], "the only one that can be had"),
+        (1, "all", "1 2 3 4 5 6 7", [0], "the only one available"),
     ],
 )
 def test_pairs_are_counted_among_those_that_can_be_had(
@@ -169,28 +168,48 @@ def test_both_pairs_are_taken_where_there_are_two_and_more() -> None:
     chosen, reason = _told(snapshot, 4, "tp=2")
     assert chosen == [0, 1, 3, 4]
     what, weakest = reason.split("; ")
-    assert what.startswith("both NVLink pairs") and what.endswith("NUMA 0")
-    assert weakest.startswith("weakest link ") and weakest.endswith(" 2 NV4")
+    assert what.startswith("both NVLink pairs") and what.endswith("NUMA node 0")
+    assert weakest.startswith("weakest link ") and weakest.endswith(" 2: NV4")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_device_with_the_display_is_left_where_others_are_as_good(count: int) -> None:
+    snapshot = wired(uniform(3, "PHB"))
+    for shown in (
+        {"display": True},
+        {"display": None, "processes": (job(kind="graphics", memory=300 * MIB),)},
+    ):
+        devices = (gpu(0, **shown), *snapshot.devices[1:])
+        chosen, reason = _told(replace(snapshot, devices=devices), count, "all")
+        assert chosen == [1, 2][:count] and "; no display attached" in reason
+    assert "display" not in _told(snapshot, count, "all")[1]
+
+
+def test_a_better_link_is_worth_a_display() -> None:
+    snapshot = wired(bridged(uniform(4, "SYS"), "NV4", (0, 1)))
+    devices = (replace(snapshot.devices[0], display=True), *snapshot.devices[1:])
+    chosen, reason = _told(replace(snapshot, devices=devices), 2, "all")
+    assert chosen == [0, 1] and "display" not in reason
 
 
 def test_what_is_left_to_others_is_told() -> None:
     snapshot = wired(sockets((4, 4, 2), "NV6", "PHB"))
     for count in (4, 2):
         what, weakest, left = _told(snapshot, count, "all")[1].split("; ")
-        assert ("NVLink pair" in what) == (count == 2) and what.endswith("NUMA 0")
-        assert weakest == "weakest link NV6" and left.startswith("leaves 2 groups ")
+        assert ("NVLink pair" in what) == (count == 2) and what.endswith("NUMA node 0")
+        assert weakest == "weakest link NV6" and left == "leaves 2 connected groups intact"
     left = _told(snapshot, 4, "all", "8 9")[1].split("; ")[-1]
-    assert left.startswith("leaves 4 ") and "group" not in left
+    assert left == "leaves a connected group of 4 intact"
 
 
 def test_of_links_that_are_not_known_nothing_is_claimed() -> None:
     chosen, reason = _told(wired(matrix(3, [None] * 3)), 2, "all")
-    assert chosen == [0, 1] and _links_in(reason) == [] and reason.count("not known") == 2
+    assert chosen == [0, 1] and _links_in(reason) == [] and reason.count("unknown") == 2
 
 
 def test_before_links_were_read_nothing_is_claimed() -> None:
     _, reason = _told(box(gpu(0), gpu(1), gpu(2)), 2, "all")
-    assert _links_in(reason) == [] and reason.count("not known") == 2
+    assert _links_in(reason) == [] and reason.count("unknown") == 2
 
 
 def test_peer_access_that_is_not_known_is_not_denied() -> None:
@@ -198,7 +217,7 @@ def test_peer_access_that_is_not_known_is_not_denied() -> None:
     unknown = _told(snapshot, 2, "all")[1]
     assert "host bridge" in unknown and unknown.endswith("; weakest link PHB")
     denied = replace(snapshot, peers=matrix(3, ["CNS"] * 3))
-    assert _told(denied, 2, "all")[1] == f"{unknown}, without peer access"
+    assert _told(denied, 2, "all")[1] == f"{unknown}, no peer access"
 
 
 def test_a_link_of_a_large_box_is_told_as_in_a_small_one() -> None:
@@ -206,6 +225,6 @@ def test_a_link_of_a_large_box_is_told_as_in_a_small_one() -> None:
     chosen, reason = _told(snapshot, 4, "tp=4")
     assert chosen == [0, 1, 2, 3]
     what, weakest, left = reason.split("; ")
-    assert "NVLink" in what and what.endswith("NUMA 0")
-    assert weakest.startswith("weakest link ") and weakest.endswith(" 4 NV18")
-    assert left.startswith("leaves 17 groups ")
+    assert "NVLink" in what and what.endswith("NUMA node 0")
+    assert weakest.startswith("weakest link ") and weakest.endswith(" 4: NV18")
+    assert left == "leaves 17 connected groups intact"

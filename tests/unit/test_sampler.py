@@ -5,13 +5,20 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import pytest
 
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources import sampler as module
-from gputui.sources.sampler import PROCESSES_EVERY, SENSORS_EVERY, UNFOCUSED_EVERY, Sampler
+from gputui.sources.sampler import (
+    CHANGES_EVERY,
+    HOST_EVERY,
+    PROCESSES_EVERY,
+    SENSORS_EVERY,
+    UNFOCUSED_EVERY,
+    Sampler,
+)
 from gputui.sources.source import NoSourceError, Want
 from unit.builders import box, gpu
 
@@ -47,11 +54,13 @@ class Stepped:
         self.inside = threading.Event()
         self.closed = threading.Semaphore(0)
         self.closed_inside = False
+        self.among: Collection[str] | None = None
 
     def open(self) -> None: ...
 
-    def read(self, want: Want = Want.ALL) -> Snapshot:
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.inside.set()
+        self.among = among
         self.asked.put(want)
         answer = self._answers.get(timeout=PATIENCE)
         self.inside.clear()
@@ -160,6 +169,9 @@ def test_load_is_read_in_every_turn_and_the_costly_parts_at_their_own_pace(desk:
     assert all(Want.LOAD in want and Want.NAMES in want for want in wants)
     seconds = range(21)
     assert [s for s in seconds if Want.PROCESSES in wants[s]] == list(range(0, 21, PROCESSES_EVERY))
+    assert [s for s in seconds if Want.CHANGED_PROCESSES in wants[s]] == list(range(0, 21, CHANGES_EVERY))
+    assert all(Want.OWNERS in want for want in wants if Want.CHANGED_PROCESSES in want)
+    assert [s for s in seconds if Want.HOST in wants[s]] == list(range(0, 21, HOST_EVERY))
     assert [s for s in seconds if Want.SENSORS in wants[s]] == list(range(0, 21, SENSORS_EVERY))
 
 
@@ -171,7 +183,7 @@ def test_a_turn_that_comes_a_little_early_is_on_time(desk: Start, clock: Clock) 
         wants.append(start.source.wanted())
         clock.now += 0.99
         start.source.answer()
-    assert [Want.PROCESSES in want for want in wants] == [True, False] * 4 + [True]
+    assert [Want.CHANGED_PROCESSES in want for want in wants] == [True, False] * 4 + [True]
 
 
 @pytest.mark.usefixtures("clock")
@@ -179,6 +191,63 @@ def test_the_cheapest_reading_is_load_and_names(desk: Start) -> None:
     start = desk(0.0)
     wants = [start.source.turn() for _ in range(4)]
     assert wants[-1] == Want.LOAD | Want.NAMES
+
+
+# What is not on the screen is not read.
+
+
+def test_details_are_read_at_once_of_what_is_looked_at_and_forgotten_once(desk: Start) -> None:
+    start = desk()
+    start.settle()
+    start.sampler.look_at(["GPU-a"])
+    want = start.source.wanted()
+    assert Want.DETAILS in want and start.source.among == {"GPU-a"}
+    start.source.answer()
+    start.told()
+    start.sampler.ask()
+    assert Want.DETAILS in start.source.turn()
+    start.told()
+    start.sampler.look_at([])
+    want = start.source.wanted()
+    assert Want.DETAILS in want and start.source.among == set()
+    start.source.answer()
+    start.told()
+    start.sampler.ask()
+    assert Want.DETAILS not in start.source.turn()
+    assert start.source.among is None
+
+
+def test_looking_at_the_same_again_is_no_reason_to_read(desk: Start) -> None:
+    start = desk()
+    start.settle()
+    start.sampler.look_at(())
+    start.sampler.look_at({"GPU-a"})
+    start.source.turn()
+    start.told()
+    start.sampler.look_at(["GPU-a"])
+    start.sampler.ask()
+    start.source.turn()
+    start.told()
+    assert start.source.asked.empty()
+
+
+def test_the_first_picture_waits_for_no_details() -> None:
+    start = Desk(NEVER)
+    start.sampler.look_at(["GPU-a"])
+    start.sampler.start()
+    assert not start.source.turn() & (Want.DETAILS | Want.HOST)
+    assert Want.DETAILS in start.source.turn()
+    assert start.sampler.stop(PATIENCE)
+
+
+@pytest.mark.usefixtures("clock")
+def test_sensors_that_nobody_sees_are_not_read(desk: Start) -> None:
+    start = desk()
+    start.sampler.want_sensors(False)
+    start.settle()
+    start.sampler.want_sensors(True)
+    start.sampler.ask()
+    assert Want.SENSORS in start.source.turn()
 
 
 # Asking.

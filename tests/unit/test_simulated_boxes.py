@@ -12,6 +12,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.link import SELF, is_link
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES, DEFAULT
+from gputui.sources.simulated.details import detailed
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.source import SimulatedSource, named
 from gputui.sources.source import NoSourceError, Want
@@ -189,3 +190,31 @@ def test_opening_twice_does_not_start_the_box_again() -> None:
     moment[0] += 3
     source.open()
     assert source.read().devices[3].fault
+
+
+# What the page of a device shows.
+
+
+def test_a_simulated_box_shows_details_of_what_is_looked_at_and_its_load() -> None:
+    moment = [NOW]
+    source = SimulatedSource(BOXES["shared"], clock=lambda: moment[0])
+    source.open()
+    keys = [device.key for device in source.read(Want.LOAD).devices]
+    read = source.read(Want.LOAD | Want.DETAILS | Want.HOST, keys[:1])
+    assert [device.key for device in read.devices if device.telemetry] == keys[:1]
+    assert all(p.sm is not None and p.host_cpu and p.host_memory for p in read.devices[0].processes or ())
+    assert read.host.load and read.host.load.cpu and read.host.load.memory_used
+    assert source.read(Want.LOAD) == read
+    moment[0] += 3
+    later = source.read(Want.LOAD)
+    assert later.devices[0].telemetry not in (None, read.devices[0].telemetry)
+    assert not any(d.telemetry for d in source.read(Want.LOAD | Want.DETAILS, ()).devices)
+
+
+def test_a_box_without_a_certain_sensor_has_none_in_the_details() -> None:
+    for name, box in BOXES.items():
+        for device in detailed(at(box, 9, NOW), box, 9).devices:
+            told = device.telemetry
+            if told is not None and not (device.compute_capability or "").startswith("9"):
+                assert told.sm_active is None, name
+            assert device.fault is None or told is None

@@ -349,8 +349,8 @@ def test_links_may_hide_where_they_end(nvml: SimulatedNvml) -> None:
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
-        ("dgx-h100", {91: 18, 147: 18, (165, 0): 1, 185: 68000, 186: 68000, 82: None}),
-        ("rtx3090", {91: 4, 147: 0, (165, 3): 1, 82: None}),
+        ("dgx-h100", {91: 18, 147: 18, (165, 0): 1, 185: 68000, 186: 68000, 94: None}),
+        ("rtx3090", {91: 4, 147: 0, (165, 3): 1, 82: None, 94: None}),
         ("rtx4090", {91: None, 147: None, (165, 0): None}),
     ],
 )

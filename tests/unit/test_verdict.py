@@ -46,6 +46,11 @@ def _used(amount: int, **facts: object) -> Device:
     return gpu(memory_used=amount, memory_free=80 * GIB - amount, **facts)
 
 
+def unified(**facts: object) -> Device:
+    """A GPU whose memory is the host's, and whose driver does not tell its size (GB10)."""
+    return gpu(unified=True, memory_total=None, memory_used=None, memory_free=None, **facts)
+
+
 HIDDEN = job(user=None, command=None, note=OWNER_UNKNOWN)
 
 CASES: list[tuple[str, Device, str, Cause]] = [
@@ -69,6 +74,30 @@ CASES: list[tuple[str, Device, str, Cause]] = [
         gpu(compute_mode="exclusive_process", processes=(job(),)),
         "busy",
         UsedBy((job(),), exclusive=True),
+    ),
+    ("unified memory of unknown size", unified(), "free", Idle()),
+    ("unified memory that the host uses", gpu(unified=True, memory_used=60 * GIB), "free", Idle()),
+    ("unified memory and a job", unified(processes=(job(),)), "busy", UsedBy((job(),))),
+    ("unified memory and load", unified(utilization=80), "busy", Utilized(80)),
+    ("unified memory and no load known", unified(utilization=None), "unknown", Unreadable("utilization")),
+    ("unified memory and no list", unified(processes=None), "unknown", Unreadable("processes")),
+    (
+        "a desktop in unified memory",
+        unified(processes=(job(kind="graphics", memory=300 * MIB),)),
+        "free",
+        DesktopOnly(300 * MIB),
+    ),
+    (
+        "a desktop in unified memory that does not tell how much it has",
+        unified(processes=(job(kind="graphics", memory=None),)),
+        "free",
+        DesktopOnly(None),
+    ),
+    (
+        "a game in unified memory",
+        unified(processes=(job(kind="graphics", memory=20 * GIB),)),
+        "busy",
+        UsedBy((job(kind="graphics", memory=20 * GIB),)),
     ),
     ("a device that takes no job", gpu(compute_mode="prohibited"), "busy", Prohibited()),
     ("memory in use by nobody", _used(22 * GIB), "held", MemoryHeld(22 * GIB)),

@@ -55,7 +55,7 @@ from gputui.choosing.watch import Watch, with_cooling
 from gputui.cli.main import main
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import FAULT_KINDS, Fault
-from gputui.inventory.process import ANOTHER_NAMESPACE, KINDS, Process
+from gputui.inventory.process import ANOTHER_NAMESPACE, KINDS, OWNER_UNKNOWN, Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
@@ -66,57 +66,75 @@ CLAIM = Claim(gpu().key, "ana", NOW - 7200, "python x.py")
 
 TEXTS: list[tuple[State, Cause, str, str]] = [
     ("free", Idle(), "no process, no load", "free"),
-    ("free", Idle(display=True), "no process, no load; a display is attached", "free, display"),
-    ("free", DesktopOnly(300 * MIB), "only a desktop is on it, 0.3G", "free, desktop"),
+    ("free", Idle(display=True), "no process, no load, display attached", "free, display"),
+    ("free", DesktopOnly(None), "desktop only", "free, desktop"),
+    ("free", DesktopOnly(300 * MIB), "desktop only, 0.3G", "free, desktop"),
     (
         "free",
         NotCounted(("ana", "dcgm")),
-        "only processes that do not count are on it (ana, dcgm)",
-        "free, but ana, dcgm",
+        "only processes that your rules ignore (ana, dcgm)",
+        "free, ignoring ana, dcgm",
     ),
-    ("busy", UsedBy((job(),)), "mira runs python (pid 4242) for 1h, 20.0G", "mira python 1h"),
+    ("busy", UsedBy((job(),)), "mira is running python (pid 4242), 1h, 20.0G", "mira python 1h"),
     (
         "busy",
         UsedBy((job(memory=None, started=None), job(2))),
-        "mira runs python (pid 4242), and 1 more process",
+        "mira is running python (pid 4242), and 1 more process",
         "mira python +1",
     ),
     (
         "busy",
         UsedBy((job(), job(2), job(3)), exclusive=True),
-        "mira runs python (pid 4242) for 1h, 20.0G, and 2 more processes; exclusive:"
-        " no second program starts",
+        "mira is running python (pid 4242), 1h, 20.0G, and 2 more processes; exclusive mode:"
+        " no other program can start",
         "mira python 1h +2",
     ),
     (
         "busy",
         UsedBy((job(user=None, command=None, note=ANOTHER_NAMESPACE),)),
-        "pid 4242, another namespace for 1h, 20.0G",
+        "pid 4242, no visible owner (another namespace), 1h, 20.0G",
         "pid 4242, another namespace",
     ),
-    ("busy", UsedBy((job(user=None, memory=None),)), "pid 4242 for 1h", "pid 4242"),
-    ("busy", Utilized(80), "80 % busy, by no process that can be seen", "busy 80 %, unseen"),
-    ("busy", Divided(2), "divided into 2 MIG instances: only an instance can be given", "split in 2"),
-    ("busy", Divided(0), "MIG is on, with no instance: only an instance can be given", "split in 0"),
-    ("busy", Prohibited(), "its compute mode lets no program use it (nvidia-smi -c 0 does)", "prohibited"),
-    ("busy", Cooling(NOW - 3), "free for 3s only: what was on it may come back", "ended 3s ago"),
+    (
+        "busy",
+        UsedBy((job(user=None, note=OWNER_UNKNOWN),)),
+        "pid 4242, no visible owner, 1h, 20.0G",
+        "pid 4242, no visible owner",
+    ),
+    (
+        "busy",
+        UsedBy((job(user=None, memory=None),)),
+        "pid 4242, no visible owner, 1h",
+        "pid 4242, no visible owner",
+    ),
+    ("busy", Utilized(80), "80% utilization, no visible process", "busy, no visible process"),
+    ("busy", Divided(2), "divided into 2 MIG instances: select an instance", "2 MIG instances"),
+    ("busy", Divided(0), "MIG is enabled, but there is no instance", "MIG, no instances"),
+    ("busy", Prohibited(), "compute mode Prohibited: no program can use it", "compute prohibited"),
+    ("cooling", Cooling(NOW - 3, 10), "free for 3 s, counts as free after 10 s", "cooling down (3/10 s)"),
+    ("cooling", Cooling(NOW + 3, 2.5), "free for 0 s, counts as free after 2.5 s", "cooling down (0/2.5 s)"),
     (
         "held",
         MemoryHeld(22 * GIB),
-        "22.0G in use by no process that can be seen; `sudo fuser -v /dev/nvidia*` may find it",
-        "held, no process",
+        "22.0G in use, no visible process",
+        "held, no visible process",
     ),
-    ("claimed", ClaimedBy(CLAIM), "by ana for 2h, until the job ends: python x.py", "claimed ana 2h"),
-    ("claimed", ClaimedBy(Claim("k", "ana")), "by ana, until the job ends", "claimed ana"),
-    ("unknown", Unreadable("processes"), "its processes cannot be listed", "unknown processes"),
-    ("unknown", Unreadable("memory"), "the driver does not report its memory", "unknown memory"),
-    ("unknown", Unreadable("utilization"), "the driver does not report its utilization", "unknown load"),
-    ("unknown", Fault("error", "Unknown Error"), "Unknown Error", "unknown state, driver error"),
-    ("lost", Fault("lost", "GPU is lost"), "GPU is lost: fallen off the bus", "lost"),
+    ("claimed", ClaimedBy(CLAIM), "by ana, 2h ago, until the job ends: python x.py", "claimed by ana 2h"),
+    ("claimed", ClaimedBy(Claim("k", "ana")), "by ana, until the job ends", "claimed by ana"),
+    ("unknown", Unreadable("processes"), "the driver does not list its processes", "processes unreadable"),
+    ("unknown", Unreadable("memory"), "the driver does not report its memory", "memory unreadable"),
+    (
+        "unknown",
+        Unreadable("utilization"),
+        "the driver does not report its utilization",
+        "utilization unreadable",
+    ),
+    ("unknown", Fault("error", "Unknown Error"), "Unknown Error", "driver error"),
+    ("lost", Fault("lost", "GPU is lost"), "GPU is lost: fell off the bus", "lost"),
     (
         "lost",
         Fault("reset", "GPU requires restart"),
-        "GPU requires restart (nvidia-smi --gpu-reset)",
+        "GPU requires restart",
         "needs reset",
     ),
 ]
@@ -128,6 +146,19 @@ def test_the_table_of_texts(state: State, cause: Cause, full: str, few: str) -> 
     assert (reason(verdict, NOW), brief(verdict, NOW)) == (full, few)
     assert state_and_reason(verdict, NOW) == f"{state}: {full}"
     assert for_document({"k": verdict}, NOW) == {"k": (state, full)}
+
+
+@pytest.mark.parametrize(
+    ("cause", "remedy"),
+    [
+        (MemoryHeld(GIB), "1.0G in use, no visible process (`sudo fuser -v /dev/nvidia*` may show it)"),
+        (Prohibited(), "(`sudo nvidia-smi -c 0` allows it)"),
+        (Fault("reset", "GPU requires restart"), "(`sudo nvidia-smi --gpu-reset` resets it)"),
+    ],
+)
+def test_what_helps_is_said_in_the_vendors_own_commands(cause: Cause, remedy: str) -> None:
+    assert reason(Verdict("held", cause, "nvidia"), NOW).endswith(remedy)
+    assert "nvidia" not in reason(Verdict("held", cause, "acme"), NOW)
 
 
 def test_every_cause_is_in_the_table() -> None:
@@ -152,7 +183,7 @@ def test_a_lost_device_has_the_time_of_day() -> None:
 
 
 def test_who_claims_a_device_where_that_is_known() -> None:
-    assert claimed("GPU 3", CLAIM, NOW) == "GPU 3 is claimed by ana for 2h, until the job ends: python x.py"
+    assert claimed("GPU 3", CLAIM, NOW) == "GPU 3 is claimed by ana, 2h ago, until the job ends: python x.py"
     assert claimed("GPU 3", None, NOW) == "GPU 3 is claimed by another job"
 
 
@@ -160,13 +191,13 @@ def test_who_claims_a_device_where_that_is_known() -> None:
     ("why", "text"),
     [
         (Verdict("unknown", Unreadable("memory")), "unknown: the driver does not report its memory"),
-        (NeverTaken(), "free, but never taken (your settings, --never)"),
-        (SingleInstance(), "a MIG instance: a process can use one only"),
-        (TooLittleMemory(19 * GIB, 20 * GIB), "19.0G free, less than 20.0G"),
-        (TooLittleMemory(None, 20 * GIB), "unknown free, less than 20.0G"),
-        (TooMuchLoad(6, 5), "utilization 6 %"),
-        (TooMuchLoad(None, 5), "utilization unknown"),
-        (OtherVendor("nvidia"), "free, but a command runs on one vendor's devices (nvidia)"),
+        (NeverTaken(), "free, but excluded (settings or --never)"),
+        (SingleInstance(), "a MIG instance: a process can use only one"),
+        (TooLittleMemory(19 * GIB, 20 * GIB), "19.0G free, 20.0G required"),
+        (TooLittleMemory(None, 20 * GIB), "free memory unknown, 20.0G required"),
+        (TooMuchLoad(6, 5), "utilization 6%, at most 5% allowed"),
+        (TooMuchLoad(None, 5), "utilization unknown, at most 5% allowed"),
+        (OtherVendor("nvidia"), "free, but a command can use only one vendor's devices (nvidia)"),
     ],
 )
 def test_the_table_of_refusals(why: Refusal, text: str) -> None:
@@ -194,7 +225,7 @@ _unclaimed_uses = st.builds(UnclaimedUse, _words, st.none() | _words, _labels, s
 _claims = st.builds(Claim, st.just("k"), _words, _moments, st.one_of(st.none(), _words))
 _causes: dict[type, st.SearchStrategy[Cause]] = {
     Idle: st.builds(Idle, st.booleans()),
-    DesktopOnly: st.builds(DesktopOnly, _sizes),
+    DesktopOnly: st.builds(DesktopOnly, st.none() | _sizes),
     NotCounted: st.builds(NotCounted, st.lists(_words, min_size=1, max_size=3).map(tuple)),
     UsedBy: st.builds(
         UsedBy,
@@ -205,7 +236,7 @@ _causes: dict[type, st.SearchStrategy[Cause]] = {
     Utilized: st.builds(Utilized, st.integers(0, 100)),
     Divided: st.builds(Divided, st.integers(0, 7)),
     Prohibited: st.just(Prohibited()),
-    Cooling: st.builds(Cooling, st.floats(0, NOW)),
+    Cooling: st.builds(Cooling, st.floats(0, 2 * NOW), st.floats(0, 99)),
     MemoryHeld: st.builds(MemoryHeld, _sizes),
     ClaimedBy: st.builds(ClaimedBy, _claims, _labels),
     Unreadable: st.builds(Unreadable, st.sampled_from(["processes", "memory", "utilization"])),

@@ -1,4 +1,4 @@
-"""What only several snapshots can tell: since when a device is in its state, and how it was loaded."""
+"""What only several snapshots can tell: since when a device is in its state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.choosing.verdict import Cooling, Verdict, verdicts
-from gputui.choosing.watch import MAX_LOADS, Watch, with_cooling
+from gputui.choosing.watch import Watch, with_cooling
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from unit.builders import NOW, box, busy, gpu
@@ -48,27 +48,12 @@ def test_a_state_that_comes_back_begins_anew() -> None:
 def test_a_device_that_went_away_is_forgotten() -> None:
     watch = _after(_watched((0, gpu(0))), box(gpu(1), time=NOW + 1))
     assert watch.seconds_in_state(KEY, NOW + 2) is None
-    assert set(watch.loads) == {gpu(1).key}
-
-
-def test_loads_are_kept_oldest_first_and_unknown_stays_unknown() -> None:
-    watch = _watched((0, gpu(0, utilization=1)), (1, gpu(0, utilization=None)), (2, gpu(0, utilization=3)))
-    assert watch.loads[KEY] == (1, None, 3)
-
-
-def test_only_the_last_loads_are_kept() -> None:
-    watch = Watch()
-    for second in range(MAX_LOADS + 10):
-        watch = _after(watch, box(gpu(0, utilization=second % 100), time=NOW + second))
-    assert len(watch.loads[KEY]) == MAX_LOADS
-    assert watch.loads[KEY][-1] == (MAX_LOADS + 9) % 100
-    assert watch.loads[KEY][0] == 10
 
 
 def test_a_watch_is_not_changed_by_what_comes_after_it() -> None:
     first = _watched((0, gpu(0)))
     _after(first, box(busy(gpu(0)), time=NOW + 5))
-    assert first.seconds_in_state(KEY, NOW + 5) == 5 and len(first.loads[KEY]) == 1
+    assert first.seconds_in_state(KEY, NOW + 5) == 5
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=30))
@@ -106,7 +91,7 @@ def test_free_is_believed_only_if_it_was_so_in_every_reading_of_the_window(
         if taken:
             assert found == judged[KEY]
         elif not believed:
-            assert found == Verdict("busy", Cooling(NOW + (since or 0)))
+            assert found == Verdict("cooling", Cooling(NOW + (since or 0), window))
 
 
 def test_the_first_reading_is_believed_whatever_the_window() -> None:
@@ -130,7 +115,7 @@ def test_no_time_is_ever_less_than_none_when_the_clock_is_set_back() -> None:
     watch = _watched((0, busy(gpu(0))), (100, gpu(0)), (50, gpu(0)))
     assert watch.seconds_in_state(KEY, NOW + 50) == 0
     found = with_cooling(verdicts(box(gpu(0))), watch, NOW + 50, 10)[KEY]
-    assert found == Verdict("busy", Cooling(NOW + 50))
+    assert found == Verdict("cooling", Cooling(NOW + 50, 10))
     assert with_cooling(verdicts(box(gpu(0))), watch, NOW + 60, 10)[KEY].free
 
 

@@ -96,8 +96,8 @@ def links(draw: st.DrawFn, count: int, words: Sequence[str | None]) -> LinkMatri
 
 @st.composite
 def boxes(draw: st.DrawFn, least: int = 2, most: int = 8, known: bool = False) -> Snapshot:
-    """Random links, peer access, PCIe classes, NUMA nodes, free memory and models; `known`: all of links and
-    peers, and everybody has peer access."""
+    """Random links, peer access, PCIe classes, NUMA nodes, free memory, displays and models; `known`: all of
+    links and peers, and everybody has peer access."""
     count = draw(st.integers(least, most))
     pairs = count * (count - 1) // 2
     words = draw(links(count, WORDS if known else (*WORDS, None)))
@@ -113,7 +113,11 @@ def boxes(draw: st.DrawFn, least: int = 2, most: int = 8, known: bool = False) -
     free = draw(st.lists(st.sampled_from(sizes), min_size=count, max_size=count))
     palette_of_models = draw(st.sampled_from(((H100,), (H100,), (H100, L4), (A100, L4, UNREAD), (L4, L4_OC))))
     models = draw(st.lists(st.sampled_from(palette_of_models), min_size=count, max_size=count))
-    devices = (gpu(i, numa_node=nodes[i], memory_free=free[i], **models[i]) for i in range(count))
+    display = draw(st.sampled_from((None, 0, count - 1)))
+    devices = (
+        gpu(i, numa_node=nodes[i], memory_free=free[i], display=i == display, **models[i])
+        for i in range(count)
+    )
     return replace(box(*devices, links=words), pcie=classes, peers=matrix(count, peers))
 
 
@@ -227,7 +231,8 @@ def keys_of(snapshot: Snapshot, candidates: Sequence[int], job: Grouping) -> Cal
         weakest = weakest_of(lambda a, b: strong(snapshot, a, b), chosen, job)
         left = total([i for i in candidates if i not in chosen])
         memory = sum(round((devices[i].memory_free or 0) / GIB) for i in chosen)
-        last: Key = (least(chosen), slow(chosen), left, memory) if unlike else (left, memory)
+        shown = -sum(bool(devices[i].display) for i in chosen)
+        last: Key = (least(chosen), slow(chosen), left, shown, memory) if unlike else (left, shown, memory)
         if job.independent:
             return (weakest, *last)
         return (weakest, total(chosen), -len({nodes[i] for i in chosen}), *last)

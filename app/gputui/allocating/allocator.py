@@ -238,14 +238,17 @@ class Allocator:
         request, want = self.request, self.request.facts | order_to_read(self.environ)
         if request.order == "fastest":
             want |= Want.NAMES
+        if request.min_free is not None:
+            # Of unified memory (GB10) the host tells what is free.
+            want |= Want.HOST
         if request.rules.by_owner:
             # Whose processes they are decides then, and how much memory is not theirs.
             want = (want & ~Want.VERDICT) | Want.MONITOR
         by_index = request.by_index and request.names is None and not inherits(self.environ)
         by_index = by_index and not self.holds and request.wait is None
         by_index = by_index and all(word.isdigit() for word in (*request.rules.never, *request.rules.prefer))
-        if want == Want.VERDICT and request.count != 1 and by_index:
-            want = Want.VERDICT | Want.WHOLE
+        if want & ~Want.HOST == Want.VERDICT and request.count != 1 and by_index:
+            want |= Want.WHOLE
         return want
 
     def _best(self, snapshot: Snapshot, within: set[str] | None, avoid: Mapping[str, str]) -> Allocation:
@@ -254,7 +257,7 @@ class Allocator:
         eligible = available(snapshot, self.verdicts(snapshot), constraints)
         if not eligible.enough(constraints):
             # Only now are the owners worth what it costs to read them.
-            snapshot = self.source.read(Want.MONITOR)
+            snapshot = self.source.read(Want.MONITOR | (self.want & Want.HOST))
             constraints = self.constraints(snapshot, within)
             picked = pick(snapshot, self.verdicts(snapshot), constraints)
             raise NotEnoughError(_shortage(picked, constraints, snapshot, self._where(snapshot), avoid))
@@ -425,7 +428,7 @@ def _shortage(
     be."""
     have = len(picked.devices)
     asked = f"{constraints.count} device{'s' if constraints.count > 1 else ''} asked for"
-    there = f"{have if have else 'none'} of {have + len(picked.refused) + len(avoid)} can be had"
+    there = f"{have if have else 'none'} of {have + len(picked.refused) + len(avoid)} available"
     reasons = "; ".join(filter(None, (_refusals(picked, snapshot), *avoid.values())))
     if snapshot.host.driver is None and not snapshot.time:
         # What `--from` makes of a printed matrix.

@@ -62,7 +62,7 @@ class Progress:
         parts = [f"first in line for {_devices(self.wanted)}: {len(self.ready)} free"]
         if self.settling and self.snapshot:
             labels = ",".join(map(self.snapshot.label, self.settling))
-            parts.append(f"GPU {labels} for a moment only")
+            parts.append(f"GPU {labels} cooling down")
         following = self._likely
         return ", ".join(parts) + (f"; next perhaps {following}" if following else "")
 

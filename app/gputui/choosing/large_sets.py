@@ -77,7 +77,10 @@ def _grow(
     weakest = {v: min(pairs.rank[v][i] for i in ends) for v in open_}
     score = {v: sum(pairs.score[v][i] for i in part) for v in open_}
     of_its_own = {
-        v: (pairs.memory_tier[v], -pairs.slowness_weight[v], -pairs.degree[v], pairs.free_gib[v])
+        v: (
+            *(pairs.memory_tier[v], -pairs.slowness_weight[v], -pairs.degree[v]),
+            *(-pairs.display[v], pairs.free_gib[v]),
+        )
         for v in open_
     }
     while len(part) < size:

@@ -8,12 +8,14 @@ from functools import cached_property
 from typing import TypeVar
 
 from gputui.choosing.speed import memory_tiers, slowness_weights
-from gputui.inventory.device import Device
+from gputui.inventory.device import Device, has_display
 from gputui.inventory.formatting import GIB
 from gputui.inventory.link import LinkMatrix, PeerMatrix, connected_components, direct_links, strength
 from gputui.inventory.snapshot import Snapshot
 
 T = TypeVar("T")
+
+_Facts = tuple[int, int, int, int, int, int, int]
 
 _NO_PEER_ACCESS = 1000
 _UNKNOWN = -10_000
@@ -31,6 +33,7 @@ class PairScores:
               the link, then the number of NVLinks; an unknown link ranks last
     score     what a pair adds to the sum over a set
     numa      a number of the device's NUMA node;  free_gib: its free memory in GiB, rounded
+    display   whether a display is attached to the device, or programs draw on it
     memory_tier, slowness_weight
               how it compares in free memory and in speed (`speed.py`); 0 for all where they are of one model
     """
@@ -42,6 +45,7 @@ class PairScores:
     score: tuple[tuple[int, ...], ...]
     numa: tuple[int, ...]
     free_gib: tuple[int, ...]
+    display: tuple[bool, ...]
     memory_tier: tuple[int, ...]
     slowness_weight: tuple[int, ...]
 
@@ -58,6 +62,7 @@ class PairScores:
             score=tuple(tuple(_score(snapshot, one, other) for other in devices) for one in devices),
             numa=_numa_numbers(snapshot, devices),
             free_gib=free_gib,
+            display=tuple(map(has_display, devices)),
             memory_tier=memory_tiers(devices, free_gib),
             slowness_weight=slowness_weights(devices),
         )
@@ -76,6 +81,7 @@ class PairScores:
             score=square(self.score),
             numa=tuple(self.numa[i] for i in places),
             free_gib=tuple(self.free_gib[i] for i in places),
+            display=tuple(self.display[i] for i in places),
             memory_tier=tuple(self.memory_tier[i] for i in places),
             slowness_weight=tuple(self.slowness_weight[i] for i in places),
         )
@@ -118,7 +124,7 @@ class PairScores:
         return tuple(map(tuple, classes))
 
     def _are_interchangeable(self, i: int, j: int) -> bool:
-        facts = [(self.numa[k], self.free_gib[k], self.slowness_weight[k]) for k in (i, j)]
+        facts = [(self.numa[k], self.free_gib[k], self.display[k], self.slowness_weight[k]) for k in (i, j)]
         if facts[0] != facts[1]:
             return False
         if (self.devices[i].parent is None) != (self.devices[j].parent is None):
@@ -222,14 +228,15 @@ class SubsetSums:
                 between += row[low]
         return self._score[0][low] + self._score[1][high] + between
 
-    def facts(self, subset: int) -> tuple[int, int, int, int, int, int]:
+    def facts(self, subset: int) -> _Facts:
         """Of a subset: the sum of degrees, the number of NUMA nodes, of whole GPUs and of free GiB, the
-        lowest memory tier, and the sum of slowness weights."""
+        lowest memory tier, the sum of slowness weights, and the number of displays."""
         one = self._facts[0][subset & self._low]
         other = self._facts[1][subset >> self._half]
         nodes = bin(one[1] | other[1]).count("1")
         tier = min(one[4], other[4])
-        return one[0] + other[0], nodes, one[2] + other[2], one[3] + other[3], tier, one[5] + other[5]
+        whole, memory, slowness = one[2] + other[2], one[3] + other[3], one[5] + other[5]
+        return one[0] + other[0], nodes, whole, memory, tier, slowness, one[6] + other[6]
 
 
 def _pairs_inside(pairs: PairScores, end: range) -> list[int]:
@@ -249,15 +256,19 @@ def _subset_sums(score: tuple[int, ...] | list[int]) -> list[int]:
     return table
 
 
-def _facts(pairs: PairScores, end: range, bits: dict[int, int]) -> list[tuple[int, int, int, int, int, int]]:
+def _facts(pairs: PairScores, end: range, bits: dict[int, int]) -> list[_Facts]:
     """For each subset of one half: as `SubsetSums.facts`, the NUMA nodes as bits."""
-    table = [(0, 0, 0, 0, 0, 0)]
+    table = [(0, 0, 0, 0, 0, 0, 0)]
     for device in end:
         node, whole = bits[pairs.numa[device]], pairs.devices[device].parent is None
         degree, memory = pairs.degree[device], pairs.free_gib[device]
-        tier, slowness = pairs.memory_tier[device], pairs.slowness_weight[device]
+        tier, slowness, shown = (
+            pairs.memory_tier[device],
+            pairs.slowness_weight[device],
+            pairs.display[device],
+        )
         table += [
-            (d + degree, n | node, w + whole, m + memory, min(t, tier), s + slowness)
-            for d, n, w, m, t, s in table
+            (d + degree, n | node, w + whole, m + memory, min(t, tier), s + slowness, v + shown)
+            for d, n, w, m, t, s, v in table
         ]
     return table

@@ -108,7 +108,7 @@ def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: 
         if device.key not in constraints.required:
             if constraints.within is not None and device.key not in constraints.within:
                 continue
-            why = _why_not(device, verdicts[device.key], constraints)
+            why = _why_not(snapshot, device, verdicts[device.key], constraints)
             if why is not None:
                 refused.append((device, why))
                 continue
@@ -166,7 +166,9 @@ def _preference(prefer: Sequence[str]) -> Callable[[Device], tuple[int, ...]]:
     return lambda device: (places.get(device.key, len(places)),)
 
 
-def _why_not(device: Device, verdict: Verdict, constraints: Constraints) -> Refusal | None:
+def _why_not(
+    snapshot: Snapshot, device: Device, verdict: Verdict, constraints: Constraints
+) -> Refusal | None:
     """Why a device cannot be picked, None where it can."""
     if not verdict.free:
         return verdict
@@ -174,10 +176,10 @@ def _why_not(device: Device, verdict: Verdict, constraints: Constraints) -> Refu
         return NeverTaken()
     if device.parent is not None and constraints.count > 1:
         return SingleInstance()
-    if constraints.min_free is not None and (
-        device.memory_free is None or device.memory_free < constraints.min_free
-    ):
-        return TooLittleMemory(device.memory_free, constraints.min_free)
+    if constraints.min_free is not None:
+        free = snapshot.memory_free(device)
+        if free is None or free < constraints.min_free:
+            return TooLittleMemory(free, constraints.min_free)
     if constraints.max_util is not None and (
         device.utilization is None or device.utilization > constraints.max_util
     ):

@@ -1,4 +1,4 @@
-"""Explains in words why a set of devices was taken, and what the others lack. Pure."""
+"""Explains in words why a set of devices was selected, and what the others lack. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from gputui.choosing.sets import RankedSet, comparison_key
 from gputui.inventory.link import connected_components, direct_links, strength
 
 _PCIE_WORDS: dict[str, str] = {
-    "PIX": "under one PCIe switch",
-    "PXB": "under PCIe switches of one root",
-    "PHB": "under one host bridge",
-    "NODE": "on one socket",
+    "PIX": "behind one PCIe switch",
+    "PXB": "behind several PCIe switches",
+    "PHB": "on one host bridge",
+    "NODE": "on one CPU socket",
 }
 
 
@@ -24,9 +24,11 @@ def reason(pairs: PairScores, found: RankedSet, grouping: Grouping, named: bool 
     """
     whole = [island for island in islands(pairs) if len(island) > 1]
     what, where = _what(pairs, found, whole, named), _where(pairs, found.members)
-    parts = [f"{what}{', ' if len(found.members) == 1 else ' '}{where}" if what and where else what or where]
+    parts = [", ".join(filter(None, (what, where)))]
+    if not named and _avoids_display(pairs, found.members):
+        parts.append("no display attached")
     if grouping.independent:
-        parts.append("processes that do not talk to each other")
+        parts.append("independent processes")
     elif found.weakest is not None:
         parts.append(_weakest(pairs, found, grouping))
     parts.append(_left(found.members, whole))
@@ -36,12 +38,13 @@ def reason(pairs: PairScores, found: RankedSet, grouping: Grouping, named: bool 
 def why_behind(pairs: PairScores, grouping: Grouping, first: RankedSet, found: RankedSet) -> str:
     """Why a set is ranked behind the first one: the first part of the comparison in which they differ."""
     parts = (
-        *("a weaker link", "", "less in sum", "more NUMA nodes"),
-        *("less memory on its smallest", "slower", "leaves less joined", "less free memory"),
+        *("weaker link", "includes a MIG instance", "weaker links in total", "more NUMA nodes"),
+        *("less memory on its smallest device", "slower", "leaves weaker links to others"),
+        *("display attached", "less free memory"),
     )
     keys = [(each.weakest or 0, *comparison_key(pairs, grouping, each.members)) for each in (first, found)]
     difference = next((part for part, a, b in zip(parts, *keys, strict=True) if a != b), "")
-    return f"behind the first: {difference}" if difference else "equal to the first, with higher numbers"
+    return f"ranked lower: {difference}" if difference else "equal to the first, but with higher indices"
 
 
 def islands(pairs: PairScores) -> tuple[tuple[int, ...], ...]:
@@ -58,35 +61,35 @@ def _what(pairs: PairScores, found: RankedSet, whole: Sequence[tuple[int, ...]],
     if len(members) == 1:
         return "" if named else _single(pairs, members[0], whole)
     if len(members) == len(pairs) and not named:
-        return f"all {len(members)} that can be had" if len(members) > 2 else "both that can be had"
+        return f"all {len(members)} available" if len(members) > 2 else "both available"
     pieces = [island for island in whole if set(island) <= set(members)]
     if all(len(piece) == 2 for piece in pieces) and 2 * len(pieces) == len(members):
         if len(pieces) == 1:
-            return f"an {_family(pairs)} pair"
+            return f"{_family(pairs)} pair"
         both = "both" if len(pieces) == 2 == len(whole) else str(len(pieces))
         return f"{both} {_family(pairs)} pairs"
     words = [pairs.links[i][j] for place, i in enumerate(members) for j in members[:place]]
     if all(map(direct_links, words)):
-        return f"{'all ' if len(members) > 2 else ''}joined by {_family(pairs)}"
+        return f"{'all ' if len(members) > 2 else ''}connected by {_family(pairs)}"
     worst = min(words, key=strength)
     if worst is None:
-        return "links not known"
+        return "links unknown"
     return _PCIE_WORDS.get(worst, "")
 
 
 def _single(pairs: PairScores, device: int, whole: Sequence[tuple[int, ...]]) -> str:
     if len(pairs) == 1:
-        return "the only one that can be had"
+        return "the only one available"
     if pairs.unlike:
         return _single_of_unlike(pairs, device)
     if whole and not any(device in island for island in whole):
-        return f"no {_family(pairs)} to any other that can be had"
+        return f"no {_family(pairs)} to any other available device"
     least = min(pairs.degree)
     if pairs.degree[device] == least < max(pairs.degree):
-        return "joined least to the others"
+        return "weakest links to the others"
     if len(set(pairs.degree)) > 1:
         return ""
-    return "as good as any other" if len(set(pairs.free_gib)) == 1 else "the most free memory"
+    return "equal to the others" if len(set(pairs.free_gib)) == 1 else "most free memory"
 
 
 def _single_of_unlike(pairs: PairScores, device: int) -> str:
@@ -97,8 +100,13 @@ def _single_of_unlike(pairs: PairScores, device: int) -> str:
     ):
         return ""
     if all(pairs.slowness_weight[i] == pairs.slowness_weight[device] for i in others):
-        return "the most free memory"
-    return "the fastest" if len(others) == len(pairs) else "the fastest of those with the most free memory"
+        return "most free memory"
+    return "fastest" if len(others) == len(pairs) else "fastest of those with the most free memory"
+
+
+def _avoids_display(pairs: PairScores, members: Sequence[int]) -> bool:
+    """Whether a display is attached to a device, and to none of the members."""
+    return any(pairs.display) and not any(pairs.display[i] for i in members)
 
 
 def _family(pairs: PairScores) -> str:
@@ -111,9 +119,10 @@ def _where(pairs: PairScores, members: Sequence[int]) -> str:
     known = {pairs.devices[i].numa_node for i in members}
     nodes = pairs.numa_count(members)
     if None not in known and len(known) == nodes:
-        return f"on NUMA {', '.join(map(str, sorted(node for node in known if node is not None)))}"
+        numbers = ", ".join(map(str, sorted(node for node in known if node is not None)))
+        return f"NUMA node{'s' if nodes > 1 else ''} {numbers}"
     if len(set(pairs.numa)) > 1:
-        return "on one NUMA node" if nodes == 1 else f"on {nodes} NUMA nodes"
+        return "one NUMA node" if nodes == 1 else f"{nodes} NUMA nodes"
     return ""
 
 
@@ -121,14 +130,14 @@ def _weakest(pairs: PairScores, found: RankedSet, grouping: Grouping) -> str:
     word = pairs.link_of_rank(found.members, found.weakest)
     where = ""
     if grouping.tensor > 1:
-        where = f" in the groups of {grouping.tensor}"
+        where = f" within groups of {grouping.tensor}"
     elif grouping.pipeline > 1:
-        where = " along the stages"
+        where = " between stages"
     elif len(found.members) > 3 and word != pairs.link_of_rank(found.members, pairs.weakest(found.members)):
-        where = " around the ring"
+        where = " in the ring"
     denied = found.weakest is not None and pairs.lacks_peer_access(found.members, found.weakest)
-    access = ", without peer access" if denied else ""
-    return f"weakest link{where} {word or 'not known'}{access}"
+    access = ", no peer access" if denied else ""
+    return f"weakest link{where and where + ':'} {word or 'unknown'}{access}"
 
 
 def _left(members: Sequence[int], whole: Sequence[tuple[int, ...]]) -> str:
@@ -139,8 +148,8 @@ def _left(members: Sequence[int], whole: Sequence[tuple[int, ...]]) -> str:
         if len(rest[0]) == 2:
             broken = any(len(island) == 2 and set(island) & set(members) for island in whole)
             other = "the other pair" if broken else "the pair"
-            return f"leaves {other} whole"
-        return f"leaves {len(rest[0])} that are joined whole"
+            return f"leaves {other} intact"
+        return f"leaves a connected group of {len(rest[0])} intact"
     if all(len(island) == 2 for island in rest):
-        return f"leaves {len(rest)} pairs whole"
-    return f"leaves {len(rest)} groups that are joined whole"
+        return f"leaves {len(rest)} pairs intact"
+    return f"leaves {len(rest)} connected groups intact"

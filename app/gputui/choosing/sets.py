@@ -3,7 +3,7 @@
 Sets are compared by, in this order: the weakest link of the rings or chains that the grouping runs over (with
 peer access, then the kind of link, then the number of NVLinks); whole GPUs before MIG instances; the sum of
 the scores of their links; few NUMA nodes; of several models the one with the most memory on its smallest
-device, then the fastest; the links that are left to others; free memory; low numbers.
+device, then the fastest; the links that are left to others; no display attached; free memory; low numbers.
 
 The ranking is exact for up to 16 devices, and for more where so many are interchangeable that few different
 sets remain. Otherwise it has the best of many sets that were grown greedily and then improved.
@@ -137,6 +137,7 @@ def comparison_key(pairs: PairScores, grouping: Grouping, members: Sequence[int]
         min((pairs.memory_tier[i] for i in members), default=0),
         -sum(pairs.slowness_weight[i] for i in members),
         pairs.score_left(members),
+        -sum(pairs.display[i] for i in members),
         sum(pairs.free_gib[i] for i in members),
     )
 
@@ -221,12 +222,12 @@ class _FastKeys:
 
     def of(self, members: int) -> Key:
         score = self._sums.score(members)
-        degrees, nodes, whole, memory, tier, slowness = self._sums.facts(members)
+        degrees, nodes, whole, memory, tier, slowness, shown = self._sums.facts(members)
         left = self._pairs.total - degrees + score
         first = reversed_bits(members, len(self._pairs))
         if self._independent:
-            return (whole, 0, 0, tier, -slowness, left, memory, first)
-        return (whole, score, -nodes, tier, -slowness, left, memory, first)
+            return (whole, 0, 0, tier, -slowness, left, -shown, memory, first)
+        return (whole, score, -nodes, tier, -slowness, left, -shown, memory, first)
 
 
 def _evaluated(

@@ -5,7 +5,7 @@ It is derived from the PCIe class of every pair, as NVML and recordings tell not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -25,51 +25,63 @@ _JOINED_BY: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A node of the tree. `members` are branches, devices with their MIG instances, and NICs, in the box's
-    order."""
+    """A node of the tree. `members` are branches, whole devices and NICs, in the box's order."""
 
     name: str
     members: tuple[Branch | Device | Nic, ...]
 
 
-def tree(snapshot: Snapshot) -> tuple[Branch, ...]:
-    """The NUMA nodes of the box with all below them; () if the links have not been read."""
+Classes = Mapping[tuple[str, str], str]
+"""The PCIe classes of pairs of devices, by their keys, as they were known once (`Watch.pcie`)."""
+
+
+def tree(snapshot: Snapshot, before: Classes | None = None) -> tuple[Branch, ...]:
+    """The NUMA nodes of the box with all below them; () if the links have not been read.
+
+    A device that is lost has no classes any more: it stays where it was `before`, else at its NUMA node.
+    """
     if not snapshot.pcie:
         return ()
     things: list[Device | Nic] = [device for device in snapshot.devices if device.parent is None]
     topology = snapshot.topology
     things += topology.nics if topology else ()
-    words = _words(snapshot, things)
+    words = _words(snapshot, things, before or {})
     branches = []
     for group in _clusters(words, range(len(things)), "NODE"):
         level = _innermost(words, group, 0)
-        inside = _inside(snapshot, things, words, group, level)
+        inside = _inside(things, words, group, level)
         if level > 0 and len(group) > 1:
             inside = (Branch(_JOINED_BY[level][1], inside),)
         branches.append(Branch(_node_name([things[i] for i in group]), inside))
     return tuple(branches)
 
 
-def lines(snapshot: Snapshot) -> list[tuple[str, Device | Nic | None]]:
-    """The tree as lines: (indentation, its device or NIC), or (the whole text of a branch, None)."""
-    drawn: list[tuple[str, Device | Nic | None]] = []
-    for branch in tree(snapshot):
+Drawn = tuple[str, Device | Nic | None]
+
+
+def lines(snapshot: Snapshot, before: Classes | None = None) -> list[Drawn]:
+    """The tree as lines: (indentation, its device or NIC), or (the whole text of a branch, None).
+
+    The MIG instances of a GPU hang below it.
+    """
+    drawn: list[Drawn] = []
+    for branch in tree(snapshot, before):
         drawn.append((branch.name, None))
-        _draw(branch.members, "", drawn)
+        drawn += _drawn(snapshot, branch.members, "")
     return drawn
 
 
-def _draw(
-    members: Sequence[Branch | Device | Nic], before: str, drawn: list[tuple[str, Device | Nic | None]]
-) -> None:
+def _drawn(snapshot: Snapshot, members: Sequence[Branch | Device | Nic], indent: str) -> Iterator[Drawn]:
     for place, member in enumerate(members):
         last = place == len(members) - 1
-        head = before + ("└─ " if last else "├─ ")
+        head, below = indent + ("└─ " if last else "├─ "), indent + ("   " if last else "│  ")
         if isinstance(member, Branch):
-            drawn.append((head + member.name, None))
-            _draw(member.members, before + ("   " if last else "│  "), drawn)
+            yield head + member.name, None
+            yield from _drawn(snapshot, member.members, below)
         else:
-            drawn.append((head, member))
+            yield head, member
+            if isinstance(member, Device):
+                yield from _drawn(snapshot, snapshot.instances(member), below)
 
 
 def nvlinks(snapshot: Snapshot) -> tuple[str, ...]:
@@ -98,7 +110,6 @@ def _components(joined: Sequence[Sequence[bool]]) -> tuple[int, ...]:
 
 
 def _inside(
-    snapshot: Snapshot,
     things: Sequence[Device | Nic],
     words: Sequence[Sequence[str | None]],
     group: Sequence[int],
@@ -107,11 +118,11 @@ def _inside(
     """The members of a group whose things are joined at this level of `_JOINED_BY`: a branch for those that
     are joined more closely, and the others as they are."""
     if level + 1 == len(_JOINED_BY):
-        return tuple(part for i in group for part in _with_instances(snapshot, things[i]))
+        return tuple(things[i] for i in group)
     members: list[Branch | Device | Nic] = []
     for cluster in _clusters(words, group, _JOINED_BY[level + 1][0]):
         inner = _innermost(words, cluster, level + 1)
-        inside = _inside(snapshot, things, words, cluster, inner)
+        inside = _inside(things, words, cluster, inner)
         members += [Branch(_JOINED_BY[inner][1], inside)] if len(cluster) > 1 else inside
     return tuple(members)
 
@@ -123,23 +134,27 @@ def _innermost(words: Sequence[Sequence[str | None]], group: Sequence[int], leve
     return level
 
 
-def _with_instances(snapshot: Snapshot, thing: Device | Nic) -> tuple[Device | Nic, ...]:
-    return (thing,) if isinstance(thing, Nic) else (thing, *snapshot.instances(thing))
-
-
-def _words(snapshot: Snapshot, things: Sequence[Device | Nic]) -> list[list[str | None]]:
+def _words(snapshot: Snapshot, things: Sequence[Device | Nic], before: Classes) -> list[list[str | None]]:
     """The PCIe class of every pair of devices and NICs, None where it is unknown."""
     topology = snapshot.topology
 
     def word(i: int, j: int) -> str | None:
         one, other = things[i], things[j]
         if isinstance(one, Device) and isinstance(other, Device):
-            return snapshot.pcie_class(one, other)
+            known = snapshot.pcie_class(one, other) or before.get((one.key, other.key))
+            return known or _by_node(one, other)
         if isinstance(one, Nic):
             one, other = other, one
         return _to_nic(snapshot, topology, one, other) if topology else None
 
     return [[word(i, j) for j in range(len(things))] for i in range(len(things))]
+
+
+def _by_node(one: Device, other: Device) -> str | None:
+    """What the NUMA nodes tell of a device that is lost and another one."""
+    if not (one.fault or other.fault) or one.numa_node is None:
+        return None
+    return "NODE" if one.numa_node == other.numa_node else None
 
 
 def _to_nic(snapshot: Snapshot, topology: Topology, one: Device | Nic, nic: Device | Nic) -> str | None:
@@ -166,4 +181,4 @@ def _clusters(words: Sequence[Sequence[str | None]], group: Sequence[int], word:
 
 def _node_name(things: Sequence[Device | Nic]) -> str:
     nodes = sorted({thing.numa_node for thing in things if thing.numa_node is not None})
-    return f"NUMA node {', '.join(map(str, nodes))}" if nodes else "a NUMA node (its number is not known)"
+    return f"NUMA node {', '.join(map(str, nodes))}" if nodes else "NUMA node unknown"

@@ -7,7 +7,7 @@ still shows 0 %. What people read is made from a verdict in `verdict_text`, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from gputui.choosing.claimed_use import UnclaimedUse
     from gputui.inventory.claim import Claim
 
-State = Literal["free", "busy", "held", "claimed", "unknown", "lost"]
+State = Literal["free", "busy", "held", "claimed", "cooling", "unknown", "lost"]
+"""One reading gives all but "cooling", which takes several (`watch.with_cooling`)."""
 
 GLYPHS: dict[State, str] = {
     "free": "○",
     "busy": "●",
     "held": "◐",
     "claimed": "◆",
+    "cooling": "◌",
     "unknown": "?",
     "lost": "✕",
 }
@@ -49,9 +51,12 @@ class Idle(NamedTuple):
 
 
 class DesktopOnly(NamedTuple):
-    """free: only programs that draw are on it, with so many bytes in use, which is within the rules."""
+    """free: only programs that draw are on it, with so many bytes in use, which is within the rules.
 
-    memory: int
+    Of unified memory these are the bytes of those programs, None where they are not known.
+    """
+
+    memory: int | None
 
 
 class NotCounted(NamedTuple):
@@ -89,9 +94,10 @@ class Prohibited(NamedTuple):
 
 
 class Cooling(NamedTuple):
-    """busy: free, but only since this moment (epoch seconds), which is less than the rules' window."""
+    """cooling: free since this moment (epoch seconds), which is less than the rules' `window` of seconds."""
 
     since: float
+    window: float
 
 
 class MemoryHeld(NamedTuple):
@@ -137,12 +143,19 @@ Cause = (
 """Why a device is in its state. A `Fault` makes it lost (off the bus, or in need of a reset) or unknown."""
 
 
+_Judged = tuple[State, Cause]
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The state of a device and its cause, without text or ages: it stays equal while nothing changes."""
+    """The state of a device and its cause, without text or ages: it stays equal while nothing changes.
+
+    `vendor`: the device's, who knows what helps; it is no part of what is judged.
+    """
 
     state: State
     cause: Cause
+    vendor: str = field(default="", compare=False)
 
     @property
     def free(self) -> bool:
@@ -162,7 +175,7 @@ def verdicts(snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> dict[str, Verd
     for key, claim in snapshot.claimed.items():
         # What is seen on a device says more than its claim; where nothing is seen, or can be, the claim does.
         if key in found and found[key].state in ("free", "unknown"):
-            found[key] = Verdict("claimed", ClaimedBy(claim))
+            found[key] = replace(found[key], state="claimed", cause=ClaimedBy(claim))
     if any(claim.pids for claim in snapshot.claims):
         _add_unclaimed_uses(found, snapshot)
     return found
@@ -177,67 +190,86 @@ def _add_unclaimed_uses(found: dict[str, Verdict], snapshot: Snapshot) -> None:
         for key in use.claimed:
             cause = found[key].cause if key in found else None
             if isinstance(cause, ClaimedBy) and use.has(cause.claim):
-                found[key] = Verdict("claimed", cause._replace(runs_on=labels(snapshot, use.used or ())))
+                runs_on = labels(snapshot, use.used or ())
+                found[key] = replace(found[key], cause=cause._replace(runs_on=runs_on))
         for key in use.outside:
             cause = found[key].cause
             if isinstance(cause, UsedBy):
                 main = cause.processes[0].pid in use.pids
                 added = UnclaimedUse(use.user, use.job, labels(snapshot, use.claimed), main)
-                found[key] = Verdict(found[key].state, cause._replace(unclaimed_use=added))
+                found[key] = replace(found[key], cause=cause._replace(unclaimed_use=added))
 
 
 def judge(device: Device, rules: Rules = DEFAULT_RULES, instances: int = 0) -> Verdict:
     """The verdict on one device, which has so many MIG `instances`. Claims and other devices do not count."""
+    return Verdict(*_judged(device, rules, instances), device.vendor)
+
+
+def _judged(device: Device, rules: Rules, instances: int) -> _Judged:
     if device.fault:
-        return Verdict("unknown" if device.fault.kind == "error" else "lost", device.fault)
+        return "unknown" if device.fault.kind == "error" else "lost", device.fault
     if device.mig:
-        return Verdict("busy", Divided(instances))
+        return "busy", Divided(instances)
     if device.compute_mode == "prohibited":
-        return Verdict("busy", Prohibited())
+        return "busy", Prohibited()
     if device.processes is None:
-        return Verdict("unknown", Unreadable("processes"))
+        return "unknown", Unreadable("processes")
     computing = [process for process in device.processes if process.kind != "graphics"]
     counting = [process for process in computing if rules.counts(process.user)]
     if counting:
         return _used_by(counting, device.compute_mode in _EXCLUSIVE)
     if computing:
         return _not_counted(device, computing, rules)
-    if device.memory_used is None or device.memory_free is None:
-        return Verdict("unknown", Unreadable("memory"))
+    if not device.unified and (device.memory_used is None or device.memory_free is None):
+        return "unknown", Unreadable("memory")
     if device.utilization is None and device.parent is None:
-        return Verdict("unknown", Unreadable("utilization"))
-    return _by_load(device, device.processes, device.memory_used, rules)
+        return "unknown", Unreadable("utilization")
+    return _by_load(device, device.processes, rules)
 
 
-def _by_load(device: Device, drawing: Sequence[Process], used: int, rules: Rules) -> Verdict:
-    """The verdict on a device on which nothing computes, with `used` bytes in use."""
+def _by_load(device: Device, drawing: Sequence[Process], rules: Rules) -> _Judged:
+    """The verdict on a device on which nothing computes.
+
+    What is in use of unified memory is the host's: only what the device's processes have of it counts.
+    """
     load = device.utilization or 0
+    used = _of_processes(drawing) if device.unified else device.memory_used
     if drawing:
-        if used > rules.desktop_memory or load > rules.desktop_utilization:
+        if (used or 0) > rules.desktop_memory or load > rules.desktop_utilization:
             return _used_by(drawing)
-        return Verdict("free", DesktopOnly(used))
+        return "free", DesktopOnly(used)
     if load > rules.utilization:
-        return Verdict("busy", Utilized(load))
-    if used > rules.memory:
-        return Verdict("held", MemoryHeld(used))
-    return Verdict("free", Idle(bool(device.display)))
+        return "busy", Utilized(load)
+    if used is not None and used > rules.memory:
+        return "held", MemoryHeld(used)
+    return "free", Idle(bool(device.display))
 
 
-def _not_counted(device: Device, processes: Sequence[Process], rules: Rules) -> Verdict:
+def _of_processes(processes: Sequence[Process]) -> int | None:
+    """How many bytes the processes have, None where that is not known of any."""
+    sizes = [process.memory for process in processes if process.memory is not None]
+    return sum(sizes) if sizes else None
+
+
+def _not_counted(device: Device, processes: Sequence[Process], rules: Rules) -> _Judged:
     """The verdict on a device whose `processes` do not count. Memory in use beyond theirs still does."""
-    if device.memory_used is None:
-        return Verdict("unknown", Unreadable("memory"))
+    if device.memory_used is None and not device.unified:
+        return "unknown", Unreadable("memory")
     drawing = [process for process in device.processes or () if process.kind == "graphics"]
-    rest = device.memory_used - sum(process.memory or 0 for process in processes)
+    rest = (
+        _of_processes(drawing) or 0
+        if device.unified
+        else (device.memory_used or 0) - sum(process.memory or 0 for process in processes)
+    )
     if rest > (rules.desktop_memory if drawing else rules.memory):
-        return _used_by(drawing) if drawing else Verdict("held", MemoryHeld(rest))
+        return _used_by(drawing) if drawing else ("held", MemoryHeld(rest))
     if device.compute_mode in _EXCLUSIVE:
         return _used_by(processes, exclusive=True)
-    return Verdict("free", NotCounted(tuple(sorted({process.user or "?" for process in processes}))))
+    return "free", NotCounted(tuple(sorted({process.user or "?" for process in processes})))
 
 
-def _used_by(processes: Sequence[Process], exclusive: bool = False) -> Verdict:
+def _used_by(processes: Sequence[Process], exclusive: bool = False) -> _Judged:
     def weight(process: Process) -> tuple[int, float]:
         return -(process.memory or 0), float("inf") if process.started is None else process.started
 
-    return Verdict("busy", UsedBy(tuple(sorted(processes, key=weight)), exclusive))
+    return "busy", UsedBy(tuple(sorted(processes, key=weight)), exclusive)

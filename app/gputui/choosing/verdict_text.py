@@ -25,26 +25,32 @@ from gputui.choosing.verdict import (
 )
 from gputui.inventory.device import Fault
 from gputui.inventory.formatting import duration, printable, program, size
+from gputui.inventory.process import OWNER_UNKNOWN
 
 if TYPE_CHECKING:
     # (`pick` must start quickly, and mostly there is no claim.)
     from gputui.choosing.claimed_use import ClaimedUse, UnclaimedUse
+    from gputui.choosing.people import Person
     from gputui.choosing.pick import Refusal
     from gputui.choosing.selection import NotFree
     from gputui.inventory.claim import Claim
     from gputui.inventory.process import Process
     from gputui.inventory.snapshot import Snapshot
+    from gputui.vendors.vendor import Trouble
+
+NO_PROCESS = "no visible process"
 
 _UNREADABLE = {
-    "processes": ("its processes cannot be listed", "unknown processes"),
-    "memory": ("the driver does not report its memory", "unknown memory"),
-    "utilization": ("the driver does not report its utilization", "unknown load"),
+    "processes": ("the driver does not list its processes", "processes unreadable"),
+    "memory": ("the driver does not report its memory", "memory unreadable"),
+    "utilization": ("the driver does not report its utilization", "utilization unreadable"),
 }
 
 
 def reason(verdict: Verdict, now: float) -> str:
     """Why the device is in its state, for a sentence and for JSON; `now` (epoch seconds) gives the ages."""
-    return _texts(verdict.cause, now)[0]
+    remedy = remedy_of(verdict)
+    return _texts(verdict.cause, now)[0] + (f" ({remedy})" if remedy else "")
 
 
 def brief(verdict: Verdict, now: float) -> str:
@@ -53,12 +59,12 @@ def brief(verdict: Verdict, now: float) -> str:
 
 
 def state_and_reason(verdict: Verdict, now: float) -> str:
-    """ "busy: mira runs python (pid 4242) for 3h"."""
+    """ "busy: mira is running python (pid 4242), 3h"."""
     return f"{verdict.state}: {reason(verdict, now)}"
 
 
 def state_and_brief(verdict: Verdict, now: float) -> str:
-    """ "busy: mira python 3h", and "claimed ana 2h", where the few words have the state in them already."""
+    """ "busy: mira python 3h", and "claimed by ana 2h", where the few words say the state already."""
     few = brief(verdict, now)
     return few if _says_state(verdict.cause) else f"{verdict.state}: {few}"
 
@@ -76,14 +82,17 @@ def refusal(why: Refusal, now: float) -> str:
     if isinstance(why, Verdict):
         return state_and_reason(why, now)
     if isinstance(why, NeverTaken):
-        return "free, but never taken (your settings, --never)"
+        return "free, but excluded (settings or --never)"
     if isinstance(why, SingleInstance):
-        return "a MIG instance: a process can use one only"
+        return "a MIG instance: a process can use only one"
     if isinstance(why, OtherVendor):
-        return f"free, but a command runs on one vendor's devices ({why.vendor})"
+        return f"free, but a command can use only one vendor's devices ({why.vendor})"
     if isinstance(why, TooLittleMemory):
-        return f"{'unknown' if why.free is None else size(why.free)} free, less than {size(why.least)}"
-    return f"utilization {'unknown' if why.percent is None else f'{why.percent} %'}"
+        free = "free memory unknown" if why.free is None else f"{size(why.free)} free"
+        return f"{free}, {size(why.least)} required"
+    return (
+        f"utilization {'unknown' if why.percent is None else f'{why.percent}%'}, at most {why.limit}% allowed"
+    )
 
 
 def not_free_lines(found: Mapping[str, NotFree], now: Snapshot) -> dict[str, str]:
@@ -95,7 +104,7 @@ def not_free_lines(found: Mapping[str, NotFree], now: Snapshot) -> dict[str, str
     for key, each in found.items():
         name = vendor_named(each.vendor).device(each.rank)
         if each.device is None or each.verdict is None:
-            lines[key] = f"{name} = {key} is not there any more"
+            lines[key] = f"{name} = {key} is no longer present"
             continue
         was = f" (was {each.before})" if each.before and each.before != each.verdict.state else ""
         lines[key] = (
@@ -113,22 +122,40 @@ def claimed(name: str, claim: Claim | None, now: float) -> str:
 def _says_state(cause: Cause) -> bool:
     """Whether the brief text of a cause begins with the state."""
     if isinstance(cause, Fault):
-        return cause.kind != "reset"
-    return isinstance(cause, Utilized | MemoryHeld | ClaimedBy | Unreadable)
+        return cause.kind == "lost"
+    return isinstance(cause, Utilized | Cooling | MemoryHeld | ClaimedBy)
+
+
+def remedy_of(verdict: Verdict) -> str:
+    """What a person can do about it, in the vendor's own commands; "" where there is nothing to say."""
+    kind: Trouble
+    match verdict.cause:
+        case MemoryHeld():
+            kind = "held"
+        case Prohibited():
+            kind = "prohibited"
+        case Fault(kind="reset"):
+            kind = "reset"
+        case _:
+            return ""
+    # (Imported here: mostly nothing is wrong.)
+    from gputui.vendors.registry import vendor_named
+
+    return vendor_named(verdict.vendor).remedies.get(kind, "")
 
 
 def _texts(cause: Cause, now: float) -> tuple[str, str]:
     """The reason and the brief text of a cause."""
     match cause:
         case Idle(display=True):
-            return "no process, no load; a display is attached", "free, display"
+            return "no process, no load, display attached", "free, display"
         case Idle():
             return "no process, no load", "free"
         case DesktopOnly(memory):
-            return f"only a desktop is on it, {size(memory)}", "free, desktop"
+            return f"desktop only{'' if memory is None else f', {size(memory)}'}", "free, desktop"
         case NotCounted(users):
             named = ", ".join(sorted(map(printable, users)))
-            return f"only processes that do not count are on it ({named})", f"free, but {named}"
+            return f"only processes that your rules ignore ({named})", f"free, ignoring {named}"
         case UsedBy(processes, exclusive, unclaimed_use):
             full, few = _used_by(processes, now)
             if unclaimed_use is not None:
@@ -136,25 +163,32 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
                 full += f"; {_whose(unclaimed_use)} {claimed_what}"
                 # (In the narrow column of 80 there is no room for its program too.)
                 few = f"{who}, {claimed_what}" if unclaimed_use.main else f"{few}, {who} {claimed_what}"
-            return f"{full}; exclusive: no second program starts" if exclusive else full, few
+            return f"{full}; exclusive mode: no other program can start" if exclusive else full, few
         case Utilized(percent):
-            return f"{percent} % busy, by no process that can be seen", f"busy {percent} %, unseen"
+            return f"{percent}% utilization, {NO_PROCESS}", f"busy, {NO_PROCESS}"
+        case Divided(0):
+            return "MIG is enabled, but there is no instance", "MIG, no instances"
         case Divided(instances):
-            mig = f"divided into {instances} MIG instances" if instances else "MIG is on, with no instance"
-            return f"{mig}: only an instance can be given", f"split in {instances}"
+            plural = "s" if instances > 1 else ""
+            return (
+                f"divided into {instances} MIG instance{plural}: select an instance",
+                f"{instances} MIG instance{plural}",
+            )
         case Prohibited():
-            return "its compute mode lets no program use it (nvidia-smi -c 0 does)", "prohibited"
-        case Cooling(since):
-            age = f"{now - since:.0f}s"
-            return f"free for {age} only: what was on it may come back", f"ended {age} ago"
+            return "compute mode Prohibited: no program can use it", "compute prohibited"
+        case Cooling(since, window):
+            passed = int(min(max(0.0, now - since), window))
+            return (
+                f"free for {passed} s, counts as free after {window:g} s",
+                f"cooling down ({passed}/{window:g} s)",
+            )
         case MemoryHeld(memory):
-            find = "`sudo fuser -v /dev/nvidia*` may find it"
-            return f"{size(memory)} in use by no process that can be seen; {find}", "held, no process"
+            return f"{size(memory)} in use, {NO_PROCESS}", f"held, {NO_PROCESS}"
         case ClaimedBy(claim, runs_on):
             user = printable(claim.user)
-            few = f"claimed {user}{_age(claim.since, now)}"
+            few = f"claimed by {user}{_age(claim.since, now)}"
             if runs_on:
-                few = f"claimed, runs on {_labels(runs_on)} ({user})"
+                few = f"claimed by {user}, runs on {_labels(runs_on)}"
             return _claimed_by(claim, now, runs_on), few
         case Unreadable(fact):
             return _UNREADABLE[fact]
@@ -165,13 +199,14 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
 def _used_by(processes: tuple[Process, ...], now: float) -> tuple[str, str]:
     main, more = processes[0], len(processes) - 1
     age = _age(main.started, now)
-    lasting = age and f" for{age}"
     if main.user is None:
-        who = f"pid {main.pid}" + (f", {printable(main.note)}" if main.note else "")
-        full, few = f"{who}{lasting}", who
+        few = f"pid {main.pid}, {printable(main.note or OWNER_UNKNOWN)}"
+        note = f" ({printable(main.note)})" if main.note and main.note != OWNER_UNKNOWN else ""
+        full = f"pid {main.pid}, {OWNER_UNKNOWN}{note}"
     else:
         user, what = printable(main.user), program(main.command or "?")
-        full, few = f"{user} runs {what} (pid {main.pid}){lasting}", f"{user} {what}{age}"
+        full, few = f"{user} is running {what} (pid {main.pid})", f"{user} {what}{age}"
+    full += age and f",{age}"
     if main.memory is not None:
         full += f", {size(main.memory)}"
     if more:
@@ -181,17 +216,18 @@ def _used_by(processes: tuple[Process, ...], now: float) -> tuple[str, str]:
 
 
 def _claimed_by(claim: Claim, now: float, runs_on: Sequence[str] = ()) -> str:
-    """By whom, for how long already, and until when: "by ana for 2h, until the job ends: python x.py".
+    """By whom, for how long already, and until when: "by ana, 2h ago, until the job ends: python x.py".
 
-    With the devices that its job runs on: "by ana for 2h, job m6u5, which runs on 0,1, until the job ends".
+    With the devices that its job runs on: "by ana, 2h ago, until job m6u5 ends, which runs on 0,1".
     """
-    until = "until the job ends"
+    until = f"until {_job(claim.job) if claim.job else 'the job'} ends"
     if claim.ended:
-        until = "whose command has ended and left something that keeps it (`gputui claims` names it)"
+        until = "whose command has ended, but a process that it left keeps the claim (see `gputui claims`)"
+    elif runs_on:
+        until += f", which runs on {_labels(runs_on)}"
     age = _age(claim.since, now)
     what = f": {printable(claim.command)[:80]}" if claim.command else ""
-    job = f", {_job(claim.job)}, which runs on {_labels(runs_on)}" if runs_on else ""
-    return f"by {printable(claim.user)}{age and ' for' + age}{job}, {until}{what}"
+    return f"by {printable(claim.user)}{age and f',{age} ago'}, {until}{what}"
 
 
 def claimed_and_runs_on(use: ClaimedUse, snapshot: Snapshot) -> str:
@@ -207,6 +243,11 @@ def claimed_and_runs_on(use: ClaimedUse, snapshot: Snapshot) -> str:
 def job_claimed_and_runs_on(use: ClaimedUse, snapshot: Snapshot) -> str:
     """ "job m6u5 claimed 6,7, runs on 0,1", where several jobs may be meant."""
     return f"{_job(use.job)} {claimed_and_runs_on(use, snapshot)}"
+
+
+def user_name(person: Person) -> str:
+    """The user, where the owner of the processes is visible."""
+    return OWNER_UNKNOWN if person.user is None else printable(person.user)
 
 
 def _whose(unclaimed_use: UnclaimedUse) -> str:
@@ -230,10 +271,10 @@ def _fault(fault: Fault) -> tuple[str, str]:
     since = f" {_clock(fault.since)}" if fault.since is not None else ""
     message = printable(fault.message) or "the driver reports an error"
     if fault.kind == "lost":
-        return f"{message}: fallen off the bus{since and ' at' + since}", f"lost{since}"
+        return f"{message}: fell off the bus{since and ' at' + since}", f"lost{since}"
     if fault.kind == "reset":
-        return f"{message} (nvidia-smi --gpu-reset)", f"needs reset{since}"
-    return message, "unknown state, driver error"
+        return message, f"needs reset{since}"
+    return message, "driver error"
 
 
 def _age(since: float | None, now: float) -> str:

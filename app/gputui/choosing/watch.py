@@ -1,15 +1,13 @@
-"""Remembers across snapshots how long each device has been in its state, and its past utilization. Pure."""
+"""Remembers across snapshots how long each device has been in its state, and has been idle. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gputui.choosing.verdict import Cooling, State, Verdict
+from gputui.inventory.link import LinkMatrix
 from gputui.inventory.snapshot import Snapshot
-
-MAX_LOADS = 240
-"""Utilizations that are kept of a device: four minutes at one reading a second."""
 
 _LOOKED_AWAY = 60.0
 """Seconds without a reading after which nothing is assumed of the time between (the screen was stopped)."""
@@ -20,14 +18,16 @@ class Watch:
     """What is remembered of past snapshots, by device key; times are epoch seconds.
 
     seen         a device's state, and the time since which every snapshot has had it in that state
-    loads        its last utilizations in percent, oldest first, at most `MAX_LOADS`; None is unknown
     idle_since   the time since which every snapshot has had it at 0 %
+    pcie         the PCIe classes of pairs of devices, as they were known last: a lost device has none
+    wired        the matrix that they were last updated from
     began, last  the times of the first and the last snapshot
     """
 
     seen: Mapping[str, tuple[State, float]] = field(default_factory=dict)
-    loads: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     idle_since: Mapping[str, float] = field(default_factory=dict)
+    pcie: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    wired: LinkMatrix = ()
     began: float | None = None
     last: float | None = None
 
@@ -36,24 +36,22 @@ class Watch:
         now = snapshot.time
         kept = self.idle_since if self.last is not None and now - self.last <= _LOOKED_AWAY else {}
         return Watch(
-            {
+            seen={
                 # (The clock may have been set back: nothing has begun in the future.)
                 key: (before[0], min(before[1], now))
                 if (before := self.seen.get(key)) and before[0] == verdict.state
                 else (verdict.state, now)
                 for key, verdict in verdicts.items()
             },
-            {
-                device.key: (*self.loads.get(device.key, ())[1 - MAX_LOADS :], device.utilization)
-                for device in snapshot.devices
-            },
-            {
+            idle_since={
                 device.key: min(kept.get(device.key, now), now)
                 for device in snapshot.devices
                 if device.utilization == 0
             },
-            now if self.began is None else self.began,
-            now,
+            pcie=self.pcie if snapshot.pcie is self.wired else {**self.pcie, **_classes(snapshot)},
+            wired=snapshot.pcie,
+            began=now if self.began is None else self.began,
+            last=now,
         )
 
     def seconds_in_state(self, key: str, now: float) -> float | None:
@@ -62,10 +60,21 @@ class Watch:
         return None if seen is None else now - seen[1]
 
 
+def _classes(snapshot: Snapshot) -> dict[tuple[str, str], str]:
+    """The PCIe class of every pair of devices for which it is known, by their keys."""
+    keys = [device.key for device in snapshot.devices]
+    return {
+        (one, other): word
+        for one, row in zip(keys, snapshot.pcie, strict=False)
+        for other, word in zip(keys, row, strict=True)
+        if word is not None and one != other
+    }
+
+
 def with_cooling(
     verdicts: Mapping[str, Verdict], watch: Watch, now: float, window: float
 ) -> dict[str, Verdict]:
-    """The verdicts, with "busy" (`Cooling`) for devices that have been free for less than `window` seconds.
+    """The verdicts, with "cooling" for devices that have been free for less than `window` seconds.
 
     Between two runs of a sweep a GPU looks free for some seconds. A device that has been free since the first
     snapshot counts as free. `watch` must have the snapshot of `now` already.
@@ -74,5 +83,5 @@ def with_cooling(
     for key, verdict in verdicts.items():
         since = watch.seen.get(key, ("free", now))[1]
         if verdict.free and since != watch.began and now - since < window:
-            found[key] = Verdict("busy", Cooling(since))
+            found[key] = replace(verdict, state="cooling", cause=Cooling(since, window))
     return found

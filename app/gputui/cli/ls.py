@@ -17,12 +17,23 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
 from gputui.sources.source import Want
 
-_COLOURS: dict[State, int] = {"free": 32, "busy": 31, "held": 33, "claimed": 35, "unknown": 90, "lost": 31}
+_COLOURS: dict[State, int] = {
+    "free": 32,
+    "busy": 31,
+    "held": 33,
+    "claimed": 35,
+    "cooling": 36,
+    "unknown": 90,
+    "lost": 31,
+}
 
 
 def parser() -> Parser:
     made = Parser("ls", "The box as a table, or as JSON (schema 1).")
     made.add_argument("--json", action="store_true", help="JSON instead of the table")
+    made.add_argument(
+        "--details", action="store_true", help="also clocks, links, errors and what processes do"
+    )
     add_source_options(made)
     return made
 
@@ -30,23 +41,27 @@ def parser() -> Parser:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
     with opened(args) as source:
-        snapshot = source.read(Want.ALL)
+        snapshot = source.read(Want.ALL | Want.DETAILS | Want.HOST if args.details else Want.ALL)
     judged = verdicts(snapshot, rules_of(None))
     if args.json:
-        print(document_text(snapshot, judged))
-    else:
-        print(table(snapshot, judged, *_terminal()), end="")
+        print(document_text(snapshot, judged, args.details))
+        return DONE
+    print(table(snapshot, judged, *_terminal()), end="")
+    if args.details:
+        from gputui.cli.details_text import details_text
+
+        print(details_text(snapshot, _terminal()[0]), end="")
     return DONE
 
 
-def document_text(snapshot: Snapshot, judged: dict[str, Verdict]) -> str:
+def document_text(snapshot: Snapshot, judged: dict[str, Verdict], details: bool = False) -> str:
     """The snapshot as one line of JSON."""
     import json
 
     from gputui.inventory.document import to_document
 
     # ASCII only: a lone surrogate of somebody's command line must not break the output.
-    return json.dumps(to_document(snapshot, for_document(judged, snapshot.time)))
+    return json.dumps(to_document(snapshot, for_document(judged, snapshot.time), details))
 
 
 def _terminal() -> tuple[int | None, bool]:

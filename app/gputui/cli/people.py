@@ -9,7 +9,7 @@ from typing import Any
 from gputui.choosing.claimed_use import use_document
 from gputui.choosing.people import Person, people
 from gputui.choosing.verdict import Verdict, verdicts
-from gputui.choosing.verdict_text import job_claimed_and_runs_on, reason
+from gputui.choosing.verdict_text import job_claimed_and_runs_on, reason, user_name
 from gputui.cli.common import DONE, Parser, add_source_options, opened, print_line, say, starting_nothing
 from gputui.cli.request_options import rules_of
 from gputui.inventory.device import Device
@@ -25,8 +25,8 @@ SCHEMA = 1
 def parser() -> Parser:
     made = Parser(
         "people",
-        "The box by user: who has which devices, how much of their memory, for how long, with what. What is\n"
-        "held by no process that can be seen stands at the end.",
+        "The box by user: who has which devices, how much of their memory, for how long, with what. Devices\n"
+        "whose memory is in use with no visible process come last.",
     )
     made.add_argument("--json", action="store_true", help="for a program")
     add_source_options(made)
@@ -45,7 +45,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
         print(json.dumps(_document(found, held, snapshot)))
     elif not found and not held:
-        say("nobody is on this box")
+        say("no processes or claims on this box")
     else:
         print_line("\n".join(_lines(found, held, snapshot, judged)))
     return DONE
@@ -64,7 +64,7 @@ def _lines(
         )
         rows.append(
             (
-                printable(person.user) if person.user is not None else "?",
+                user_name(person),
                 ",".join(labels),
                 size(person.memory) if person.memory else "-",
                 "-" if person.since is None else duration(now - person.since),

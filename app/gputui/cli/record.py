@@ -28,13 +28,13 @@ def parser() -> Parser:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
     with opened(args) as source:
-        snapshot = source.read(Want.ALL)
+        snapshot = source.read(Want.ALL | Want.DETAILS | Want.HOST)
     named = sum(
         p.user is not None or p.command is not None for d in snapshot.devices for p in d.processes or ()
     )
     if args.anonymous:
         snapshot = _anonymous(snapshot)
-    text = document_text(snapshot, verdicts(snapshot, _rules())) + "\n"
+    text = document_text(snapshot, verdicts(snapshot, _rules()), details=True) + "\n"
     if args.file == "-":
         print(text, end="")
         return DONE

@@ -109,9 +109,11 @@ class Device:
     utilization         percent of the driver's last sampling period in which a kernel ran (NVML)
     memory_utilization  percent of that period in which device memory was read or written
     temperature         °C;  power, power_limit: W;  sm_clock: MHz
+    throttled           why the clocks are lower than they could be, () for no reason
     compute_capability  "9.0"
     cores, max_sm_clock how many cores, and MHz at most: what "fastest" is judged by
     compute_mode        how many programs may use it;  display: whether a monitor is attached to it
+    unified             whether its memory is the host's (GB10, Jetson): what is free of it the host tells
     numa_node           of the host, -1 never: None where the platform has none
     telemetry           None where nobody has asked for it
     processes           None where the driver cannot list them (WSL2), () where there are none
@@ -134,11 +136,13 @@ class Device:
     power: float | None = None
     power_limit: float | None = None
     sm_clock: int | None = None
+    throttled: tuple[str, ...] | None = None
     compute_capability: str | None = None
     cores: int | None = None
     max_sm_clock: int | None = None
     compute_mode: ComputeMode | None = None
     display: bool | None = None
+    unified: bool | None = None
     numa_node: int | None = None
     telemetry: Telemetry | None = None
     processes: tuple[Process, ...] | None = None
@@ -152,9 +156,32 @@ class Device:
         return (int(major), int(minor)) if numbers else None
 
     @property
+    def pcie_trained_down(self) -> bool:
+        """Whether its PCIe link is narrower or slower than it could be.
+
+        An idle GPU runs its link slower to save power, but never on fewer lanes.
+        """
+        told = self.telemetry
+        if told is None:
+            return False
+        fewer = None not in (told.pcie_width, told.max_pcie_width) and told.pcie_width < told.max_pcie_width  # type: ignore[operator]
+        slower = (
+            None not in (told.pcie_generation, told.max_pcie_generation)
+            and told.pcie_generation < told.max_pcie_generation  # type: ignore[operator]
+        )
+        return fewer or (slower and bool(self.utilization))
+
+    @property
     def key(self) -> str:
         """What tells this device from every other of its box, also when its UUID could not be read."""
         return self.uuid or f"{_NO_UUID}{self.index}"
+
+
+def has_display(device: Device) -> bool:
+    """Whether a display is attached to the device; where that is not known, whether programs draw on it."""
+    if device.display is not None:
+        return device.display
+    return any(process.kind == "graphics" for process in device.processes or ())
 
 
 def one_model(devices: Iterable[Device]) -> bool:

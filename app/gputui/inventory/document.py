@@ -2,22 +2,24 @@
 
 `document_reader.py` reads it back, strictly, as a recording may come from a stranger. Bytes, percent, °C, W,
 MHz, ISO 8601; unknown is null. Beside the keys of the contract a device has `mig`,
-`claim`, `cores`, `max_sm_clock`, `compute_mode` and `display`, a process has `note`, `container` and
-`ancestors`, a claim has the `pids` of its processes on devices, and the box has `pcie`, `peers` and
-`topology`.
+`claim`, `cores`, `max_sm_clock`, `compute_mode`, `display` and `unified`, a process has `note`, `container`
+and `ancestors`, a claim has the `pids` of its processes on devices, and the box has `pcie`, `peers` and
+`topology`. With details the box also has `host_load`, a device `telemetry`, and a process `sm`, `host_cpu`
+and `host_memory`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import datetime, timezone
 from typing import Any
 
 from gputui.inventory.claim import Claim
-from gputui.inventory.device import Device, Fault
+from gputui.inventory.device import Device, Fault, Telemetry
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.process import Process
-from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.inventory.topology import Topology, ranges
 
 SCHEMA = 1
@@ -44,13 +46,42 @@ DEVICE_FACTS: tuple[str, ...] = (
     "max_sm_clock",
     "compute_mode",
     "display",
+    "unified",
     "numa_node",
 )
 """The keys of a device whose JSON value is the attribute's value, in the order in which they are written."""
 
 
-def to_document(snapshot: Snapshot, verdicts: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+TELEMETRY_FACTS: tuple[str, ...] = tuple(fact.name for fact in fields(Telemetry))
+LOAD_FACTS: tuple[str, ...] = tuple(fact.name for fact in fields(HostLoad))
+ACTIVITY_FACTS = ("sm", "host_cpu", "host_memory")
+"""Of a process."""
+
+
+def to_document(
+    snapshot: Snapshot, verdicts: Mapping[str, tuple[str, str]], details: bool = False
+) -> dict[str, Any]:
     """The snapshot as JSON-ready values; `verdicts` gives (state, reason) by `Device.key`."""
+    document = _document(snapshot, verdicts)
+    if not details:
+        return document
+    load = snapshot.host.load
+    document["host_load"] = None if load is None else {name: getattr(load, name) for name in LOAD_FACTS}
+    for device, written in zip(snapshot.devices, document["devices"], strict=True):
+        written["telemetry"] = None if device.telemetry is None else _telemetry(device.telemetry)
+        for process, row in zip(device.processes or (), written["processes"] or (), strict=True):
+            row |= {name: getattr(process, name) for name in ACTIVITY_FACTS}
+    return document
+
+
+def _telemetry(telemetry: Telemetry) -> dict[str, Any]:
+    facts = {name: getattr(telemetry, name) for name in TELEMETRY_FACTS}
+    facts["throttle"] = None if telemetry.throttle is None else list(telemetry.throttle)
+    facts["xid_at"] = None if telemetry.xid_at is None else iso(telemetry.xid_at)
+    return facts
+
+
+def _document(snapshot: Snapshot, verdicts: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "host": snapshot.host.name,

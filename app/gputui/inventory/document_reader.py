@@ -11,13 +11,22 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from gputui.inventory.claim import Claim
-from gputui.inventory.device import COMPUTE_MODES, FAULT_KINDS, UUID, ComputeMode, Device, Fault, FaultKind
-from gputui.inventory.document import SCHEMA
+from gputui.inventory.device import (
+    COMPUTE_MODES,
+    FAULT_KINDS,
+    UUID,
+    ComputeMode,
+    Device,
+    Fault,
+    FaultKind,
+    Telemetry,
+)
+from gputui.inventory.document import ACTIVITY_FACTS, LOAD_FACTS, SCHEMA, TELEMETRY_FACTS
 from gputui.inventory.link import PEER_WORDS, SELF, LinkMatrix, is_link
 from gputui.inventory.process import KINDS, Ancestor, Kind, Process
-from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.snapshot import Host, HostLoad, Snapshot
 from gputui.inventory.topology import Locality, Nic, Topology, from_ranges
-from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.inventory.untrusted_json import MOST_NUMBER, DocumentError, JsonValue
 
 MOST_BYTES = 32 * 1024 * 1024
 """A recording of 72 busy devices is 200 KiB; a larger file than this is not a recording."""
@@ -65,7 +74,7 @@ def from_document(document: Any) -> Snapshot:
     texts = (root[key] for key in ("host", "driver", "cuda"))
     name, driver, cuda = (node.text() if node.known else None for node in texts)
     return Snapshot(
-        host=Host(name, driver, cuda),
+        host=Host(name, driver, cuda, _load(root.get("host_load", None))),
         time=root["time"].moment(),
         devices=devices,
         links=_matrix(root["links"], len(devices), len(devices), _link),
@@ -108,7 +117,9 @@ def _device(node: JsonValue, fault: Fault | None) -> Device:
         return node.get(key, None).whole() if node.get(key, None).known else None
 
     mig, processes = node.get("mig", None), node["processes"]
+    telemetry = _telemetry(node.get("telemetry", None))
     mode, display = node.get("compute_mode", None), node.get("display", None)
+    unified = node.get("unified", None)
     return Device(
         index=node["index"].whole(),
         uuid=maybe_text("uuid") or "",
@@ -131,11 +142,55 @@ def _device(node: JsonValue, fault: Fault | None) -> Device:
         max_sm_clock=later_whole("max_sm_clock"),
         compute_mode=cast(ComputeMode, mode.word(COMPUTE_MODES)) if mode.known else None,
         display=display.yes() if display.known else None,
+        unified=unified.yes() if unified.known else None,
         numa_node=maybe_whole("numa_node"),
+        # (Of the same reading, and in the document once.)
+        throttled=telemetry.throttle if telemetry else None,
+        telemetry=telemetry,
         processes=tuple(_process(each) for each in processes.items(MOST_PROCESSES))
         if processes.known
         else None,
         fault=fault,
+    )
+
+
+_TEMPERATURES = ("memory_temperature", "slowdown_temperature", "shutdown_temperature")
+_NUMBERS = (
+    *("pcie_sent", "pcie_received", "nvlink_sent", "nvlink_received"),
+    *("sm_active", "sm_occupancy", "tensor_active", "energy"),
+)
+_MOST_REASONS = 32
+
+
+def _telemetry(node: JsonValue) -> Telemetry | None:
+    if not node.known:
+        return None
+    facts: dict[str, Any] = {}
+    for name in TELEMETRY_FACTS:
+        value = node.get(name, None)
+        if not value.known:
+            continue
+        if name == "throttle":
+            facts[name] = tuple(each.text() for each in value.items(_MOST_REASONS))
+        elif name == "xid_at":
+            facts[name] = value.moment()
+        elif name in _NUMBERS:
+            facts[name] = value.number(MOST_NUMBER)
+        else:
+            facts[name] = value.whole(least=-273 if name in _TEMPERATURES else 0)
+    return Telemetry(**facts)
+
+
+def _load(node: JsonValue) -> HostLoad | None:
+    if not node.known:
+        return None
+    facts = {name: node.get(name, None) for name in LOAD_FACTS}
+    return HostLoad(
+        **{
+            name: value.number() if name in ("cpu", "load") else value.whole()
+            for name, value in facts.items()
+            if value.known
+        }  # type: ignore[arg-type]
     )
 
 
@@ -158,6 +213,7 @@ def _claim(node: JsonValue, device: Device) -> Claim | None:
 def _process(node: JsonValue) -> Process:
     user, memory, command, started = (node[key] for key in ("user", "memory", "command", "started"))
     note, container = node.get("note", None), node.get("container", None)
+    sm, host_cpu, host_memory = (node.get(key, None) for key in ACTIVITY_FACTS)
     return Process(
         pid=node["pid"].whole(),
         kind=cast(Kind, node["kind"].word(KINDS)),
@@ -168,6 +224,9 @@ def _process(node: JsonValue) -> Process:
         note=note.text() if note.known else None,
         container=container.text() if container.known else None,
         ancestors=tuple(_ancestor(each) for each in node.get("ancestors", []).items(MOST_ANCESTORS)),
+        sm=sm.whole() if sm.known else None,
+        host_cpu=host_cpu.number() if host_cpu.known else None,
+        host_memory=host_memory.whole() if host_memory.known else None,
     )
 
 

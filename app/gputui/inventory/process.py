@@ -16,7 +16,7 @@ ANOTHER_NAMESPACE = "another namespace"
 ENDED = "ended"
 """Note of a process that the driver still lists and the system does not have any more."""
 
-OWNER_UNKNOWN = "owner unknown"
+OWNER_UNKNOWN = "no visible owner"
 """Note of a process that exists but whose owner may not be read (hidepid): somebody's, so occupied."""
 
 

@@ -119,6 +119,16 @@ class Snapshot:
         """The MIG instances that `device` is divided into."""
         return tuple(other for other in self.devices if other.parent == device.uuid and device.uuid)
 
+    def memory_free(self, device: Device) -> int | None:
+        """How many bytes of memory a program can have there; of unified memory, whose size the driver does
+        not tell, what the host has. None where that is not known."""
+        if device.memory_free is not None or not device.unified:
+            return device.memory_free
+        load = self.host.load
+        if load is None or load.memory_total is None or load.memory_used is None:
+            return None
+        return max(0, load.memory_total - load.memory_used)
+
     def link(self, one: Device, other: Device) -> str | None:
         """What joins two devices of this snapshot, None where it is not known."""
         return self._cell(self.links, one, other)

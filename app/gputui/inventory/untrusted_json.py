@@ -66,8 +66,8 @@ class JsonValue:
             raise self.wrong("a whole number")
         return self.value
 
-    def number(self) -> float:
-        if type(self.value) not in (int, float) or not 0 <= self.value <= MOST_WATTS:
+    def number(self, most: float = MOST_WATTS) -> float:
+        if type(self.value) not in (int, float) or not 0 <= self.value <= most:
             raise self.wrong("a number")
         return float(self.value)
 

@@ -8,24 +8,34 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
+from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
 
-PROCESSES_EVERY = 2
-"""Seconds between two readings of the process lists, the costly part (up to 4.5 ms a call)."""
+CHANGES_EVERY = 2
+"""Seconds between two readings of the process lists of devices whose memory or load has changed."""
+PROCESSES_EVERY = 10
+"""Seconds between two readings of all process lists, the costly part (up to 4.5 ms a call)."""
 SENSORS_EVERY = 5
+HOST_EVERY = 2
 UNFOCUSED_EVERY = 10.0
 """Seconds between two readings while nobody is looking."""
 
 _PACES: tuple[tuple[Want, int], ...] = (
+    (Want.CHANGED_PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES, CHANGES_EVERY),
     (Want.PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES, PROCESSES_EVERY),
     (Want.SENSORS, SENSORS_EVERY),
+    (Want.HOST, HOST_EVERY),
 )
 
 Listener = Callable[["Snapshot | Exception", float], None]
 """Called with a snapshot or an error, and the moment (`time.monotonic`) at which its reading began."""
+
+Past = Callable[[], "Iterable[Sequence[tuple[float, tuple[Device, ...]]]]"]
+"""Gives the devices as they were at moments before (epoch seconds): stretches of time, the latest first, each
+from its oldest moment on. For any thread."""
 
 
 class Sampler:
@@ -52,12 +62,17 @@ class Sampler:
         self._asked = 0
         self._stopped = False
         self._focused = True
+        self._looked_at: frozenset[str] = frozenset()
+        self._look_is_new = False
+        self._sensors = True
         self._thread = threading.Thread(target=self._run, name="gputui sampler", daemon=True)
         self._due: dict[Want, float] = {}
         self._last_good: float | None = None
         self.took = 0.0
         """Seconds that the last good reading took."""
         self._linked = False
+        self.past: Past | None = getattr(source, "past", None)
+        """What gives the past of the box, where its source knows that."""
 
     def start(self) -> None:
         """Begin reading at once."""
@@ -74,6 +89,19 @@ class Sampler:
         with self._wake:
             self._focused = focused
             self._wake.notify()
+
+    def look_at(self, keys: Collection[str]) -> None:
+        """Read the details of these devices (`Device.key`s) at once, and then in every turn, because somebody
+        looks at them. Those of the others are forgotten."""
+        with self._wake:
+            if frozenset(keys) != self._looked_at:
+                self._looked_at, self._look_is_new = frozenset(keys), True
+                self._wake.notify()
+
+    def want_sensors(self, wanted: bool) -> None:
+        """Whether temperature, power and clocks are shown; `look_at` reads those of its devices anyway."""
+        with self._wake:
+            self._sensors = wanted
 
     @property
     def age(self) -> float | None:
@@ -108,11 +136,17 @@ class Sampler:
     def _turn(self) -> None:
         with self._wake:
             asked, self._asked = self._asked > 0, 0
+            # The first picture comes without details; and those of nobody are read once, to be forgotten.
+            first = self._last_good is None
+            details = not first and (bool(self._looked_at) or self._look_is_new)
+            looked_at, self._look_is_new = self._looked_at, self._look_is_new and first
         began = time.monotonic()
-        first = self._last_good is None
         try:
             want = self._wanted(asked)
-            snapshot = self._source.read(want)
+            if details:
+                snapshot = self._source.read(want | Want.DETAILS, looked_at)
+            else:
+                snapshot = self._source.read(want)
         except NoSourceError as error:
             # What this turn was to read is still due.
             self._due.clear()
@@ -134,7 +168,7 @@ class Sampler:
     def _rest(self) -> None:
         with self._wake:
             before, began = self._focused, time.monotonic()
-            while not (self._stopped or self._asked or (self._focused and not before)):
+            while not (self._stopped or self._asked or self._look_is_new or (self._focused and not before)):
                 before = self._focused
                 if not self._wake.wait(max(0.0, began + self.pace - time.monotonic())):
                     return
@@ -143,6 +177,8 @@ class Sampler:
         now = time.monotonic()
         want = Want.LOAD | Want.NAMES
         for part, every in _PACES:
+            if part == Want.SENSORS and not self._sensors:
+                continue
             # A little early is on time: turns do not come to the millisecond.
             if now >= self._due.get(part, 0.0) - 0.2 or (asked and Want.PROCESSES in part):
                 want |= part

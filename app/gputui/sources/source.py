@@ -21,16 +21,20 @@ class Want(Flag):
     """Memory and utilization."""
     PROCESSES = auto()
     """Process lists: pids, kinds, memory."""
+    CHANGED_PROCESSES = auto()
+    """The same of devices whose memory or load has changed since their last list, with LOAD. OWNERS then
+    looks up those lists only. A source that cannot tell may do nothing: PROCESSES follows."""
     OWNERS = auto()
     """Owners and command lines of the processes, from the operating system."""
     SENSORS = auto()
-    """Temperature, power, clocks."""
+    """Temperature, power, clocks, and why they are throttled."""
     CLAIM_PROCESSES = auto()
     """Which of the processes belong to which claim, from the operating system; with OWNERS."""
     DETAILS = auto()
-    """`Device.telemetry`, and of the processes `sm`, `host_cpu`, `host_memory`, for those of `among`."""
+    """`Device.telemetry`, and of the processes `sm`, `host_cpu`, `host_memory`, for those of `among` (None:
+    all devices); nothing of them is known of the others from then on. Rates need two such readings."""
     HOST = auto()
-    """How busy the machine itself is."""
+    """How busy the machine itself is: `Host.load`."""
     LINKS = auto()
     """Links, PCIe classes and peer access of every pair: what devices are chosen by."""
     TOPOLOGY = auto()
@@ -89,7 +93,8 @@ class Source(Protocol):
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         """The box now. One device's trouble stays on that device; raises NoSourceError if all is gone.
 
-        `among` (`Device.key`s) limits links to pairs of these devices: the others' may be left unknown.
+        `among` (`Device.key`s) limits links to pairs of these devices: the others' may be left unknown. With
+        DETAILS it says whose details, and limits nothing else.
         """
 
     def close(self) -> None:

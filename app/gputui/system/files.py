@@ -30,9 +30,10 @@ def state_folder(environ: Mapping[str, str]) -> Path:
         raise NoHomeError("there is no home folder to keep anything in; set XDG_STATE_HOME") from None
 
 
-def write_private(file: Path, text: str) -> None:
+def write_private(file: Path, content: str | bytes) -> None:
     """Write a file that only its owner can read. Raises OSError, and then leaves what was there."""
-    _replace(file, text.encode(errors="surrogateescape"), 0o600)
+    data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
+    _replace(file, data, 0o600)
 
 
 def write_result(file: Path, data: bytes) -> None:

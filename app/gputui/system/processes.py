@@ -30,6 +30,14 @@ class Owner:
     ancestors: tuple[Ancestor, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class HostUse:
+    """What a process takes of the machine: percent of one CPU since the last look, bytes of RAM."""
+
+    cpu: float | None = None
+    memory: int | None = None
+
+
 _NOT_LOOKED_UP = Owner()
 
 
@@ -40,6 +48,8 @@ class ProcessTable:
         self._host_pids = in_initial_namespace() if host_pids is None else host_pids
         self._known: dict[int, tuple[Any, Owner]] = {}
         """The process as psutil has it (None where it has none), and what was answered."""
+        self._measured: set[Any] = set()
+        """Those of whose CPU time psutil has a first figure to compare with."""
 
     def owner(self, pid: int) -> Owner:
         """The owner of `pid` now; a pid that the system has given to another process is looked up anew."""
@@ -57,6 +67,23 @@ class ProcessTable:
         process, owner = self._known.get(pid, (None, _NOT_LOOKED_UP))
         return _NOT_LOOKED_UP if process is not None and not process.is_running() else owner
 
+    def use(self, pid: int) -> HostUse:
+        """What a process takes that has been looked up; nothing is known of one that was not, or is gone."""
+        process = self._known.get(pid, (None, _NOT_LOOKED_UP))[0]
+        if process is None:
+            return HostUse()
+        import psutil
+
+        try:
+            if not process.is_running():
+                return HostUse()
+            cpu, memory = process.cpu_percent(None), process.memory_info().rss
+        except psutil.Error:
+            return HostUse()
+        first = process not in self._measured
+        self._measured.add(process)
+        return HostUse(None if first else cpu, memory)
+
     def _look_up(self, pid: int) -> tuple[Any, Owner]:
         if not self._host_pids:
             return None, Owner(note=ANOTHER_NAMESPACE)
@@ -72,7 +99,7 @@ class ProcessTable:
     def forget_all_but(self, pids: set[int]) -> None:
         """Drop what is known of processes that no device runs any more."""
         for pid in self._known.keys() - pids:
-            del self._known[pid]
+            self._measured.discard(self._known.pop(pid)[0])
 
 
 def _look(process: Any) -> Owner:

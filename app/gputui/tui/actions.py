@@ -227,6 +227,15 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "Look",
+        "timelines",
+        "h",
+        "h",
+        "timelines",
+        "Show the timelines",
+        "utilization, memory and power of the last minutes or hours",
+    ),
+    Action(
+        "Look",
         "messages",
         "M",
         "M",

@@ -38,6 +38,7 @@ from gputui.vendors.visibility import Inherited
 if TYPE_CHECKING:
     from gputui.choosing.claimed_use import ClaimedUse
     from gputui.launching.intent import Intent, NamedDevices
+    from gputui.timeline.store import Timelines
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ class AppState:
     command_choice          what the command was last read to ask for, None before it was read
     screen                  which columns, panels and devices are shown
     example                 a command that nobody has typed, and that is not started; () for none
+    timelines               how the devices were used over the last hours, None until that is kept
     measured                GB/s from one device to another, by their keys, where `v` has measured it
     """
 
@@ -106,6 +108,7 @@ class AppState:
     snapshot: Snapshot | None = None
     problem: str | None = None
     watch: Watch = field(default_factory=Watch)
+    timelines: Timelines | None = None
     selection: Selection = field(default_factory=Selection)
     verdicts_when_selected: Mapping[str, Verdict] = field(default_factory=dict)
     cursor: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.message import Message
 
+from gputui.timeline.store import Store
 from gputui.tui.readings import Reading
 
 
@@ -16,3 +17,11 @@ class NewReading(Message):
 
     def can_replace(self, message: Message) -> bool:
         return isinstance(message, NewReading)
+
+
+class PastFound(Message):
+    """What is known of the time before this run."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self.store = store

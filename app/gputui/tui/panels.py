@@ -12,10 +12,10 @@ from typing import Literal
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import WIDE, Part, Size
 from gputui.tui.process_rows import rows
-from gputui.tui.views.load_chart import history
 from gputui.tui.views.matrix import matrix_rows, whole_matrix
 from gputui.tui.views.processes import processes
 from gputui.tui.views.text import Line
+from gputui.tui.views.timelines import charted, charts_key, timelines_pane
 
 NOTHING = Size(0, 0)
 """The size of a panel that has nothing to say, and is not shown."""
@@ -78,12 +78,12 @@ def _facts_of_jobs(app_state: AppState) -> object:
 
 
 def _timelines(app_state: AppState, width: int, height: int) -> list[Line]:
-    return [((" ", ""),), *history(app_state, width, height - 1)]
+    return [((" ", ""),), *timelines_pane(app_state, width, height - 1)]
 
 
 def _size_of_timelines(app_state: AppState) -> Size:
-    count = sum(device.utilization is not None for device in app_state.rows)
-    return Size(4, 2 + 2 * count) if count else NOTHING
+    count = len(charted(app_state))
+    return Size(4, 3 + 4 * count) if count else NOTHING
 
 
 def _size_of_links(app_state: AppState) -> Size:
@@ -117,10 +117,11 @@ PANELS: tuple[Panel, ...] = (
         "Timelines",
         _timelines,
         _size_of_timelines,
-        lambda app_state: app_state.watch,
+        charts_key,
         place="table",
         grows=True,
         narrow=False,
+        action="timelines",
     ),
     Panel(
         "links",

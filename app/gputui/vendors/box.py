@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
 from gputui.vendors.registry import vendors
 
+if TYPE_CHECKING:
+    from gputui.inventory.snapshot import HostLoad
+    from gputui.system.host_load import HostLoadReader
+
 
 def this_box() -> Source:
-    """The source of this machine: the one vendor's own where only one is installed."""
-    sources = [vendor.source() for vendor in vendors()]
-    return sources[0] if len(sources) == 1 else BoxSource(sources)
+    """The source of this machine."""
+    return BoxSource([vendor.source() for vendor in vendors()])
 
 
 class BoxSource:
     """Several vendors' sources read as one box: the devices of the first, then those of the next.
 
-    A vendor whose source does not open has no devices here, as long as another one's does.
+    A vendor whose source does not open has no devices here, as long as another one's does. How busy the
+    machine itself is, is read here; a vendor's source need not know.
     """
 
     label = ""
@@ -28,6 +34,8 @@ class BoxSource:
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = tuple(sources)
         self._open: list[Source] = []
+        self._load_reader: HostLoadReader | None = None
+        self._load: HostLoad | None = None
 
     def open(self) -> None:
         """Open every vendor's source. Raises the first one's NoSourceError where none opens."""
@@ -47,7 +55,18 @@ class BoxSource:
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()
         read = [source.read(want, among) for source in self._open]
-        return read[0] if len(read) == 1 else joined(read)
+        box = read[0] if len(read) == 1 else joined(read)
+        if Want.HOST in want:
+            self._load = self._read_load()
+        return replace(box, host=replace(box.host, load=self._load)) if self._load else box
+
+    def _read_load(self) -> HostLoad:
+        if self._load_reader is None:
+            # Imported here: most calls do not ask.
+            from gputui.system.host_load import HostLoadReader
+
+            self._load_reader = HostLoadReader()
+        return self._load_reader.read()
 
     def close(self) -> None:
         with contextlib.ExitStack() as closing:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gputui.inventory.device import Device
 from gputui.vendors.visibility import Changes, Visibility
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gputui.sources.source import Source
+
+Trouble = Literal["held", "prohibited", "reset"]
+"""What a person can do something about: memory is in use by no process that can be seen; the compute mode
+lets no program use the device; the device must be reset."""
 
 
 class Containers(ABC):
@@ -82,6 +86,7 @@ class Vendor:
     visibility         the variables that make devices visible
     containers         how a container is given devices; None where gputui does not know
     environment_hints  variables that are worth offering beside a launch: name, value, what it does
+    remedies           what helps, in the vendor's own commands, by what is wrong: a clause of a sentence
     one_part           why a process uses one only of several parts of devices that it sees; "" where it uses
                        them all
 
@@ -103,6 +108,7 @@ class Vendor:
     visibility: Visibility = Visibility()
     containers: Containers | None = None
     environment_hints: tuple[tuple[str, str, str], ...] = ()
+    remedies: Mapping[Trouble, str] = {}
     one_part: str = ""
     backend: str = "gloo"
     driver: str = "the driver"

@@ -13,7 +13,7 @@
  *   cpus 0-13,28-41           near CPUs; with nothing behind it: none that we may use
  *   nodes 0,5-11              near NUMA nodes, likewise
  *   link KIND BUS             one NVLink: gpu, switch or unknown, and where it ends; or `link down`
- *   process LISTS PID BYTES   LISTS of c, g, m; BYTES - when not available
+ *   process LISTS PID BYTES [SM]  LISTS of c, g, m; BYTES - when not available; SM percent of the GPU's time
  *   KEY NUMBER                the rest; a key that is not there is "not supported"
  */
 #include "simnvml.h"
@@ -35,7 +35,12 @@ static const struct {
     NUMBER(capability_major), NUMBER(capability_minor), NUMBER(gpu_numa_node), NUMBER(lists_processes), NUMBER(mig), NUMBER(instances_most),
     NUMBER(gpu_instance), NUMBER(compute_instance), NUMBER(slices), NUMBER(cores), NUMBER(brand),
     NUMBER(architecture), NUMBER(ecc), NUMBER(display), NUMBER(compute_mode), NUMBER(energy), NUMBER(nvlink_version),
-    NUMBER(pcie_generation), NUMBER(pcie_width),
+    NUMBER(pcie_generation), NUMBER(pcie_width), NUMBER(encoder), NUMBER(decoder), NUMBER(memory_clock),
+    NUMBER(max_memory_clock), NUMBER(fan), NUMBER(memory_temperature),
+    NUMBER(clock_reasons), NUMBER(ecc_corrected), NUMBER(ecc_uncorrected), NUMBER(retired), NUMBER(remapped),
+    NUMBER(pcie_generation_now), NUMBER(pcie_width_now), NUMBER(pcie_sent), NUMBER(pcie_received),
+    NUMBER(nvlink_sent), NUMBER(nvlink_received), NUMBER(gpm), NUMBER(sm_active), NUMBER(sm_occupancy),
+    NUMBER(tensor_active), NUMBER(gpm_pcie_sent), NUMBER(gpm_nvlink_sent), NUMBER(samples_processes),
 };
 
 static struct watched file;
@@ -186,7 +191,8 @@ static bool read_process(struct box *box, const char *value)
         return false;
     struct process *process = &box->processes[box->process_count++];
     char lists[8], bytes[24];
-    if (sscanf(value, "%7s %u %23s", lists, &process->pid, bytes) != 3)
+    process->sm = -1;
+    if (sscanf(value, "%7s %u %23s %d", lists, &process->pid, bytes, &process->sm) < 3)
         return false;
     process->device = box->device_count - 1;
     process->lists = (strchr(lists, 'c') ? COMPUTE : 0u) | (strchr(lists, 'g') ? GRAPHICS : 0u) |

@@ -4,6 +4,7 @@
  *   delay FUNCTION DEVICE MICROSECONDS   instead of what the call takes by itself
  *   error FUNCTION DEVICE CODE           CODE 0: none, an exception to an order above
  *   hang FUNCTION DEVICE                 until the file no longer says so
+ *   xid - DEVICE CODE                    reported once, to each event set that is there at that moment
  *
  * FUNCTION is a symbol, with or without its version ("_v3"), or *; DEVICE a label ("3", "0:1") or *.
  */
@@ -39,7 +40,8 @@ static bool read_order(const char *line, struct order *order)
     int words = sscanf(line, "%7s %63s %11s %ld", order->what, order->function, order->label, &order->number);
     if (strcmp(order->what, "hang") == 0)
         return words == 3;
-    return words == 4 && (strcmp(order->what, "delay") == 0 || strcmp(order->what, "error") == 0);
+    return words == 4 && (strcmp(order->what, "delay") == 0 || strcmp(order->what, "error") == 0 ||
+                          strcmp(order->what, "xid") == 0);
 }
 
 static void read_orders(void)
@@ -98,4 +100,26 @@ struct orders control_orders(const char *function, const char *label)
             found.hang = true;
     }
     return found;
+}
+
+int control_count(void)
+{
+    if (watched_changed(&file))
+        read_orders();
+    return order_count;
+}
+
+bool control_next_xid(int *cursor, const char *label, long *xid)
+{
+    int count = control_count();
+    if (*cursor > count)
+        *cursor = count;
+    while (*cursor < count) {
+        const struct order *order = &orders[(*cursor)++];
+        if (strcmp(order->what, "xid") == 0 && strcmp(order->label, label) == 0) {
+            *xid = order->number;
+            return true;
+        }
+    }
+    return false;
 }

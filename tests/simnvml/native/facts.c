@@ -43,9 +43,12 @@ NUMBER(nvmlDeviceGetDisplayActive, nvmlEnableState_t, display)
 NUMBER(nvmlDeviceGetDisplayMode, nvmlEnableState_t, display)
 NUMBER(nvmlDeviceGetComputeMode, nvmlComputeMode_t, compute_mode)
 NUMBER(nvmlDeviceGetNumaNodeId, unsigned int, gpu_numa_node)
-NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int, pcie_generation)
+NUMBER(nvmlDeviceGetFanSpeed, unsigned int, fan)
+NUMBER(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, clock_reasons)
+NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, clock_reasons)
+NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int, pcie_generation_now)
 NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, unsigned int, pcie_generation)
-NUMBER(nvmlDeviceGetCurrPcieLinkWidth, unsigned int, pcie_width)
+NUMBER(nvmlDeviceGetCurrPcieLinkWidth, unsigned int, pcie_width_now)
 NUMBER(nvmlDeviceGetMaxPcieLinkWidth, unsigned int, pcie_width)
 
 /* What no simulated GPU has; the call is counted and its faults are answered all the same. */
@@ -58,7 +61,6 @@ NUMBER(nvmlDeviceGetMaxPcieLinkWidth, unsigned int, pcie_width)
     }
 
 UNSUPPORTED(nvmlDeviceGetSerial, char *serial, unsigned int length)
-UNSUPPORTED(nvmlDeviceGetFanSpeed, unsigned int *speed)
 UNSUPPORTED(nvmlDeviceGetFanSpeed_v2, unsigned int fan, unsigned int *speed)
 UNSUPPORTED(nvmlDeviceGetNumFans, unsigned int *fans)
 UNSUPPORTED(nvmlDeviceGetTotalEccErrors, nvmlMemoryErrorType_t type, nvmlEccCounterType_t counter,
@@ -67,8 +69,6 @@ UNSUPPORTED(nvmlDeviceGetDetailedEccErrors, nvmlMemoryErrorType_t type, nvmlEccC
             nvmlEccErrorCounts_t *counts)
 UNSUPPORTED(nvmlDeviceGetMemoryErrorCounter, nvmlMemoryErrorType_t type, nvmlEccCounterType_t counter,
             nvmlMemoryLocation_t location, unsigned long long *count)
-UNSUPPORTED(nvmlDeviceGetProcessUtilization, nvmlProcessUtilizationSample_t *samples, unsigned int *count,
-            unsigned long long since)
 UNSUPPORTED(nvmlDeviceGetRunningProcessDetailList, nvmlProcessDetailList_t *list)
 UNSUPPORTED(nvmlDeviceGetConfComputeMemSizeInfo, nvmlConfComputeMemSizeInfo_t *size)
 UNSUPPORTED(nvmlDeviceGetDriverModel, nvmlDriverModel_t *current, nvmlDriverModel_t *pending)

@@ -186,7 +186,7 @@ nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t handle, unsigned i
     return remote_pci(__func__, handle, number, pci, sizeof *pci);
 }
 
-/* One field: its number, or "not supported". Every field that we have is an unsigned int. */
+/* One field of links or power: its number, an unsigned int, or "not supported". */
 static nvmlReturn_t field(const struct device *device, const nvmlFieldValue_t *asked, unsigned int *value)
 {
     bool nvlink = device->parent < 0 && device->links_count > 0;
@@ -228,7 +228,8 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t handle, int count, nvmlFieldV
         values[i].timestamp = moment.tv_sec * 1000000LL + moment.tv_nsec / 1000;
         values[i].latencyUsec = 0;
         values[i].valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
-        values[i].nvmlReturn = field(&device, &values[i], &values[i].value.uiVal);
+        if (!telemetry_field(&device, &values[i]))
+            values[i].nvmlReturn = field(&device, &values[i], &values[i].value.uiVal);
     }
     return NVML_SUCCESS;
 }

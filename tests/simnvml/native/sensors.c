@@ -22,8 +22,8 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t handle, nvmlUtilization_
     return NVML_SUCCESS;
 }
 
-/* No simulated task encodes or decodes. */
-static nvmlReturn_t codec(const char *function, nvmlDevice_t handle, unsigned int *load, unsigned int *period)
+static nvmlReturn_t codec(const char *function, nvmlDevice_t handle, size_t field, unsigned int *load,
+                          unsigned int *period)
 {
     struct device device;
     nvmlReturn_t answer = ask(function, handle, &device);
@@ -33,19 +33,21 @@ static nvmlReturn_t codec(const char *function, nvmlDevice_t handle, unsigned in
         return NVML_ERROR_INVALID_ARGUMENT;
     if (device.utilization == UNKNOWN)
         return NVML_ERROR_NOT_SUPPORTED;
-    *load = 0;
+    long long found = *(const long long *)((const char *)&device + field);
+    /* Few simulated tasks encode or decode. */
+    *load = found == UNKNOWN ? 0 : (unsigned)found;
     *period = SAMPLING_PERIOD_US;
     return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t handle, unsigned int *load, unsigned int *period)
 {
-    return codec(__func__, handle, load, period);
+    return codec(__func__, handle, offsetof(struct device, encoder), load, period);
 }
 
 nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t handle, unsigned int *load, unsigned int *period)
 {
-    return codec(__func__, handle, load, period);
+    return codec(__func__, handle, offsetof(struct device, decoder), load, period);
 }
 
 nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t handle, nvmlTemperatureSensors_t sensor,
@@ -116,7 +118,7 @@ nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t handle, u
 
 /* The box knows one clock, of the multiprocessors; what draws and decodes runs at the same. */
 static nvmlReturn_t clock_rate(const char *function, nvmlDevice_t handle, nvmlClockType_t type, size_t field,
-                               unsigned int *mhz)
+                               size_t memory_field, unsigned int *mhz)
 {
     struct device device;
     nvmlReturn_t answer = ask(function, handle, &device);
@@ -124,8 +126,9 @@ static nvmlReturn_t clock_rate(const char *function, nvmlDevice_t handle, nvmlCl
         return answer;
     if (!mhz || (unsigned)type >= NVML_CLOCK_COUNT)
         return NVML_ERROR_INVALID_ARGUMENT;
-    long long found = *(const long long *)((const char *)&device + field);
-    if (found == UNKNOWN || type == NVML_CLOCK_MEM)
+    size_t place = type == NVML_CLOCK_MEM ? memory_field : field;
+    long long found = *(const long long *)((const char *)&device + place);
+    if (found == UNKNOWN)
         return NVML_ERROR_NOT_SUPPORTED;
     *mhz = (unsigned)found;
     return NVML_SUCCESS;
@@ -133,12 +136,14 @@ static nvmlReturn_t clock_rate(const char *function, nvmlDevice_t handle, nvmlCl
 
 nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t handle, nvmlClockType_t type, unsigned int *mhz)
 {
-    return clock_rate(__func__, handle, type, offsetof(struct device, sm_clock), mhz);
+    return clock_rate(__func__, handle, type, offsetof(struct device, sm_clock),
+                      offsetof(struct device, memory_clock), mhz);
 }
 
 nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t handle, nvmlClockType_t type, unsigned int *mhz)
 {
-    return clock_rate(__func__, handle, type, offsetof(struct device, max_sm_clock), mhz);
+    return clock_rate(__func__, handle, type, offsetof(struct device, max_sm_clock),
+                      offsetof(struct device, max_memory_clock), mhz);
 }
 
 nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t handle, nvmlPstates_t *state)

@@ -10,6 +10,7 @@
  *   processes.c the process lists
  *   mig.c       MIG instances
  *   links.c     topology, peer access, NVLink, field values
+ *   telemetry.c what a device's page shows: throttling, errors, counters, GPM, samples of processes, XIDs
  *
  * All state is guarded by one lock. A function never works on shared state: it asks for a copy of its
  * device, and answers from that, so that a box that changes meanwhile cannot tear an answer.
@@ -62,6 +63,7 @@ struct process {
     int device; /* place in box.devices */
     unsigned lists, pid;
     unsigned long long memory; /* all ones: not available */
+    int sm;                    /* percent; -1: the driver has no sample of it */
 };
 
 struct device {
@@ -72,6 +74,11 @@ struct device {
         memory_utilization, temperature, power, power_limit, power_limit_min, power_limit_max, sm_clock,
         max_sm_clock, capability_major, capability_minor, gpu_numa_node, lists_processes, mig, instances_most, gpu_instance, compute_instance, slices, cores, brand,
         architecture, ecc, display, compute_mode, energy, nvlink_version, pcie_generation, pcie_width;
+    /* telemetry.c: percent, MHz, degrees; counters of bytes (NVLink: KiB); GPM in thousandths of a percent. */
+    long long encoder, decoder, memory_clock, max_memory_clock, fan, memory_temperature,
+        clock_reasons, ecc_corrected, ecc_uncorrected, retired, remapped, pcie_generation_now, pcie_width_now,
+        pcie_sent, pcie_received, nvlink_sent, nvlink_received, gpm, sm_active, sm_occupancy, tensor_active,
+        gpm_pcie_sent, gpm_nvlink_sent, samples_processes;
     int links_count;
     struct remote links[MOST_LINKS];
     int levels[MOST_GPUS]; /* nvmlGpuTopologyLevel_t to each GPU by index, -1: unknown */
@@ -117,6 +124,12 @@ struct orders {
 };
 void control_use(const char *path);
 struct orders control_orders(const char *function, const char *label);
+int control_count(void);
+/* The next XID of the device that was ordered at `*cursor` or later; false: none. Moves the cursor on. */
+bool control_next_xid(int *cursor, const char *label, long *xid);
+
+/* telemetry.c: a field that it knows, in `asked`; false: it is none of its. */
+bool telemetry_field(const struct device *device, nvmlFieldValue_t *asked);
 
 /* counts.c, under the lock. */
 void counts_use(const char *path);

@@ -108,7 +108,12 @@ RTX_4090 = Box(
     host="render-8",
     driver="560.35.03",
     cuda="12.6",
-    gpus=_gpus(RTX_4090_GPU, ("01", "24", "41", "61", "81", "A1", "C1", "E1"), 4),
+    gpus=(
+        *_gpus(RTX_4090_GPU, ("01", "24", "41", "61"), 4),
+        # A riser that is worn out.
+        *(replace(gpu, numa=1) for gpu in _gpus(replace(RTX_4090_GPU, lanes=8), ("81",), 4)),
+        *(replace(gpu, numa=1) for gpu in _gpus(RTX_4090_GPU, ("A1", "C1", "E1"), 4)),
+    ),
     links=sockets((4, 4), "NODE", "SYS"),
     peers=False,
     tasks=(_train("1 2", "jun", "accelerate launch sft.py --bf16", 90331, 21_800, load=99),),
@@ -148,6 +153,7 @@ GB10 = Box(
     name="gb10",
     about="a GB10: GPU and CPU share one memory, which NVML does not report",
     host="spark",
+    ram=122_571,
     driver="580.95.05",
     cuda="13.0",
     gpus=(
@@ -179,7 +185,7 @@ GB10 = Box(
             user="ada",
             command="python chat.py",
             pid=3120,
-            memory=None,
+            memory=41_200,
             load=64,
             starts=8,
             ends=30,
@@ -324,6 +330,42 @@ LAPTOP = Box(
     ),
 )
 
+WSL = Box(
+    name="wsl",
+    about="one laptop GPU in WSL2, where the driver lists no processes",
+    host="lap-wsl",
+    driver="566.36",
+    cuda="12.7",
+    gpus=(
+        Gpu(
+            name="NVIDIA GeForce RTX 4080 Laptop GPU",
+            cores=7424,
+            memory=12282,
+            bus="01:00.0",
+            capability="8.9",
+            power_limit=None,
+            clock=2280,
+            idle_power=4,
+            reserve=410,
+            unsupported=frozenset({"power_limit", "numa_node", "processes"}),
+        ),
+    ),
+    links=uniform(1, "X"),
+    tasks=(
+        Task(
+            devices=("0",),
+            user="kim",
+            command="python train.py",
+            pid=811,
+            memory=6_200,
+            load=70,
+            starts=10,
+            ends=40,
+            every=60,
+        ),
+    ),
+)
+
 DGX_2 = Box(
     name="dgx-2",
     about="16× V100 behind NVSwitches",
@@ -359,6 +401,20 @@ IDLE = Box(
 
 BOXES: dict[str, Box] = {
     box.name: box
-    for box in (SHARED, DGX_H100, DGX_1, DGX_2, RTX_3090, RTX_4090, A100_MIG, GB10, MIXED, LOST, LAPTOP, IDLE)
+    for box in (
+        SHARED,
+        DGX_H100,
+        DGX_1,
+        DGX_2,
+        RTX_3090,
+        RTX_4090,
+        A100_MIG,
+        GB10,
+        MIXED,
+        LOST,
+        LAPTOP,
+        WSL,
+        IDLE,
+    )
 }
 """Every named box, the default first."""

@@ -26,18 +26,23 @@ _FILL = 10.0
 
 def at(box: Box, elapsed: float, opened: float) -> Snapshot:
     """The box `elapsed` seconds after it was opened, at `opened` seconds since the epoch."""
-    devices: list[Device] = []
-    for index, gpu in enumerate(box.gpus):
-        devices.extend(_devices(box, index, gpu, elapsed, opened))
+    devices = devices_at(box, elapsed, opened)
     wiring = wired(box, tuple(device.index for device in devices if device.fault))
     return Snapshot(
         host=Host(box.host, box.driver, box.cuda),
         time=opened + elapsed,
-        devices=tuple(devices),
+        devices=devices,
         links=wiring.links,
         pcie=wiring.pcie,
         peers=wiring.peers,
         topology=wiring.topology,
+    )
+
+
+def devices_at(box: Box, elapsed: float, opened: float) -> tuple[Device, ...]:
+    """Its devices alone; also before it was opened, where `elapsed` is negative."""
+    return tuple(
+        device for index, gpu in enumerate(box.gpus) for device in _devices(box, index, gpu, elapsed, opened)
     )
 
 
@@ -56,6 +61,7 @@ def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> l
         compute_mode="default",
         display=any(label in task.devices and task.kind == "graphics" for task in box.tasks),
         numa_node=gpu.numa,
+        unified="memory_total" in gpu.unsupported,
         memory_total=None if "memory_total" in gpu.unsupported else gpu.memory * MIB,
     )
     if gpu.fails_after is not None and elapsed >= gpu.fails_after:
@@ -75,6 +81,7 @@ def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> l
             parent=identity.uuid,
             memory_total=mig.memory * MIB,
             compute_capability=gpu.capability or None,
+            unified=identity.unified,
             numa_node=gpu.numa,
         )
         # The driver has no utilization, temperature, power or clock of an instance.
@@ -110,7 +117,7 @@ def _load(
         share = None if task.memory is None else int(task.memory * min(1.0, 0.2 + running / _FILL))
         used += share or 0
         if running >= _WARM_UP:
-            load += task.load + _noise(box, label, elapsed, task.pid) * task.swing
+            load += task.load + noise(box, label, elapsed, task.pid) * task.swing
         if not task.hidden:
             processes.append(
                 Process(
@@ -136,10 +143,11 @@ def _load(
         facts |= {
             "utilization": busy,
             "memory_utilization": round(busy * 0.45),
-            "temperature": round(30 + busy * 0.38 + _noise(box, label, elapsed, 1)),
-            "power": round(gpu.idle_power + (limit * 0.88 - gpu.idle_power) * busy / 100, 3),
+            "temperature": round(30 + busy * 0.38 + noise(box, label, elapsed, 1)),
+            "power": round(min(limit, gpu.idle_power + (limit * 1.06 - gpu.idle_power) * busy / 100), 3),
             "sm_clock": gpu.clock if busy else 345,
         }
+        facts["throttled"] = ("power limit",) if facts["power"] == gpu.power_limit else ()
     for name in gpu.unsupported & facts.keys():
         facts[name] = None
     return _with(device, **facts)
@@ -148,21 +156,21 @@ def _load(
 def _started(task: Task, elapsed: float) -> float | None:
     """When the task that runs now started, in seconds after opening; None when it does not run now."""
     if task.starts == float("-inf"):
-        return -task.age if elapsed < task.ends else None
+        return -task.age if -task.age <= elapsed < task.ends else None
     moment = elapsed if task.every is None else elapsed % task.every
     if not task.starts <= moment < task.ends:
         return None
     return elapsed - (moment - task.starts)
 
 
-def _noise(box: Box, label: str, elapsed: float, salt: int) -> float:
+def noise(box: Box, label: str, elapsed: float, salt: int) -> float:
     """Noise between -1 and 1 that changes smoothly from second to second."""
     second, part = int(elapsed // 1), elapsed % 1
 
     def point(moment: int) -> float:
         return random.Random(f"{box.name} {label} {salt} {moment}").uniform(-1, 1)
 
-    return point(second) * (1 - part) + point(second + 1) * part
+    return point(second) * (1 - part) + (point(second + 1) * part if part else 0.0)
 
 
 def _with(device: Device, **facts: object) -> Device:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.matrix_text import MOST_BYTES, MatrixError, read
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES, DEFAULT
-from gputui.sources.simulated.motion import at
+from gputui.sources.simulated.details import detailed, host_load
+from gputui.sources.simulated.motion import at, devices_at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import Box
 from gputui.sources.source import NoSourceError, Want
+
+_PAST = (range(3_600, 330, -13), range(43_200, 3_600, -89))
+"""Seconds before the box was opened. Primes, as tasks that come and go at whole minutes would else be met at
+one and the same point of their round."""
 
 
 class SimulatedSource:
@@ -26,6 +33,8 @@ class SimulatedSource:
         self.box, self.label = box, f"demo {box.name}"
         self._clock = clock
         self._opened: float | None = None
+        self._looked_at: frozenset[str] = frozenset()
+        self._with_load = False
 
     def open(self) -> None:
         if self._opened is None:
@@ -34,7 +43,26 @@ class SimulatedSource:
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()
         assert self._opened is not None
-        return at(self.box, self._clock() - self._opened, self._opened)
+        elapsed = self._clock() - self._opened
+        snapshot = at(self.box, elapsed, self._opened)
+        if Want.DETAILS in want:
+            self._looked_at = frozenset(d.key for d in snapshot.devices if among is None or d.key in among)
+        self._with_load = self._with_load or Want.HOST in want
+        if self._looked_at:
+            snapshot = detailed(snapshot, self.box, elapsed, self._looked_at)
+        if self._with_load:
+            snapshot = replace(
+                snapshot, host=replace(snapshot.host, load=host_load(snapshot, self.box, elapsed))
+            )
+        return snapshot
+
+    def past(self) -> Iterator[list[tuple[float, tuple[Device, ...]]]]:
+        """The devices at moments of the last twelve hours: the last minutes, before them the hour, before it
+        the rest, each from its oldest on. Takes half a second or so in all."""
+        now = self._clock()
+        opened = now if self._opened is None else self._opened
+        for moments in (range(330, int(opened - now) - 1, -2), *_PAST):
+            yield [(opened - ago, devices_at(self.box, -float(ago), opened)) for ago in moments]
 
     def close(self) -> None:
         self._opened = None

@@ -29,7 +29,7 @@ class Mig:
 class Gpu:
     """A GPU as it stands idle. Memory in MiB, power in W, clock in MHz.
 
-    generation    of PCIe, on 16 lanes
+    generation    of PCIe, on 16 lanes; `lanes`: on how many of them it runs now
     locality      what is near it, where that does not follow from `numa` (32 CPUs a NUMA node, its memory)
     reserve       MiB in use with nobody on it (a desktop, the driver)
     unsupported   the attributes of `Device` that this GPU's driver answers with "not supported"
@@ -45,6 +45,7 @@ class Gpu:
     numa: int | None = None
     cores: int | None = None
     generation: int = 4
+    lanes: int = 16
     locality: Locality | None = None
     idle_power: float = 20.0
     reserve: int = 0
@@ -94,6 +95,7 @@ class Box:
                one NUMA node, else SYS
     peers      peer access over PCIe: whether GPUs read each other's memory where no NVLink joins them; None:
                the driver does not tell
+    ram        MiB of the machine's memory, where that matters: its GPUs have none of their own
     nics       names of the RDMA network devices; nic_links: a row for each GPU and NIC, a column a NIC
     """
 
@@ -109,6 +111,7 @@ class Box:
     fabrics: tuple[int, ...] | None = None
     pcie: LinkMatrix | None = None
     peers: bool | None = True
+    ram: int | None = None
     nics: tuple[str, ...] = ()
     nic_links: LinkMatrix = ()
 

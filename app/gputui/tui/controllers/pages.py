@@ -15,6 +15,7 @@ from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
     from gputui.checking.measurement import Measured
+    from gputui.tui.controllers.timelines import TimelineController
 
 
 class PageController:
@@ -54,6 +55,11 @@ class PageController:
         from gputui.tui.screens.people import PeopleScreen
 
         self._view.open(PeopleScreen(self._view, self.open_processes))
+
+    def open_timelines(self, timelines: TimelineController) -> None:
+        from gputui.tui.screens.timelines import TimelinesScreen
+
+        self._view.open(TimelinesScreen(self._view, timelines))
 
     def open_launch_page(self) -> None:
         from gputui.tui.screens.launch import LaunchScreen

@@ -30,9 +30,10 @@ from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.controllers.pages import PageController
 from gputui.tui.controllers.selection import SelectionController
+from gputui.tui.controllers.timelines import TimelineController
 from gputui.tui.layout import Layout, has_rules, launch_room, lay_out
 from gputui.tui.message_log import Message, MessageLog
-from gputui.tui.messages import NewReading
+from gputui.tui.messages import NewReading, PastFound
 from gputui.tui.outcome import Outcome
 from gputui.tui.panels import PANELS_BY_NAME, parts
 from gputui.tui.screens.page import Page
@@ -47,6 +48,9 @@ from gputui.tui.widgets.lines import Lines
 from gputui.tui.widgets.panel_column import PanelColumn
 
 Result = TypeVar("Result")
+
+_PAST_AFTER = 0.5
+"""Seconds after the first picture when the past is looked for."""
 
 _STALE = 2.5
 """Readings that are older than this many intervals are called stale."""
@@ -95,6 +99,9 @@ class MainScreen(Screen[None]):
         self.launch = LaunchController(self, sampler, environ, clock, write, end_without_terminal)
         self.jobs = JobsController(self, sampler, environ, write)
         self.pages = PageController(self, self.launch, self.jobs, environ)
+        self.timelines = TimelineController(
+            sampler, environ, not app_state.label, lambda store: self.post_message(PastFound(store))
+        )
         self.handlers = self._handlers_by_action()
         self._arranged: Layout | None = None
         self._table, self._keys = DeviceTable(id="table"), KeyLine(id="keys")
@@ -120,9 +127,13 @@ class MainScreen(Screen[None]):
         yield self._message_line
         yield self._keys
 
+    def on_mount(self) -> None:
+        self.set_timer(_PAST_AFTER, self.timelines.start)
+
     def on_unmount(self) -> None:
         self.launch.release_all()
         self.jobs.cancel()
+        self.timelines.close()
 
     # What keys, clicks and the palette do
 
@@ -155,6 +166,7 @@ class MainScreen(Screen[None]):
             "topology": pages.open_topology,
             "processes": pages.open_processes,
             "people": pages.open_people,
+            "timelines": partial(pages.open_timelines, self.timelines),
             "launch_page": pages.open_launch_page,
             "jobs": pages.open_jobs,
             "export": pages.open_export,
@@ -267,7 +279,8 @@ class MainScreen(Screen[None]):
             number_before, before = len(self.app_state.selection), self.app_state.snapshot
             # (Taken before the app state changes, which would cancel it where a device of it has vanished.)
             pending = self.launch.take_reread(message.reading.began)
-            self.set_app_state(self.app_state.with_snapshot(result))
+            app_state = self.app_state.with_snapshot(result)
+            self.set_app_state(replace(app_state, timelines=self.timelines.after(result)))
             self.jobs.after_reading(before, result, message.reading.began)
             if pending is not None:
                 self.launch.start_or_ask(pending)
@@ -278,6 +291,10 @@ class MainScreen(Screen[None]):
                 self.show_message("a selected device is not there any more and is deselected", "lost")
         else:
             raise result
+
+    def on_past_found(self, message: PastFound) -> None:
+        """The past from before this run has been read, or computed."""
+        self.set_app_state(replace(self.app_state, timelines=self.timelines.adopt(message.store)))
 
     def tick(self) -> None:
         """Called every two seconds: what must be shown though nothing has been read."""

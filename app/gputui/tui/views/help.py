@@ -13,11 +13,12 @@ from gputui.tui.views.text import Line, Span, clip, fit, title, width_of, wrap
 
 MEANINGS: dict[State, str] = {
     "free": "nobody uses it",
-    "busy": "in use; the row says by whom",
+    "busy": "in use: the row says who",
     "held": "memory in use, no visible process",
-    "claimed": "reserved for a job that does not use it yet",
+    "claimed": "another job has a lease on it",
+    "cooling": "free, but only for seconds",
     "unknown": "unreadable",
-    "lost": "off the bus, or hung",
+    "lost": "off the bus, or needs a reset",
 }
 
 LINKS: tuple[tuple[str, str], ...] = (

@@ -1,17 +1,19 @@
-"""The box by people: who has which devices, for how long, and what is held by somebody who does nothing."""
+"""The box by user: who has which devices, for how long, who is idle, and memory with no visible process."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from gputui.choosing.people import Person
-from gputui.choosing.verdict_text import job_claimed_and_runs_on, reason
+from gputui.choosing.verdict_text import NO_PROCESS, job_claimed_and_runs_on, remedy_of, user_name
 from gputui.inventory.formatting import duration, printable, size
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, bar, clip, fit, title
 
 _BAR = 12
+_WIDEST = 16
+"""The column of names at most."""
 
 
 def headline(found: Sequence[Person], width: int) -> Line:
@@ -23,7 +25,7 @@ def listed(found: Sequence[Person], app_state: AppState, width: int) -> tuple[li
     """The lines of each person, and the first line of each."""
     snapshot = app_state.snapshot
     if snapshot is None or not found:
-        return [clip(((" nobody is on this box", "dim"),), width)], []
+        return [clip(((" no processes or claims on this box", "dim"),), width)], []
     wide = _wide(found)
     total = sum(device.memory_total or 0 for device in snapshot.devices if device.parent is None)
     lines: list[Line] = []
@@ -35,7 +37,7 @@ def listed(found: Sequence[Person], app_state: AppState, width: int) -> tuple[li
 
 
 def held_lines(found: Sequence[Person], app_state: AppState, width: int) -> list[Line]:
-    """The devices whose memory is held by no process that can be seen."""
+    """The devices whose memory is in use by no process that can be seen."""
     snapshot = app_state.snapshot
     if snapshot is None:
         return []
@@ -46,13 +48,15 @@ def held_lines(found: Sequence[Person], app_state: AppState, width: int) -> list
         if verdict.state == "held":
             used = size(device.memory_used or 0)
             head = _columns(f"GPU {snapshot.label(device)}", used, "–", wide)
-            lines.append(clip((*head, (f"  held: {reason(verdict, snapshot.time)}", "dim")), width))
-    return [title("nobody to be seen", width), *lines] if lines else []
+            helps = remedy_of(verdict)
+            words = f"  {NO_PROCESS}{helps and '; ' + helps}"
+            lines.append(clip((*head, (words, "dim")), width))
+    return [title("held", width), *lines] if lines else []
 
 
 def _wide(found: Sequence[Person]) -> int:
     """The column of names; the widest ones are cut."""
-    return min(14, max((len(printable(person.user or "?")) for person in found), default=0))
+    return min(_WIDEST, max((len(user_name(person)) for person in found), default=0))
 
 
 def _columns(label: str, used: str, age: str, wide: int) -> Line:
@@ -68,7 +72,7 @@ def _person(person: Person, snapshot: Snapshot, wide: int, total: int) -> list[L
     count = len(person.holdings)
     lines: list[Line] = [
         (
-            (f" {fit(printable(person.user or '?'), wide)}  ", "strong"),
+            (f" {fit(user_name(person), wide)}  ", "strong"),
             (full, "memory"),
             (rest, "rest"),
             (f" {used:>7}  {age:>6}  ", ""),
@@ -81,7 +85,7 @@ def _person(person: Person, snapshot: Snapshot, wide: int, total: int) -> list[L
         age = "–" if holding.since is None else duration(snapshot.time - holding.since)
         more = f" +{len(holding.processes) - 1}" if len(holding.processes) > 1 else ""
         idle = holding.idle if holding in person.idle else None
-        idle_for = "" if idle is None else f"  0 % for {duration(idle)}"
+        idle_for = "" if idle is None else f"  idle for {duration(idle)}"
         what = printable(main.command or main.note or "?")
         head = _columns(f"GPU {snapshot.label(holding.device)}", used, age, wide)
         lines.append((*head, (idle_for, "warn"), (f"  {what}{more}", "dim")))
@@ -100,5 +104,6 @@ def idle_notice(found: Sequence[Person], app_state: AppState) -> str:
         return ""
     person, holding = max(idle, key=lambda pair: pair[1].memory or 0)
     name = f"GPU {snapshot.label(holding.device)}"
-    what = f"{name} is held" if holding.memory is None else f"{size(holding.memory)} held on {name}"
-    return f"{what} by {printable(person.user or '?')}, 0 % for {duration(holding.idle or 0)}"
+    what = name if holding.memory is None else f"{size(holding.memory)} on {name}"
+    who = f"process {holding.processes[0].pid}" if person.user is None else printable(person.user)
+    return f"{who} holds {what}, idle for {duration(holding.idle or 0)}"

@@ -18,9 +18,9 @@ def tree_lines(app_state: AppState, width: int) -> tuple[list[Line], list[str | 
         return [], []
     drawn: list[Line] = []
     keys: list[str | None] = []
-    for before, thing in lines(snapshot):
+    for before, thing in lines(snapshot, app_state.watch.pcie):
         if thing is None:
-            drawn.append(((f"      {before}", "title" if before.startswith(("NUMA", "a NUMA")) else "dim"),))
+            drawn.append(((f"      {before}", "title" if before.startswith("NUMA") else "dim"),))
             keys.append(None)
         elif isinstance(thing, Device):
             drawn.append(clip(_device(app_state, before, thing), width))
@@ -40,12 +40,11 @@ def _device(app_state: AppState, before: str, device: Device) -> Line:
     assert app_state.snapshot is not None
     rank, verdict = app_state.selection.rank(device.key), app_state.verdicts[device.key]
     slot = f"[{rank + 1}]" if rank is not None else ""
-    within = "   " if device.parent else ""
     name = short_name(device.name or "?")
     return (
         ("▸" if device.key == app_state.cursor else " ", "cursor"),
         (fit(slot, 4, right=True) + " ", "slot"),
-        (f"{before}{within}", "rule"),
+        (before, "rule"),
         (f"GPU {app_state.snapshot.label(device)}", "strong" if rank is not None else ""),
         (f"  {name}", "dim"),
         (f"  {GLYPHS[verdict.state]} ", verdict.state),

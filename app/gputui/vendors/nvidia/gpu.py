@@ -6,13 +6,19 @@ one device's trouble stays on that device and is tried again later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import COMPUTE_MODES, Device, Fault, FaultKind
 from gputui.inventory.process import Kind, Process
 from gputui.sources.source import Want
+from gputui.system.memory import host_memory
+from gputui.vendors.nvidia.clock_reasons import clock_reasons
+
+if TYPE_CHECKING:
+    from gputui.vendors.nvidia.telemetry import TelemetryReader
 
 # nvmlReturn_t, nvml.h.
 NOT_SUPPORTED, FUNCTION_NOT_FOUND, GPU_IS_LOST, RESET_REQUIRED = 3, 13, 15, 16
@@ -38,10 +44,20 @@ _IDENTITY = (
     "max_sm_clock",
     "compute_mode",
     "display",
+    "unified",
     "numa_node",
 )
 """What stays true of a device that is lost."""
 
+
+_ANOTHER_LIST = 16 * 2**20
+"""By how many bytes the memory in use differs when other processes use it: a context takes 64 MiB or more."""
+
+_INTEGRATED = re.compile(r"\b(GB10|Orin|Thor|Xavier|Tegra|Jetson)\b", re.IGNORECASE)
+"""Names of GPUs that have no memory of their own."""
+
+_ABOUT = 0.1
+"""How far the size of unified memory may be from the host's: firmware and the kernel keep some of it."""
 
 _KIND_OF: dict[str, Kind] = {"Graphics": "graphics", "MPSCompute": "mps"}
 
@@ -63,7 +79,11 @@ class _Retry:
 
 
 class Gpu:
-    """One GPU with its MIG instances: its handle, what it does not support, and what was last read."""
+    """One GPU with its MIG instances: its handle, what it does not support, and what was last read.
+
+    `listed` tells whether the last reading brought the process list; `activity` is percent of the
+    multiprocessors' time by pid, None where nobody looks or the driver does not tell.
+    """
 
     def __init__(self, nvml: Any, index: int, clock: Callable[[], float]) -> None:
         self.devices: tuple[Device, ...] = (Device(index=index, uuid=""),)
@@ -74,14 +94,30 @@ class Gpu:
         self._retry: _Retry | None = None
         self._named = False
         self._instances: dict[str, Gpu] = {}
+        self.listed = False
+        self._listed_at: tuple[int | None, bool] | None = None
+        self.activity: Mapping[int, int] | None = None
+        self._reader: TelemetryReader | None = None
 
-    def refresh(self, want: Want) -> None:
-        """Read what is wanted into `devices`. Never raises for the device's own trouble."""
+    def refresh(self, want: Want, among: Collection[str] | None = None) -> None:
+        """Read what is wanted into `devices`. Never raises for the device's own trouble.
+
+        `among`: keys of the devices whose details are wanted, None for all.
+        """
+
+        def looked_at(device: Device) -> bool:
+            return Want.DETAILS in want and (among is None or device.key in among)
+
+        self.listed = False
         if self._retry and self._clock() < self._retry.at:
             return
         self._trouble = None
+        if looked_at(self.devices[0]):
+            want |= Want.SENSORS
         try:
             device = self._read(self.devices[0], want)
+            if Want.DETAILS in want and self.handle is not None and device.parent is None:
+                device = self._detailed(device) if looked_at(device) else self._plain(device)
             instances = self._read_instances(device, want)
         except GoneError as gone:
             self.lose(gone)
@@ -110,6 +146,23 @@ class Gpu:
                 self._trouble = f"{name.removeprefix('nvmlDevice')}: {error}"
             return None
 
+    def ask_in_passing(self, function: Any, *arguments: Any) -> Any:
+        """The same for what says nothing of the device: a failure is no fault of it.
+
+        What is not supported is remembered by the numbers among the arguments, too: one clock may be
+        supported and another one not.
+        """
+        name = " ".join((function.__name__, *(str(each) for each in arguments if isinstance(each, int))))
+        try:
+            return None if name in self._unsupported else function(*arguments)
+        except self._nvml.NVMLError as error:
+            if error.value in (NOT_SUPPORTED, FUNCTION_NOT_FOUND):
+                self._unsupported.add(name)
+            elif error.value in (GPU_IS_LOST, RESET_REQUIRED):
+                kind: FaultKind = "lost" if error.value == GPU_IS_LOST else "reset"
+                raise GoneError(kind, str(error)) from None
+            return None
+
     def pair(self, function: Any, other: Gpu, *more: Any) -> Any:
         """The answer about this GPU and another, or None.
 
@@ -128,6 +181,7 @@ class Gpu:
             fault = replace(fault, since=before.fault.since)
         wait = min(_LONGEST_WAIT, self._retry.wait * 2) if self._retry else 1.0
         self._retry = _Retry(now + wait, wait)
+        self.close()
         self.handle, self._instances = None, {}
         # Its identity stays true; its load and processes do not.
         self.devices = (
@@ -136,6 +190,35 @@ class Gpu:
                 fault=fault,
             ),
         )
+
+    def just_listed(self) -> list[Device]:
+        """Those of `devices` whose process lists the last reading brought."""
+        readers = (self, *self._instances.values())
+        return [each.devices[0] for each in readers if each.listed]
+
+    def close(self) -> None:
+        """Give back what NVML keeps for the details."""
+        self.activity = None
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _detailed(self, device: Device) -> Device:
+        if self._reader is None:
+            # Imported here: `pick` never needs it.
+            from gputui.vendors.nvidia.telemetry import TelemetryReader
+
+            self._reader = TelemetryReader(self._nvml, self.handle, self.ask_in_passing, self._clock)
+        telemetry = self._reader.read(device.throttled)
+        self.activity = self._reader.sm()
+        return replace(device, telemetry=telemetry)
+
+    def _plain(self, device: Device) -> Device:
+        """The device when nobody looks at it any more."""
+        self.activity = None
+        if self._reader is not None:
+            self._reader.rest()
+        return replace(device, telemetry=None) if device.telemetry else device
 
     def _read(self, device: Device, want: Want) -> Device:
         nvml = self._nvml
@@ -156,10 +239,21 @@ class Gpu:
             facts |= self._memory() | self._utilization()
         if Want.SENSORS in want:
             facts |= self._sensors()
-        if Want.PROCESSES in want:
+        if Want.PROCESSES in want or (Want.CHANGED_PROCESSES in want and self._list_is_due(device, facts)):
             # The processes of a divided GPU are those of its instances, and are listed there.
             facts["processes"] = () if device.mig else self._processes()
+            self.listed = True
+            now = {"memory_used": device.memory_used, "utilization": device.utilization} | facts
+            self._listed_at = now["memory_used"], bool(now["utilization"])
         return replace(device, **facts)
+
+    def _list_is_due(self, device: Device, facts: Mapping[str, Any]) -> bool:
+        """Whether other processes may be on the device than are listed: it uses other memory, or has begun or
+        stopped working. Where the memory cannot be read, nothing tells."""
+        used, busy = facts.get("memory_used"), bool(facts.get("utilization"))
+        if self._listed_at is None or device.processes is None or used is None or self._listed_at[0] is None:
+            return True
+        return abs(used - self._listed_at[0]) >= _ANOTHER_LIST or busy != self._listed_at[1]
 
     def read_model(self) -> None:
         """Read which model it is, where that is not known yet. Never raises for the device's own trouble."""
@@ -240,8 +334,26 @@ class Gpu:
         # The first form counts what the driver keeps for itself as used: 0.5 GiB of an idle H100.
         memory = self._ask_memory_v2() or self.ask(nvml.nvmlDeviceGetMemoryInfo, self.handle)
         if memory is None:
-            return {"memory_total": None, "memory_used": None, "memory_free": None}
-        return {"memory_total": memory.total, "memory_used": memory.used, "memory_free": memory.free}
+            unified = True if "nvmlDeviceGetMemoryInfo" in self._unsupported else self.devices[0].unified
+            return {"memory_total": None, "memory_used": None, "memory_free": None, "unified": unified}
+        return {
+            "memory_total": memory.total,
+            "memory_used": memory.used,
+            "memory_free": memory.free,
+            "unified": self._is_unified(memory.total),
+        }
+
+    def _is_unified(self, total: int) -> bool | None:
+        """Whether the memory is the host's, by its size and the device's name: GB10 and Jetsons answer no
+        sizes, or the host's."""
+        known = self.devices[0].unified
+        if known is not None or abs(total - host_memory()) > _ABOUT * host_memory():
+            return bool(known)
+        name = self.devices[0].name
+        if name is None and self._index == 0:
+            # (`pick` reads no names, and a box with such a GPU mostly has no other.)
+            name = self.ask(self._nvml.nvmlDeviceGetName, self.handle)
+        return None if name is None else bool(_INTEGRATED.search(name))
 
     def _ask_memory_v2(self) -> Any:
         nvml = self._nvml
@@ -269,7 +381,16 @@ class Gpu:
             "temperature": self.ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
             "power": power / 1000 if power is not None else None,
             "sm_clock": self.ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
+            "throttled": self._clock_reasons(),
         }
+
+    def _clock_reasons(self) -> tuple[str, ...] | None:
+        nvml = self._nvml
+        bits = self.ask_in_passing(nvml.nvmlDeviceGetCurrentClocksEventReasons, self.handle)
+        if bits is None:
+            # (The name that drivers before R535 know.)
+            bits = self.ask_in_passing(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, self.handle)
+        return None if bits is None else clock_reasons(bits)
 
     def _list(self, which: str) -> list[Any] | None:
         nvml = self._nvml
@@ -370,6 +491,8 @@ class Gpu:
             "nvmlDeviceGetTemperature",
             "nvmlDeviceGetPowerUsage",
             "nvmlDeviceGetClockInfo",
+            "nvmlDeviceGetCurrentClocksEventReasons",
+            "nvmlDeviceGetCurrentClocksThrottleReasons",
             "nvmlDeviceGetMigMode",
         }
         instance._named = True
@@ -381,6 +504,7 @@ class Gpu:
                 pci_bus_id=parent.pci_bus_id,
                 parent=parent.uuid,
                 compute_capability=parent.compute_capability,
+                unified=parent.unified,
                 numa_node=parent.numa_node,
             ),
         )

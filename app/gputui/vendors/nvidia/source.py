@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import os
 
     from gputui.inventory.topology import Locality, Topology
-    from gputui.system.processes import ProcessTable
+    from gputui.system.processes import HostUse, Owner, ProcessTable
 
 # nvmlReturn_t, nvml.h. Written out so that the remedies below can be read without the binding.
 NO_PERMISSION, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, MISMATCH = 4, 9, 12, 18
@@ -62,6 +62,8 @@ class NvmlSource:
         self._gpus: list[Gpu] = []
         self._wired = _NOTHING
         self._order: tuple[str, ...] | None = None
+        self._looked_at: frozenset[str] = frozenset()
+        self._uses: dict[int, HostUse] = {}
 
     def open(self) -> None:
         """Load the library and start NVML. Raises NoSourceError."""
@@ -85,9 +87,10 @@ class NvmlSource:
         if Want.NAMES in want and self._host == Host():
             self._host = self._read_host()
         facts = want & ~(Want.LINKS | Want.TOPOLOGY | Want.SPEED | Want.ORDER)
+        detailed, among = (among, None) if Want.DETAILS in want else (None, among)
         for gpu in self._gpus:
             if facts or gpu.handle is None:
-                gpu.refresh(want)
+                gpu.refresh(want, detailed)
         if want & (Want.SPEED | Want.ORDER):
             self._read_speeds(None if Want.ORDER in want else among)
         if Want.ORDER in want:
@@ -102,6 +105,7 @@ class NvmlSource:
             # A GPU was lost over its links, and its instances are gone with it.
             self._read_wiring(self._wired.want, tuple(device.key for device in devices), among)
         devices = self._with_owners(devices, want)
+        devices = self._with_activity(devices, want, detailed)
         wired = self._wired
         return Snapshot(
             self._host,
@@ -117,8 +121,11 @@ class NvmlSource:
         """Stop NVML. Never while another thread is inside it: that crashes (nvitop #222)."""
         if self._nvml is None:
             return
+        for gpu in self._gpus:
+            gpu.close()
         nvml, self._nvml = self._nvml, None
         self._gpus, self._wired = [], _NOTHING
+        self._looked_at, self._uses = frozenset(), {}
         _shut_down(nvml)
 
     def _read_host(self) -> Host:
@@ -139,17 +146,20 @@ class NvmlSource:
 
     def _with_owners(self, devices: tuple[Device, ...], want: Want) -> tuple[Device, ...]:
         """The devices with their processes' owners: looked up if they are wanted, else the last known."""
-        if Want.OWNERS in want:
-            look = self._process_table().owner
-        elif self._processes is None:
+        if Want.OWNERS not in want and self._processes is None:
             return devices
-        elif Want.PROCESSES in want or Want.VERDICT in want:
-            # In a list that has just been read, a pid may be another process's by now.
-            look = self._processes.still
-        else:
-            look = self._processes.last
+        table = self._process_table()
+        every = want & (Want.PROCESSES | Want.VERDICT) or Want.CHANGED_PROCESSES not in want
+        just_listed = {d.key for gpu in self._gpus for d in gpu.just_listed()}
 
-        def named(process: Process) -> Process:
+        def look_of(device: Device) -> Callable[[int], Owner]:
+            listed = device.key in just_listed or Want.VERDICT in want
+            if Want.OWNERS in want and (every or listed):
+                return table.owner
+            # In a list that has just been read, a pid may be another process's by now.
+            return table.still if listed else table.last
+
+        def named(process: Process, look: Callable[[int], Owner]) -> Process:
             owner = look(process.pid)
             return replace(
                 process,
@@ -162,11 +172,42 @@ class NvmlSource:
             )
 
         owned = tuple(
-            replace(d, processes=tuple(named(p) for p in d.processes)) if d.processes else d for d in devices
+            replace(d, processes=tuple(named(p, look_of(d)) for p in d.processes)) if d.processes else d
+            for d in devices
         )
         if Want.OWNERS in want:
-            self._process_table().forget_all_but({p.pid for d in owned for p in d.processes or ()})
+            table.forget_all_but({p.pid for d in owned for p in d.processes or ()})
         return owned
+
+    def _with_activity(
+        self, devices: tuple[Device, ...], want: Want, among: Collection[str] | None
+    ) -> tuple[Device, ...]:
+        """The devices with what their processes do, here and on the host, where somebody looks; else as it
+        was at the last look."""
+        if Want.DETAILS in want:
+            self._looked_at = frozenset(d.key for d in devices if among is None or d.key in among)
+            table = self._process_table()
+            pids = {p.pid for d in devices if d.key in self._looked_at for p in d.processes or ()}
+            self._uses = {pid: table.use(pid) for pid in pids}
+        if not self._looked_at:
+            return devices
+        activities = {gpu.devices[0].key: gpu.activity for gpu in self._gpus}
+
+        def active(process: Process, activity: Mapping[int, int] | None) -> Process:
+            use = self._uses.get(process.pid)
+            return replace(
+                process,
+                sm=None if activity is None else activity.get(process.pid, 0),
+                host_cpu=use.cpu if use else None,
+                host_memory=use.memory if use else None,
+            )
+
+        return tuple(
+            replace(d, processes=tuple(active(p, activities.get(d.key)) for p in d.processes))
+            if d.processes and d.key in self._looked_at
+            else d
+            for d in devices
+        )
 
     def _process_table(self) -> ProcessTable:
         if self._processes is None:

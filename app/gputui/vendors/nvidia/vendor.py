@@ -76,6 +76,11 @@ class Nvidia(Vendor):
         ("CUDA_LAUNCH_BLOCKING", "1", "an error names its line; slow"),
         ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less memory lost to fragments"),
     )
+    remedies = {
+        "held": "`sudo fuser -v /dev/nvidia*` may show it",
+        "prohibited": "`sudo nvidia-smi -c 0` allows it",
+        "reset": "`sudo nvidia-smi --gpu-reset` resets it",
+    }
     one_part = "a process uses one MIG instance only, however many it sees"
     backend = "nccl"
     driver = "the CUDA driver"

@@ -1,0 +1,132 @@
+"""What the page of a simulated device shows, and how busy the simulated machine is: pure, as `motion.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from gputui.inventory.device import Device, Telemetry
+from gputui.inventory.formatting import GIB
+from gputui.inventory.link import direct_links
+from gputui.inventory.process import Process
+from gputui.inventory.snapshot import HostLoad, Snapshot
+from gputui.sources.simulated.motion import noise
+from gputui.sources.simulated.spec import MIB, Box, Gpu
+
+_MEMORY_CLOCKS = {"H100": 2619, "A100": 1593, "V100": 877, "3090": 9751, "4090": 10501}
+_SLOWDOWN, _SHUTDOWN = 92, 95
+_IDLE_MEMORY_CLOCK = 405
+_PCIE, _NVLINK = 3e9, 60e9
+"""Bytes per second of a GPU that is busy all the time."""
+_JOULES_SINCE = 1_700_000_000
+"""When the driver of every simulated box was loaded; its GPUs have drawn 100 W since."""
+_CPUS_A_NODE = 32
+_HOST_MEMORY = 64 * GIB
+"""RAM for each GPU."""
+
+
+def detailed(snapshot: Snapshot, box: Box, elapsed: float, among: Collection[str] | None = None) -> Snapshot:
+    """The snapshot with the telemetry of GPUs and what their processes do; `among`: of these devices only."""
+    return replace(
+        snapshot,
+        devices=tuple(
+            _detailed(snapshot, box, device, elapsed) if among is None or device.key in among else device
+            for device in snapshot.devices
+        ),
+    )
+
+
+def host_load(snapshot: Snapshot, box: Box, elapsed: float) -> HostLoad:
+    """How busy the machine is: each busy GPU keeps some CPUs busy, too."""
+    loads = [device.utilization or 0 for device in snapshot.devices if device.parent is None]
+    cpus = _CPUS_A_NODE * len({gpu.numa for gpu in box.gpus})
+    cpu = min(100.0, max(1.0, sum(loads) * 0.06 + 3 + 2 * noise(box, "host", elapsed, 0)))
+    total = _HOST_MEMORY * max(1, len(box.gpus)) if box.ram is None else box.ram * MIB
+    # (Where GPUs have no memory of their own, what a process has on one of them is the machine's, too.)
+    used = sum(
+        (_host_memory(p) or 0) if box.ram is None else p.memory or 0
+        for d in snapshot.devices
+        for p in d.processes or ()
+    )
+    return HostLoad(
+        cpu=round(cpu, 1),
+        load=round(cpus * cpu / 100 * (1 + 0.1 * noise(box, "host", elapsed, 1)), 2),
+        cpus=cpus,
+        memory_used=min(total, total // 16 + used),
+        memory_total=total,
+    )
+
+
+def _detailed(snapshot: Snapshot, box: Box, device: Device, elapsed: float) -> Device:
+    if device.fault:
+        return device
+    label = snapshot.label(device)
+    processes = device.processes and tuple(
+        _active(box, device, process, label, elapsed) for process in device.processes
+    )
+    if device.parent is not None:
+        return replace(device, processes=processes)
+    telemetry = _telemetry(snapshot, box, device, box.gpus[device.index], elapsed)
+    return replace(device, processes=processes, telemetry=telemetry)
+
+
+def _telemetry(snapshot: Snapshot, box: Box, device: Device, gpu: Gpu, elapsed: float) -> Telemetry:
+    name, label = gpu.name, str(device.index)
+    busy = device.utilization or 0
+    consumer = any(word in name for word in ("GeForce", "GB10", "Laptop"))
+    stacked = any(word in name for word in ("H100", "A100", "V100"))
+    clock = next((mhz for word, mhz in _MEMORY_CLOCKS.items() if word in name), None)
+    linked = any(direct_links(snapshot.link(device, other)) for other in snapshot.devices if other != device)
+    hot = device.temperature
+
+    def moved(most: float, salt: int) -> float:
+        return round(most * busy / 100 * (1 + 0.15 * noise(box, label, elapsed, salt)))
+
+    def percent(share: float, salt: int) -> float | None:
+        if (device.capability or (0, 0)) < (9, 0) or consumer or device.mig:
+            return None
+        return round(min(100.0, max(0.0, busy * share * (1 + 0.05 * noise(box, label, elapsed, salt)))), 1)
+
+    return Telemetry(
+        encoder=0,
+        decoder=0,
+        memory_clock=_IDLE_MEMORY_CLOCK if clock and consumer and not busy else clock,
+        max_memory_clock=clock,
+        fan=min(100, max(0, hot - 30) * 2) if "GeForce" in name and "Laptop" not in name and hot else None,
+        memory_temperature=hot + 8 if hot and stacked else None,
+        slowdown_temperature=_SLOWDOWN if hot else None,
+        shutdown_temperature=_SHUTDOWN if hot else None,
+        throttle=device.throttled,
+        performance_state=0 if busy else 8,
+        ecc_corrected=None if consumer else 2 if device.index == 1 else 0,
+        ecc_uncorrected=None if consumer else 0,
+        retired_pages=0 if "V100" in name else None,
+        remapped_rows=None if consumer or "V100" in name else 0,
+        pcie_generation=1 if consumer and not busy else gpu.generation,
+        pcie_width=gpu.lanes,
+        max_pcie_generation=gpu.generation,
+        max_pcie_width=16,
+        pcie_sent=moved(_PCIE / 3, 10),
+        pcie_received=moved(_PCIE, 11),
+        nvlink_sent=moved(_NVLINK, 12) if linked else None,
+        nvlink_received=moved(_NVLINK, 13) if linked else None,
+        sm_active=percent(0.84, 14),
+        sm_occupancy=percent(0.42, 15),
+        tensor_active=percent(0.31, 16),
+        energy=max(0.0, (snapshot.time - _JOULES_SINCE) * 100),
+    )
+
+
+def _active(box: Box, device: Device, process: Process, label: str, elapsed: float) -> Process:
+    """The processes of a GPU share its time by their memory."""
+    whole = sum(each.memory or 1 for each in device.processes or ())
+    share = (process.memory or 1) / whole
+    sm = None if device.utilization is None or device.mig else round(device.utilization * share)
+    works = process.kind != "graphics" and (sm is None or sm > 0)
+    cpu = (105 if works else 2) + (15 if works else 1) * noise(box, label, elapsed, process.pid + 20)
+    return replace(process, sm=sm, host_cpu=round(cpu, 1), host_memory=_host_memory(process))
+
+
+def _host_memory(process: Process) -> int:
+    """Always the same of one process: 1.0 to 8.9 GiB."""
+    return GIB if process.kind == "graphics" else (10 + process.pid % 80) * GIB // 10

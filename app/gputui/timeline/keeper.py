@@ -1,0 +1,151 @@
+"""Keeper: the file in the state folder through which one run of the screen knows what an earlier one saw.
+
+There is one for each machine, as home folders are shared between them. Of several runs one writes: the one
+that has the lock. Nothing fails where there can be no file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from gputui.system.files import NoHomeError, state_folder, write_private
+from gputui.timeline import ring_file
+from gputui.timeline.store import Store
+
+_OPEN = os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_OF_NO_USE = 86_400.0
+"""Seconds after which a file that nobody has written to is removed: a container leaves one for each name."""
+
+
+class Keeper:
+    """Reads the file once, and writes to it once a minute, both away from the caller's thread.
+
+    clock    seconds since the epoch
+    problem  why the past is not kept, None while it is
+    """
+
+    def __init__(self, environ: Mapping[str, str], clock: Callable[[], float] = time.time) -> None:
+        self._environ, self._clock = environ, clock
+        self._read = False
+        self._minute: int | None = None
+        self._lock: int | None = None
+        self._writing: threading.Thread | None = None
+        self.problem: str | None = None
+
+    def read(self) -> Store:
+        """What is kept of the last twelve hours: nothing where there is no file that can be believed.
+
+        Only for a thread that may wait."""
+        store = Store()
+        with contextlib.suppress(OSError, NoHomeError, ring_file.DamagedError):
+            handle = _opened(self._file(), os.O_RDONLY)
+            try:
+                with os.fdopen(handle, "rb", closefd=False) as stream:
+                    store = ring_file.read(stream.read(ring_file.LARGEST + 1), int(self._clock() // 60))
+            finally:
+                os.close(handle)
+        self._read = True
+        return store
+
+    def keep(self, store: Store, now: float) -> None:
+        """Note that it is `now`: when a minute has ended, it is written on a thread of its own."""
+        minute, before = int(now // 60), self._minute
+        if before is None or minute < before:
+            self._minute = minute
+        elif minute > before and self._read and not (self._writing and self._writing.is_alive()):
+            self._minute = minute
+            self._writing = threading.Thread(
+                target=self._write, args=(store, before, minute), name="gputui: keep the past", daemon=True
+            )
+            self._writing.start()
+
+    def join(self, patience: float) -> None:
+        """Wait until what was begun is written."""
+        if self._writing is not None:
+            self._writing.join(patience)
+
+    def close(self) -> None:
+        """Let another run write."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _file(self) -> Path:
+        # (No uname(2) on Windows, where there are no locks of this kind either.)
+        host = re.sub(r"[^A-Za-z0-9.-]", "_", os.uname().nodename)[:64] if hasattr(os, "uname") else "host"
+        return state_folder(self._environ) / f"timeline-{host}.ring"
+
+    def _write(self, store: Store, start: int, end: int) -> None:
+        """Write the minutes from `start` to before `end`: they do not change any more while we read them."""
+        try:
+            file = self._file()
+            file.parent.mkdir(0o700, parents=True, exist_ok=True)
+            if self._has_lock(file):
+                _write(file, store, max(start, end - ring_file.MINUTES), end)
+            self.problem = None
+        except (OSError, NoHomeError, ImportError) as error:
+            self.problem = (error.strerror if isinstance(error, OSError) else "") or str(error)
+
+    def _has_lock(self, file: Path) -> bool:
+        """Whether we are the one that writes: as soon as nobody else does."""
+        import fcntl
+
+        if self._lock is None:
+            handle = os.open(file.with_name(f".{file.stem}.lock"), os.O_RDWR | os.O_CREAT | _OPEN, 0o600)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(handle)
+                if isinstance(error, BlockingIOError):
+                    return False
+                raise
+            self._lock = handle
+        return True
+
+
+def _opened(file: Path, how: int) -> int:
+    """A descriptor of a file of our own; never waits (a named pipe). Raises OSError."""
+    handle = os.open(file, how | _OPEN)
+    facts = os.fstat(handle)
+    if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid() and facts.st_size <= ring_file.LARGEST:
+        return handle
+    os.close(handle)
+    raise OSError(0, "it is no file of ours", str(file))
+
+
+def _write(file: Path, store: Store, start: int, end: int) -> None:
+    keys = ring_file.kept_keys(store, end)
+    if not keys:
+        return
+    head = ring_file.head(store, keys)
+    try:
+        handle = _opened(file, os.O_RDWR)
+    except FileNotFoundError:
+        _remove_old(file)
+        write_private(file, ring_file.whole(store, keys, end - 1))
+        return
+    try:
+        if os.fstat(handle).st_size == ring_file.size(keys) and os.pread(handle, len(head), 0) == head:
+            for minute in range(start, end):
+                os.pwrite(handle, ring_file.record(store, keys, minute), ring_file.place(keys, minute))
+            return
+    finally:
+        os.close(handle)
+    # Another set of devices: the store has all that the file had.
+    write_private(file, ring_file.whole(store, keys, end - 1))
+
+
+def _remove_old(file: Path) -> None:
+    """Remove the files of machines that have not been seen for a day."""
+    for other in file.parent.glob("timeline-*.ring"):
+        with contextlib.suppress(OSError):
+            if time.time() - other.stat().st_mtime > _OF_NO_USE:
+                other.unlink()
+                other.with_name(f".{other.stem}.lock").unlink(missing_ok=True)

@@ -1,0 +1,235 @@
+"""Store and Timelines: the past of all devices in several resolutions, and what a view reads of it.
+
+A device takes 33 KiB (72 of them 2.4 MiB); a figure that it never has takes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import ceil, floor, nan
+from typing import Literal
+
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+from gputui.timeline.ring import Ring
+
+Metric = Literal["utilization", "memory", "power"]
+"""Percent, bytes in use, W."""
+
+METRICS: tuple[Metric, ...] = ("utilization", "memory", "power")
+
+TIERS = ((1, 330), (10, 400), (60, 740))
+"""Seconds that a bucket holds, and how many: five minutes, an hour, twelve hours, and a little more."""
+
+_LEAST_BRIDGE = 15.0
+"""Seconds between two readings that count as one following the other: unfocused, one comes every ten."""
+
+_MOST_DEVICES = 1024
+
+_MOST_DRAWN = 512
+"""Rows of columns that are remembered, so that only the newest columns need be computed again."""
+
+
+@dataclass(slots=True)
+class Past:
+    """What is kept of one device: its rings, the finest first, and what 100 % last was (None: not known)."""
+
+    rings: dict[Metric, tuple[Ring, ...]] = field(default_factory=dict)
+    memory_total: float | None = None
+    power_limit: float | None = None
+
+    def add(self, time: float, device: Device, bridge: float) -> None:
+        self.memory_total = device.memory_total or self.memory_total
+        self.power_limit = device.power_limit or self.power_limit
+        for metric, value in (
+            ("utilization", device.utilization),
+            ("memory", device.memory_used),
+            ("power", device.power),
+        ):
+            rings = self.rings.get(metric)  # type: ignore[call-overload]
+            if rings is None:
+                if value is None:
+                    continue
+                rings = self.new(metric)  # type: ignore[arg-type]
+            for ring in rings:
+                ring.add(time, value, bridge)
+
+    def new(self, metric: Metric) -> tuple[Ring, ...]:
+        """Begin to keep a figure."""
+        self.rings[metric] = rings = tuple(Ring(width, size) for width, size in TIERS)
+        return rings
+
+    def full(self, metric: Metric) -> float | None:
+        """What 100 % of a figure is."""
+        if metric == "utilization":
+            return 100.0
+        return self.memory_total if metric == "memory" else self.power_limit
+
+
+class Store:
+    """The past of every device by `Device.key`. Changes with each reading; views read it as `Timelines`.
+
+    adopted  how often a past from elsewhere was taken over
+    drawn    columns as they were read last: by what they show, the newest one's number and their values
+    """
+
+    def __init__(self) -> None:
+        self.devices: dict[str, Past] = {}
+        self.adopted = 0
+        self.drawn: dict[tuple[object, ...], tuple[int, list[float]]] = {}
+
+    def add(self, time: float, devices: Iterable[Device], pace: float = 1.0) -> None:
+        """Note one reading of the devices; the next one comes about `pace` seconds later."""
+        bridge = max(_LEAST_BRIDGE, 1.5 * pace)
+        for device in devices:
+            past = self.devices.get(device.key)
+            if past is None:
+                if len(self.devices) >= _MOST_DEVICES:
+                    continue
+                past = self.devices[device.key] = Past()
+            past.add(time, device, bridge)
+
+    def adopt(self, older: Store) -> None:
+        """Take over what another store has from before our own first reading, device by device."""
+        self.adopted += 1
+        for key, theirs in older.devices.items():
+            past = self.devices.setdefault(key, Past())
+            past.memory_total = past.memory_total or theirs.memory_total
+            past.power_limit = past.power_limit or theirs.power_limit
+            for metric, rings in theirs.rings.items():
+                for own, other in zip(past.rings.get(metric) or past.new(metric), rings, strict=True):
+                    own.adopt(other)
+
+    def after(self, snapshot: Snapshot, pace: float) -> Timelines:
+        """The timelines after one more snapshot."""
+        self.add(snapshot.time, snapshot.devices, pace)
+        return Timelines(self, snapshot.time, self.adopted)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time that a chart shows, in columns of equal length. Two of one place show the same columns.
+
+    seconds, columns  how long, and how many columns
+    last              the number of the newest column: from `last` × `step` seconds since the epoch on
+    """
+
+    seconds: int
+    columns: int
+    last: int
+
+    @classmethod
+    def at(cls, until: float, seconds: int, columns: int) -> Span:
+        """The span whose newest column is the one of the moment `until`."""
+        return cls(seconds, columns, floor(until * columns / seconds))
+
+    @property
+    def step(self) -> float:
+        """Seconds that a column holds."""
+        return self.seconds / self.columns
+
+    def time(self, column: int) -> float:
+        """When a column begins; the first one is 0."""
+        return (self.last - self.columns + 1 + column) * self.step
+
+    def column(self, time: float) -> int:
+        """Which column a moment falls into; may be outside."""
+        # (Half a millionth, as a column's own beginning must fall into it.)
+        return floor(time / self.step + 5e-7) - self.last + self.columns - 1
+
+    def buckets(self, width: int, column: int) -> tuple[int, int]:
+        """Which buckets of `width` seconds a column shows, all of which it has a part: the first, and the one
+        after the last."""
+        number, step = self.last - self.columns + 1 + column, self.step
+        # (A billionth: 60.000000001 and 59.999999999 are one moment.)
+        return floor(number * step / width + 1e-9), ceil((number + 1) * step / width - 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class Timelines:
+    """The past as it was at one reading: two of one `until` and `adopted` show the same.
+
+    until    when that reading was
+    adopted  counts the pasts that were taken over from elsewhere
+    """
+
+    store: Store = field(repr=False, compare=False)
+    until: float
+    adopted: int = 0
+
+    def has(self, key: str, metric: Metric) -> bool:
+        """Whether anything was ever known of a figure."""
+        past = self.store.devices.get(key)
+        return past is not None and metric in past.rings
+
+    def full(self, key: str, metric: Metric) -> float | None:
+        """What 100 % of a figure is, None where that is not known."""
+        past = self.store.devices.get(key)
+        return past.full(metric) if past else None
+
+    def values(self, key: str, metric: Metric, span: Span, peaks: bool = False) -> Sequence[float]:
+        """A figure in each column, its mean or its highest value; NaN is unknown."""
+        past = self.store.devices.get(key)
+        rings = past.rings.get(metric) if past else None
+        if rings is None:
+            return [nan] * span.columns
+        remembered = self.store.drawn
+        place = (key, metric, span.seconds, span.columns, peaks, self.adopted)
+        last, before = remembered.get(place, (span.last + 1, []))
+        new = span.last - last
+        own = _fitting(rings, span.seconds)
+        # All columns but those that have a part of the newest bucket are done, and come again, further left.
+        done = span.columns - 1 - ceil(own[0].width / span.step)
+        kept = before[new:done] if 0 <= new < done else []
+        found = [*kept, *_columns(own, span, len(kept), peaks)]
+        if len(remembered) >= _MOST_DRAWN:
+            remembered.clear()
+        remembered[place] = (span.last, found)
+        return found
+
+
+def _columns(rings: Sequence[Ring], span: Span, start: int, peaks: bool) -> list[float]:
+    """The columns from `start` on."""
+    ring = rings[0]
+    bounds = _bounds(span, ring.width, start)
+    first = bounds[0][0]
+    data = ring.window(first, bounds[-1][1], peaks)
+    found = [
+        data[low - first] if high - low == 1 else _together(data[low - first : high - first], peaks)
+        for low, high in bounds
+    ]
+    if len(rings) > 1:
+        # What was before this ring began, a coarser one may know: one that was read from a file does.
+        # (The coarser bucket in which it began has nothing from before.)
+        before, coarse = span.columns, rings[1].width
+        if ring.first is not None:
+            before = span.column(ring.first * ring.width // coarse * coarse)
+        if before > start and any(value != value for value in found):
+            coarser = _columns(rings[1:], span, start, peaks)
+            for place in range(min(before, span.columns) - start):
+                if found[place] != found[place]:
+                    found[place] = coarser[place]
+    return found
+
+
+@lru_cache(maxsize=16)
+def _bounds(span: Span, width: int, start: int) -> tuple[tuple[int, int], ...]:
+    return tuple(span.buckets(width, column) for column in range(start, span.columns))
+
+
+def _together(values: Sequence[float], peaks: bool) -> float:
+    """Their mean, or the highest of them; unknown ones do not count."""
+    known = [value for value in values if value == value]
+    if not known:
+        return nan
+    return max(known) if peaks else sum(known) / len(known)
+
+
+def _fitting(rings: Sequence[Ring], seconds: int) -> Sequence[Ring]:
+    """The finest ring that reaches so far back, and those after it."""
+    return next(
+        (rings[place:] for place, ring in enumerate(rings) if ring.width * (ring.size - 2) >= seconds),
+        rings[-1:],
+    )

@@ -1,0 +1,74 @@
+"""TimelineController: keeps the timelines: what readings bring, a past from elsewhere, the file of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.sampler import Past, Sampler
+from gputui.timeline.store import Store, Timelines
+from gputui.tui.background import in_background
+
+if TYPE_CHECKING:
+    from gputui.timeline.keeper import Keeper
+
+
+class TimelineController:
+    """Its methods belong to the thread of the screen.
+
+    found   called on another thread with a past that was found: `adopt` takes it over
+    keeps   whether the timelines are of this machine, whose past is kept in a file
+    """
+
+    def __init__(
+        self, sampler: Sampler, environ: Mapping[str, str], keeps: bool, found: Callable[[Store], object]
+    ) -> None:
+        self._sampler, self._environ, self._keeps, self._found = sampler, environ, keeps, found
+        self._store = Store()
+        self._timelines: Timelines | None = None
+        self._file: Keeper | None = None
+
+    @property
+    def not_kept(self) -> str | None:
+        """Why the next run will not know of this one, None where it will."""
+        return self._file.problem if self._file else None
+
+    def start(self) -> None:
+        """Look for a past, away from this thread: a home folder on a file server may not answer."""
+        past = self._sampler.past
+        if past is not None:
+            in_background("compute the past", lambda: self._compute(past))
+        elif self._keeps:
+            # (The first frame needs none.)
+            from gputui.timeline.keeper import Keeper
+
+            self._file = file = Keeper(self._environ)
+            in_background("read the past", lambda: self._found(file.read()))
+
+    def _compute(self, past: Past) -> None:
+        for stretch in past():
+            store, last = Store(), None
+            for time, devices in stretch:
+                store.add(time, devices, 1.0 if last is None else time - last)
+                last = time
+            self._found(store)
+
+    def after(self, snapshot: Snapshot) -> Timelines:
+        """The timelines after one more reading."""
+        self._timelines = self._store.after(snapshot, self._sampler.pace)
+        if self._file is not None:
+            self._file.keep(self._store, snapshot.time)
+        return self._timelines
+
+    def adopt(self, older: Store) -> Timelines | None:
+        """The timelines with the past that was found; None before the first reading."""
+        self._store.adopt(older)
+        if self._timelines is not None:
+            self._timelines = Timelines(self._store, self._timelines.until, self._store.adopted)
+        return self._timelines
+
+    def close(self) -> None:
+        """Let another run keep the file."""
+        if self._file is not None:
+            self._file.close()

@@ -1,0 +1,186 @@
+"""TimelinesScreen: utilization, memory and power over the last minutes or hours, with a cursor in time.
+
+The device is the one at the main screen's cursor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+
+from textual import events
+
+from gputui.inventory.formatting import printable
+from gputui.timeline.store import METRICS, Metric
+from gputui.tui.controllers.timelines import TimelineController
+from gputui.tui.main_view import MainView
+from gputui.tui.screens.page import Page, hidden, shown
+from gputui.tui.views.text import Line, clip, title
+from gputui.tui.views.timelines import (
+    USUAL_ZOOM,
+    ZOOMS,
+    Frame,
+    all_timelines,
+    charted,
+    charts_key,
+    device_charts,
+    read_out,
+    zoom_name,
+)
+
+_WHAT: tuple[Metric | None, ...] = (None, *METRICS)
+"""What is shown, one after the other; None: all three."""
+
+
+class TimelinesScreen(Page):
+    """All devices above one another, or one of them on the whole page."""
+
+    BINDINGS = [
+        shown("escape,q,h", "dismiss", "back", "esc"),
+        shown("plus,equals_sign", "zoom(-1)", "zoom", "+/-"),
+        hidden("minus", "zoom(1)", "Longer"),
+        shown("left", "moment(-1)", "moment", "←→"),
+        hidden("right", "moment(1)", "Later"),
+        hidden("shift+left", "moment(-10)", "Ten columns earlier"),
+        hidden("shift+right", "moment(10)", "Ten columns later"),
+        hidden("end", "now", "Now"),
+        shown("n,down,j", "device(1)", "device", "n/p"),
+        hidden("p,up,k", "device(-1)", "The device before"),
+        shown("enter,a", "one", "one or all", "⏎"),
+        shown("tab", "metric", "metric"),
+    ]
+
+    def __init__(self, view: MainView, timelines: TimelineController) -> None:
+        super().__init__(view)
+        self._timelines = timelines
+        self._zoom = USUAL_ZOOM
+        self._metric: Metric | None = None
+        self._one = False
+        self._first = 0
+        self._moment: float | None = None
+        self._pointed: str | None = None
+        self._frame: Frame | None = None
+        self._key: Hashable = None
+        self._drawn: list[Line] = []
+
+    # What is painted
+
+    def draw(self) -> None:
+        if self.is_attached and self.body.size:
+            # The read-out, which the footer has, is of the charts that are about to be shown.
+            self.lines(*self.body.size)
+        super().draw()
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        app_state = self.view.app_state
+        key = (
+            charts_key(app_state, width, self._zoom),
+            (width, height, self._zoom, self._metric, self._one, self._moment, app_state.cursor),
+        )
+        if key != self._key:
+            self._key, self._drawn = key, self._charts(width, height)
+        return self._drawn
+
+    def _charts(self, width: int, height: int) -> list[Line]:
+        app_state = self.view.app_state
+        self._frame = None
+        device = app_state.current
+        room = max(2, height - 1)
+        if self._one and device is not None and app_state.snapshot is not None:
+            drawn, self._frame = device_charts(
+                app_state, device.key, width, room, self._zoom, self._metric, self._moment
+            )
+            subject = f"GPU {printable(app_state.snapshot.label(device))}"
+        else:
+            drawn = self._all(width, room)
+            subject = "all devices"
+        what = self._metric or "utilization, memory, power"
+        head = title(f"timelines: {subject}", width, f"{what}  last {zoom_name(self._zoom)}")
+        return [head, *(drawn or [(("  nothing has been read yet", "dim"),)])]
+
+    def _all(self, width: int, room: int) -> list[Line]:
+        """As many devices as fit, that of the cursor among them."""
+        app_state = self.view.app_state
+        keys = [device.key for device in charted(app_state, self._metric)]
+        place = keys.index(app_state.cursor) if app_state.cursor in keys else 0
+        self._first = min(self._first, place)
+        while True:
+            drawn, frame = all_timelines(
+                app_state,
+                width,
+                room,
+                self._zoom,
+                self._metric,
+                self._first,
+                self._moment,
+                app_state.cursor,
+            )
+            self._frame = frame
+            if frame is None or keys[place] in frame.devices or self._first >= place:
+                return drawn
+            self._first = max(self._first + 1, place - len({*frame.devices} - {""}) + 1)
+
+    def notes(self, width: int) -> list[Line]:
+        app_state = self.view.app_state
+        device, frame = app_state.current, self._frame
+        if self._pointed is not None and app_state.snapshot is not None:
+            device = app_state.snapshot.by_key.get(self._pointed, device)
+        text, style = "← → or the mouse: what was at a moment", "dim"
+        if device is not None and frame is not None and self._moment is not None:
+            text, style = read_out(app_state, device, frame, self._moment), "strong"
+        elif self._timelines.not_kept:
+            text = f"the past is not kept for the next time: {self._timelines.not_kept}"
+        return [clip(((f" {text}", style),), width)]
+
+    # What keys and the mouse do
+
+    def action_zoom(self, by: int) -> None:
+        place = min(max(0, ZOOMS.index(self._zoom) + by), len(ZOOMS) - 1)
+        self._zoom = ZOOMS[place]
+        self.draw()
+
+    def action_moment(self, by: int) -> None:
+        if self._frame is None:
+            return
+        span = self._frame.span
+        column = span.columns - 1 if self._moment is None else span.column(self._moment) + by
+        self._moment = span.time(min(max(0, column), span.columns - 1))
+        self.draw()
+
+    def action_now(self) -> None:
+        self._moment = None
+        self.draw()
+
+    def action_device(self, by: int) -> None:
+        self._pointed = None
+        self.view.perform("down" if by > 0 else "up")
+        self.draw()
+
+    def action_one(self) -> None:
+        self._one = not self._one
+        self.draw()
+
+    def action_metric(self) -> None:
+        self._metric = _WHAT[(_WHAT.index(self._metric) + 1) % len(_WHAT)]
+        self.draw()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        self._point(event)
+
+    def on_click(self, event: events.Click) -> None:
+        self._press()
+        self._point(event)
+        if self._pointed is not None:
+            self.view.set_app_state(replace(self.view.app_state, cursor=self._pointed))
+        self.draw()
+
+    def _point(self, event: events.MouseEvent) -> None:
+        """Read the moment, and the device, that the mouse points at."""
+        frame = self._frame
+        moment = frame.moment(event.x) if frame is not None and event.widget is self.body else None
+        if frame is None or moment is None or not 0 < event.y <= len(frame.devices):
+            return
+        pointed = frame.devices[event.y - 1] or self._pointed
+        if (moment, pointed) != (self._moment, self._pointed):
+            self._moment, self._pointed = moment, pointed
+            self.draw()

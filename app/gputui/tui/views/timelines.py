@@ -1,0 +1,332 @@
+"""Timelines of utilization, memory and power: charts of the past, one above the other, over one time axis.
+
+Every chart goes from 0 to 100 %, of the memory and of the power limit: three percent of jitter must not look
+like work. The charts hold no figures of the present, so that they change only when a new column begins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from gputui.inventory.device import Device
+from gputui.inventory.formatting import GIB, printable, size
+from gputui.timeline.store import METRICS, Metric, Timelines
+from gputui.timeline.store import Span as TimeSpan
+from gputui.tui.app_state import AppState
+from gputui.tui.views.text import Line, fit, title
+
+ZOOMS = (60, 300, 900, 3600, 3 * 3600, 12 * 3600)
+"""Seconds that a chart may span."""
+
+USUAL_ZOOM = 300
+
+_TAGS: dict[Metric, str] = {"utilization": "util", "memory": "mem", "power": "power"}
+_STYLES: dict[Metric, str] = {"utilization": "load", "memory": "memory", "power": "power"}
+_TAG = 5
+"""Cells of the longest tag."""
+_SCALE = 6
+"""Cells of "100.0G"."""
+
+_STEPS = " ▁▂▃▄▅▆▇█"
+_MOST_ROWS = 5
+"""Lines of the tallest chart of a list; one device alone takes all there are."""
+
+_TICKS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600)
+"""Seconds from one mark of the axis to the next."""
+_TICK_ROOM = 12
+"""Cells from one mark to the next, at least."""
+
+_REDRAWN = 10.0
+"""Seconds after which the newest column is drawn again where it lasts longer."""
+
+_BLANK: Line = ((" ", ""),)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where things stand on charts that were drawn: for the mouse, and for a cursor in time.
+
+    left     cells before the first column
+    span     the time that the columns show
+    devices  the key of the device that each line shows, "" for a line of none
+    """
+
+    left: int
+    span: TimeSpan
+    devices: tuple[str, ...]
+
+    def moment(self, x: int) -> float | None:
+        """When the column at a cell of a line begins, None where there is no column."""
+        column = x - self.left
+        return self.span.time(column) if 0 <= column < self.span.columns else None
+
+
+def charts_key(app_state: AppState, width: int = 90, zoom: int = USUAL_ZOOM) -> Hashable:
+    """What charts of about this width show: while it stays the same, they need not be drawn again."""
+    timelines, snapshot = app_state.timelines, app_state.snapshot
+    if timelines is None or snapshot is None:
+        return None
+    step = min(zoom / max(1, width - _gutter(1)), _REDRAWN)
+    return timelines.until // step, timelines.adopted, tuple(device.key for device in snapshot.devices)
+
+
+def zoom_name(zoom: int) -> str:
+    """ "5m", "12h"."""
+    return f"{zoom // 3600}h" if zoom >= 3600 else f"{zoom // 60}m"
+
+
+# What is drawn where
+
+
+def timelines_pane(app_state: AppState, width: int, height: int, zoom: int = USUAL_ZOOM) -> list[Line]:
+    """A rule, the charts of as many devices as fit, and the axis."""
+    if app_state.snapshot is None or height < 3:
+        return []
+    lines, frame = all_timelines(app_state, width, height - 1, zoom)
+    missing = len(charted(app_state)) - len({*frame.devices} - {""}) if frame else 0
+    more = f"{missing} more: h  " if missing > 0 else ""
+    return [title("timelines", width, f"{more}last {zoom_name(zoom)}"), *lines]
+
+
+def charted(app_state: AppState, metric: Metric | None = None) -> list[Device]:
+    """The devices that have a past to show, in the box's order; of one metric only, where it is given."""
+    snapshot, timelines = app_state.snapshot, app_state.timelines
+    if snapshot is None or timelines is None:
+        return []
+    wanted = METRICS if metric is None else (metric,)
+    return [d for d in snapshot.devices if any(timelines.full(d.key, each) is not None for each in wanted)]
+
+
+def all_timelines(
+    app_state: AppState,
+    width: int,
+    height: int,
+    zoom: int,
+    metric: Metric | None = None,
+    first: int = 0,
+    cursor: float | None = None,
+    current: str | None = None,
+) -> tuple[list[Line], Frame | None]:
+    """The charts of all devices from the `first` one on, as many as fit, above one axis.
+
+    metric  the only one to show; None: as many as there is room for
+    first   how many devices are scrolled past
+    cursor  a moment that is marked;  current: the key of a device that is
+    """
+    timelines, snapshot = app_state.timelines, app_state.snapshot
+    devices = charted(app_state, metric)
+    if timelines is None or snapshot is None or not devices:
+        return [], None
+    label = max(len(printable(snapshot.label(device))) for device in devices)
+    span = _span(timelines, width - _gutter(label), zoom)
+    room = height - 1
+    charts, gap = _layout(room // len(devices), metric)
+    lines: list[Line] = []
+    shown: list[str] = []
+    for device in devices[first:]:
+        name = printable(snapshot.label(device))
+        block: list[Line] = []
+        for each, tall in charts:
+            full = timelines.full(device.key, each)
+            if full is None:
+                continue
+            for place, drawn in enumerate(_chart(timelines, device.key, each, span, tall, full, cursor)):
+                mark = "▸" if device.key == current and not block else " "
+                front = f"{mark} {fit(name if not block else '', label, right=True)} "
+                tag = _TAGS[each] if place == 0 else ""
+                block.append(
+                    ((front, "cursor" if mark != " " else "strong"), (fit(tag, _TAG + 1), "dim"), *drawn)
+                )
+        between = [_BLANK] * gap if lines and block else []
+        if not block or len(lines) + len(between) + len(block) > room:
+            continue
+        lines += between + block
+        shown += [""] * len(between) + [device.key] * len(block)
+    lines.append(_axis(span, _gutter(label), cursor))
+    return lines, Frame(_gutter(label), span, tuple(shown))
+
+
+def _layout(tall: int, metric: Metric | None) -> tuple[list[tuple[Metric, int]], int]:
+    """The charts of each device with their lines, and the lines between devices, where each has `tall`."""
+    gap = 1 if tall > 2 else 0
+    tall = max(1, tall - gap)
+    if metric is not None:
+        return [(metric, min(tall, _MOST_ROWS))], gap
+    if tall == 1:
+        return [("utilization", 1)], gap
+    if tall == 2:
+        return [("utilization", 1), ("memory", 1)], gap
+    rest = min(3, tall // 3)
+    return [("utilization", min(_MOST_ROWS, tall - 2 * rest)), ("memory", rest), ("power", rest)], gap
+
+
+def device_timeline(
+    app_state: AppState, key: str, width: int, height: int, zoom: int = USUAL_ZOOM
+) -> list[Line]:
+    """Utilization, memory and power of one device over the last `zoom` seconds (one of `ZOOMS`), and their
+    axis: at most `height` lines of `width` cells; nothing where there is no room or nothing is known."""
+    return device_charts(app_state, key, width, height, zoom)[0]
+
+
+def device_charts(
+    app_state: AppState,
+    key: str,
+    width: int,
+    height: int,
+    zoom: int,
+    metric: Metric | None = None,
+    cursor: float | None = None,
+) -> tuple[list[Line], Frame | None]:
+    """`device_timeline`, or only one metric of it, with a moment that is marked (`cursor`)."""
+    timelines = app_state.timelines
+    if timelines is None:
+        return [], None
+    left = _TAG + _SCALE + 3
+    wanted = [each for each in ((metric,) if metric else METRICS) if timelines.has(key, each)]
+    wanted = wanted[: max(0, height - 1)]
+    if not wanted or width < left + _TICK_ROOM:
+        return [], None
+    span = _span(timelines, width - left, zoom)
+    gap = 1 if height - 1 >= 4 * len(wanted) - 1 else 0
+    tall, over = divmod(height - 1 - gap * (len(wanted) - 1), len(wanted))
+    lines: list[Line] = []
+    for place, each in enumerate(wanted):
+        lines += [_BLANK] * (gap if place else 0)
+        full = timelines.full(key, each) or _highest(timelines, key, each, span)
+        rows = tall + (place < over)
+        for n, drawn in enumerate(_chart(timelines, key, each, span, rows, full, cursor)):
+            scale = _amount(each, full) if n == 0 else "0" if n == rows - 1 > 1 else ""
+            tag = _TAGS[each] if n == 0 else ""
+            lines.append(((f" {fit(tag, _TAG)} {fit(scale, _SCALE, right=True)} ", "dim"), *drawn))
+    shown = (key,) * len(lines)
+    lines.append(_axis(span, left, cursor))
+    return lines, Frame(left, span, shown)
+
+
+def read_out(app_state: AppState, device: Device, frame: Frame, moment: float) -> str:
+    """What was known of a device at a moment: "13:02:10 GPU 3: 97 %, 66.1 GiB, 610 W"."""
+    timelines, snapshot = app_state.timelines, app_state.snapshot
+    if timelines is None or snapshot is None:
+        return ""
+    span = frame.span
+    column = span.column(moment)
+    known = [
+        _words(metric, timelines.values(device.key, metric, span)[column])
+        if 0 <= column < span.columns and timelines.has(device.key, metric)
+        else "–"
+        for metric in METRICS
+    ]
+    clock = time.strftime("%H:%M:%S" if span.step < 60 else "%H:%M", time.localtime(moment))
+    figures = ", ".join(known) if any(each != "–" for each in known) else "no reading"
+    return f"{clock} GPU {printable(snapshot.label(device))}: {figures}"
+
+
+def _words(metric: Metric, value: float) -> str:
+    if value != value:
+        return "–"
+    if metric == "memory":
+        return f"{value / GIB:.1f} GiB"
+    return f"{value:.0f} {'%' if metric == 'utilization' else 'W'}"
+
+
+def _amount(metric: Metric, value: float) -> str:
+    if metric == "memory":
+        return size(int(value))
+    return f"{value:.0f}{'%' if metric == 'utilization' else 'W'}"
+
+
+def _highest(timelines: Timelines, key: str, metric: Metric, span: TimeSpan) -> float:
+    """What a chart without a known 100 % goes to."""
+    return max((v for v in timelines.values(key, metric, span) if v == v), default=0.0) or 1.0
+
+
+def _gutter(label: int) -> int:
+    """Cells before the first column: a device's label and a tag."""
+    return label + _TAG + 4
+
+
+def _span(timelines: Timelines, columns: int, zoom: int) -> TimeSpan:
+    return TimeSpan.at(timelines.until, zoom, max(1, columns))
+
+
+# One chart
+
+
+def _chart(
+    timelines: Timelines,
+    key: str,
+    metric: Metric,
+    span: TimeSpan,
+    tall: int,
+    full: float,
+    cursor: float | None,
+) -> list[Line]:
+    """`tall` lines of a chart from 0 to `full`, the newest column at the right."""
+    most = tall * 8
+    # A figure that is known has a base line at least; an unknown one has none.
+    scale = most / full
+    values = timelines.values(key, metric, span)
+    levels = [0 if value != value else int(value * scale + 0.5) or 1 for value in values]
+    if max(levels) > most:
+        levels = [min(level, most) for level in levels]
+    style = _STYLES[metric]
+    marked = span.column(cursor) if cursor is not None else -1
+    rows: list[Line] = []
+    for line in reversed(range(tall)):
+        text = "".join(map(_steps(line, tall).__getitem__, levels))
+        if 0 <= marked < span.columns:
+            here = text[marked] if text[marked] != " " else "│"
+            rows.append(((text[:marked], style), (here, "cursor"), (text[marked + 1 :], style)))
+        else:
+            rows.append(((text, style),))
+    return rows
+
+
+@cache
+def _steps(line: int, tall: int) -> tuple[str, ...]:
+    """By level, in eighths of a line: the part of one column that falls into one line, counted from below."""
+    return tuple(_STEPS[min(8, max(0, level - line * 8))] for level in range(tall * 8 + 1))
+
+
+# The axis
+
+
+def _axis(span: TimeSpan, left: int, cursor: float | None) -> Line:
+    """Marks with their times: back from now, or of the clock where hours are shown."""
+    least = 60 if span.seconds > 120 else 1
+    tick = next((t for t in _TICKS if t >= least and t / span.step >= _TICK_ROOM), _TICKS[-1])
+    cells = ["─"] * span.columns
+    for column, label in reversed(_ticks(span, tick)):
+        text = f"╵{label}"
+        if column >= 0 and column + len(text) <= span.columns - len("now") - 1:
+            cells[column : column + len(text)] = text
+    if span.columns > 4:
+        cells[-4:] = " now"
+    marked = span.column(cursor) if cursor is not None else -1
+    text = "".join(cells)
+    front = (" " * left, "")
+    if 0 <= marked < span.columns:
+        return front, (text[:marked], "dim"), ("▲", "cursor"), (text[marked + 1 :], "dim")
+    return front, (text, "dim")
+
+
+def _ticks(span: TimeSpan, tick: int) -> Sequence[tuple[int, str]]:
+    """The columns of the marks, and their labels."""
+    if span.seconds <= 3600:
+        back = range(tick, span.seconds, tick)
+        return [(span.columns - 1 - round(ago / span.step), _ago(ago)) for ago in back]
+    start, end = span.time(0), span.time(span.columns)
+    # Whole hours of the clock on the wall, not of UTC.
+    offset = time.localtime(end).tm_gmtoff
+    moments = range(int(-(-(start + offset) // tick)) * tick, int(end + offset), tick)
+    return [
+        (span.column(moment - offset), time.strftime("%H:%M", time.localtime(moment - offset)))
+        for moment in moments
+    ]
+
+
+def _ago(seconds: int) -> str:
+    return f"-{seconds // 60}m" if seconds % 60 == 0 else f"-{seconds}s"

@@ -1,0 +1,318 @@
+"""What a GPU's page shows beyond the table, read through NVML: clocks, links, errors, counters, occupancy.
+
+One field that fails spoils no other one, and says nothing of the device: only "lost" and "must be reset" do.
+Rates are differences of counters of two readings. (nvmlDeviceGetPcieThroughput is never called: each call
+counts for 20 ms while it holds the driver's lock.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gputui.inventory.device import Telemetry
+
+# nvmlReturn_t, nvml.h.
+_SUCCESS, _NOT_SUPPORTED, _NOT_FOUND, _FUNCTION_NOT_FOUND = 0, 3, 6, 13
+
+_ALL_LINKS = 2**32 - 1
+"""The scope of a field that sums up all NVLinks of a GPU."""
+
+_WRAPS_AT = 2**32
+"""Where the counters of PCIe bytes may start again (nvml.h: "value can be wrapped")."""
+
+_MOST_EVENTS = 16
+"""Of one reading: an error storm must not hold it up."""
+
+_SM_STAYS = 3.0
+"""Seconds for which a process keeps its share without a new sample: the driver samples up to 1 s apart."""
+
+_TOO_SOON = 0.1
+"""Seconds that two samples of the performance monitor must lie apart (nvml.h); rates, too, need some time."""
+
+_MIB, _KIB = 2**20, 2**10
+
+_VALUE = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""Members of nvmlValue_t by nvmlValueType_t."""
+
+Ask = Callable[..., Any]
+
+
+class TelemetryReader:
+    """One GPU's telemetry: what it does not support, and the counters of the reading before.
+
+    `ask` calls a function of NVML and gives its answer, None for any trouble; it remembers what is not
+    supported, and raises for a device that is gone. `clock` gives seconds since the epoch.
+    """
+
+    def __init__(self, nvml: Any, handle: Any, ask: Ask, clock: Callable[[], float]) -> None:
+        self._nvml, self._handle, self._ask, self._clock = nvml, handle, ask, clock
+        self._fixed: dict[str, Any] | None = None
+        self._fields: dict[str, Any] = {
+            "memory_temperature": nvml.NVML_FI_DEV_MEMORY_TEMP,
+            "ecc_corrected": nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL,
+            "ecc_uncorrected": nvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL,
+            "retired_corrected": nvml.NVML_FI_DEV_RETIRED_SBE,
+            "retired_uncorrected": nvml.NVML_FI_DEV_RETIRED_DBE,
+            "remapped_corrected": nvml.NVML_FI_DEV_REMAPPED_COR,
+            "remapped_uncorrected": nvml.NVML_FI_DEV_REMAPPED_UNC,
+            "energy": nvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION,
+            "pcie_sent": nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
+            "pcie_received": nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES,
+            "nvlink_sent": (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, _ALL_LINKS),
+            "nvlink_received": (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, _ALL_LINKS),
+        }
+        self._counted: dict[str, tuple[float, int]] = {}
+        self._gpm: _Gpm | None = None
+        self._events: Any = None
+        self._watches_events = True
+        self._xid: tuple[int, float] | None = None
+        self._since = 0
+        self._sm: dict[int, tuple[int, float]] = {}
+        self._last: tuple[float, Telemetry] | None = None
+
+    def read(self, throttle: tuple[str, ...] | None) -> Telemetry:
+        """Everything now; `throttle` has been read already. Raises GoneError."""
+        now = self._clock()
+        if self._last is not None and 0 <= now - self._last[0] < _TOO_SOON:
+            return self._last[1]
+        self._last = now, self._read(throttle)
+        return self._last[1]
+
+    def _read(self, throttle: tuple[str, ...] | None) -> Telemetry:
+        nvml, handle, ask = self._nvml, self._handle, self._ask
+        if self._fixed is None:
+            self._fixed = self._read_fixed()
+        fields = self._read_fields()
+        encoder = ask(nvml.nvmlDeviceGetEncoderUtilization, handle)
+        decoder = ask(nvml.nvmlDeviceGetDecoderUtilization, handle)
+        energy = fields.get("energy")
+        xid, xid_at = self._last_xid() or (None, None)
+        found: dict[str, Any] = self._gpm_facts()
+        # (Counters are exact; where the driver has none, its own averages will do.)
+        found |= {name: rate for name, rate in self._rates(fields).items() if rate is not None}
+        return Telemetry(
+            **self._fixed,
+            **found,
+            encoder=encoder[0] if encoder else None,
+            decoder=decoder[0] if decoder else None,
+            memory_clock=ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
+            fan=ask(nvml.nvmlDeviceGetFanSpeed, handle),
+            # (A GPU without such a sensor answers 0.)
+            memory_temperature=fields.get("memory_temperature") or None,
+            throttle=throttle,
+            performance_state=self._performance_state(),
+            ecc_corrected=fields.get("ecc_corrected"),
+            ecc_uncorrected=fields.get("ecc_uncorrected"),
+            retired_pages=_sum(fields, "retired_corrected", "retired_uncorrected"),
+            remapped_rows=_sum(fields, "remapped_corrected", "remapped_uncorrected"),
+            xid=xid,
+            xid_at=xid_at,
+            pcie_generation=ask(nvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+            pcie_width=ask(nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+            energy=None if energy is None else energy / 1000,
+        )
+
+    def sm(self) -> Mapping[int, int] | None:
+        """Percent of the multiprocessors' time by pid; None where the driver does not tell.
+
+        A process that the driver has no sample of has done nothing.
+        """
+        now = self._clock()
+        samples = self._process_samples()
+        if samples is None:
+            return None
+        for sample in sorted(samples, key=lambda each: each.timeStamp):
+            self._since = max(self._since, sample.timeStamp)
+            # (Some drivers leave entries that no process has filled in.)
+            if sample.pid and sample.smUtil <= 100:
+                self._sm[sample.pid] = sample.smUtil, now
+        self._sm = {pid: found for pid, found in self._sm.items() if 0 <= now - found[1] <= _SM_STAYS}
+        return {pid: percent for pid, (percent, _) in self._sm.items()}
+
+    def rest(self) -> None:
+        """Nobody looks any more: the next reading is the first one again. XIDs are waited for still."""
+        self._last = None
+        self._counted.clear()
+        self._sm.clear()
+        if self._gpm is not None:
+            self._gpm.rest()
+
+    def close(self) -> None:
+        """Give back what NVML keeps for us."""
+        if self._gpm is not None:
+            self._gpm.close()
+        if self._events is not None:
+            with contextlib.suppress(self._nvml.NVMLError):
+                self._nvml.nvmlEventSetFree(self._events)
+            self._events = None
+
+    def _read_fixed(self) -> dict[str, Any]:
+        nvml, handle, ask = self._nvml, self._handle, self._ask
+        threshold = nvml.nvmlDeviceGetTemperatureThreshold
+        return {
+            "slowdown_temperature": ask(threshold, handle, nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
+            "shutdown_temperature": ask(threshold, handle, nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
+            "max_pcie_generation": ask(nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+            "max_pcie_width": ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+            "max_memory_clock": ask(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_MEM),
+        }
+
+    def _performance_state(self) -> int | None:
+        state = self._ask(self._nvml.nvmlDeviceGetPerformanceState, self._handle)
+        # (32 is "unknown", nvmlPstates_t.)
+        return state if state is not None and 0 <= state <= 15 else None
+
+    def _read_fields(self) -> dict[str, int]:
+        """All fields in one call; what this GPU does not have is not asked for again."""
+        if not self._fields:
+            return {}
+        names = list(self._fields)
+        values = self._ask(self._nvml.nvmlDeviceGetFieldValues, self._handle, list(self._fields.values()))
+        found: dict[str, int] = {}
+        for name, value in zip(names, values or (), strict=False):
+            if value.nvmlReturn == _SUCCESS and 0 <= value.valueType < len(_VALUE):
+                found[name] = int(getattr(value.value, _VALUE[value.valueType]))
+            elif value.nvmlReturn == _NOT_SUPPORTED:
+                del self._fields[name]
+        return found
+
+    def _rates(self, fields: Mapping[str, int]) -> dict[str, float | None]:
+        """Bytes per second since the reading before."""
+        now = self._clock()
+        units = {"pcie_sent": 1, "pcie_received": 1, "nvlink_sent": _KIB, "nvlink_received": _KIB}
+        found: dict[str, float | None] = {}
+        for name, unit in units.items():
+            if name not in fields:
+                continue
+            count = fields[name]
+            if name in self._counted:
+                at, before = self._counted[name]
+                more = count - before
+                if more < 0 and before < _WRAPS_AT:
+                    more += _WRAPS_AT
+                found[name] = more * unit / (now - at) if now > at and more >= 0 else None
+            self._counted[name] = now, count
+        return found
+
+    def _gpm_facts(self) -> dict[str, float]:
+        if self._gpm is None:
+            self._gpm = _Gpm(self._nvml, self._handle, self._ask)
+        return self._gpm.read()
+
+    def _last_xid(self) -> tuple[int, float] | None:
+        """The last error that the driver has reported since we began to listen, and when we heard of it."""
+        nvml = self._nvml
+        if self._watches_events and self._events is None:
+            self._watches_events = self._listen()
+        for _ in range(_MOST_EVENTS if self._events is not None else 0):
+            try:
+                event = nvml.nvmlEventSetWait_v2(self._events, 0)
+            except nvml.NVMLError:
+                # (Mostly a timeout: there is none. Whether the GPU is lost the other calls tell.)
+                break
+            if event.eventType & nvml.nvmlEventTypeXidCriticalError:
+                self._xid = int(event.eventData), self._clock()
+        return self._xid
+
+    def _listen(self) -> bool:
+        """Register for XIDs, once. False where there are no such events."""
+        nvml = self._nvml
+        try:
+            events = nvml.nvmlEventSetCreate()
+            try:
+                nvml.nvmlDeviceRegisterEvents(self._handle, nvml.nvmlEventTypeXidCriticalError, events)
+            except nvml.NVMLError:
+                nvml.nvmlEventSetFree(events)
+                return False
+        except nvml.NVMLError:
+            return False
+        self._events = events
+        return True
+
+    def _process_samples(self) -> list[Any] | None:
+        """Samples since the last that we have seen, [] for none; None where the driver does not tell."""
+        nvml = self._nvml
+
+        def since() -> Any:
+            try:
+                return nvml.nvmlDeviceGetProcessUtilization(self._handle, self._since)
+            except nvml.NVMLError as error:
+                # (nvidia-ml-py raises "success" where the driver has no samples.)
+                if error.value in (_SUCCESS, _NOT_FOUND):
+                    return []
+                raise
+
+        since.__name__ = "nvmlDeviceGetProcessUtilization"
+        found: list[Any] | None = self._ask(since)
+        return found
+
+
+class _Gpm:
+    """The GPU's performance monitor (Hopper and newer): what lies between two samples of it."""
+
+    def __init__(self, nvml: Any, handle: Any, ask: Ask) -> None:
+        self._nvml, self._handle, self._ask = nvml, handle, ask
+        support = ask(nvml.nvmlGpmQueryDeviceSupport, handle)
+        self._works = bool(support and support.isSupportedDevice)
+        self._before: Any = None
+        self._spare: Any = None
+        self._metrics = (
+            ("sm_active", nvml.NVML_GPM_METRIC_SM_UTIL, 1),
+            ("sm_occupancy", nvml.NVML_GPM_METRIC_SM_OCCUPANCY, 1),
+            ("tensor_active", nvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL, 1),
+            ("pcie_sent", nvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC, _MIB),
+            ("pcie_received", nvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC, _MIB),
+            ("nvlink_sent", nvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, _MIB),
+            ("nvlink_received", nvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, _MIB),
+        )
+
+    def read(self) -> dict[str, float]:
+        """The metrics since the sample before; {} at the first."""
+        nvml, ask = self._nvml, self._ask
+        if not self._works:
+            return {}
+        sample = self._spare or ask(nvml.nvmlGpmSampleAlloc)
+        self._spare = None
+        if sample is None or ask(nvml.nvmlGpmSampleGet, self._handle, sample) is None:
+            self._spare = sample
+            return {}
+        before, self._before = self._before, sample
+        if before is None:
+            return {}
+        self._spare = before
+        asked = nvml.c_nvmlGpmMetricsGet_t()
+        asked.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        asked.numMetrics = len(self._metrics)
+        asked.sample1, asked.sample2 = before, sample
+        for place, (_, metric, _) in enumerate(self._metrics):
+            asked.metrics[place].metricId = metric
+        answer = ask(nvml.nvmlGpmMetricsGet, asked)
+        if answer is None:
+            return {}
+        values = zip(self._metrics, answer.metrics, strict=False)
+        return {
+            name: each.value * unit
+            for (name, _, unit), each in values
+            if each.nvmlReturn == _SUCCESS and math.isfinite(each.value) and each.value >= 0
+        }
+
+    def rest(self) -> None:
+        """The next sample is the first one again."""
+        self._spare, self._before = self._spare or self._before, None
+
+    def close(self) -> None:
+        for sample in (self._before, self._spare):
+            if sample is not None:
+                with contextlib.suppress(self._nvml.NVMLError):
+                    self._nvml.nvmlGpmSampleFree(sample)
+        self._before = self._spare = None
+        self._works = False
+
+
+def _sum(fields: Mapping[str, int], *names: str) -> int | None:
+    """Of those that are known; None where none is."""
+    known = [fields[name] for name in names if name in fields]
+    return sum(known) if known else None

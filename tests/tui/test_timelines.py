@@ -1,0 +1,186 @@
+"""Timelines on the main screen and on a page of their own, and the charts themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from math import isnan
+from pathlib import Path
+
+import pytest
+
+from gputui.inventory.device import Device
+from gputui.timeline.store import Span, Store
+from gputui.tui.app_state import AppState
+from gputui.tui.screens.timelines import TimelinesScreen
+from gputui.tui.views.text import Line, width_of
+from gputui.tui.views.timelines import (
+    ZOOMS,
+    all_timelines,
+    charts_key,
+    device_charts,
+    device_timeline,
+    read_out,
+    timelines_pane,
+)
+from gputui.tui.widgets.lines import Lines
+from tui.support import Session, StillSource, session
+from unit.builders import GIB, NOW, box, gpu
+
+EIGHT = tuple(gpu(n, utilization=97, memory_used=66 * GIB, power=610.0) for n in range(8))
+
+
+def _seen(*devices: Device, seconds: int = 100) -> AppState:
+    """An app state after so many readings, one a second, the last one at NOW."""
+    store, state = Store(), AppState({})
+    for second in range(1 - seconds, 1):
+        snapshot = box(*devices, time=NOW + second)
+        state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
+    return state
+
+
+def _texts(lines: list[Line]) -> list[str]:
+    return ["".join(text for text, _ in line) for line in lines]
+
+
+# The charts
+
+
+def test_a_chart_is_full_at_a_hundred_percent_and_has_a_base_line_at_none() -> None:
+    state = _seen(gpu(0, utilization=100, memory_used=0, power=350.0))
+    chart = _texts(device_timeline(state, gpu(0).key, 74, 12, 60))
+    util, memory, power = chart[0:3], chart[4:7], chart[8:11]
+    assert all(line.endswith("█" * 60) for line in util)
+    assert [line[-1] for line in memory] == [" ", " ", "▁"]
+    assert [line[-1] for line in power] == [" ", "▄", "█"]
+    assert "100%" in util[0] and "80.0G" in memory[0] and "700W" in power[0]
+
+
+def test_time_before_the_first_reading_is_empty() -> None:
+    chart = _texts(device_timeline(_seen(gpu(0), seconds=30), gpu(0).key, 74, 4, 60))
+    assert chart[0].endswith(f" {' ' * 30}{'▁' * 30}")
+
+
+@pytest.mark.parametrize("zoom", ZOOMS)
+@pytest.mark.parametrize("size", [(40, 8), (78, 20), (130, 40), (200, 60)])
+def test_charts_keep_to_their_room_at_every_zoom(size: tuple[int, int], zoom: int) -> None:
+    width, height = size
+    state = _seen(*EIGHT, seconds=5)
+    for lines in (
+        device_timeline(state, EIGHT[3].key, width, height, zoom),
+        timelines_pane(state, width, height, zoom),
+        all_timelines(state, width, height, zoom, "memory", first=2, cursor=NOW)[0],
+        device_charts(state, EIGHT[3].key, width, height, zoom, "power", cursor=NOW)[0],
+    ):
+        assert 0 < len(lines) <= height
+        assert {width_of(line) for line in lines} - {1} <= {width, width - 1}
+
+
+def test_the_axis_counts_back_from_now_and_shows_the_clock_for_hours() -> None:
+    state = _seen(*EIGHT)
+    *_, minutes = _texts(device_timeline(state, EIGHT[0].key, 130, 20, 300))
+    assert [label[:3] for label in minutes.split("╵")[1:]] == ["-4m", "-3m", "-2m", "-1m"]
+    assert minutes.endswith(" now")
+    *_, hours = _texts(device_timeline(state, EIGHT[0].key, 130, 20, 12 * 3600))
+    assert time.strftime("%H:00", time.localtime(NOW - 4 * 3600))[3:] == "00" and hours.count(":00") >= 3
+
+
+def test_more_devices_than_lines_are_counted() -> None:
+    head = _texts(timelines_pane(_seen(*map(gpu, range(16))), 80, 10))[0]
+    assert "8 more: h" in head and "last 5m" in head
+
+
+def test_charts_are_drawn_again_only_when_a_column_begins() -> None:
+    state = _seen(*EIGHT)
+    store = state.timelines.store if state.timelines else Store()
+    keys, drawn = [], []
+    for second in range(20):
+        snapshot = box(*EIGHT, time=NOW + second)
+        state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
+        keys.append(charts_key(state, 85, 300))
+        drawn.append(_texts(timelines_pane(state, 85, 20, 300)))
+    # 75 columns of four seconds each.
+    assert len(set(keys)) == 5
+    assert all(a == b for a, b, c, d in zip(drawn, drawn[1:], keys, keys[1:], strict=False) if c == d)
+
+
+def test_the_read_out_says_what_was_at_a_moment() -> None:
+    state = _seen(*EIGHT)
+    _, frame = device_charts(state, EIGHT[3].key, 130, 20, 300)
+    assert frame is not None
+    clock = time.strftime("%H:%M:%S", time.localtime(NOW - 10))
+    assert read_out(state, EIGHT[3], frame, NOW - 10) == f"{clock} GPU 3: 97 %, 66.0 GiB, 610 W"
+    assert read_out(state, EIGHT[3], frame, NOW - 200).endswith("GPU 3: no reading")
+
+
+def test_a_device_of_which_nothing_is_known_has_no_chart() -> None:
+    unknown = gpu(0, utilization=None, memory_used=None, power=None)
+    assert device_timeline(_seen(unknown), unknown.key, 80, 20, 300) == []
+    assert device_timeline(AppState({}), gpu(0).key, 80, 20, 300) == []
+
+
+# The screen
+
+
+class _WithPast(StillSource):
+    """A box that knows its last two minutes."""
+
+    def past(self) -> Iterator[list[tuple[float, tuple[Device, ...]]]]:
+        yield [(NOW - ago, EIGHT) for ago in range(120, 0, -1)]
+
+
+def _page(s: Session) -> list[str]:
+    page = s.app.screen
+    assert isinstance(page, TimelinesScreen)
+    return [text.rstrip() for surface in page.query(Lines) for text in surface.texts]
+
+
+async def test_the_main_screen_shows_the_past_of_a_source_that_knows_it() -> None:
+    async with session(source=_WithPast(box(*EIGHT)), size=(130, 40)) as s:
+        assert any("timelines" in text for text in s.texts("#history"))
+        await s.until(lambda: "█" * 20 in s.texts("#history")[2])
+
+
+async def test_the_page_zooms_reads_a_moment_and_goes_to_a_device() -> None:
+    async with session(source=_WithPast(box(*EIGHT)), size=(100, 30)) as s:
+        await s.press("h")
+        await s.until(lambda: "█" * 20 in _page(s)[1])
+        assert "all devices" in _page(s)[0] and "last 5m" in _page(s)[0]
+        await s.press("plus")
+        assert "last 1m" in _page(s)[0]
+        await s.press("minus", "minus")
+        assert "last 15m" in _page(s)[0]
+        await s.press("n", "n", "enter", "plus", "left", "left")
+        assert "timelines: GPU 2" in _page(s)[0]
+        assert _page(s)[-2].endswith("GPU 2: 97 %, 66.0 GiB, 610 W")
+        await s.press("tab")
+        assert "utilization  last 5m" in _page(s)[0] and not any("power" in text for text in _page(s))
+        await s.press("escape")
+        assert s.app.screen is s.main
+
+
+async def test_the_mouse_reads_the_moment_and_the_device_under_it() -> None:
+    async with session(source=_WithPast(box(*EIGHT)), size=(100, 30)) as s:
+        await s.press("h")
+        await s.until(lambda: "█" * 20 in _page(s)[1])
+        line = next(n for n, text in enumerate(_page(s)) if text.startswith("  3 util"))
+        await s.pilot.hover(Lines, offset=(96, line))
+        await s.until(lambda: _page(s)[-2].endswith("GPU 3: 97 %, 66.0 GiB, 610 W"))
+        await s.pilot.click(Lines, offset=(90, line + 1))
+        await s.until(lambda: s.main.app_state.cursor == EIGHT[3].key)
+
+
+async def test_what_one_run_saw_is_there_at_the_next_start(tmp_path: Path) -> None:
+    minute, environ = time.time() // 60 * 60, {"XDG_STATE_HOME": str(tmp_path)}
+    source = StillSource(box(*EIGHT, time=minute - 180))
+    async with session(source=source, environ=environ) as s:
+        await s.until(lambda: s.main.app_state.timelines and s.main.app_state.timelines.adopted)
+        source.snapshot = box(*EIGHT, time=minute - 120)
+        await s.until(lambda: list(tmp_path.rglob("*.ring")))
+    async with session(box(*EIGHT, time=minute), environ=environ) as s:
+        await s.until(lambda: s.main.app_state.timelines and s.main.app_state.timelines.adopted)
+        timelines = s.main.app_state.timelines
+        assert timelines is not None
+        values = timelines.values(EIGHT[0].key, "utilization", Span.at(timelines.until, 3600, 60))
+        assert values[-4] == values[-1] == 97 and isnan(values[-3])
