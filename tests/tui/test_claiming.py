@@ -14,8 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.widgets import Static
 
 from gputui.allocating.claims.read import claims
+from gputui.choosing.rules import Rules
 from gputui.inventory.claim import Claim
 from gputui.jobs.store import all_jobs
 from gputui.tui.messages import NewReading
@@ -25,6 +27,7 @@ from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.topology import TopologyScreen
 from tui.support import Session, box_at, started
 from tui.support import session as moving
+from tui.test_confirm import in_line
 from unit.builders import busy
 from unit.jobs_support import Desk, command, ended, until
 
@@ -249,8 +252,9 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
         s.main.set_app_state(replace(s.main.app_state, label="demo: shared"))
         await s.press("4", "d")
         assert s.main.launch.pending is not None and s.main.launch.pending.allocation.lease is None
-        await s.press("w")
-        assert s.app.screen is s.main and "this machine" in s.main.message
+        await s.press("w", "enter")
+        await s.until(lambda: "nothing is queued" in s.main.message)
+        assert "you would be 3rd in line, after ana (4 devices), lee (1 device)" in s.main.message
 
 
 # In line
@@ -259,12 +263,72 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
 async def test_w_asks_how_many_and_a_job_is_in_line(desk: Desk, environ: dict[str, str]) -> None:
     async with session(command=("python", "train.py"), environ=environ) as s:
         await s.press("4", "5", "w")
-        assert isinstance(s.app.screen, LineScreen) and "how many" in s.app.screen.prompt
+        assert isinstance(s.app.screen, LineScreen) and "starts as a job" in s.app.screen.prompt
+        assert "How many devices" in s.app.screen.prompt
         await s.press("ctrl+u", "4", "space", *"tp=2", "enter")
-        await s.until(lambda: "in line for 4" in s.main.message)
+        await s.until(lambda: "first in line" in s.main.message)
         (job,) = all_jobs(desk.environ)
+        assert job.id in s.main.message
         assert (job.waits, job.argv) == (4, ("python", "train.py"))
         assert job.line.endswith(" run --wait -n 4 --group tp=2 -- python train.py")
+
+
+def prompted(s: Session) -> str:
+    """What stands above the line that is typed."""
+    return str(s.app.screen.query_one("#what", Static).visual)
+
+
+async def test_w_waits_for_the_selected_devices_where_one_says_so(
+    desk: Desk, environ: dict[str, str]
+) -> None:
+    async with session(command=("python", "train.py"), environ=environ) as s:
+        await s.press("0", "1", "w")
+        assert "any 2 devices" in prompted(s) and '"these"' in prompted(s)
+        await s.press("ctrl+u", *"these")
+        assert "waits for GPU 0,1" in prompted(s)
+        with in_line(1, UUID[3]), in_line(1, UUID[1]):
+            await s.press("enter")
+            await s.until(lambda: "2nd in line, after" in s.main.message)
+        (job,) = all_jobs(desk.environ)
+        assert job.waits == 2
+        assert job.line.endswith(f" run --wait --gpus {UUID[0]},{UUID[1]} -- python train.py")
+
+
+async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> None:
+    async with session(environ=environ) as s:
+        await s.press("w")
+        assert "You would be 3rd in line, after ana (4 devices), lee (1 device)" in prompted(s)
+        await s.press("ctrl+u", "3")
+        assert "any 3 devices" in prompted(s)
+
+
+@pytest.mark.parametrize(
+    ("typed", "why"),
+    [
+        ("9", "only 8 devices here would do"),
+        ("8", "never"),
+        ("3 tp=2", "whole groups"),
+        ("these", "no devices are selected"),
+        ("x", "none of tp=N"),
+    ],
+)
+async def test_w_queues_nothing_that_can_never_be_had(
+    typed: str, why: str, desk: Desk, environ: dict[str, str]
+) -> None:
+    rules = Rules(never=("7",) if why == "never" else ())
+    why = "only 7 devices here would do" if why == "never" else why
+    async with session(command=("python", "train.py"), environ=environ, rules=rules) as s:
+        await s.press("w", "ctrl+u", *("space" if sign == " " else sign for sign in typed), "enter")
+        assert isinstance(s.app.screen, LineScreen) and why in prompted(s)
+    assert not all_jobs(desk.environ)
+
+
+async def test_w_queues_no_other_number_than_the_command_says(desk: Desk, environ: dict[str, str]) -> None:
+    command = ("torchrun", "--nproc-per-node=2", "train.py")
+    async with session(command=command, environ=environ) as s:
+        await s.press("w", "ctrl+u", "4", "enter")
+        assert isinstance(s.app.screen, LineScreen) and "--nproc-per-node=2" in prompted(s)
+    assert not all_jobs(desk.environ)
 
 
 async def test_w_left_with_escape_or_without_a_command_puts_nobody_in_line(

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.widgets import Static
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
@@ -122,7 +123,7 @@ async def test_w_joins_those_who_are_in_line(environ: dict[str, str]) -> None:
             await s.press("0", "enter")
             await asked(s)
             await s.press("w")
-            assert isinstance(s.app.screen, LineScreen) and "wait in line" in s.app.screen.prompt
+            assert isinstance(s.app.screen, LineScreen) and "Wait in line" in s.app.screen.prompt
             await s.press("escape")
         await s.press("enter")
         await s.until(lambda: not s.app.is_running)
@@ -199,8 +200,8 @@ async def test_no_job_waits_for_devices_that_its_command_would_not_use(
     async with session("idle", command=command, environ=environ, interval=1000) as s:
         await s.until(lambda: len(s.main.app_state.selection) == 1)
         await s.press("0", "w", "enter")
-        await s.until(lambda: s.main.message)
-        assert "CUDA_VISIBLE_DEVICES=1" in s.main.message
+        assert isinstance(s.app.screen, LineScreen)
+        assert "CUDA_VISIBLE_DEVICES=1" in str(s.app.screen.query_one("#what", Static).visual)
     assert all_jobs(desk.environ) == []
 
 
@@ -217,7 +218,11 @@ async def test_the_question_of_a_driver_that_does_not_answer_tells_the_rest_too(
             await s.press("0", "enter")
             s.main.tick()
             words = await asked(s)
-            assert "driver" in words and "--nproc-per-node=2" in words and "1 in line" in words
+            assert (
+                "driver" in words
+                and "--nproc-per-node=2" in words
+                and "1 person is ahead of you in line" in words
+            )
             assert len(words.splitlines()) == 3
             assert s.main.message == ""
 

@@ -47,7 +47,7 @@ async def test_everybody_is_shown_and_what_nobody_is_seen_to_hold() -> None:
         await s.press("P")
         lines = texts(s)
         assert "4 on this box" in lines[0]
-        assert [line.split()[0] for line in lines[1:9:2]] == ["ines", "mira", "bo", "olek"]
+        assert [line.split()[0] for line in lines[1:9:2]] == ["ines", "mira", "bo", "you"]
         assert lines[10].split()[:3] == ["GPU", "2", "22.4G"] and "no visible process" in lines[10]
         # Memory stands below memory.
         assert len({line.index("G  ") for line in (*lines[1:9], lines[10])}) == 1
@@ -67,7 +67,7 @@ async def test_enter_lists_the_processes_of_that_person_and_of_no_other() -> Non
         await s.press("P", "enter")
         assert isinstance(s.app.screen, ProcessesScreen)
         assert "with “user jo”" in texts(s)[0]
-        assert [line.split()[:2] for line in texts(s)[2:] if line] == [["0", "jo"]]
+        assert [(t.split()[0], t.split()[2]) for t in texts(s)[2:] if t] == [("0", "jo")]
 
 
 async def test_a_name_that_cannot_be_printed_and_an_unknown_one_lead_to_their_processes() -> None:

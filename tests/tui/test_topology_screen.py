@@ -74,18 +74,18 @@ async def test_each_class_of_link_has_its_sign_and_its_word() -> None:
     assert len({sign for sign, _ in SIGNS.values()}) == len(SIGNS)
 
 
-async def test_rows_and_columns_stand_in_the_chosen_order() -> None:
+async def test_rows_and_columns_stand_in_the_order_of_the_box() -> None:
     async with session(recorded(PAIRS)) as running:
         await running.press("3", "1", "t")
         rows = picture(running)
-        assert rows[1].split() == ["3", "1", "0", "2"]
-        assert rows[2].split()[:5] == ["[1]", "3", "╲", "▁SYS", "▁SYS"]
-        assert [row.split()[-6] for row in rows[4:6]] == ["0", "2"]
+        assert rows[1].split() == ["0", "1", "2", "3"]
+        assert rows[5].split()[:5] == ["[1]", "3", "▁SYS", "▁SYS", "█NV12"]
+        assert rows[3].split()[:2] == ["[2]", "1"]
 
 
 async def test_devices_are_chosen_and_ordered_here_as_on_the_main_screen() -> None:
     async with session(recorded(PAIRS)) as running:
-        await running.press("t", "space", "space", "3")
+        await running.press("t", "space", "down", "space", "3")
         assert running.selected == ["0", "1", "3"]
         await running.press("K")
         assert running.selected != ["0", "1", "3"]
@@ -93,7 +93,7 @@ async def test_devices_are_chosen_and_ordered_here_as_on_the_main_screen() -> No
         assert running.selected == []
         await running.press("b", "b")
         assert running.selected == ["0", "1"]
-        assert [row.split()[:2] for row in picture(running)[2:4]] == [["[1]", "0"], ["[2]", "1"]]
+        assert [row.split()[:2] for row in picture(running)[2:4]] == [["[1]", "0"], ["▸", "[2]"]]
 
 
 async def test_the_pair_at_the_cursor_is_told_in_words() -> None:
@@ -169,7 +169,7 @@ async def test_the_tree_chooses_too() -> None:
     async with session(recorded(DGX_1)) as running:
         await running.press("t", "tab", "down", "down", "space")
         assert running.selected == ["2"]
-        assert any(row.startswith("  [1]") and "GPU 2" in row for row in picture(running))
+        assert any(row.startswith("▸ [1]") and "GPU 2" in row for row in picture(running))
         assert any("network mlx5_0" in row for row in picture(running))
         assert any("NVLink  NV2 0━2" in row for row in picture(running))
         await running.press("up", "up", "up", "space")

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 
 import pytest
 
+from gputui.allocating.settings import ScreenSettings
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.rules import Rules
 from gputui.inventory.claim import Claim
@@ -33,8 +34,7 @@ def app_state(*devices: Device, **facts: object) -> AppState:
 
 def with_selected(state: AppState, *indices: int) -> AppState:
     for index in indices:
-        device = state.gpu_with_index(index)
-        assert device is not None
+        (device,) = state.gpus_with_index(index)
         state, _ = state.toggle(device)
     return state
 
@@ -87,19 +87,52 @@ def test_the_cursor_stays_on_its_device_and_goes_to_the_first_row_when_that_has_
 def test_without_a_reading_there_is_nothing_to_select() -> None:
     state = AppState({})
     assert (state.rows, state.selected, state.verdicts, state.limits) == ((), (), {}, None)
-    assert state.current is None and state.gpu_with_index(0) is None
+    assert state.current is None and state.gpus_with_index(0) == ()
     assert state.move_cursor(1) is state and state.reorder(1) is state
     for unchanged, reason in (state.add_best(), state.next_order()):
         assert unchanged is state and reason
 
 
+# What is listed
+
+
+def listed(state: AppState, sort: str | None = None, filter: str = "") -> list[int]:
+    return [d.index for d in state.with_screen(ScreenSettings(sort=sort, filter=filter)).rows]
+
+
+def test_rows_are_sorted_and_filtered_only_where_a_person_asks() -> None:
+    mira = busy(FOUR[1], job())
+    warm = replace(FOUR[2], temperature=80, utilization=None)
+    state = app_state(FOUR[0], mira, warm, busy(FOUR[3], job(user="ana")))
+    assert listed(state) == [0, 1, 2, 3]
+    assert listed(state, "utilization") == [1, 3, 0, 2], "what is not known comes last"
+    assert listed(state, "temperature")[0] == 2
+    assert listed(state, "user") == [3, 1, 0, 2]
+    assert listed(state, filter="free") == [0]
+    assert listed(state, filter="MIRA") == [1]
+    assert listed(state, filter="busy h100") == [1, 3]
+    assert listed(state, "user", "busy") == [3, 1]
+
+
+def test_the_cursor_leaves_a_device_that_a_filter_hides_unless_it_is_selected() -> None:
+    state = replace(app_state(FOUR[0], busy(FOUR[1]), FOUR[2]), cursor=FOUR[1].key)
+    assert state.with_screen(ScreenSettings(filter="free")).cursor == FOUR[2].key
+    assert state.with_screen(ScreenSettings(filter="nobody")).current is None
+    kept = with_selected(state, 1).with_screen(ScreenSettings(filter="free"))
+    assert kept.cursor == FOUR[1].key and kept.move_cursor(1).cursor == FOUR[0].key
+    # One that was free a moment ago.
+    state = replace(app_state(), cursor=FOUR[1].key).with_screen(ScreenSettings(filter="free"))
+    assert state.with_snapshot(box(FOUR[0], busy(FOUR[1]), *FOUR[2:], time=NOW + 1)).cursor == FOUR[2].key
+
+
 # Selecting by hand
 
 
-def test_selected_devices_are_listed_first_and_the_cursor_goes_on_to_the_row_below() -> None:
-    state = with_selected(app_state(), 2)
-    assert [device.index for device in state.rows] == [2, 0, 1, 3]
-    assert state.cursor == FOUR[3].key
+def test_selecting_moves_neither_rows_nor_the_cursor() -> None:
+    state = with_selected(replace(app_state(), cursor=FOUR[1].key), 2, 0)
+    assert [device.index for device in state.rows] == [0, 1, 2, 3]
+    assert state.cursor == FOUR[1].key
+    assert selected(state) == [2, 0]
 
 
 def test_the_verdict_at_the_moment_of_selecting_stays() -> None:
@@ -186,6 +219,13 @@ def test_the_device_at_the_cursor_moves_and_the_cursor_with_it() -> None:
     state = replace(with_selected(app_state(), 0, 1, 2), cursor=FOUR[0].key).reorder(1).reorder(1)
     assert (selected(state), state.cursor) == ([1, 2, 0], FOUR[0].key)
     assert selected(state.reorder(1)) == [1, 2, 0]
+
+
+def test_a_device_is_dropped_at_a_place_of_the_order() -> None:
+    state = with_selected(app_state(), 0, 1, 2, 3).move_to(FOUR[3].key, 1)
+    assert (selected(state), state.cursor) == ([0, 3, 1, 2], FOUR[3].key)
+    assert selected(state.move_to(FOUR[0].key, 3)) == [3, 1, 2, 0]
+    assert selected(with_selected(app_state(), 0).move_to(FOUR[2].key, 0)) == [0]
 
 
 def test_without_a_selected_device_at_the_cursor_the_last_one_moves() -> None:

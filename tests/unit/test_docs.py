@@ -66,13 +66,13 @@ def first_cells(text: str) -> set[str]:
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.id)
 def test_every_key_of_the_main_screen_is_in_the_table_of_keys(action: object) -> None:
-    signs = {"enter": "⏎", "question_mark": "?", "down": "↓", "up": "↑"}
+    signs = {"enter": "⏎", "question_mark": "?", "down": "↓", "up": "↑", "right": "→", "slash": "/"}
     keys = {signs.get(key, key) for key in action.keys.split(",")}  # type: ignore[attr-defined]
     assert keys <= first_cells(section("keys.md", "The main screen"))
 
 
 def test_the_table_of_keys_has_no_key_that_does_nothing() -> None:
-    signs = {"⏎": "enter", "?": "question_mark", "↓": "down", "↑": "up"}
+    signs = {"⏎": "enter", "?": "question_mark", "↓": "down", "↑": "up", "→": "right", "/": "slash"}
     bound = {key for action in ACTIONS for key in action.keys.split(",")} | set("0123456789")
     assert {signs.get(key, key) for key in first_cells(section("keys.md", "The main screen"))} <= bound
 

@@ -23,6 +23,7 @@ from gputui.inventory.document_reader import MOST_BYTES, DocumentError, from_doc
 from gputui.inventory.process import ANOTHER_NAMESPACE
 from gputui.inventory.snapshot import Host, HostLoad, Snapshot
 from gputui.inventory.topology import Locality, Nic, Topology
+from gputui.inventory.waiter import Waiter
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.details import detailed
 from gputui.sources.simulated.motion import at
@@ -33,7 +34,7 @@ MOMENTS = (0.0, 3.5, 12.0, 61.25)
 TOPOLOGIES = sorted((Path(__file__).parents[1] / "data" / "topologies").glob("*.txt"))
 
 BOX_KEYS = {"schema", "host", "time", "driver", "cuda", "devices", "links", "errors"}
-BOX_KEYS_SINCE = {"pcie", "peers", "topology"}
+BOX_KEYS_SINCE = {"pcie", "peers", "topology", "waiters"}
 """Keys that recordings of older versions do not have."""
 DEVICE_KEYS = {
     *("index", "uuid", "name", "vendor", "pci_bus_id", "parent", "memory_total", "memory_used"),
@@ -342,7 +343,9 @@ def test_a_recording_of_an_older_version_can_be_read(name: str) -> None:
         )
         for d in from_json(_text(whole)).devices
     )
-    assert from_document(written) == replace(whole, devices=devices, pcie=(), peers=(), topology=None)
+    assert from_document(written) == replace(
+        whole, devices=devices, pcie=(), peers=(), topology=None, claims=(), waiters=(), jobs=()
+    )
 
 
 @pytest.mark.parametrize(
@@ -359,6 +362,14 @@ def test_a_claim_is_written_and_read() -> None:
     for claims in ((claim,), (replace(claim, since=None, command=None, pid=None, job="k3f9"),)):
         claimed = replace(WIRED, claims=tuple(replace(each, key=WIRED.devices[1].key) for each in claims))
         assert from_document(document(claimed)) == claimed
+
+
+def test_who_is_in_line_is_written_and_read() -> None:
+    line = (
+        Waiter((1, ""), "ana", 4, None, 1_700_000_000.0, "python x.py", job="k3f9", ours=True),
+        Waiter((2, ""), "bo", 1, frozenset({WIRED.devices[1].key}), step=1),
+    )
+    assert from_document(document(replace(WIRED, waiters=line))) == replace(WIRED, waiters=line)
 
 
 @pytest.mark.parametrize("key", sorted(DEVICE_KEYS_SINCE))
@@ -484,7 +495,20 @@ def _wired(*path: str | int, to: Any) -> dict[str, Any]:
     return written
 
 
+def _in_line(key: str, to: Any) -> dict[str, Any]:
+    written = document(replace(WIRED, waiters=(Waiter((1, ""), "ana"),)))
+    written["waiters"][0][key] = to
+    return written
+
+
 REFUSED += [
+    ("a line that is an object", _wired("waiters", to={}), "waiters"),
+    ("a waiter that is a text", _wired("waiters", to=["ana"]), "waiters[0]"),
+    ("a waiter out of line", _in_line("place", 2), "waiters[0].place"),
+    ("a waiter without a name", _in_line("user", None), "waiters[0].user"),
+    ("a waiter for nothing", _in_line("count", 0), "waiters[0].count"),
+    ("a waiter for a number", _in_line("devices", [4]), "waiters[0].devices[0]"),
+    ("a waiter who may be us", _in_line("ours", None), "waiters[0].ours"),
     ("PCIe classes that are null", _wired("pcie", to=None), "pcie"),
     ("PCIe classes that are a text", _wired("pcie", to="SYS"), "pcie"),
     ("a row of PCIe classes too few", _wired("pcie", to=[["X", "SYS"]]), "pcie"),

@@ -13,6 +13,7 @@ from gputui.choosing.verdict import verdicts
 from gputui.inventory.device import Device, Telemetry
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
+from gputui.sources.sampler import _PACES
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.details import detailed
 from gputui.sources.simulated.motion import at
@@ -129,6 +130,19 @@ def test_where_there_are_no_counters_the_performance_monitor_tells_rates(desk: D
     assert (found.pcie_sent, found.nvlink_sent) == (3 * 2**20, 5 * 2**20)
 
 
+def test_looking_at_one_of_eight_gpus_stays_within_five_calls_a_gpu_and_second(desk: Desk) -> None:
+    desk.look(0, want=Want.ALL)
+    desk.look(0)
+    desk.driver.reset_counts()
+    for second in range(10):
+        desk.later()
+        want = Want.LOAD | Want.NAMES
+        for part, every in _PACES:
+            want |= part if second % every == 0 else Want(0)
+        desk.look(0, want=want)
+    assert sum(desk.driver.counts().values()) / 8 / 10 <= 5, desk.driver.counts()
+
+
 def test_two_looks_within_a_tenth_of_a_second_are_one(desk: Desk) -> None:
     first = telemetry(desk.look(0))
     desk.clock.now += 0.05
@@ -175,7 +189,7 @@ def test_telemetry_that_fails_is_no_fault_of_the_device(desk: Desk, code: int) -
 def test_a_gpu_that_is_lost_while_it_is_looked_at_is_lost(desk: Desk) -> None:
     desk.look(0)
     desk.driver.error("nvmlDeviceGetEncoderUtilization", 15, 0)
-    desk.clock.now += 1
+    desk.clock.now += 3
     read = desk.look(0, 1)
     assert read.devices[0].fault is not None and read.devices[0].fault.kind == "lost"
     assert read.devices[0].telemetry is None and read.devices[1].telemetry is not None

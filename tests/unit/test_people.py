@@ -208,7 +208,7 @@ def test_the_shared_box_by_people_and_what_nobody_can_be_seen_to_hold(call: Call
         ["ines", "3", "72.5G"],
         ["mira", "0", "66.1G"],
         ["bo", "6", "37.9G"],
-        ["olek", "1", "19.6G"],
+        ["you", "1", "19.6G"],
         ["-", "2", "22.4G"],
     ]
     assert "no visible process" in rows[-1]
@@ -221,7 +221,7 @@ def test_the_same_for_a_program(call: Call) -> None:
         ("ines", 3),
         ("mira", 0),
         ("bo", 6),
-        ("olek", 1),
+        ("you", 1),
     ]
     assert told["people"][0]["devices"][0]["pids"] == [30110]
     assert [each["index"] for each in told["held"]] == [2]

@@ -14,7 +14,8 @@ from gputui.inventory.process import Ancestor, Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
 from gputui.tui.process_rows import SORTS, Row, rows
-from gputui.tui.views.processes import listed
+from gputui.tui.views.processes import listed, processes
+from gputui.tui.views.text import Line
 from unit.builders import GIB, NOW, box, busy, gpu, instance, job
 
 SHELL, TMUX = Ancestor(50, "bash"), Ancestor(40, "tmux")
@@ -254,5 +255,75 @@ def test_hostile_text_is_harmless_in_every_column() -> None:
         box(busy(gpu(0), process), busy(gpu(1), noted), gpu(2)), claims=(Claim(gpu(2).key, evil),)
     )
     found = rows(AppState({}).with_snapshot(claimed), tree=True)
-    for line in listed(found, 200, found):
+    for line in listed(found, 200).lines(0, 99):
         assert all(piece.isprintable() for piece, _ in line)
+
+
+# What the host tells, and little room
+
+
+def texts(lines: list[Line]) -> list[str]:
+    return ["".join(text for text, _ in line).rstrip() for line in lines]
+
+
+@pytest.mark.parametrize("sort", ["SM", "CPU", "RAM"])
+def test_by_what_they_use_the_most_comes_first_and_the_unknown_last(sort: str) -> None:
+    found = app_state(
+        job(1), job(2, sm=5, host_cpu=5.0, host_memory=5), job(3, sm=90, host_cpu=90.0, host_memory=90)
+    )
+    assert pids(rows(found, sort)) == ["3", "2", "1"]
+
+
+@pytest.mark.parametrize(("width", "columns"), [(60, []), (80, ["SM"]), (130, ["SM", "CPU", "RAM"])])
+def test_what_processes_use_has_columns_where_the_command_keeps_its_room(
+    width: int, columns: list[str]
+) -> None:
+    found = rows(app_state(job(10001, user="somebody", sm=None, host_cpu=104.2, host_memory=9 * GIB)))
+    listing = listed(found, width)
+    heading = texts([listing.heading])[0].split()
+    assert [name for name in heading if name in ("SM", "CPU", "RAM")] == columns
+    shown = texts(listing.lines(0, 1))[0]
+    assert ("104%" in shown, "9.0G" in shown) == ("CPU" in columns, "RAM" in columns)
+    assert ("–" in shown) == ("SM" in columns)
+
+
+def test_commands_are_wrapped_where_all_fit_and_cut_where_not() -> None:
+    found = rows(app_state(job(1, command="python " + "word " * 40)))
+    assert set(listed(found, 80, 20).items) == {0} and len(listed(found, 80, 20).items) > 1
+    assert listed(found, 80, 3).items == (0,)
+
+
+def test_where_the_container_has_no_column_it_stands_behind_the_command() -> None:
+    found = rows(app_state(job(1, container="docker 3f2a9c01d4e5")))
+    assert "WHERE" in texts([listed(found, 130).heading])[0]
+    assert "WHERE" not in texts([listed(found, 80).heading])[0]
+    assert "(docker 3f2a9c01d4e5)" in " ".join(" ".join(texts(listed(found, 80, 9).lines(0, 9))).split())
+
+
+def test_one_job_on_several_devices_is_one_row_beside_the_table() -> None:
+    workers = [job(n, command="torchrun train.py", memory=66 * GIB) for n in range(1, 5)]
+    lines = texts(processes(app_state(*workers, job(9, user="ines")), 76, 10))
+    assert len(lines) == 3
+    assert lines[1].split()[:4] == ["0–3", "mira", "4", "×"] and "66.0G" in lines[1]
+    assert lines[2].split()[:2] == ["4", "ines"]
+
+
+def test_jobs_of_one_command_and_several_users_or_on_one_device_are_not_one() -> None:
+    two_users = app_state(job(1, user="a"), job(2, user="b"))
+    assert len(processes(two_users, 76, 10)) == 3
+    one_device = AppState({}).with_snapshot(box(busy(gpu(0), job(1), job(2))))
+    assert len(processes(one_device, 76, 10)) == 3
+
+
+def test_unequal_and_unknown_memory_of_a_folded_job() -> None:
+    unequal = app_state(job(1, memory=60 * GIB), job(2, memory=62 * GIB))
+    assert "2 × ~61.0G" in texts(processes(unequal, 76, 10))[1]
+    unknown = app_state(job(1, memory=None), job(2, memory=62 * GIB))
+    assert "~" not in texts(processes(unknown, 76, 10))[1] and "–" in texts(processes(unknown, 76, 10))[1]
+
+
+def test_what_has_no_line_beside_the_table_is_counted() -> None:
+    many = app_state(*(job(n + 1, command=f"python {n}.py") for n in range(20)))
+    lines = texts(processes(many, 76, 9))
+    assert len(lines) == 9 and lines[-1] == " + 13 more: p"
+    assert len(processes(many, 76, 21)) == 21

@@ -187,10 +187,10 @@ def test_a_turn_that_comes_a_little_early_is_on_time(desk: Start, clock: Clock) 
 
 
 @pytest.mark.usefixtures("clock")
-def test_the_cheapest_reading_is_load_and_names(desk: Start) -> None:
+def test_the_cheapest_reading_is_load_names_and_the_queue(desk: Start) -> None:
     start = desk(0.0)
     wants = [start.source.turn() for _ in range(4)]
-    assert wants[-1] == Want.LOAD | Want.NAMES
+    assert wants[-1] == Want.LOAD | Want.NAMES | Want.QUEUE
 
 
 # What is not on the screen is not read.

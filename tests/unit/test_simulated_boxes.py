@@ -152,7 +152,7 @@ def test_every_link_is_a_word_that_there_is_and_the_same_in_both_directions(name
 
 def test_the_boxes_show_every_state_that_one_can_meet() -> None:
     seen = {state for name in BOXES for snapshot in _film(name) for state in _states(snapshot)}
-    assert seen == {"free", "busy", "held", "unknown", "lost"}
+    assert seen == {"free", "busy", "held", "claimed", "unknown", "lost"}
 
 
 def test_a_divided_gpu_is_followed_by_its_instances() -> None:

@@ -216,7 +216,7 @@ def test_only_those_near_the_front_look_at_the_box(monkeypatch: pytest.MonkeyPat
     assert min(at for at, _ in film.looks) >= 160, "there are sixteen before those"
     assert 200 <= film.now <= 201
     assert len(film.told[0].ahead) == 20
-    assert film.told[0].words.startswith("21st ") and "user1 for 1" in film.told[0].words
+    assert film.told[0].words.startswith("21st ") and "user1 (1 device)" in film.told[0].words
 
 
 def test_a_far_waiter_begins_to_watch_as_soon_as_he_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +254,7 @@ def test_what_will_not_do_is_not_the_likely_next() -> None:
 )
 def test_the_place_in_line_is_told_as_people_say_it(ahead: int, nth: str) -> None:
     told = Progress(tuple(_waiter(n, 4) for n in range(ahead)), wanted=2).words
-    assert told.startswith(f"{nth} ") and "2 devices" in told and "user0 for 4" in told
+    assert told.startswith(f"{nth} ") and "2 devices" in told and "user0 (4 devices)" in told
 
 
 def test_a_hostile_name_in_line_is_neutralised() -> None:

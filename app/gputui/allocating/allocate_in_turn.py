@@ -14,10 +14,9 @@ from gputui.allocating.errors import NotEnoughError, RequestError, WaitedTooLong
 from gputui.allocating.queue import Ticket
 from gputui.allocating.request import Notice
 from gputui.allocating.waiting_loop import Progress, TooLongError, Wait
+from gputui.choosing.most_ever import most_ever, waits_for_ever
 from gputui.choosing.named_devices import keys_named
-from gputui.choosing.pick import Constraints, available
-from gputui.choosing.verdict import Divided, Idle, Verdict
-from gputui.inventory.device import Device
+from gputui.choosing.pick import Constraints
 from gputui.inventory.formatting import duration
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Want
@@ -48,12 +47,9 @@ def allocate_in_turn(allocator: Allocator, listener: TurnListener) -> Allocation
     snapshot = allocator.read()
     keys = _eligible(allocator, snapshot)
     count = request.count if request.count is not None else len(allocator.named(snapshot))
-    can = _most(allocator, snapshot, keys)
+    can = most_ever(snapshot, _each(allocator, snapshot, keys))
     if count > can:
-        raise NotEnoughError(
-            f"{count} device{'s' if count > 1 else ''} asked for, and {can or 'none'} will ever do here:"
-            " waiting does not help"
-        )
+        raise NotEnoughError(waits_for_ever(count, can))
     allocator.agree(count if request.picks else allocator.named(snapshot), snapshot)
     step = _step(snapshot, keys)
     wait = Wait(
@@ -111,29 +107,13 @@ def _each(allocator: Allocator, snapshot: Snapshot, keys: Collection[str] | None
     return replace(allocator.constraints(snapshot, keys), count=allocator.request.count or 1)
 
 
-def _most(allocator: Allocator, snapshot: Snapshot, keys: Collection[str] | None) -> int:
-    """How many devices could be had if nobody used any."""
-    constraints = replace(_each(allocator, snapshot, keys), max_util=None)
-    empty = tuple(
-        replace(device, memory_free=_at_most(device, constraints.min_free)) for device in snapshot.devices
-    )
-    as_free = {
-        device.key: Verdict("busy", Divided(0)) if device.mig else Verdict("free", Idle()) for device in empty
-    }
-    return len(available(replace(snapshot, devices=empty), as_free, constraints).devices)
-
-
-def _at_most(device: Device, asked: int | None) -> int | None:
-    """The free memory of an empty device in bytes; as much as is asked for where that is not known."""
-    return asked if device.memory_total is None else device.memory_total
-
-
 def _ticket(
     allocator: Allocator, count: int, keys: frozenset[str] | None, listener: TurnListener, step: int
 ) -> Ticket | None:
     """Our place in line; where there can be none we wait by ourselves, and say so."""
     try:
-        ticket = Ticket.draw(allocator.environ, count, keys, allocator.request.purpose, step)
+        about = (allocator.request.purpose, step, allocator.request.job)
+        ticket = Ticket.draw(allocator.environ, count, keys, *about)
     except OSError as error:
         listener.notice(Notice(f"there is no line to wait in: {error.strerror}"))
         return None

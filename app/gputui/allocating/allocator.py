@@ -75,7 +75,7 @@ class Allocator:
         self.agree(chosen.devices, chosen.snapshot)
         queue = None if self.request.force else self._queue(chosen)
         if queue is not None:
-            self._notice(f"there are {queue.text()}")
+            self._notice(queue.text())
         return self._noticed(chosen)
 
     def agree(self, devices: Sequence[Device] | int, snapshot: Snapshot) -> None:
@@ -356,7 +356,7 @@ class Allocator:
         if queue is None:
             return {}
         if not self.request.picks:
-            self._notice(f"there are {queue.text()}")
+            self._notice(queue.text())
             return {}
         why = f"{queue.text()}: --wait joins them, --force goes ahead"
         if queue.for_any:

@@ -13,6 +13,7 @@ import json
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from gputui.inventory.waiter import Waiter
 from gputui.system.users import user_name
 
 _MAX_COMMAND = 500
+_MAX_JOB = 40
+_MOST_NAMED = 3
+"""Waiters that a sentence names; the others are only counted."""
 
 
 def waiters(environ: Mapping[str, str]) -> tuple[Waiter, ...]:
@@ -47,8 +51,27 @@ def in_line_for(keys: Collection[str], environ: Mapping[str, str]) -> tuple[Wait
 
 
 def in_words(line: Sequence[Waiter]) -> str:
-    """How many are in line, and who is the first: "2 in line before you, first ana for 4"."""
-    return f"{len(line)} in line before you, first {printable(line[0].user)} for {line[0].count}"
+    """Who is ahead in line: "1 person is ahead of you in line: ana (4 devices)"."""
+    how_many = "1 person is" if len(line) == 1 else f"{len(line)} are"
+    return f"{how_many} ahead of you in line: {names_in_line(line)}"
+
+
+def names_in_line(line: Sequence[Waiter]) -> str:
+    """The first ones of a line: "ana (4 devices), bo (1 device) and 2 more"."""
+    named = [f"{printable(each.user)} ({devices(each.count)})" for each in line[:_MOST_NAMED]]
+    more = len(line) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
+
+
+def devices(count: int) -> str:
+    """ "1 device", "4 devices"."""
+    return "1 device" if count == 1 else f"{count} devices"
+
+
+def nth(number: int) -> str:
+    """ "1st", "22nd"."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 not in (11, 12, 13) else 0, "th")
+    return f"{number}{ending}"
 
 
 class Ticket:
@@ -66,10 +89,12 @@ class Ticket:
         devices: frozenset[str] | None,
         command: str,
         step: int = 0,
+        job: str | None = None,
     ) -> Ticket | None:
         """Get in line; None where there is no folder for it, and no line. Raises OSError.
 
-        `command` is what every user may read of it (`secrets.program_and_script`). `step`: see `Waiter`.
+        `command` is what every user may read of it (`secrets.program_and_script`). `step`, `job`: see
+        `Waiter`.
         """
         folder = make_folder(environ)
         if folder is None:
@@ -82,6 +107,7 @@ class Ticket:
             "since": time.time(),
             "command": command[:_MAX_COMMAND],
             "step": step,
+            "job": job,
         }
         # (The kernel's clock for files ticks every few milliseconds.)
         token = f"{time.time_ns():016x}{os.urandom(4).hex()}"
@@ -149,30 +175,30 @@ def _alive(path: Path, uid: int) -> Waiter | None:
         data = os.read(descriptor, MAX_RECORD_BYTES + 1)
     finally:
         os.close(descriptor)
-    place, user = _place(facts, path), user_name(uid)
+    known = Waiter(_place(facts, path), user_name(uid), path=str(path), ours=uid == os.geteuid())
     try:
-        return _read(json.loads(data) if len(data) <= MAX_RECORD_BYTES else None, place, user, path)
+        return _read(json.loads(data) if len(data) <= MAX_RECORD_BYTES else None, known)
     except (ValueError, RecursionError):
-        return Waiter(place, user, path=str(path))
+        return known
 
 
 def _place(facts: os.stat_result, path: Path) -> tuple[int, str]:
     return facts.st_ctime_ns, path.name.split(".")[2]
 
 
-def _read(document: Any, place: tuple[int, str], user: str, path: Path) -> Waiter:
+def _read(document: Any, known: Waiter) -> Waiter:
+    """The waiter that is `known` from the system, with what he himself says."""
     if not isinstance(document, dict):
-        return Waiter(place, user, path=str(path))
+        return known
     count, devices, since, command = (document.get(key) for key in ("count", "devices", "since", "command"))
-    step = document.get("step")
+    step, job = document.get("step"), document.get("job")
     named = isinstance(devices, list) and all(isinstance(key, str) for key in devices)
-    return Waiter(
-        place,
-        user,
-        count if isinstance(count, int) and 0 < count < 10_000 else 1,
-        frozenset(devices) if named and isinstance(devices, list) else None,
-        float(since) if isinstance(since, (int, float)) and 0 < since < 1e11 else None,
-        command if isinstance(command, str) else None,
-        str(path),
-        step if isinstance(step, int) and 0 < step < 10_000 else 0,
+    return replace(
+        known,
+        count=count if isinstance(count, int) and 0 < count < 10_000 else 1,
+        devices=frozenset(devices) if named and isinstance(devices, list) else None,
+        since=float(since) if isinstance(since, (int, float)) and 0 < since < 1e11 else None,
+        command=command if isinstance(command, str) else None,
+        step=step if isinstance(step, int) and 0 < step < 10_000 else 0,
+        job=job if isinstance(job, str) and len(job) <= _MAX_JOB else None,
     )

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gputui.allocating.queue import Ticket, is_waiting
+from gputui.allocating.queue import Ticket, is_waiting, names_in_line, nth
+from gputui.allocating.queue import devices as _devices
 from gputui.choosing.pick import Constraints, available
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.verdict_text import brief
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 
@@ -56,9 +56,8 @@ class Progress:
     def words(self) -> str:
         """For a line of progress."""
         if self.ahead:
-            first = self.ahead[0]
-            who = f"{printable(first.user)} for {first.count}"
-            return f"{_nth(len(self.ahead) + 1)} in line for {_devices(self.wanted)}; first is {who}"
+            place = nth(len(self.ahead) + 1)
+            return f"{place} in line for {_devices(self.wanted)}, after {names_in_line(self.ahead)}"
         parts = [f"first in line for {_devices(self.wanted)}: {len(self.ready)} free"]
         if self.settling and self.snapshot:
             labels = ",".join(map(self.snapshot.label, self.settling))
@@ -82,15 +81,6 @@ class Progress:
             return ""
         _, device = min(running, key=lambda pair: pair[0])
         return f"GPU {self.snapshot.label(device)} ({brief(self.verdicts[device.key], self.snapshot.time)})"
-
-
-def _nth(number: int) -> str:
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 not in (11, 12, 13) else 0, "th")
-    return f"{number}{ending}"
-
-
-def _devices(count: int) -> str:
-    return "1 device" if count == 1 else f"{count} devices"
 
 
 @dataclass

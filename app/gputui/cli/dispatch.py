@@ -28,6 +28,7 @@ SUBCOMMANDS: dict[str, str] = {
     "check": "start the Python that will train, and prove which devices it sees",
     "jobs": "launches that go on by themselves: list, log, wait, stop",
     "claims": "who holds which device through gputui",
+    "queue": "who waits for devices, at which place, and what is in the way",
     "launches": "the last launches and those with a name: list, name, forget",
     "record": "write a snapshot to a file, for a bug report or for --from",
     "completion": "a completion script for bash, zsh, fish or tcsh",

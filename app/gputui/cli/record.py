@@ -69,4 +69,5 @@ def _anonymous(snapshot: Snapshot) -> Snapshot:
             for d in snapshot.devices
         ),
         claims=tuple(replace(claim, user="?", command=None, job=None) for claim in snapshot.claims),
+        waiters=tuple(replace(each, user="?", command=None, job=None) for each in snapshot.waiters),
     )

@@ -3,14 +3,14 @@
 `document_reader.py` reads it back, strictly, as a recording may come from a stranger. Bytes, percent, °C, W,
 MHz, ISO 8601; unknown is null. Beside the keys of the contract a device has `mig`,
 `claim`, `cores`, `max_sm_clock`, `compute_mode`, `display` and `unified`, a process has `note`, `container`
-and `ancestors`, a claim has the `pids` of its processes on devices, and the box has `pcie`, `peers` and
-`topology`. With details the box also has `host_load`, a device `telemetry`, and a process `sm`, `host_cpu`
-and `host_memory`.
+and `ancestors`, a claim has the `pids` of its processes on devices, and the box has `pcie`, `peers`,
+`topology` and `waiters`. With details the box also has `host_load`, a device `telemetry`, and a process `sm`,
+`host_cpu` and `host_memory`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timezone
 from typing import Any
@@ -21,6 +21,7 @@ from gputui.inventory.link import LinkMatrix
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.inventory.topology import Topology, ranges
+from gputui.inventory.waiter import Waiter
 
 SCHEMA = 1
 
@@ -93,6 +94,7 @@ def _document(snapshot: Snapshot, verdicts: Mapping[str, tuple[str, str]]) -> di
         "pcie": _rows(snapshot.pcie),
         "peers": _rows(snapshot.peers),
         "topology": topology_document(snapshot.topology) if snapshot.topology else None,
+        "waiters": waiters_document(snapshot.waiters),
         "errors": [
             *({"device": None, "kind": "error", "message": text, "since": None} for text in snapshot.errors),
             *(_fault(place, d.fault) for place, d in enumerate(snapshot.devices) if d.fault),
@@ -125,6 +127,24 @@ def _claim(claim: Claim | None) -> dict[str, Any] | None:
         "job": claim.job,
         "pids": None if claim.pids is None else list(claim.pids),
     }
+
+
+def waiters_document(line: Sequence[Waiter]) -> list[dict[str, Any]]:
+    """Those in line, the first one first, as JSON-ready values. `devices` null means any."""
+    return [
+        {
+            "place": place,
+            "user": waiter.user,
+            "count": waiter.count,
+            "devices": None if waiter.devices is None else sorted(map(str, map(as_text, waiter.devices))),
+            "since": None if waiter.since is None else iso(waiter.since),
+            "command": as_text(waiter.command),
+            "job": as_text(waiter.job),
+            "ours": waiter.ours,
+            "step": waiter.step,
+        }
+        for place, waiter in enumerate(line, 1)
+    ]
 
 
 def _rows(matrix: LinkMatrix) -> list[list[str | None]]:

@@ -27,12 +27,14 @@ from gputui.inventory.process import KINDS, Ancestor, Kind, Process
 from gputui.inventory.snapshot import Host, HostLoad, Snapshot
 from gputui.inventory.topology import Locality, Nic, Topology, from_ranges
 from gputui.inventory.untrusted_json import MOST_NUMBER, DocumentError, JsonValue
+from gputui.inventory.waiter import Waiter
 
 MOST_BYTES = 32 * 1024 * 1024
 """A recording of 72 busy devices is 200 KiB; a larger file than this is not a recording."""
 MOST_DEVICES = 1024
 MOST_PROCESSES = 65_536
 MOST_ANCESTORS = 64
+MOST_WAITERS = 10_000
 MOST_NUMBERS = 262_144
 """CPUs and NUMA nodes of all devices together: 72 devices of a machine with 3,600."""
 
@@ -83,6 +85,9 @@ def from_document(document: Any) -> Snapshot:
         peers=_matrix(root.get("peers", []), len(devices), len(devices), _peer),
         topology=_topology(root.get("topology", None), len(devices)),
         claims=tuple(claim for claim in claims if claim is not None),
+        waiters=tuple(
+            _waiter(node, place) for place, node in enumerate(root.get("waiters", []).items(MOST_WAITERS), 1)
+        ),
     )
 
 
@@ -207,6 +212,23 @@ def _claim(node: JsonValue, device: Device) -> Claim | None:
         pid=pid.whole() if pid.known else None,
         job=job.text() if job.known else None,
         pids=tuple(each.whole() for each in pids.items(MOST_PROCESSES)) if pids.known else None,
+    )
+
+
+def _waiter(node: JsonValue, place: int) -> Waiter:
+    if node["place"].whole() != place:
+        raise node["place"].wrong(f"{place}, its place in the list,")
+    devices, since, command, job = (node[key] for key in ("devices", "since", "command", "job"))
+    return Waiter(
+        place=(place, ""),
+        user=node["user"].text(),
+        count=node["count"].whole(least=1),
+        devices=frozenset(each.text() for each in devices.items(MOST_DEVICES)) if devices.known else None,
+        since=since.moment() if since.known else None,
+        command=command.text() if command.known else None,
+        job=job.text() if job.known else None,
+        ours=node["ours"].yes(),
+        step=node["step"].whole(),
     )
 
 

@@ -8,6 +8,9 @@ from functools import lru_cache
 GIB = 1024**3
 MIB = 1024**2
 
+UNKNOWN = "–"
+"""How a fact that is not known is shown: never as 0."""
+
 _PREFIXES = ("NVIDIA GeForce ", "NVIDIA ", "Tesla ")
 
 

@@ -16,6 +16,8 @@ class Waiter:
     devices  the UUIDs that will do, None for any
     step     of which kind the claim will be (`Claim.step`): those who wait inside a lease of their own are in
              nobody else's way, and nobody else is in theirs
+    job      the id of the job that waits, None where it is no job
+    ours     whether the ticket is one of our own user's
     """
 
     place: tuple[int, str]
@@ -26,7 +28,13 @@ class Waiter:
     command: str | None = None
     path: str = field(default="", compare=False)
     step: int = 0
+    job: str | None = None
+    ours: bool = False
 
     def wants_of(self, keys: Collection[str] | None) -> bool:
         """Whether he could take one of these devices (None: of any)."""
         return self.devices is None or keys is None or not self.devices.isdisjoint(keys)
+
+    def is_before(self, other: Waiter) -> bool:
+        """Whether he is ahead of the other one in line, and could take what the other one waits for."""
+        return self.place < other.place and self.step == other.step and self.wants_of(other.devices)

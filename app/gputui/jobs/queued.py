@@ -50,9 +50,12 @@ def queue_job(
     )
 
 
-def words_of(options: LaunchOptions, count: int, grouping: Grouping = ALL_REDUCE) -> tuple[str, ...]:
-    """The words of `gputui run` that wait for so many devices and then start that launch."""
-    words = ["--wait", "-n", str(count)]
+def words_of(
+    options: LaunchOptions, count: int, grouping: Grouping = ALL_REDUCE, keys: Sequence[str] | None = None
+) -> tuple[str, ...]:
+    """The words of `gputui run` that wait for so many devices, or for those with these `keys` in this order,
+    and then start that launch."""
+    words = ["--wait", *(["-n", str(count)] if keys is None else ["--gpus", ",".join(keys)])]
     if grouping != ALL_REDUCE:
         words += ["--group", "none" if grouping.independent else str(grouping)]
     words += option_words(replace(options, python=_python(options)))

@@ -175,7 +175,7 @@ class Sampler:
 
     def _wanted(self, asked: bool) -> Want:
         now = time.monotonic()
-        want = Want.LOAD | Want.NAMES
+        want = Want.LOAD | Want.NAMES | Want.QUEUE
         for part, every in _PACES:
             if part == Want.SENSORS and not self._sensors:
                 continue
@@ -185,7 +185,7 @@ class Sampler:
                 self._due[part] = now + every
         if self._last_good is None:
             # The first picture comes without what takes long: psutil alone takes 20 ms to import.
-            want = Want.LOAD | Want.NAMES | Want.PROCESSES
+            want = Want.LOAD | Want.NAMES | Want.QUEUE | Want.PROCESSES
             want |= Want.OWNERS if self._owners_at_once else Want(0)
             self._due.clear()
         elif not self._linked:

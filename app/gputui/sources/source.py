@@ -35,6 +35,8 @@ class Want(Flag):
     all devices); nothing of them is known of the others from then on. Rates need two such readings."""
     HOST = auto()
     """How busy the machine itself is: `Host.load`."""
+    QUEUE = auto()
+    """Those who wait in line for devices: `Snapshot.waiters`; 40 µs each."""
     LINKS = auto()
     """Links, PCIe classes and peer access of every pair: what devices are chosen by."""
     TOPOLOGY = auto()
@@ -55,7 +57,7 @@ class Want(Flag):
     """How the vendor's own runtime numbers the devices, where they are not all of one model: it is asked in a
     process of its own, once a source."""
 
-    ALL = LOAD | PROCESSES | OWNERS | CLAIM_PROCESSES | SENSORS | LINKS | TOPOLOGY | NAMES
+    ALL = LOAD | PROCESSES | OWNERS | CLAIM_PROCESSES | QUEUE | SENSORS | LINKS | TOPOLOGY | NAMES
     MONITOR = LOAD | PROCESSES | OWNERS | SENSORS | NAMES
 
 

@@ -155,6 +155,15 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "Box & people",
+        "queue",
+        "Q",
+        "Q",
+        "",
+        "Show the queue",
+        "who waits for devices, and what is in the way",
+    ),
+    Action(
+        "Box & people",
         "jobs",
         "D",
         "D",
@@ -193,6 +202,21 @@ ACTIONS: tuple[Action, ...] = (
     Action("Select", "up", "up,k", "↑ k", "", "Cursor up", ""),
     Action("Select", "first", "home,g", "g", "", "Cursor to the first device", ""),
     Action("Select", "last", "end,G", "G", "", "Cursor to the last device", ""),
+    Action(
+        "Look",
+        "sort",
+        "s",
+        "s",
+        "",
+        "Sort the devices",
+        "the box's order, utilization, memory, temperature, state, user",
+    ),
+    Action(
+        "Look", "filter", "slash", "/", "", "Show some devices only", "free ones, those of a user, of a name"
+    ),
+    Action(
+        "Look", "columns", "f", "f", "", "Columns of the device table", "which are shown, and in which order"
+    ),
     Action("Select", "clear", "x", "x", "clear", "Clear the selection", "deselect every device"),
     Action(
         "Select", "cpu", "c", "c", "CPU only", "CPU only", f"run with {_NONE} so that the command sees no GPU"
@@ -214,6 +238,15 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Name devices by UUID",
         "or by index again; UUIDs stay true when the numbering changes",
+    ),
+    Action(
+        "Look",
+        "device",
+        "right,i",
+        "→ i",
+        "details",
+        "Everything about the device",
+        "at the cursor: load, power, temperature, clocks, links, errors, and its processes",
     ),
     Action("Look", "processes", "p", "p", "processes", "Show the processes", "who runs what on which device"),
     Action(
@@ -263,7 +296,16 @@ ACTIONS: tuple[Action, ...] = (
 
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 
-_SIGNS = {"enter": "⏎", "question_mark": "?", "slash": "/", "down": "↓", "up": "↑", "comma": ",", "plus": "+"}
+_SIGNS = {
+    "enter": "⏎",
+    "question_mark": "?",
+    "slash": "/",
+    "down": "↓",
+    "up": "↑",
+    "right": "→",
+    "comma": ",",
+    "plus": "+",
+}
 
 
 def written(key: str) -> str:

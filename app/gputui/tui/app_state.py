@@ -24,6 +24,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
+from gputui.tui.device_rows import listed
 from gputui.vendors.registry import (
     inherited,
     mixed_vendors,
@@ -37,6 +38,7 @@ from gputui.vendors.visibility import Inherited
 
 if TYPE_CHECKING:
     from gputui.choosing.claimed_use import ClaimedUse
+    from gputui.inventory.job_summary import JobSummary
     from gputui.launching.intent import Intent, NamedDevices
     from gputui.timeline.store import Timelines
 
@@ -133,12 +135,29 @@ class AppState:
             selection=selection,
             verdicts_when_selected={k: v for k, v in self.verdicts_when_selected.items() if k in selection},
         )
-        cursor = new.rows[0].key if new.current is None and snapshot.devices else new.cursor
-        return replace(new, watch=self.watch.after(snapshot, new.verdicts_now), cursor=cursor)
+        return replace(new, watch=self.watch.after(snapshot, new.verdicts_now))._with_visible_cursor()
 
     def with_problem(self, problem: str) -> AppState:
         """The app state when there is nothing to read; a snapshot from before stays."""
         return replace(self, problem=problem)
+
+    def with_screen(self, screen: ScreenSettings) -> AppState:
+        """The app state with other columns, another order of the rows, or another filter."""
+        return replace(self, screen=screen)._with_visible_cursor()
+
+    def _with_visible_cursor(self) -> AppState:
+        """The cursor on a row, or on a selected device: never on a device that is nowhere to be seen.
+
+        From a device that a filter has hidden it goes on to the next row in the box's order.
+        """
+        if self.snapshot is None or (self.current is not None and not self.screen.filter):
+            return self
+        keys = [device.key for device in self.rows]
+        if self.cursor in keys or self.cursor in self.selection:
+            return self
+        place = self.snapshot.position.get(self.cursor or "", 0)
+        following = (key for key in keys if self.snapshot.position[key] >= place)
+        return replace(self, cursor=next(following, keys[-1] if keys else None))
 
     # The devices
 
@@ -189,10 +208,19 @@ class AppState:
 
     @cached_property
     def rows(self) -> tuple[Device, ...]:
-        """The devices as they are listed: the selected ones first, in their order, then the rest."""
+        """The devices as they are listed: in the box's order always, unless a person sorts or filters."""
         if self.snapshot is None:
             return ()
-        return (*self.selected, *(d for d in self.snapshot.devices if d.key not in self.selection))
+        screen = self.screen
+        if screen.sort is None and not screen.filter:
+            return self.snapshot.devices
+        return listed(self.snapshot, self.verdicts, self.own_jobs, screen.sort, screen.filter)
+
+    @cached_property
+    def own_jobs(self) -> dict[str, JobSummary]:
+        """The user's own running jobs by the keys of their devices."""
+        jobs = self.snapshot.jobs if self.snapshot else ()
+        return {key: job for job in jobs if job.state == "running" for key in job.keys}
 
     @property
     def current(self) -> Device | None:
@@ -201,17 +229,25 @@ class AppState:
             return None
         return self.snapshot.by_key.get(self.cursor)
 
-    def gpu_with_index(self, index: int) -> Device | None:
-        """The GPU with this NVML index."""
+    def gpus_with_index(self, index: int) -> tuple[Device, ...]:
+        """The GPUs with this index: of several vendors there may be several.
+
+        Where devices of one vendor are selected, only that vendor's are meant: others cannot be added.
+        """
         devices = self.snapshot.devices if self.snapshot else ()
-        return next((d for d in devices if d.parent is None and d.index == index), None)
+        found = tuple(d for d in devices if d.parent is None and d.index == index)
+        ours = tuple(d for d in found if self.selected and d.vendor == self.vendor.name)
+        return ours or found
 
     def move_cursor(self, by: int) -> AppState:
         """The cursor some rows further, stopping at the ends."""
         rows = self.rows
         if not rows:
             return self
-        place = next((i for i, d in enumerate(rows) if d.key == self.cursor), 0)
+        place = next((i for i, d in enumerate(rows) if d.key == self.cursor), None)
+        if place is None:
+            # (On a selected device that the filter hides.)
+            return replace(self, cursor=rows[-1 if by > 1 else 0].key)
         return replace(self, cursor=rows[min(max(place + by, 0), len(rows) - 1)].key)
 
     # Selecting by hand. Here and below a method gives the new app state, and what to tell the person of it.
@@ -224,9 +260,7 @@ class AppState:
         if refusal or self.snapshot is None:
             return self, refusal
         verdict = self.verdicts[device.key]
-        app_state = replace(
-            self._select(self.selection.toggle(device.key)), cursor=self._row_below(device).key
-        )
+        app_state = self._select(self.selection.toggle(device.key))
         if verdict.free:
             return app_state, None
         why = state_and_reason(verdict, self.snapshot.time)
@@ -245,11 +279,6 @@ class AppState:
         if self.selected and device.vendor != self.vendor.name:
             return f"{name}: {mixed_vendors((self.vendor, vendor_named(device.vendor)))}"
         return None
-
-    def _row_below(self, device: Device) -> Device:
-        """Where the cursor goes when the device moves up to the selected ones."""
-        place = self.rows.index(device)
-        return self.rows[min(place + 1, len(self.rows) - 1)]
 
     def clear(self) -> AppState:
         """Nothing selected."""
@@ -416,6 +445,13 @@ class AppState:
             return self
         key = self.cursor if self.cursor in self.selection else self.selection.keys[-1]
         return replace(self._select(self.selection.move(key or "", by)), cursor=key)
+
+    def move_to(self, key: str, place: int) -> AppState:
+        """The selected device at another place of the order, and the cursor on it."""
+        rank = self.selection.rank(key)
+        if rank is None:
+            return self
+        return replace(self._select(self.selection.move(key, place - rank)), cursor=key)
 
     def next_order(self) -> tuple[AppState, str | None]:
         """The selected devices in the next order: best, fastest, emptiest, the box's own."""

@@ -108,10 +108,9 @@ def frame(app_state: AppState, width: int, height: int) -> str:
     from gputui.tui.views.keys import keys
     from gputui.tui.views.launch import launch
     from gputui.tui.views.selection import selection_lines
-    from gputui.tui.views.table import Columns, heading, row
+    from gputui.tui.views.table import table
     from gputui.tui.views.text import Line, clip
 
-    columns = Columns.of(app_state, width)
     blank: Line = (("", ""),)
     first = 0 if has_rules(height) else 1
     below = [
@@ -120,13 +119,14 @@ def frame(app_state: AppState, width: int, height: int) -> str:
     ]
     layout = lay_out(width, height, len(app_state.rows), len(below), ())
     below += [blank] * layout.message + [keys(app_state, width)[0]]
-    rows = [row(app_state, device, columns, width) for device in app_state.rows[: layout.table - 1]]
     lines: list[Line] = [header(app_state, width, None, time.time())] * layout.header
-    lines += [heading(columns, width), *rows]
+    lines += table(app_state, width, layout.table).lines
     lines += [blank] * (height - len(lines) - len(below)) + below
     return "\r\n".join(
         "".join(
-            f"{look}{printable(text)}\x1b[0m" if (look := _LOOKS.get(style)) else printable(text)
+            f"{look}{printable(text)}\x1b[0m"
+            if (look := _LOOKS.get(style.removesuffix("-on")))
+            else printable(text)
             for text, style in clip(line, width)
         )
         for line in lines[:height]

@@ -56,8 +56,14 @@ class MainView(Protocol):
     def perform(self, action_id: str) -> None:
         """Do one of the actions of `tui/actions.py`."""
 
-    def toggle_number(self, index: int) -> None:
-        """Select or deselect the GPU with this NVML index."""
+    def press_digit(self, digit: int) -> None:
+        """One more digit of the index of a GPU to select or deselect."""
+
+    def redraw_page(self) -> None:
+        """Draw the page that is open over the main screen, if any: the app state has changed."""
+
+    def look_at(self, keys: Sequence[str]) -> None:
+        """Have these devices (`Device.key`) read in full as long as a page shows them, () for none."""
 
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
         """Push a screen over this one. A launch that is pending is cancelled."""

@@ -11,9 +11,10 @@ from typing import Literal
 
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import WIDE, Part, Size
-from gputui.tui.process_rows import rows
+from gputui.tui.process_rows import folded
 from gputui.tui.views.matrix import matrix_rows, whole_matrix
 from gputui.tui.views.processes import processes
+from gputui.tui.views.queue import facts_of_panel, lines_of_panel, queue_panel
 from gputui.tui.views.text import Line
 from gputui.tui.views.timelines import charted, charts_key, timelines_pane
 
@@ -51,7 +52,7 @@ class Panel:
 
 
 def _size_of_processes(app_state: AppState) -> Size:
-    return Size(4, 1 + max(1, len(rows(app_state)))) if app_state.rows else NOTHING
+    return Size(4, 1 + max(1, len(folded(app_state)))) if app_state.rows else NOTHING
 
 
 def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -86,6 +87,11 @@ def _size_of_timelines(app_state: AppState) -> Size:
     return Size(4, 3 + 4 * count) if count else NOTHING
 
 
+def _size_of_queue(app_state: AppState) -> Size:
+    wanted = lines_of_panel(app_state)
+    return Size(min(3, wanted), wanted) if wanted else NOTHING
+
+
 def _size_of_links(app_state: AppState) -> Size:
     gpus = len(matrix_rows(app_state))
     if app_state.snapshot is None or not app_state.snapshot.links or not 1 < gpus <= _MOST_LINKED:
@@ -108,10 +114,11 @@ PANELS: tuple[Panel, ...] = (
         "Processes",
         processes,
         _size_of_processes,
-        lambda app_state: (rows(app_state), app_state.cursor),
+        lambda app_state: (folded(app_state), app_state.cursor),
         grows=True,
         action="processes",
     ),
+    Panel("queue", "Queue", queue_panel, _size_of_queue, facts_of_panel, action="queue"),
     Panel(
         "timelines",
         "Timelines",

@@ -8,11 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 from gputui.choosing.verdict_text import state_and_reason
-from gputui.inventory.formatting import duration, printable, size
+from gputui.inventory.formatting import UNKNOWN, duration, printable, size
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
+from gputui.tui.views.selection import runs
 
-SORTS = ("device", "memory", "age", "user")
+SORTS = ("device", "memory", "age", "user", "SM", "CPU", "RAM")
 
 _MOST_ABOVE = 3
 """Ancestors that are drawn: the launcher and its shell say enough, a desktop's whole session too much."""
@@ -53,6 +54,60 @@ def rows(
     return tuple(_trees(found)) if tree else tuple(found)
 
 
+def device_rows(app_state: AppState, key: str) -> tuple[Row, ...]:
+    """The processes of one device and of its instances, as trees."""
+    snapshot = app_state.snapshot
+    if snapshot is None or key not in snapshot.by_key:
+        return ()
+    keys = {key, *(instance.key for instance in snapshot.instances(snapshot.by_key[key]))}
+    return tuple(_trees([row for row in _all(app_state) if row.process and row.key in keys]))
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """What is one row where there is little room: the processes of one job, or a single row.
+
+    `row` has the texts of all of them; `devices` are their keys.
+    """
+
+    row: Row
+    devices: frozenset[str]
+    processes: int
+
+
+def folded(app_state: AppState) -> list[Fold]:
+    """The rows, each user's processes of the same command on different devices as one: "0–3", "4 × 66.1G"."""
+    jobs: dict[object, list[Row]] = {}
+    for place, row in enumerate(_all(app_state)):
+        process = row.process
+        known = process is not None and process.user and process.command
+        key = (process.user, process.command, process.container) if process and known else place
+        jobs.setdefault(key, []).append(row)
+    found = []
+    for those in jobs.values():
+        together = len({row.key for row in those}) > 1
+        found += [_fold(app_state, each) for each in ([those] if together else [[row] for row in those])]
+    return found
+
+
+def _fold(app_state: AppState, those: Sequence[Row]) -> Fold:
+    first, keys, snapshot = those[0], frozenset(row.key or "" for row in those), app_state.snapshot
+    if len(those) == 1 or snapshot is None:
+        return Fold(first, keys, 1)
+    amounts = {row.memory for row in those}
+    memory = f"{len(those)} × {first.memory}"
+    if len(amounts) > 1:
+        memory = f"{len(those)} × ~{size(sum(row.amount for row in those) // len(those))}"
+    if UNKNOWN in amounts:
+        memory = UNKNOWN
+    devices = [device for device in snapshot.devices if device.key in keys]
+    oldest = min(those, key=_age)
+    row = replace(
+        first, label=runs(app_state, devices), pid=f"{len(those)} pids", memory=memory, age=oldest.age
+    )
+    return Fold(row, keys, len(those))
+
+
 def _all(app_state: AppState) -> Iterator[Row]:
     snapshot = app_state.snapshot
     if snapshot is None:
@@ -64,8 +119,8 @@ def _all(app_state: AppState) -> Iterator[Row]:
                 label,
                 str(process.pid),
                 printable(process.user) if process.user else "?",
-                "–" if process.memory is None else size(process.memory),
-                "–" if process.started is None else duration(snapshot.time - process.started),
+                UNKNOWN if process.memory is None else size(process.memory),
+                UNKNOWN if process.started is None else duration(snapshot.time - process.started),
                 printable(process.container or ""),
                 printable(process.command or process.note or "?"),
                 process,
@@ -73,11 +128,13 @@ def _all(app_state: AppState) -> Iterator[Row]:
                 amount=process.memory or 0,
             )
         if not device.processes and not verdict.free and not device.mig:
-            used = "–" if device.memory_used is None else size(device.memory_used)
+            used = UNKNOWN if device.memory_used is None else size(device.memory_used)
             claim = snapshot.claimed.get(device.key)
-            user = printable(claim.user) if claim else "–"
+            user = printable(claim.user) if claim else UNKNOWN
             what = state_and_reason(verdict, snapshot.time)
-            yield Row(label, "", user, used, "–", "", what, None, device.key, amount=device.memory_used or 0)
+            yield Row(
+                label, "", user, used, UNKNOWN, "", what, None, device.key, amount=device.memory_used or 0
+            )
 
 
 def _matches(row: Row, filter_text: str) -> bool:
@@ -92,11 +149,24 @@ def _age(row: Row) -> float:
     return started if started is not None else float("inf")
 
 
+def _most(fact: str) -> Callable[[Row], float]:
+    """The order of one of the figures of a process, the highest first, those that are not known last."""
+
+    def order(row: Row) -> float:
+        value = getattr(row.process, fact, None)
+        return float("inf") if value is None else -value
+
+    return order
+
+
 _ORDER: dict[str, Callable[[Row], Any]] = {
     "device": lambda row: 0,
     "memory": lambda row: -row.amount,
     "age": _age,
     "user": lambda row: row.user,
+    "SM": _most("sm"),
+    "CPU": _most("host_cpu"),
+    "RAM": _most("host_memory"),
 }
 
 

@@ -12,9 +12,8 @@ from textual.app import App, SuspendNotSupported
 
 from gputui.allocating.allocation import Allocation, Queue, hold, queue_for
 from gputui.allocating.request import Request
-from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.named_devices import NONE
-from gputui.inventory.formatting import duration
+from gputui.inventory.formatting import duration, printable
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
@@ -24,6 +23,7 @@ from gputui.tui.app_state import AppState
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
+    from gputui.tui.wait_request import WaitRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +136,38 @@ def as_job(
     return f"job {job.id} is started: D shows it", True
 
 
-def in_line(app_state: AppState, environ: Mapping[str, str], count: int, job: Grouping) -> tuple[str, bool]:
-    """Start a job that waits for so many devices; what became of it, and whether it waits."""
+def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitRequest) -> tuple[str, bool]:
+    """Start a job that waits for devices; which place it has, and whether it waits."""
+    from gputui.allocating.queue import waiters
     from gputui.jobs.job import JobError
     from gputui.jobs.queued import queue_job, words_of
-    from gputui.launching.intent import Asked, ContradictionError, settle
+    from gputui.tui.wait_request import place_in_line
 
+    if app_state.label:
+        line = app_state.snapshot.waiters if app_state.snapshot else ()
+        return f"{app_state.label}: nothing is queued; you would be {place_in_line(request, line)}", False
+    place = place_in_line(request, waiters(environ))
+    options = app_state.options
+    words = words_of(options, request.count, request.grouping, request.keys)
     try:
-        settle(Asked(count, None, job if job != ALL_REDUCE else None), app_state.intent)
-    except ContradictionError as error:
-        return str(error), False
-    try:
-        options = app_state.options
-        words = words_of(options, count, job)
-        waiting = queue_job(words, options.command, count, environ, options=options)
+        waiting = queue_job(words, options.command, request.count, environ, options=options)
     except (JobError, StartError) as error:
         return str(error), False
-    return f"job {waiting.id} is in line for {count}: D shows it", True
+    return f"job {waiting.id} is {place}: Q shows the queue, D the job", True
+
+
+def leave_line(job_id: str, environ: Mapping[str, str]) -> str:
+    """Stop a job that waits for devices; what became of it. One that has got its devices goes on."""
+    from gputui.jobs.job import JobError
+    from gputui.jobs.stop import stop
+    from gputui.jobs.store import all_jobs
+
+    try:
+        job = next((each for each in all_jobs(environ) if each.id == job_id), None)
+        if job is None:
+            return f"job {printable(job_id)} is not among the jobs of this machine"
+        if job.state not in ("starting", "waiting"):
+            return f"job {job_id} does not wait any more: D shows it"
+        return stop(job).message
+    except JobError as error:
+        return str(error)

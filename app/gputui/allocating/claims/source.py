@@ -1,4 +1,4 @@
-"""A source that adds the claims to every snapshot of another source."""
+"""A source that adds the claims, and those who wait in line, to every snapshot of another source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 class WithClaims:
     """Another source with the claims of its box, without those of this very process; those inside which it
-    runs are marked as ours."""
+    runs are marked as ours. And with those who are in line."""
 
     def __init__(self, source: Source, environ: Mapping[str, str]) -> None:
         self.label = source.label
@@ -41,10 +41,15 @@ class WithClaims:
 
             # (To look at our descriptors and ancestors takes a millisecond, which is not spent each second.)
             self._found, self._marked = found, own_lease(self._environ).marked(found)
-        if Want.WHOLE in want and (found or any_waiting(self._environ)):
+        waiting = any_waiting(self._environ)
+        if Want.WHOLE in want and (found or waiting):
             # Claims and the queue are by UUID, which are not read of devices that are wanted by index only.
             want &= ~Want.WHOLE
         snapshot = self._source.read(want, among)
+        if waiting and Want.QUEUE in want:
+            from gputui.allocating.queue import waiters
+
+            snapshot = replace(snapshot, waiters=waiters(self._environ))
         if not found and not problems:
             return snapshot
         claimed = self._marked

@@ -8,7 +8,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gputui.sources.simulated.models import A100, H100, NO_NUMA, RTX_3090_GPU, RTX_4090_GPU, V100
-from gputui.sources.simulated.spec import Box, Gpu, Mig, Task, bridged, rows, sockets, uniform
+from gputui.sources.simulated.spec import (
+    Box,
+    Gpu,
+    Mig,
+    OwnJob,
+    Task,
+    Waiting,
+    bridged,
+    rows,
+    sockets,
+    uniform,
+)
 
 DEFAULT = "shared"
 
@@ -234,7 +245,7 @@ MIXED = Box(
 
 SHARED = Box(
     name="shared",
-    about="a busy shared box: five users on 8× H100",
+    about="a busy shared box: six users on 8× H100, one of them you, and others in line",
     host="dgx-3",
     driver="550.54.15",
     cuda="12.4",
@@ -243,7 +254,11 @@ SHARED = Box(
     switched=True,
     tasks=(
         _train("0", "mira", "python train.py --model 7b --lr 3e-4", 31007, 67_700, age=10_900),
-        _train("1", "olek", "python -m sweep.run --trial 41", 31988, 20_100, load=58, age=2_280),
+        replace(
+            _train("1", "you", "python finetune.py --config sft.yaml", 31988, 20_100, load=58, age=2_280),
+            claims=2.0,
+            job="m6u5",
+        ),
         Task(
             devices=("2",),
             user="jun",
@@ -254,7 +269,10 @@ SHARED = Box(
             swing=0,
             hidden=True,
         ),
-        _train("3", "ines", "torchrun --nproc-per-node=1 dpo.py", 30110, 74_200, load=99, age=86_000),
+        replace(
+            _train("3", "ines", "torchrun --nproc-per-node=1 dpo.py", 30110, 74_200, load=99, age=86_000),
+            claims=2.0,
+        ),
         Task(
             devices=("6",),
             user="bo",
@@ -265,6 +283,7 @@ SHARED = Box(
             swing=0,
             age=26_000,
             container="docker 3f2a9c01d4e5",
+            claims=40.0,
         ),
         Task(
             devices=("7",),
@@ -277,6 +296,35 @@ SHARED = Box(
             starts=7,
             ends=40,
             every=60,
+            claims=3.0,
+        ),
+    ),
+    line=(
+        Waiting(user="ana", count=4, command="torchrun pretrain.py", age=2_900),
+        Waiting(user="lee", count=1, command="python eval.py", devices=("6",), age=1_500),
+        Waiting(user="kim", count=2, command="python sft.py", comes=12, leaves=48, every=60),
+    ),
+    jobs=(
+        OwnJob(
+            id="m6u5",
+            title="python finetune.py --config sft.yaml",
+            logs=tuple(
+                f"epoch 3/10  step {1840 + 10 * step}/6200  loss {1.31 - 0.0004 * step:.4f}"
+                for step in range(200)
+            ),
+            peak=20_100,
+            devices=("1",),
+            ran=2_280,
+        ),
+        OwnJob(
+            id="k3f9",
+            title="python finetune.py --config long.yaml",
+            logs=("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.50 GiB.",),
+            peak=77_900,
+            devices=("1",),
+            ran=190,
+            ended=2_420,
+            status=1,
         ),
     ),
 )

@@ -9,10 +9,13 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
+from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.process import Ancestor, Process
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.sources.simulated.spec import MIB, Box, Gpu, Task
+from gputui.inventory.waiter import Waiter
+from gputui.sources.simulated.spec import MIB, Box, Gpu, OwnJob, Task
 from gputui.sources.simulated.wiring import wired
 
 MESSAGES = {"lost": "GPU is lost", "reset": "GPU requires restart", "error": "Unknown Error"}
@@ -36,6 +39,83 @@ def at(box: Box, elapsed: float, opened: float) -> Snapshot:
         pcie=wiring.pcie,
         peers=wiring.peers,
         topology=wiring.topology,
+        claims=_claims(box, elapsed, opened),
+        waiters=_waiters(box, elapsed, opened),
+        jobs=tuple(_job(box, job, elapsed, opened) for job in box.jobs),
+    )
+
+
+def _claims(box: Box, elapsed: float, opened: float) -> tuple[Claim, ...]:
+    """The claims of the tasks, which begin some seconds before the processes do, and end with them."""
+    found = []
+    for task in box.tasks:
+        if task.claims is None:
+            continue
+        # (`claims` seconds later it runs, or it runs already.)
+        runs = _started(task, elapsed)
+        started = _started(task, elapsed + task.claims) if runs is None else runs
+        if started is None:
+            continue
+        for place, label in enumerate(task.devices):
+            found.append(
+                Claim(
+                    key=box.uuid(label),
+                    user=task.user,
+                    since=opened + started - task.claims,
+                    command=_program_and_script(task.command),
+                    pid=task.pid,
+                    job=task.job,
+                    pids=() if runs is None else (task.pid + place,),
+                )
+            )
+    return tuple(sorted(found, key=lambda claim: claim.key))
+
+
+def _program_and_script(command: str) -> str:
+    program, *rest = command.split()
+    return " ".join([program, *[word for word in rest if not word.startswith("-")][:1]])
+
+
+def _waiters(box: Box, elapsed: float, opened: float) -> tuple[Waiter, ...]:
+    """Those who are in line at this moment, in the order in which they came."""
+    found = []
+    for each in box.line:
+        since = -each.age
+        if each.every is not None or each.comes != float("-inf"):
+            moment = elapsed if each.every is None else elapsed % each.every
+            if not each.comes <= moment < each.leaves:
+                continue
+            since = elapsed - (moment - each.comes)
+        elif elapsed >= each.leaves:
+            continue
+        found.append(
+            Waiter(
+                place=(round((opened + since) * 1e9), each.user),
+                user=each.user,
+                count=each.count,
+                devices=None if each.devices is None else frozenset(map(box.uuid, each.devices)),
+                since=opened + since,
+                command=each.command,
+                job=each.job,
+            )
+        )
+    return tuple(sorted(found, key=lambda waiter: waiter.place))
+
+
+def _job(box: Box, job: OwnJob, elapsed: float, opened: float) -> JobSummary:
+    runs = job.ended is None
+    began = opened - job.ran - (job.ended or 0.0)
+    return JobSummary(
+        id=job.id,
+        title=job.title,
+        state="running" if runs else "failed" if job.status else "done",
+        keys=tuple(map(box.uuid, job.devices)),
+        created=began,
+        started=began,
+        ended=None if job.ended is None else opened - job.ended,
+        status=job.status,
+        last_line=job.logs[int(elapsed // 3) % len(job.logs) if runs else -1],
+        peak_memory=job.peak * MIB,
     )
 
 

@@ -66,6 +66,8 @@ class Task:
     hidden   the operating system does not show the process: nobody can be seen to hold its memory
     starter  the command of the process that started it (a launcher), whose pid is the one before
     container  where it runs
+    claims   how many seconds before its start it has claimed its devices, None where it claims none
+    job      the id of the job that it is; the claims say so too
     """
 
     devices: tuple[str, ...]
@@ -83,6 +85,41 @@ class Task:
     hidden: bool = False
     starter: str | None = None
     container: str | None = None
+    claims: float | None = None
+    job: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Somebody in line, for any devices or these. `age`, `comes`, `leaves`, `every`: when, as of a `Task`."""
+
+    user: str
+    count: int
+    command: str
+    devices: tuple[str, ...] | None = None
+    job: str | None = None
+    age: float = 0.0
+    comes: float = float("-inf")
+    leaves: float = float("inf")
+    every: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnJob:
+    """A job of the person who looks, running on its task's devices (`Task.job`), or ended some time ago.
+
+    logs   the last lines of its log, one after another every three seconds
+    peak   MiB;  ran, ended: seconds that it took, and since it ended; ended None: it runs
+    """
+
+    id: str
+    title: str
+    logs: tuple[str, ...]
+    peak: int
+    devices: tuple[str, ...]
+    ran: float
+    ended: float | None = None
+    status: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +133,7 @@ class Box:
     peers      peer access over PCIe: whether GPUs read each other's memory where no NVLink joins them; None:
                the driver does not tell
     ram        MiB of the machine's memory, where that matters: its GPUs have none of their own
+    line, jobs who is in line for devices, in this order; the jobs of the person who looks
     nics       names of the RDMA network devices; nic_links: a row for each GPU and NIC, a column a NIC
     """
 
@@ -114,6 +152,8 @@ class Box:
     ram: int | None = None
     nics: tuple[str, ...] = ()
     nic_links: LinkMatrix = ()
+    line: tuple[Waiting, ...] = ()
+    jobs: tuple[OwnJob, ...] = ()
 
     def uuid(self, label: str) -> str:
         """The UUID of a device of this box, always the same one."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NoReturn
 
-from gputui.choosing.grouping import parse_request
+from gputui.choosing.grouping import GroupingError
 from gputui.choosing.selection import not_free
 from gputui.choosing.verdict_text import not_free_lines
 from gputui.launching.clipboard import Copied, copy
@@ -20,7 +20,6 @@ from gputui.launching.start import missing_program
 from gputui.sources.sampler import Sampler
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
-from gputui.tui.controllers.selection import count_error
 from gputui.tui.main_view import MainView
 from gputui.tui.outcome import Outcome
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation, Queue
 
 SELECT_FIRST = "select devices first (space, 0-9, b), or c for CPU only"
-WAIT_PROMPT = "wait in line for how many, as a job?  2, or 4 tp=2   (⏎ waits, esc leaves)"
 
 _PATIENCE = 2.0
 """Seconds to wait for the selected devices to be read again before a launch."""
@@ -318,18 +316,33 @@ class LaunchController:
         if not app_state.options.command:
             self.edit()
             return
-        if app_state.label:
-            self._view.show_message("waiting is for this machine's devices", "warn")
-            return
         if self._cannot_start():
             return
         from gputui.tui import start_launch
         from gputui.tui.screens.line_input import LineScreen
+        from gputui.tui.wait_request import read_wait_request, wait_prompt, what_it_does
+
+        def error_in(line: str) -> str | None:
+            try:
+                read_wait_request(line, self._view.app_state)
+            except GroupingError as error:
+                return str(error)
+            return None
+
+        def explain(line: str) -> str:
+            return what_it_does(line, self._view.app_state)
 
         def answered(line: str | None) -> None:
             if line and line.strip():
-                text, good = start_launch.in_line(self._view.app_state, self._environ, *parse_request(line))
-                self._view.show_message(text, "" if good else "lost")
+                # (What is selected may have vanished since it was checked.)
+                error = error_in(line)
+                if error is not None:
+                    self._view.show_message(error, "lost")
+                    return
+                now = self._view.app_state
+                text, good = start_launch.in_line(now, self._environ, read_wait_request(line, now))
+                bad = "warn" if now.label else "lost"
+                self._view.show_message(text, "" if good else bad)
 
-        count = max(1, len(app_state.selection))
-        self._view.open(LineScreen(WAIT_PROMPT, str(count), "how many", count_error), answered)
+        prompt, count = wait_prompt(app_state), max(1, len(app_state.selection))
+        self._view.open(LineScreen(prompt, str(count), "how many", error_in, explain=explain), answered)

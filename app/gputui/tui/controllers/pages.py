@@ -46,6 +46,14 @@ class PageController:
 
         self._view.open(TopologyScreen(self._view))
 
+    def open_device(self) -> None:
+        if self._view.app_state.current is None:
+            self._view.show_message("there is no device at the cursor", "warn")
+            return
+        from gputui.tui.screens.device import DeviceScreen
+
+        self._view.open(DeviceScreen(self._view))
+
     def open_processes(self, filter_text: str = "") -> None:
         from gputui.tui.screens.processes import ProcessesScreen
 
@@ -66,10 +74,20 @@ class PageController:
 
         self._view.open(LaunchScreen(self._view, self._environ))
 
+    def open_columns(self) -> None:
+        from gputui.tui.screens.columns import ColumnsScreen
+
+        self._view.open(ColumnsScreen(self._view))
+
     def open_jobs(self) -> None:
         from gputui.tui.screens.jobs import JobsScreen
 
         self._view.open(JobsScreen(self._view, self._jobs, self._environ, self._launch.copy_text))
+
+    def open_queue(self) -> None:
+        from gputui.tui.screens.queue import QueueScreen
+
+        self._view.open(QueueScreen(self._view, self._environ))
 
     def open_export(self) -> None:
         if not self._view.app_state.selection.decided:

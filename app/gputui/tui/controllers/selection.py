@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gputui.choosing.grouping import GroupingError, parse_request
 from gputui.inventory.device import Device
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
+from gputui.tui.device_rows import SORTS
 from gputui.tui.main_view import MainView
+
+SECOND_DIGIT = 0.5
+"""Seconds for which a digit waits for another one, on boxes where two make the number of a GPU."""
 
 BEST_PROMPT = "how many of the best?  4, or 8 tp=2 pp=2   (⏎ takes, esc leaves)"
 
@@ -28,28 +33,132 @@ class SelectionController:
     def __init__(self, view: MainView) -> None:
         self._view = view
         self._reading_command = False
+        self._digits = ""
+        self._stop_timer: Callable[[], object] = lambda: None
+        self.after: Callable[[float, Callable[[], None]], Callable[[], object]] = self._on_timer
+        """Calls something so many seconds later, unless the function that it gives is called before."""
 
-    def toggle(self, device: Device, move_cursor: bool = True) -> None:
-        """Select or deselect a device; `move_cursor` lets the cursor go on to the next row."""
-        before = self._view.app_state
-        app_state, message = before.toggle(device)
-        self._view.set_app_state(app_state if move_cursor else replace(app_state, cursor=before.cursor))
+    def toggle(self, device: Device) -> None:
+        """Select or deselect a device. The cursor stays where it is, and so do all rows."""
+        app_state, message = self._view.app_state.toggle(device)
+        self._view.set_app_state(app_state)
         self._view.show_message(message, "warn")
 
     def toggle_current(self) -> None:
         if self._view.app_state.current is not None:
             self.toggle(self._view.app_state.current)
 
-    def toggle_number(self, index: int) -> None:
-        """Select or deselect the GPU with this NVML index."""
-        device = self._view.app_state.gpu_with_index(index)
-        if device is None:
-            self._view.show_message(f"there is no GPU {index}", "warn")
+    def click(self, key: str) -> None:
+        """The cursor on the device with this key, and the device selected or deselected."""
+        self.to_device(key)
+        self.toggle_current()
+
+    def to_device(self, key: str) -> None:
+        """The cursor on the device with this key."""
+        app_state = self._view.app_state
+        if app_state.snapshot is not None and key in app_state.snapshot.by_key:
+            self._view.set_app_state(replace(app_state, cursor=key))
+
+    def move_to(self, key: str, place: int) -> None:
+        """The selected device with this key at another place of the order."""
+        self._view.set_app_state(self._view.app_state.move_to(key, place))
+
+    # Digits
+
+    def press_digit(self, digit: int) -> None:
+        """One more digit of the index of a GPU, which is selected or deselected as soon as it is clear which.
+
+        A digit with which no longer index begins acts at once; another one waits for the next digit.
+        """
+        snapshot = self._view.app_state.snapshot
+        indices = [str(d.index) for d in (snapshot.devices if snapshot else ()) if d.parent is None]
+        text = f"{self._digits}{digit}"
+        if self._digits and not any(index.startswith(text) for index in indices):
+            self.finish_digits()
+            text = str(digit)
+        self._forget_digits()
+        if any(index.startswith(text) and index != text for index in indices):
+            self._digits = text
+            self._view.show_message(f"GPU {text}_")
+            self._stop_timer = self.after(SECOND_DIGIT, self._digits_in_time)
         else:
-            self.toggle(device, move_cursor=False)
+            self.toggle_number(int(text))
+
+    def finish_digits(self) -> None:
+        """Another key was pressed, or no other digit in time: what was typed is the number."""
+        text = self._digits
+        self._forget_digits()
+        if text:
+            self._view.clear_message()
+            self.toggle_number(int(text))
+
+    def _digits_in_time(self) -> None:
+        self.finish_digits()
+        self._view.redraw_page()
+
+    def _forget_digits(self) -> None:
+        self._stop_timer()
+        self._digits, self._stop_timer = "", lambda: None
+
+    def _on_timer(self, seconds: float, call: Callable[[], None]) -> Callable[[], object]:
+        return self._view.app.set_timer(seconds, call).stop
+
+    def toggle_number(self, index: int) -> None:
+        """Select or deselect the GPU with this index; where several vendors have one, ask which."""
+        found = self._view.app_state.gpus_with_index(index)
+        if not found:
+            self._view.show_message(f"there is no GPU {index}", "warn")
+        elif len(found) == 1:
+            self.toggle(found[0])
+        else:
+            self._ask_which(index, found)
+
+    def _ask_which(self, index: int, found: Sequence[Device]) -> None:
+        from gputui.tui.screens.line_input import LineScreen
+
+        snapshot = self._view.app_state.snapshot
+        assert snapshot is not None
+        labels = {snapshot.label(device): device.key for device in found}
+        names = " or ".join(labels)
+
+        def matching(line: str) -> list[str]:
+            return [key for label, key in labels.items() if label.startswith(line.strip().lower())]
+
+        def check(line: str) -> str | None:
+            return None if len(matching(line)) == 1 else f"GPU {index} is {names}: type which"
+
+        def answered(line: str | None) -> None:
+            now = self._view.app_state.snapshot
+            device = now.by_key.get(matching(line)[0]) if now and line and line.strip() else None
+            if device is not None:
+                self.toggle(device)
+
+        self._view.open(LineScreen(f"which GPU {index}: {names}?", check=check), answered)
+
+    # The cursor, and what is listed
 
     def move_cursor(self, by: int) -> None:
         self._view.set_app_state(self._view.app_state.move_cursor(by))
+
+    def sort(self) -> None:
+        """Sort the rows by the next thing, in the end by nothing again: the box's order."""
+        screen = self._view.app_state.screen
+        place = SORTS.index(screen.sort) if screen.sort in SORTS else 0
+        following = SORTS[(place + 1) % len(SORTS)]
+        self._view.save_screen(screen._replace(sort=following))
+        words = f"sorted by {following}" if following else "in the box's order"
+        self._view.show_message(f"devices {words}")
+
+    def ask_for_filter(self) -> None:
+        """Ask which devices to list."""
+        from gputui.tui.screens.line_input import LineScreen
+
+        def answered(line: str | None) -> None:
+            if line is not None:
+                self._view.save_screen(self._view.app_state.screen._replace(filter=line.strip()))
+
+        prompt = "show devices with: free, busy, a user, part of a name, your job   (nothing shows all)"
+        self._view.open(LineScreen(prompt, self._view.app_state.screen.filter), answered)
 
     def reorder(self, by: int) -> None:
         if not self._view.app_state.selection.keys:

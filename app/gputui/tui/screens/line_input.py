@@ -16,7 +16,7 @@ class LineScreen(ModalScreen[str | None]):
     """What was typed, or None when it was left with Escape.
 
     `check` says what is wrong with a line, while it is typed; such a line is not taken. `typed` is told what
-    stands there after every key.
+    stands there after every key. `explain` says what Enter does with a good line, in place of the prompt.
     """
 
     CSS_PATH = "line_input.tcss"
@@ -29,20 +29,22 @@ class LineScreen(ModalScreen[str | None]):
         placeholder: str = "",
         check: Callable[[str], str | None] | None = None,
         typed: Callable[[str], object] = lambda line: None,
+        explain: Callable[[str], str] | None = None,
     ) -> None:
         super().__init__(classes="one-line")
         self.prompt, self._value, self._placeholder = prompt, value, placeholder
         self._typed = typed
         self._check = check or (lambda line: None)
+        self._explain = explain or (lambda line: prompt)
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Static(self.prompt, id="what", markup=False)
+            yield Static(self._words_for(self._value), id="what", markup=False)
             yield OneLine(self._value, placeholder=self._placeholder)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._typed(event.value)
-        self.query_one("#what", Static).update(self._error_in(event.value) or self.prompt)
+        self.query_one("#what", Static).update(self._words_for(event.value))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         error = self._error_in(event.value)
@@ -50,6 +52,10 @@ class LineScreen(ModalScreen[str | None]):
             self.dismiss(event.value)
         else:
             self.query_one("#what", Static).update(error)
+
+    def _words_for(self, line: str) -> str:
+        """What stands above a line."""
+        return self._error_in(line) or (self._explain(line) if line.strip() else self.prompt)
 
     def _error_in(self, line: str) -> str | None:
         return self._check(line) if line.strip() else None

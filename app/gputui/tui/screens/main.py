@@ -22,7 +22,7 @@ from textual.screen import Screen
 from gputui.allocating.settings import ScreenSettings, SettingsError
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
-from gputui.sources.source import NoSourceError
+from gputui.sources.source import NoSourceError, Want
 from gputui.tui.actions import ACTIONS
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
@@ -41,11 +41,11 @@ from gputui.tui.theme import next_theme
 from gputui.tui.views.header import header
 from gputui.tui.views.launch import launch
 from gputui.tui.views.messages import message_line
-from gputui.tui.views.selection import selection_lines
 from gputui.tui.widgets.device_table import DeviceTable
 from gputui.tui.widgets.key_line import KeyLine
 from gputui.tui.widgets.lines import Lines
 from gputui.tui.widgets.panel_column import PanelColumn
+from gputui.tui.widgets.selection_strip import SelectionStrip
 
 Result = TypeVar("Result")
 
@@ -97,16 +97,18 @@ class MainScreen(Screen[None]):
         environ = app_state.environ
         self.selection = SelectionController(self)
         self.launch = LaunchController(self, sampler, environ, clock, write, end_without_terminal)
-        self.jobs = JobsController(self, sampler, environ, write)
-        self.pages = PageController(self, self.launch, self.jobs, environ)
         self.timelines = TimelineController(
             sampler, environ, not app_state.label, lambda store: self.post_message(PastFound(store))
         )
+        self.jobs = JobsController(self, sampler, environ, write)
+        self.pages = PageController(self, self.launch, self.jobs, environ)
         self.handlers = self._handlers_by_action()
         self._arranged: Layout | None = None
+        self._detailed: tuple[str, ...] = ()
         self._table, self._keys = DeviceTable(id="table"), KeyLine(id="keys")
-        self._header, self._selection_lines, self._launch_lines, self._message_line = (
-            Lines(id=name) for name in ("header", "selection", "launch", "message")
+        self._selection_lines = SelectionStrip(id="selection")
+        self._header, self._launch_lines, self._message_line = (
+            Lines(id=name) for name in ("header", "launch", "message")
         )
         self._log = MessageLog()
         self._saved_screen, self._saving = app_state.screen, threading.Lock()
@@ -132,8 +134,8 @@ class MainScreen(Screen[None]):
 
     def on_unmount(self) -> None:
         self.launch.release_all()
-        self.jobs.cancel()
         self.timelines.close()
+        self.jobs.cancel()
 
     # What keys, clicks and the palette do
 
@@ -155,6 +157,8 @@ class MainScreen(Screen[None]):
             "up": partial(selection.move_cursor, -1),
             "first": partial(selection.move_cursor, -_END),
             "last": partial(selection.move_cursor, _END),
+            "sort": selection.sort,
+            "filter": selection.ask_for_filter,
             "edit": launch.edit,
             "launcher": launch.next_launcher,
             "ids": launch.other_ids,
@@ -167,8 +171,11 @@ class MainScreen(Screen[None]):
             "processes": pages.open_processes,
             "people": pages.open_people,
             "timelines": partial(pages.open_timelines, self.timelines),
+            "device": pages.open_device,
             "launch_page": pages.open_launch_page,
+            "columns": pages.open_columns,
             "jobs": pages.open_jobs,
+            "queue": pages.open_queue,
             "export": pages.open_export,
             "check": pages.open_check,
             "help": pages.open_help,
@@ -182,22 +189,28 @@ class MainScreen(Screen[None]):
 
     def perform(self, action_id: str) -> None:
         """Do one of the actions of `tui/actions.py`."""
+        self.selection.finish_digits()
         self.handlers[action_id]()
 
     def action_perform(self, action_id: str) -> None:
         self.perform(action_id)
 
-    def toggle_number(self, index: int) -> None:
-        """Select or deselect the GPU with this NVML index."""
-        self.selection.toggle_number(index)
+    def press_digit(self, digit: int) -> None:
+        """One more digit of the index of a GPU to select or deselect."""
+        self.selection.press_digit(digit)
 
-    def action_number(self, index: int) -> None:
-        self.toggle_number(index)
+    def action_number(self, digit: int) -> None:
+        self.press_digit(digit)
 
     def on_device_table_clicked(self, message: DeviceTable.Clicked) -> None:
-        device = self.app_state.snapshot.by_key.get(message.key) if self.app_state.snapshot else None
-        if device is not None:
-            self.selection.toggle(device, move_cursor=False)
+        self.selection.finish_digits()
+        self.selection.click(message.key)
+
+    def on_selection_strip_clicked(self, message: SelectionStrip.Clicked) -> None:
+        self.selection.to_device(message.key)
+
+    def on_selection_strip_moved(self, message: SelectionStrip.Moved) -> None:
+        self.selection.move_to(message.key, message.place)
 
     def on_panel_column_clicked(self, message: PanelColumn.Clicked) -> None:
         action = PANELS_BY_NAME[message.name].action
@@ -217,7 +230,7 @@ class MainScreen(Screen[None]):
 
     def save_screen(self, screen: ScreenSettings) -> None:
         """Show the screen in another way, and keep that in the user's settings."""
-        self.set_app_state(replace(self.app_state, screen=screen))
+        self.set_app_state(self.app_state.with_screen(screen))
         in_background("save settings", self._save_settings)
 
     def _save_settings(self) -> None:
@@ -238,6 +251,10 @@ class MainScreen(Screen[None]):
         self.launch.cancel()
         self.app.action_command_palette()
 
+    def look_at(self, keys: Sequence[str]) -> None:
+        """Have these devices read in full as long as a page shows them, () for none."""
+        self._sampler.look_at(keys)
+
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
         """Push a screen over this one. A launch that is pending is cancelled."""
         self.launch.cancel()
@@ -245,11 +262,14 @@ class MainScreen(Screen[None]):
         def closed(result: Result | None) -> None:
             if answered is not None:
                 answered(result)
-            # A page that is open shows the app state, too.
-            if isinstance(self.app.screen, Page):
-                self.app.screen.draw()
+            self.redraw_page()
 
         self.app.push_screen(screen, closed)
+
+    def redraw_page(self) -> None:
+        """Draw the page that is open over this screen, if any: it shows the app state, too."""
+        if isinstance(self.app.screen, Page):
+            self.app.screen.draw()
 
     # The app state, and the readings that change it
 
@@ -358,10 +378,10 @@ class MainScreen(Screen[None]):
         width, height = self.size
         if not self.is_mounted or not width:
             return
-        app_state, first = self.app_state, 0 if has_rules(height) else 1
+        app_state, rules = self.app_state, has_rules(height)
         room = launch_room(height, len(app_state.rows))
-        self._selection_lines.draw_all(selection_lines(app_state, width)[first:])
-        self._launch_lines.draw_all(launch(app_state, width, *room)[first:])
+        self._selection_lines.show(app_state, rules)
+        self._launch_lines.draw_all(launch(app_state, width, *room)[0 if rules else 1 :])
         self._draw_box()
 
     def _draw_box(self) -> None:
@@ -377,10 +397,18 @@ class MainScreen(Screen[None]):
         self._draw_header()
         self._draw_keys()
         self._table.show(app_state)
+        self._read_details()
         beside = layout.beside
         self._history.show(app_state, layout.left if beside else None)
         self._lists.show(app_state, beside or layout.left)
         self._bottom.show(app_state, layout.bottom)
+
+    def _read_details(self) -> None:
+        """Have read of the devices in view what some columns show, and a usual reading does not bring."""
+        keys = self._table.in_view if Want.DETAILS in self._table.needs else ()
+        if keys != self._detailed:
+            self._detailed = keys
+            self._sampler.look_at(keys)
 
     def _arrange(self, layout: Layout) -> None:
         """Give the widgets the sizes of a layout."""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 
-from gputui.inventory.formatting import printable, program
-from gputui.inventory.process import Process
-from gputui.system.signals import SignalError, send
+from gputui.tui.app_state import AppState
 from gputui.tui.main_view import MainView
 from gputui.tui.process_rows import SORTS, Row, rows
 from gputui.tui.screens.line_input import LineScreen
-from gputui.tui.screens.page import ListPage, cursor_bindings, shown
+from gputui.tui.screens.page import cursor_bindings, shown
+from gputui.tui.screens.process_list import ProcessListPage, part_shown
 from gputui.tui.views.processes import listed
-from gputui.tui.views.text import Line, title, wrap
+from gputui.tui.views.text import Line, clip, title, wrap
 
 
-class ProcessesScreen(ListPage):
+class ProcessesScreen(ProcessListPage):
     """The key that opened it closes it. `open_people` opens that page; `filter_text` is as in `rows`."""
 
     BINDINGS = [
@@ -33,33 +31,48 @@ class ProcessesScreen(ListPage):
         super().__init__(view)
         self._open_people = open_people
         self._sort, self._filter_text, self._tree = SORTS[0], filter_text, False
-        self._rows: tuple[Row, ...] = ()
-        self._terminated: set[tuple[int, float | None]] = set()
+        self._visible: tuple[Row, ...] = ()
+        self._made: tuple[AppState, tuple[str, str, bool], tuple[Row, ...]] | None = None
 
     # What is painted
 
-    def item_keys(self) -> Sequence[Hashable]:
-        self._rows = rows(self.view.app_state, self._sort, self._filter_text, self._tree)
-        return [row.identity for row in self._rows]
+    def process_rows(self) -> tuple[Row, ...]:
+        app_state, how = self.view.app_state, (self._sort, self._filter_text, self._tree)
+        # (A key asks several times, and two thousand processes take a while.)
+        if self._made is None or self._made[0] is not app_state or self._made[1] != how:
+            self._made = (app_state, how, rows(app_state, *how))
+        return self._made[2]
 
-    @property
-    def _row(self) -> Row | None:
-        """The row under the cursor, as it was painted last."""
-        return self._rows[self.cursor] if self._rows else None
+    def looked_at(self) -> tuple[str, ...]:
+        # (To sort by what they use, it must be known of all.)
+        seen = self.rows if self._sort in ("SM", "CPU", "RAM") else self._visible
+        keys = {row.key for row in seen if row.process}
+        snapshot = self.view.app_state.snapshot
+        return tuple(device.key for device in snapshot.devices if device.key in keys) if snapshot else ()
 
     def notes(self, width: int) -> list[Line]:
-        row = self._row
-        # The whole command line of the one under the cursor: the list cuts it.
+        row = self.row
+        # The whole command line of the one under the cursor: the list may have cut it.
         command: list[Line] = (
             [((f" {piece}", "dim"),) for piece in wrap(row.what, width - 2)[:3]] if row else []
         )
         return [title("command", width), *command]
 
     def lines(self, width: int, height: int) -> list[Line]:
+        if not self.rows:
+            self._visible = ()
+            return [self._head(width, ""), clip(((" none", "dim"),), width)]
+        room = max(1, height - 2)
+        listing = listed(self.rows, width, room)
+        visible = self.part(listing, room, above=2)
+        seen = listing.items[self.top : self.top + room]
+        self._visible = tuple(self.rows[place] for place in dict.fromkeys(seen))
+        part = part_shown(seen, len(self.rows))
+        return [self._head(width, part), listing.heading, *visible]
+
+    def _head(self, width: int, part: str) -> Line:
         how = [f"by {self._sort}", *([f"with “{self._filter_text}”"] if self._filter_text else [])]
-        head = title("processes", width, ", ".join(how))
-        heading, *listing = listed(self._rows, width, self._rows)
-        return [head, heading, *self.window(listing, range(len(listing)), max(1, height - 2), above=2)]
+        return title("processes", width, ", ".join([*how, *([part] if part else [])]))
 
     # What keys do
 
@@ -84,33 +97,3 @@ class ProcessesScreen(ListPage):
     def action_people(self) -> None:
         self.dismiss()
         self._open_people()
-
-    def action_signal(self) -> None:
-        """Asked for twice; SIGTERM at first, SIGKILL for one that has had it.
-
-        The second press is for the process that the first one named, wherever it is in the list by now.
-        """
-        asked, row = self.confirmed("signal"), self._row
-        if asked is not None:
-            self.show_message(self._send(*asked))
-        elif self.view.app_state.label:
-            self.show_message(f"these processes are not this machine's ({self.view.app_state.label})")
-        elif row is None or row.process is None:
-            self.show_message("no process to signal here")
-        else:
-            again = (row.process.pid, row.process.started) in self._terminated
-            number = signal.SIGKILL if again else signal.SIGTERM
-            self.ask_again("signal", (row.process, number), f"X again sends {_what(row.process, number)}")
-
-    def _send(self, process: Process, number: int) -> str:
-        """Send the signal; what became of it."""
-        try:
-            send(process, number)
-        except SignalError as error:
-            return printable(str(error))
-        self._terminated.add((process.pid, process.started))
-        return f"{_what(process, number)} is sent"
-
-
-def _what(process: Process, number: int) -> str:
-    return f"{signal.Signals(number).name} to {program(process.command or '?')} (pid {process.pid})"

@@ -25,7 +25,9 @@ from gputui.tui.views.text import Line, clip, title
 from gputui.tui.views.topology_tree import tree_lines
 from gputui.tui.widgets.lines import LinkLines
 
-_NO_PLACE = ("topology", "down", "up", "first", "last", "palette", "stop", "quit")
+_NO_PLACE = (
+    "topology", "down", "up", "first", "last", "palette", "stop", "quit", "columns", "sort", "filter"
+)  # fmt: skip
 """Actions of the main screen that have no place here, or whose keys do the like. All others work here."""
 
 _SHOWN = {
@@ -210,7 +212,7 @@ class TopologyScreen(ListPage):
         self.draw()
 
     def action_number(self, index: int) -> None:
-        self.view.toggle_number(index)
+        self.view.press_digit(index)
         self.draw()
 
     def clicked(self, place: int) -> None:

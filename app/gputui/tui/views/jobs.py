@@ -14,7 +14,8 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.job import Job
 from gputui.system.users import own_name
 from gputui.tui.app_state import AppState
-from gputui.tui.views.table import Columns, row
+from gputui.tui.views.columns import Columns
+from gputui.tui.views.table import row
 from gputui.tui.views.text import Line, clip, fit, title
 
 SIGNS: dict[str, tuple[str, str]] = {

@@ -49,8 +49,8 @@ def _next_actions(app_state: AppState) -> Iterator[str]:
     if decided:
         yield from ("best", "launcher", "check") if selected else ("launcher",)
     elif app_state.rows:
-        yield from ("ask", "edit", "launcher", "topology")
-    yield from ("edit", "topology", "processes", "people", "panels")
+        yield from ("device", "ask", "edit", "launcher", "topology")
+    yield from ("edit", "device", "topology", "processes", "people", "panels")
 
 
 def keys(app_state: AppState, width: int) -> tuple[Line, list[tuple[int, int, str]]]:

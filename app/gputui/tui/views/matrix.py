@@ -1,4 +1,4 @@
-"""The matrix of links: rows and columns in the order of the selection, each class of link with a sign."""
+"""The matrix of links: rows and columns in the box's order, each class of link with a sign."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ class Layout:
 
 
 def matrix_rows(app_state: AppState) -> tuple[Device, ...]:
-    """The devices of the matrix: those that links are known of, the selected ones first."""
-    return tuple(device for device in app_state.rows if device.parent is None)
+    """The devices of the matrix: those that links are known of, in the box's order."""
+    devices = app_state.snapshot.devices if app_state.snapshot else ()
+    return tuple(device for device in devices if device.parent is None)
 
 
 def matrix(app_state: AppState, layout: Layout, top: int, rows: int, column: int | None) -> list[Line]:

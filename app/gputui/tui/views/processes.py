@@ -2,65 +2,166 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
+from gputui.inventory.formatting import UNKNOWN, size
+from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
-from gputui.tui.process_rows import Row, rows
-from gputui.tui.views.text import Line, clip, fit, title, wrap
+from gputui.tui.process_rows import Row, folded
+from gputui.tui.views.text import Line, clip, fit, title, width_of, wrap
 
 _WIDE = 64
 _MOST_USER = 12
 
+_COMMAND = 34
+"""Cells that a command keeps before what the process uses of the host gets a column."""
+
+
+# Beside the table
+
 
 def processes(app_state: AppState, width: int, height: int) -> list[Line]:
-    """A rule, and each process; its command line wrapped where all of them then fit in `height`, else cut."""
+    """A rule, and each job with its processes; commands in as many lines as fit in `height`.
+
+    Where there are more rows than lines, the last one says how many processes are not shown, and the key.
+    """
     lines = [title("processes", width)]
-    found = rows(app_state)
+    found = folded(app_state)
     if not found:
         return [*lines, clip(((" none", "dim"),), width)] if app_state.snapshot else lines
-    label, pid, user = _widths(found)
+    room = max(1, height - 1)
+    shown = found if len(found) <= room else found[: room - 1]
+    label, pid, user, memory = (
+        max(len(getattr(fold.row, name)) for fold in found) for name in ("label", "pid", "user", "memory")
+    )
+    user = min(_MOST_USER, user)
     # Beside the table there is room for the command or for its number: the command says more.
     pid = pid + 2 if width >= _WIDE else 0
-    head_width = label + pid + user + 21
-    room = max(10, width - head_width)
-    pieces = [wrap(row.what, room) for row in found]
-    whole = sum(map(len, pieces)) + 1 <= height
-    for row, words in zip(found, pieces, strict=True):
-        style = "strong" if row.key == app_state.cursor else ""
-        shown = words if whole else [row.what]
-        lines.append(clip((*_head(row, label, pid, user, style), (shown[0], style or "dim")), width))
-        lines += [((" " * head_width, ""), (piece, style or "dim")) for piece in shown[1:]]
+    head_width = label + pid + user + memory + 15
+    whole = [wrap(fold.row.what, max(10, width - head_width)) for fold in shown]
+    most = next((n for n in range(8, 1, -1) if sum(min(n, len(each)) for each in whole) <= room), 1)
+    for fold, pieces in zip(shown, whole, strict=True):
+        row, style = fold.row, "strong" if app_state.cursor in fold.devices else ""
+        head: Line = (
+            (f" {fit(row.label, label, right=True)} ", "dim"),
+            (f" {fit(row.user, user)}  {fit(row.memory, memory, right=True)}  {row.age:>6}  ", style),
+            (fit(f"{row.pid}  ", pid, right=True) if pid else "", "dim"),
+        )
+        first, *more = _cut(pieces, most)
+        lines.append(clip((*head, (first, style or "dim")), width))
+        lines += [((" " * head_width, ""), (piece, style or "dim")) for piece in more]
+    hidden = sum(fold.processes for fold in found[len(shown) :])
+    if hidden:
+        lines.append(clip(((f" + {hidden} more: ", "dim"), ("p", "key")), width))
     return lines
 
 
-def listed(shown: Sequence[Row], width: int, found: Sequence[Row]) -> list[Line]:
-    """A line a row of `shown`, in columns that are wide enough for all of `found`; a tree is indented."""
-    if not found:
-        return [clip(((" none", "dim"),), width)]
-    label, pid, user = _widths(found)
-    where = max(len(row.where) for row in found)
-    names = Row("#", "PID", "USER", "MEMORY", "FOR", "WHERE" if where else "", "COMMAND")
-    heading = "".join(text for text, _ in _head(names, label, pid + 2, user, ""))
-    heading += fit(names.where, where) + "  " if where else ""
-    lines: list[Line] = [clip(((f"{heading}{names.what}", "dim"),), width)]
-    for row in shown:
-        head = _head(row, label, pid + 2, user, "")
-        place: Line = ((fit(row.where, where) + "  ", "dim"),) if where else ()
+def _cut(pieces: list[str], most: int) -> list[str]:
+    """At most so many pieces; an ellipsis says that there were more."""
+    return pieces if len(pieces) <= most else [*pieces[: most - 1], f"{pieces[most - 1]} …"]
+
+
+# On a page
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A heading, what stands below it, and how it stands: at the right, in a style."""
+
+    name: str
+    text: Callable[[Row], str]
+    right: bool = True
+    style: str = ""
+
+
+def _figure(text: Callable[[Process], str]) -> Callable[[Row], str]:
+    return lambda row: text(row.process) if row.process else ""
+
+
+def _percent(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}%"
+
+
+_DEVICE = _Column("#", lambda row: row.label, style="dim")
+_PID = _Column("PID", lambda row: row.pid, style="dim")
+_USER = _Column("USER", lambda row: row.user, right=False)
+_SM = _Column("SM", _figure(lambda process: _percent(process.sm)))
+_MEMORY = _Column("MEMORY", lambda row: row.memory)
+_CPU = _Column("CPU", _figure(lambda process: _percent(process.host_cpu)))
+_RAM = _Column("RAM", _figure(lambda p: UNKNOWN if p.host_memory is None else size(p.host_memory)))
+_AGE = _Column("FOR", lambda row: row.age)
+_WHERE = _Column("WHERE", lambda row: row.where, right=False, style="dim")
+
+_ORDER = (_DEVICE, _PID, _USER, _SM, _MEMORY, _CPU, _RAM, _AGE, _WHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A heading, the place of the row that each line shows, and `lines(first, end)`, which draws some.
+
+    (Of two thousand processes, fifty are on the screen.)
+    """
+
+    heading: Line
+    items: tuple[int, ...]
+    lines: Callable[[int, int], list[Line]]
+
+
+def listed(
+    found: Sequence[Row], width: int, height: int | None = None, of_one_device: bool = False
+) -> Listing:
+    """The rows in columns; a tree is indented. SM, CPU, RAM and the container have columns where the command
+    keeps enough room.
+
+    Commands are wrapped where all of them then fit in `height` lines, else cut.
+    """
+
+    def longest(texts: Iterable[str], least: int) -> int:
+        return max([least, *map(len, texts)])
+
+    # (Figures change: their columns shall not.)
+    widths = {
+        _DEVICE: longest((row.label for row in found), 1),
+        _PID: longest((row.pid for row in found), 3),
+        _USER: min(_MOST_USER, longest((row.user for row in found), 4)),
+        _SM: 4,
+        _MEMORY: longest((row.memory for row in found), 6),
+        _CPU: 5,
+        _RAM: 6,
+        _AGE: 6,
+        _WHERE: longest((row.where for row in found), 5),
+    }
+    columns = [_PID, _USER, _MEMORY, _AGE] if of_one_device else [_DEVICE, _PID, _USER, _MEMORY, _AGE]
+    places = any(row.where for row in found)
+    for column in (_SM, _CPU, _RAM, *([_WHERE] if places else [])):
+        if width - 1 - sum(widths[each] + 2 for each in (*columns, column)) >= _COMMAND:
+            columns.append(column)
+    columns.sort(key=_ORDER.index)
+    heading: Line = ((" ", ""), *((fit(c.name, widths[c], c.right) + "  ", "dim") for c in columns))
+    room = max(10, width - width_of(heading))
+
+    def text(row: Row) -> str:
+        return row.what if _WHERE in columns or not row.where else f"{row.what} ({row.where})"
+
+    def drawn(row: Row, pieces: Sequence[str]) -> Iterator[Line]:
+        head: Line = ((" ", ""), *((fit(c.text(row), widths[c], c.right) + "  ", c.style) for c in columns))
         branch = "  " * (row.depth - 1) + "└ " if row.depth else ""
         style = "" if row.process else "dim"
-        lines.append(clip((*head, *place, (branch, "rule"), (row.what, style)), width))
-    return lines
+        yield clip((*head, (branch, "rule"), (pieces[0], style)), width)
+        indent = " " * (width_of(head) + len(branch))
+        yield from (clip(((indent, ""), (piece, style)), width) for piece in pieces[1:])
 
-
-def _widths(found: Sequence[Row]) -> tuple[int, int, int]:
-    """Of the columns device, pid and user."""
-    label, pid, user = (max(len(getattr(row, name)) for row in found) for name in ("label", "pid", "user"))
-    return label, pid, min(_MOST_USER, user)
-
-
-def _head(row: Row, label: int, pid: int, user: int, style: str) -> Line:
-    return (
-        (f" {fit(row.label, label, right=True)} ", "dim"),
-        (f" {fit(row.user, user)}  {row.memory:>6}  {row.age:>6}  ", style),
-        (fit(f"{row.pid}  ", pid, right=True) if pid else "", "dim"),
+    if height is not None and len(found) <= height:
+        whole = [wrap(text(row), max(10, room - 2 * row.depth)) for row in found]
+        if sum(map(len, whole)) <= height:
+            every = [line for row, pieces in zip(found, whole, strict=True) for line in drawn(row, pieces)]
+            items = tuple(place for place, pieces in enumerate(whole) for _ in pieces)
+            return Listing(
+                clip((*heading, ("COMMAND", "dim")), width), items, lambda first, end: every[first:end]
+            )
+    return Listing(
+        clip((*heading, ("COMMAND", "dim")), width),
+        tuple(range(len(found))),
+        lambda first, end: [line for row in found[first:end] for line in drawn(row, [text(row)])],
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len
 
 from gputui.choosing.best import describe_order
 from gputui.choosing.links import numa_nodes, weakest, weakest_ring
@@ -10,25 +13,79 @@ from gputui.choosing.ring_search import MAX_EXACT
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import short_bus_id
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, clip, title, width_of
+from gputui.tui.views.text import Line, Span, clip, title, width_of
+
+
+class Strip(NamedTuple):
+    """The selected devices as they are shown.
+
+    lines  a rule, and the longest account of the order that fits
+    items  where each device stands in the second line: its first cell, the cell behind it, and its key;
+           () where they do not all fit
+    """
+
+    lines: list[Line]
+    items: tuple[tuple[int, int, str], ...] = ()
 
 
 def selection_lines(app_state: AppState, width: int) -> list[Line]:
     """Two lines: a rule, and the longest account of the order that fits."""
+    return strip(app_state, width).lines
+
+
+def strip(app_state: AppState, width: int, dragged: str | None = None) -> Strip:
+    """The strip of the selected devices; the one with the key `dragged` is in somebody's hand."""
     head = title("selected", width, "   ".join(filter(None, (_by_command(app_state), _limits(app_state)))))
     if app_state.selection.cpu_only:
-        return [head, clip(((" no device: CPU only", "strong"), ("   c takes it back", "dim")), width)]
+        return Strip([head, clip(((" no device: CPU only", "strong"), ("   c takes it back", "dim")), width)])
     if not app_state.selected or app_state.snapshot is None:
         if app_state.snapshot is not None and not app_state.snapshot.devices:
-            return [head, clip(((" no devices in this box", "dim"), ("   c CPU only", "dim")), width)]
+            return Strip([head, clip(((" no devices in this box", "dim"), ("   c CPU only", "dim")), width)])
         words = " nothing yet: space or 0-9 selects, b takes the best free one, c is CPU only"
-        return [head, clip(((words, "dim"),), width)]
+        return Strip([head, clip(((words, "dim"),), width)])
     facts = _facts(app_state)
-    for form in (_with_buses, _short, _ranks):
-        line: Line = ((" ", ""), *form(app_state, app_state.selected), *facts)
-        if width_of(line) <= width:
-            return [head, line]
-    return [head, clip(line, width)]
+    for before, texts, between in _forms(app_state):
+        line, items = _items(app_state, before, texts, between, dragged)
+        if width_of(line) + width_of(facts) <= width:
+            return Strip([head, (*line, *facts)], items)
+    ranks = _ranks(app_state, app_state.selected)
+    if width_of(ranks) + width_of(facts) > width >= width_of(line):
+        # (No form has room for the facts: then the one that can be dragged.)
+        return Strip([head, clip((*line, *facts), width)], items)
+    return Strip([head, clip((*ranks, *facts), width)])
+
+
+def _forms(app_state: AppState) -> Iterator[tuple[str, list[str], str]]:
+    """From the longest to the shortest: what stands before the devices, each of them, and what between."""
+    assert app_state.snapshot is not None
+    call, devices = app_state.vendor.device, app_state.selected
+    names = [f"GPU {app_state.snapshot.label(device)}" for device in devices]
+    buses = [f" ({short_bus_id(d.pci_bus_id)})" if d.pci_bus_id else "" for d in devices]
+    yield (
+        "",
+        [f"{call(n)} = {name}{bus}" for n, (name, bus) in enumerate(zip(names, buses, strict=True))],
+        " ",
+    )
+    yield "", [f"{call(n)}={name}" for n, name in enumerate(names)], " "
+    if len(devices) > 1:
+        yield f" {call(0)}…{len(devices) - 1} = GPU", [name.removeprefix("GPU ") for name in names], ","
+
+
+def _items(
+    app_state: AppState, before: str, texts: Sequence[str], between: str, dragged: str | None
+) -> tuple[Line, tuple[tuple[int, int, str], ...]]:
+    """The devices one behind the other, the one at the cursor marked, and where each stands."""
+    spans: list[Span] = [(before, "strong")]
+    places, at = [], cell_len(before)
+    for place, (text, key) in enumerate(zip(texts, app_state.selection, strict=True)):
+        here = key == app_state.cursor
+        gap = between if place else ""
+        spans += [(gap, ""), ("▸" if here else " ", "cursor")]
+        spans.append((text, "brand" if key == dragged else "strong-on" if here else "strong"))
+        begin = at + cell_len(gap) + 1
+        at = begin + cell_len(text)
+        places.append((begin, at, key))
+    return tuple(spans), tuple(places)
 
 
 def _by_command(app_state: AppState) -> str:
@@ -57,22 +114,9 @@ def _limits(app_state: AppState) -> str:
     return words
 
 
-def _with_buses(app_state: AppState, devices: tuple[Device, ...]) -> Line:
-    parts = []
-    for rank, device in enumerate(devices):
-        bus = f" ({short_bus_id(device.pci_bus_id)})" if device.pci_bus_id else ""
-        parts.append(f"{app_state.vendor.device(rank)} = {_name(app_state, device)}{bus}")
-    return (("  ".join(parts), "strong"),)
-
-
-def _short(app_state: AppState, devices: tuple[Device, ...]) -> Line:
-    call = app_state.vendor.device
-    return (("  ".join(f"{call(n)}={_name(app_state, d)}" for n, d in enumerate(devices)), "strong"),)
-
-
 def _ranks(app_state: AppState, devices: tuple[Device, ...]) -> Line:
     assert app_state.snapshot is not None
-    return ((f"{app_state.vendor.device(0)}…{len(devices) - 1} = GPU {runs(app_state, devices)}", "strong"),)
+    return ((f" {app_state.vendor.device(0)}…{len(devices) - 1} = GPU {runs(app_state, devices)}", "strong"),)
 
 
 def at_least(app_state: AppState) -> str:
@@ -120,8 +164,3 @@ def _weakest(app_state: AppState) -> str:
     if ring == overall:
         return ring or "unknown"
     return f"{at_least(app_state)}{ring} (ring)"
-
-
-def _name(app_state: AppState, device: Device) -> str:
-    assert app_state.snapshot is not None
-    return f"GPU {app_state.snapshot.label(device)}"

@@ -1,61 +1,125 @@
-"""The device table: one row a device, the selected ones on top in their order."""
+"""The device table: a heading and one row a device, in the box's order."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len
 
 from gputui.choosing.verdict import GLYPHS
 from gputui.choosing.verdict_text import brief
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB, duration, short_name
+from gputui.inventory.formatting import duration, printable
+from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, Span, bar, clip, fit, shorten, width_of, wrap
+from gputui.tui.device_rows import RISING
+from gputui.tui.views.columns import BEFORE, Cell, Columns, label_of
+from gputui.tui.views.text import Line, Span, clip, fit, width_of, wrap
 
-UNKNOWN = "–"
+_BEFORE_STATE = "  "
 
 _LONG_ENOUGH = 60
 """Seconds after which "free" says since when it has been seen so."""
 
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The widths of one table, in cells. What is left goes to the state."""
-
-    label: int
-    name: int
-    util: int
-    memory: int
-    amount: int
-    gap: int
-    sensors: bool
-
-    @classmethod
-    def of(cls, app_state: AppState, width: int) -> Columns:
-        """The columns that fit into `width`: bars and gaps grow before names, names before the state."""
-        devices = app_state.snapshot.devices if app_state.snapshot else ()
-        label = max([2, *(len(app_state.snapshot.label(d)) for d in devices)]) if app_state.snapshot else 2
-        longest = max([4, *(len(short_name(d.name or "?")) for d in devices)])
-        amount = max([6, *(len(_amount(d)) for d in devices)])
-        roomy, tight = width >= 100, width < 72
-        return cls(
-            label=label,
-            name=0 if width < 56 else min(longest, 20 if roomy else 9 if width < 90 else 12),
-            util=10 if roomy else 0 if tight else 6,
-            memory=10 if roomy else 0 if tight else 5,
-            amount=amount,
-            gap=2 if roomy else 1,
-            sensors=width >= 64,
-        )
+_SORTED_IN_STATE = ("state", "user")
+"""What the table can be sorted by that stands in the column of the state."""
 
 
-def heading(columns: Columns, width: int) -> Line:
-    """The names of the columns."""
-    c, gap = columns, " " * columns.gap
-    text = (
-        f"      {fit('#', c.label, right=True)}{gap}{fit('NAME', c.name)}{gap}{fit('UTIL', c.util + 5)}{gap}"
-        f"{fit('MEMORY', c.memory + 1 + c.amount)}{f'{gap} °C{gap}   W' if c.sensors else ''}{gap} STATE"
-    )
-    return ((fit(text, width), "dim"),)
+class Table(NamedTuple):
+    """The lines of a table, and what they show.
+
+    keys   the device of each line below the heading
+    lit    the line of the cursor, None where it is not among them
+    below  from which cell of the last line on it says how many devices are below, None where none are
+    needs  what a source has to read for the columns that are shown
+    """
+
+    lines: list[Line]
+    keys: tuple[str, ...] = ()
+    lit: int | None = None
+    below: int | None = None
+    needs: Want = Want.PROCESSES | Want.OWNERS
+
+
+def table(
+    app_state: AppState,
+    width: int,
+    height: int,
+    top: int = 0,
+    drawn: Callable[[AppState, Device, Columns, int], Line] | None = None,
+) -> Table:
+    """The table in `height` lines, from the row number `top` on; `drawn` makes a row, as `row` does."""
+    rows = app_state.rows
+    if not rows:
+        return Table(nothing(app_state, width))
+    columns = Columns.of(app_state, width)
+    shown = rows[top : top + max(1, height - 1)]
+    make = drawn or row
+    lines = [heading(app_state, columns, width, top)]
+    lines += [make(app_state, device, columns, width) for device in shown]
+    more, below = len(rows) - top - len(shown), None
+    if more > 0:
+        mark = f" ▼ {more} more"
+        below = max(0, width - len(mark))
+        lines[-1] = _with_mark(lines[-1], mark, width)
+    lit = next((n for n, device in enumerate(shown, 1) if device.key == app_state.cursor), None)
+    return Table(lines, tuple(device.key for device in shown), lit, below, columns.needs)
+
+
+def heading(app_state: AppState, columns: Columns, width: int, above: int = 0) -> Line:
+    """The names of the columns, and what is not as usual: a sort, a filter, devices above the first row."""
+    c, gap, sort = columns, " " * columns.gap, app_state.screen.sort
+    sign = "▲" if sort in RISING else "▼"
+    state = f"STATE{sign}" if sort == "state" else f"STATE{sign} by user" if sort == "user" else "STATE"
+    names: list[tuple[str | None, str]] = [(None, " " * BEFORE + fit("#", c.label, right=not c.tree))]
+    names += [
+        (column.id, gap + fit(column.heading + sign * (column.id == sort), cells, right=column.right))
+        for column, cells in c.shown
+    ]
+    names.append((sort if sort in _SORTED_IN_STATE else None, _BEFORE_STATE + state))
+    notes = [f"▲ {above} more"] if above else []
+    if app_state.screen.filter:
+        notes.insert(0, _filter_note(app_state, width - sum(cell_len(name) for _, name in names)))
+    shown, ids = _names_that_fit(names, notes, width)
+    if sort is not None and sort not in ids:
+        notes.insert(0, f"{sort}{sign}")
+        shown, _ = _names_that_fit(names, notes, width)
+    line: Line = ((fit(shown, width), "dim"),)
+    return _with_mark(line, f" {'  '.join(notes)}", width) if notes else line
+
+
+def _names_that_fit(
+    names: Sequence[tuple[str | None, str]], notes: Sequence[str], width: int
+) -> tuple[str, list[str | None]]:
+    """The names of columns beside the notes, each whole or not at all; and what each tells the sort of."""
+    room = width - (cell_len("  ".join(notes)) + 1 if notes else 0)
+    text, ids = "", []
+    for id, name in names:
+        if cell_len(text + name) > room:
+            break
+        text += name
+        ids.append(id)
+    return text, ids
+
+
+def _filter_note(app_state: AppState, room: int) -> str:
+    """How many of all devices are listed, and why not all."""
+    every = len(app_state.snapshot.devices) if app_state.snapshot else 0
+    found, words = len(app_state.rows), printable(app_state.screen.filter)
+    note = f"{found} of {every} devices (filter: {words})"
+    return note if cell_len(note) + 12 <= room else f"{found} of {every} ({words})"
+
+
+def _with_mark(line: Line, mark: str, width: int) -> Line:
+    """The line with a mark over its right end."""
+    mark = fit(mark, min(width, cell_len(mark)))
+    room = width - cell_len(mark)
+    *before, last = line
+    while before and not last[0].strip():
+        last = before.pop()
+    kept = clip((*before, (last[0].rstrip(), last[1])), room)
+    return (*_padded(kept, room), (mark, "key"))
 
 
 def nothing(app_state: AppState, width: int) -> list[Line]:
@@ -64,6 +128,8 @@ def nothing(app_state: AppState, width: int) -> list[Line]:
         words = app_state.problem
     elif app_state.snapshot is None:
         words = "reading the box …"
+    elif app_state.snapshot.devices:
+        words = f"no device matches the filter “{printable(app_state.screen.filter)}”: / changes it"
     else:
         words = "no devices in this box"
     return [((" ", ""),), *(((f"  {piece}", "dim"),) for piece in wrap(words, width - 4))]
@@ -84,73 +150,54 @@ def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Li
     """One device in exactly `width` cells. Equal boards give equal lines, so that unchanged rows stay."""
     c, gap = columns, " " * columns.gap
     verdict = app_state.verdicts[device.key]
-    mark = "on" if device.key == app_state.cursor else ""
     rank = app_state.selection.rank(device.key)
     given = not app_state.limits or device.key in app_state.limits.keys
     tone = "" if given and verdict.state not in ("lost",) and not device.mig else "dim"
     slot = "" if rank is None else f"[{rank + 1}]"
-    assert app_state.snapshot is not None
-    label = app_state.snapshot.label(device)
+    label = fit(label_of(app_state, device, c.tree), c.label, right=not c.tree)
     spans: list[Span] = [
-        ("▸" if mark else " ", "cursor"),
+        ("▸" if device.key == app_state.cursor else " ", "cursor"),
         (fit(slot, 4, right=True) + " ", "slot"),
-        (fit(label, c.label, right=True) + gap, "strong" if rank is not None else tone),
-        (shorten(short_name(device.name or "?"), c.name) + gap, tone),
-        *_load(device, columns, tone),
-        (gap, ""),
-        *_memory(device, columns, tone),
-        *_sensors(device, columns, tone),
-        (gap, ""),
+        (label, "strong" if rank is not None else tone),
     ]
-    state = f" {GLYPHS[verdict.state]} "
-    words = _state_words(app_state, device) if given else f"not yours, {verdict.state}"
-    spans += [(state, verdict.state), (words, verdict.state if verdict.state != "busy" else tone)]
+    for column, cells in c.shown:
+        spans.append((gap, ""))
+        spans += column.spans(device, Cell(cells, tone, c.box))
+    sign, words, look = _state(app_state, device, given)
+    spans += [(f"{_BEFORE_STATE}{sign} ", look), (words, look if look != "busy" else tone)]
     return _padded(clip(tuple(spans), width), width)
 
 
-def _load(device: Device, columns: Columns, tone: str) -> list[Span]:
-    if device.utilization is None:
-        # A bar of nothing would say 0 %.
-        return [(fit(UNKNOWN, columns.util + 5, right=True), "dim")]
-    full, empty = bar(device.utilization / 100, columns.util)
-    return [(full, "load"), (empty, "rest"), (f"{device.utilization:>4}%", tone)]
+def _state(app_state: AppState, device: Device, given: bool) -> tuple[str, str, str]:
+    """A sign, words and a style for the state of a device."""
+    verdict, words = app_state.verdicts[device.key], _state_words(app_state, device)
+    if not given:
+        return GLYPHS[verdict.state], f"not yours, {verdict.state}", verdict.state
+    return (
+        ("▶", words, "load")
+        if _has_own_job(app_state, device)
+        else (GLYPHS[verdict.state], words, verdict.state)
+    )
 
 
-def _memory(device: Device, columns: Columns, tone: str) -> list[Span]:
-    if device.memory_used is None or not device.memory_total:
-        return [(fit(UNKNOWN, columns.memory + 1 + columns.amount, right=True), "dim")]
-    full, empty = bar(device.memory_used / device.memory_total, columns.memory)
-    return [
-        (full, "memory"),
-        (empty, "rest"),
-        (" " + fit(_amount(device), columns.amount, right=True), tone),
-    ]
-
-
-def _sensors(device: Device, columns: Columns, tone: str) -> list[Span]:
-    if not columns.sensors:
-        return []
-    gap = " " * columns.gap
-    return [(f"{gap}{_or_dash(device.temperature):>3}{gap}{_or_dash(device.power):>4}", tone)]
-
-
-def _amount(device: Device) -> str:
-    if device.memory_used is None or device.memory_total is None:
-        return UNKNOWN
-    return f"{device.memory_used / GIB:.1f}/{device.memory_total / GIB:.1f}G"
+def _has_own_job(app_state: AppState, device: Device) -> bool:
+    """Whether a job of the user's own is all that there is to say of the device."""
+    return device.key in app_state.own_jobs and app_state.verdicts[device.key].state not in (
+        "lost",
+        "unknown",
+    )
 
 
 def _state_words(app_state: AppState, device: Device) -> str:
-    """The brief text of the verdict; of a free device also for how long it has been free."""
+    """The brief text of the verdict; how long it has been free; or the job of ours on it."""
     assert app_state.snapshot is not None
     verdict, now = app_state.verdicts[device.key], app_state.snapshot.time
+    if _has_own_job(app_state, device):
+        job = app_state.own_jobs[device.key]
+        return f"your job {job.id}{'' if job.started is None else f' {duration(now - job.started)}'}"
     words = brief(verdict, now)
     lasting = app_state.watch.seconds_in_state(device.key, now) or 0
     return f"{words} {duration(lasting)}" if verdict.free and lasting >= _LONG_ENOUGH else words
-
-
-def _or_dash(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
 
 
 def _padded(line: Line, width: int) -> Line:

@@ -1,4 +1,4 @@
-"""The device table as a widget: scrolls so that the cursor is always to be seen, and is clicked."""
+"""The device table as a widget: it follows the cursor, scrolls with the wheel, and is clicked."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from textual import events
 from textual.message import Message
 
 from gputui.inventory.device import Device
+from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
-from gputui.tui.views.table import Columns, facts_shown, heading, nothing, row
+from gputui.tui.views.columns import Columns
+from gputui.tui.views.table import facts_shown, row, table
 from gputui.tui.views.text import Line
 from gputui.tui.widgets.lines import Lines
+
+_WHEEL = 2
+"""Rows that one step of the wheel scrolls."""
 
 
 class DeviceTable(Lines):
@@ -25,25 +30,37 @@ class DeviceTable(Lines):
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
         self._keys: tuple[str, ...] = ()
+        self.needs = Want(0)
+        """What a source has to read for the columns that are shown."""
+        self._below: int | None = None
         self._top = 0
+        self._followed: object = None
         self._drawn: dict[str, tuple[object, Line]] = {}
 
+    @property
+    def in_view(self) -> tuple[str, ...]:
+        """The keys of the devices that are shown, from the top."""
+        return self._keys
+
     def show(self, app_state: AppState) -> None:
-        """Show the app state's devices, as many as fit, those around the cursor."""
+        """Show the app state's devices, as many as fit."""
         self.draw(lambda width, height: self._rows(app_state, width, height))
 
     def _rows(self, app_state: AppState, width: int, height: int) -> list[Line]:
-        room, rows = max(1, height - 1), app_state.rows
-        if not rows:
-            self._keys, self.lit = (), None
-            return nothing(app_state, width)
-        place = next((i for i, device in enumerate(rows) if device.key == app_state.cursor), 0)
-        self._top = min(max(self._top, place - room + 1), place, max(0, len(rows) - room))
-        self.lit = place - self._top + 1
-        shown = rows[self._top : self._top + room]
-        self._keys = tuple(device.key for device in shown)
-        columns = Columns.of(app_state, width)
-        return [heading(columns, width), *(self._row(app_state, device, columns, width) for device in shown)]
+        self._scroll(app_state, max(1, height - 1))
+        found = table(app_state, width, height, self._top, self._row)
+        self._keys, self.lit, self._below, self.needs = found.keys, found.lit, found.below, found.needs
+        return found.lines
+
+    def _scroll(self, app_state: AppState, room: int) -> None:
+        """Bring the cursor into view when it, the rows or the room change; the wheel may leave it behind."""
+        rows = app_state.rows
+        now = (app_state.cursor, room, app_state.screen.sort, app_state.screen.filter)
+        if now != self._followed:
+            self._followed = now
+            place = next((i for i, device in enumerate(rows) if device.key == app_state.cursor), self._top)
+            self._top = min(max(self._top, place - room + 1), place)
+        self._top = max(0, min(self._top, len(rows) - room))
 
     def _row(self, app_state: AppState, device: Device, columns: Columns, width: int) -> Line:
         """The device's row, from before if nothing that it shows has changed."""
@@ -53,7 +70,24 @@ class DeviceTable(Lines):
             before = self._drawn[device.key] = (shows, row(app_state, device, columns, width))
         return before[1]
 
+    def _move(self, by: int) -> None:
+        """Scroll by so many rows; the ends are where `_scroll` stops."""
+        self._top = max(0, self._top + by)
+        if self._build is not None:
+            self.draw(self._build)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self._move(_WHEEL)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self._move(-_WHEEL)
+
     def on_click(self, event: events.Click) -> None:
         place = event.y - 1
-        if 0 <= place < len(self._keys):
+        if self._below is not None and place == len(self._keys) - 1 and event.x >= self._below:
+            # (The mark of the rows below, not the device beside it.)
+            self._move(len(self._keys))
+        elif 0 <= place < len(self._keys):
             self.post_message(self.Clicked(self._keys[place]))

@@ -32,6 +32,9 @@ _SM_STAYS = 3.0
 _TOO_SOON = 0.1
 """Seconds that two samples of the performance monitor must lie apart (nvml.h); rates, too, need some time."""
 
+_SLOW = 2.9
+"""Seconds between two readings of what needs not be followed by the second."""
+
 _MIB, _KIB = 2**20, 2**10
 
 _VALUE = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
@@ -50,6 +53,7 @@ class TelemetryReader:
     def __init__(self, nvml: Any, handle: Any, ask: Ask, clock: Callable[[], float]) -> None:
         self._nvml, self._handle, self._ask, self._clock = nvml, handle, ask, clock
         self._fixed: dict[str, Any] | None = None
+        self._slow: tuple[float, dict[str, Any]] | None = None
         self._fields: dict[str, Any] = {
             "memory_temperature": nvml.NVML_FI_DEV_MEMORY_TEMP,
             "ecc_corrected": nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL,
@@ -86,8 +90,9 @@ class TelemetryReader:
         if self._fixed is None:
             self._fixed = self._read_fixed()
         fields = self._read_fields()
-        encoder = ask(nvml.nvmlDeviceGetEncoderUtilization, handle)
-        decoder = ask(nvml.nvmlDeviceGetDecoderUtilization, handle)
+        now = self._clock()
+        if self._slow is None or not 0 <= now - self._slow[0] < _SLOW:
+            self._slow = now, self._read_slow()
         energy = fields.get("energy")
         xid, xid_at = self._last_xid() or (None, None)
         found: dict[str, Any] = self._gpm_facts()
@@ -95,23 +100,18 @@ class TelemetryReader:
         found |= {name: rate for name, rate in self._rates(fields).items() if rate is not None}
         return Telemetry(
             **self._fixed,
+            **self._slow[1],
             **found,
-            encoder=encoder[0] if encoder else None,
-            decoder=decoder[0] if decoder else None,
             memory_clock=ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
-            fan=ask(nvml.nvmlDeviceGetFanSpeed, handle),
             # (A GPU without such a sensor answers 0.)
             memory_temperature=fields.get("memory_temperature") or None,
             throttle=throttle,
-            performance_state=self._performance_state(),
             ecc_corrected=fields.get("ecc_corrected"),
             ecc_uncorrected=fields.get("ecc_uncorrected"),
             retired_pages=_sum(fields, "retired_corrected", "retired_uncorrected"),
             remapped_rows=_sum(fields, "remapped_corrected", "remapped_uncorrected"),
             xid=xid,
             xid_at=xid_at,
-            pcie_generation=ask(nvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
-            pcie_width=ask(nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
             energy=None if energy is None else energy / 1000,
         )
 
@@ -134,7 +134,7 @@ class TelemetryReader:
 
     def rest(self) -> None:
         """Nobody looks any more: the next reading is the first one again. XIDs are waited for still."""
-        self._last = None
+        self._last = self._slow = None
         self._counted.clear()
         self._sm.clear()
         if self._gpm is not None:
@@ -158,6 +158,20 @@ class TelemetryReader:
             "max_pcie_generation": ask(nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
             "max_pcie_width": ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
             "max_memory_clock": ask(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_MEM),
+        }
+
+    def _read_slow(self) -> dict[str, Any]:
+        """What needs not be followed by the second. (The fan alone takes 0.14 ms.)"""
+        nvml, handle, ask = self._nvml, self._handle, self._ask
+        encoder = ask(nvml.nvmlDeviceGetEncoderUtilization, handle)
+        decoder = ask(nvml.nvmlDeviceGetDecoderUtilization, handle)
+        return {
+            "encoder": encoder[0] if encoder else None,
+            "decoder": decoder[0] if decoder else None,
+            "fan": ask(nvml.nvmlDeviceGetFanSpeed, handle),
+            "performance_state": self._performance_state(),
+            "pcie_generation": ask(nvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+            "pcie_width": ask(nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
         }
 
     def _performance_state(self) -> int | None:

@@ -1,0 +1,237 @@
+"""What those in line wait for, what stands in their way, and who has the devices that are not free. Pure.
+
+Nothing is guessed: when a job ends nobody knows, so that the only time that is told is that of a device which
+is cooling down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gputui.choosing.people import IDLE_AFTER
+from gputui.choosing.rules import DEFAULT_RULES, Rules
+from gputui.choosing.verdict import Cooling, Divided, Prohibited, State, UsedBy, Verdict
+from gputui.inventory.claim import Claim
+from gputui.inventory.device import Device, Fault
+from gputui.inventory.formatting import duration, printable, size
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.waiter import Waiter
+
+_MOST_LABELS = 6
+_NOBODY: dict[State, str] = {
+    "held": "held, no visible process",
+    "busy": "busy, no visible owner",
+    "unknown": "unreadable",
+}
+"""What stands for a device of which nobody can be seen to have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One of those in line, and what is in the way.
+
+    place   1 for the first in line
+    ahead   those before it that could take the same devices: nobody means that it is next
+    could   the devices that would do, if they were free; None inside a lease, where others cannot see it
+    free    those of them that are free now
+    """
+
+    waiter: Waiter
+    place: int
+    ahead: tuple[Waiter, ...] = ()
+    could: tuple[Device, ...] | None = None
+    free: tuple[Device, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Occupied:
+    """A device that is not free, and who has it, as far as that can be seen.
+
+    since   of the claim, else of the oldest process, in epoch seconds
+    unused  for how many seconds it has been seen at 0 %, or has been claimed where nothing runs on it; None
+            where that is not known, or not so
+    free_in seconds until it counts as free, where that is known
+    """
+
+    device: Device
+    verdict: Verdict
+    user: str | None = None
+    claim: Claim | None = None
+    since: float | None = None
+    unused: float | None = None
+    free_in: float | None = None
+
+    @property
+    def hoarded(self) -> bool:
+        """Whether somebody has had it for long, and did nothing with it."""
+        return self.unused is not None and self.unused >= IDLE_AFTER
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Those in line, the first one first, and the devices that are not free: what is soonest to be had first,
+    then what is hoarded, then what is at 0 %, then what has been busy for the longest."""
+
+    turns: tuple[Turn, ...]
+    occupied: tuple[Occupied, ...]
+
+    @property
+    def next(self) -> tuple[Turn, ...]:
+        """Those whom nobody is ahead of."""
+        return tuple(turn for turn in self.turns if not turn.ahead)
+
+
+def outlook(
+    snapshot: Snapshot,
+    judged: Mapping[str, Verdict],
+    idle: Mapping[str, float] | None = None,
+    rules: Rules = DEFAULT_RULES,
+) -> Outlook:
+    """`judged` has the verdicts, `idle` is of `people.idle_seconds`: None without past readings."""
+    usable = [device for device in snapshot.devices if not _never(judged[device.key])]
+    turns = []
+    for place, waiter in enumerate(snapshot.waiters, 1):
+        ahead = tuple(other for other in snapshot.waiters[: place - 1] if other.is_before(waiter))
+        if waiter.step:
+            turns.append(Turn(waiter, place, ahead))
+            continue
+        # (Of several devices none is a MIG instance: a process can use one only. Named ones may be.)
+        could = tuple(
+            device
+            for device in usable
+            if (waiter.wants_of([device.key]) and (waiter.devices or waiter.count == 1 or not device.parent))
+        )
+        free = tuple(device for device in could if judged[device.key].free)
+        turns.append(Turn(waiter, place, ahead, could, free))
+    occupied = [
+        _occupied(device, judged[device.key], snapshot, (idle or {}).get(device.key), rules)
+        for device in usable
+        if not judged[device.key].free
+    ]
+    return Outlook(tuple(turns), tuple(sorted(occupied, key=_soonest)))
+
+
+def _never(verdict: Verdict) -> bool:
+    """Whether a device would not do even if nobody used it."""
+    return isinstance(verdict.cause, Divided | Prohibited | Fault)
+
+
+def _occupied(
+    device: Device, verdict: Verdict, snapshot: Snapshot, idle: float | None, rules: Rules
+) -> Occupied:
+    now, cause, claim = snapshot.time, verdict.cause, snapshot.claimed.get(device.key)
+    processes = cause.processes if isinstance(cause, UsedBy) else ()
+    since = min((p.started for p in processes if p.started is not None), default=None)
+    if claim and claim.since is not None and (not processes or processes[0].user == claim.user):
+        since = claim.since
+    user = processes[0].user if processes else claim.user if claim else None
+    if isinstance(cause, Cooling):
+        return Occupied(device, verdict, user, claim, free_in=max(0.0, cause.since + rules.window - now))
+    held = None if since is None else max(0.0, now - since)
+    unused = idle
+    if verdict.state == "claimed" and device.processes == ():
+        unused = held
+    elif idle is not None and held is not None:
+        # The time for which it was idle before they came does not count.
+        unused = min(idle, held)
+    return Occupied(device, verdict, user, claim, since, unused)
+
+
+def _soonest(each: Occupied) -> tuple[float, float, bool, float, int]:
+    never = float("inf")
+    return (
+        never if each.free_in is None else each.free_in,
+        -(each.unused or 0.0) if each.hoarded else 0.0,
+        each.device.utilization != 0,
+        never if each.since is None else each.since,
+        each.device.index,
+    )
+
+
+# What people read
+
+
+def wants(waiter: Waiter, snapshot: Snapshot | None) -> str:
+    """What one in line waits for: "2 devices", "GPU 4,5", "2 of GPU 4,5,6"."""
+    any_of = "1 device" if waiter.count == 1 else f"{waiter.count} devices"
+    if waiter.devices is None:
+        return any_of
+    there = [d for d in snapshot.devices if d.key in waiter.devices] if snapshot else []
+    labels = [snapshot.label(device) for device in there] if snapshot else []
+    gone = len(waiter.devices) - len(labels)
+    if gone or not labels or len(labels) > _MOST_LABELS:
+        return f"{any_of}, of {len(waiter.devices)}"
+    named = f"GPU {','.join(labels)}"
+    return named if len(labels) == waiter.count else f"{waiter.count} of {named}"
+
+
+def who(waiter: Waiter) -> str:
+    """The user of one in line, and which of his jobs it is."""
+    return printable(waiter.user) + (f" ({printable(waiter.job)})" if waiter.job else "")
+
+
+def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
+    """Why one in line has no devices yet, as a clause: "GPU 4,5 are free, 2 more are needed"."""
+    waiter = turn.waiter
+    if turn.ahead:
+        first = turn.ahead[0]
+        more = f" and {len(turn.ahead) - 1} more" if len(turn.ahead) > 1 else ""
+        return f"after {printable(first.user)}{more}"
+    if turn.could is None:
+        return "waits for a step inside the devices of its own job"
+    if len(turn.could) < waiter.count:
+        return f"only {len(turn.could)} of the devices here would do: it waits in vain"
+    free = ",".join(map(snapshot.label, turn.free))
+    missing = waiter.count - len(turn.free)
+    if missing <= 0:
+        are = "is free" if len(turn.free) == 1 else "are free"
+        return f"GPU {free} {are}: it starts in a moment"
+    if not turn.free:
+        return "no such device is free" if waiter.count == 1 else f"no device is free, {missing} are needed"
+    are = "is free" if len(turn.free) == 1 else "are free"
+    return f"GPU {free} {are}, {missing} more {'is' if missing == 1 else 'are'} needed"
+
+
+def occupied_by(each: Occupied, now: float) -> tuple[str, str, str, str, str]:
+    """Who has a device, how much of its memory, since when, what is done with it, and the command: a row.
+
+    ("bo", "38.8G", "claimed 7h13m ago", "0 % for 40m", "python serve.py")
+    """
+    device, claim, cause = each.device, each.claim, each.verdict.cause
+    if each.free_in is not None:
+        return "", "", "cooling down", f"counts as free in {each.free_in:.0f} s", ""
+    who = printable(each.user) if each.user is not None else "–"
+    memory = size(device.memory_used) if device.memory_used and each.verdict.state != "claimed" else ""
+    if claim is not None and claim.user == each.user:
+        held = "claimed" if each.since is None else f"claimed {duration(now - each.since)} ago"
+    elif each.user is not None:
+        held = "" if each.since is None else f"for {duration(now - each.since)}"
+    else:
+        held = _NOBODY.get(each.verdict.state, each.verdict.state)
+    if claim is not None and claim.user != each.user:
+        held += f", claimed by {printable(claim.user)}"
+    command = cause.processes[0].command if isinstance(cause, UsedBy) else claim.command if claim else None
+    return who, memory, held, _use(each), printable(command or "")
+
+
+def _use(each: Occupied) -> str:
+    """What is done with a device; "" for something."""
+    device, claim = each.device, each.claim
+    if claim is not None and claim.ended:
+        return "its command has ended, what it started keeps the claim"
+    if each.verdict.state == "claimed" and device.processes == ():
+        return "nothing runs on it"
+    if each.unused is not None and each.unused >= 60:
+        return f"0 % for {duration(each.unused)}"
+    return "0 % now" if device.utilization == 0 else ""
+
+
+def expectation(occupied: Sequence[Occupied]) -> str:
+    """What is known of when devices become free."""
+    if not occupied:
+        return ""
+    known = sum(each.free_in is not None for each in occupied)
+    if known == len(occupied):
+        return ""
+    return f"When {'the others' if known else 'these'} become free is not known: no job says when it ends."

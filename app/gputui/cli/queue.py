@@ -1,0 +1,95 @@
+"""`gputui queue`: who waits for devices, at which place, whose turn is next, and what is in the way."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from gputui.allocating.queue import waiters
+from gputui.choosing.queue_outlook import (
+    Outlook,
+    expectation,
+    in_the_way,
+    occupied_by,
+    outlook,
+    wants,
+    who,
+)
+from gputui.choosing.verdict import verdicts
+from gputui.cli.common import DONE, Parser, add_source_options, opened, print_line, say, starting_nothing
+from gputui.cli.request_options import rules_of
+from gputui.inventory.document import waiters_document
+from gputui.inventory.formatting import duration, printable
+from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.text_table import aligned
+from gputui.sources.source import NoSourceError, Want
+
+SCHEMA = 1
+
+
+def parser() -> Parser:
+    made = Parser(
+        "queue",
+        "Who waits in line for devices, first come first served: `gputui run --wait`, `pick --wait`, w in\n"
+        "the screen. Below it: whose turn is next, what is in the way, and who has the devices that are not\n"
+        "free. `gputui jobs stop ID` leaves the line with a job of yours.",
+    )
+    made.add_argument("--json", action="store_true", help="for a program")
+    add_source_options(made)
+    return made
+
+
+def main(words: Sequence[str], command: Sequence[str] | None) -> int:
+    args = starting_nothing(parser(), words, command)
+    want = Want.NAMES | Want.QUEUE if args.json else Want.ALL & ~(Want.LINKS | Want.TOPOLOGY)
+    try:
+        with opened(args) as source:
+            snapshot = source.read(want)
+    except NoSourceError as error:
+        if args.demo is not None or args.recording is not None:
+            raise
+        # Without a driver those in line can be told all the same.
+        say(str(error))
+        snapshot = Snapshot(Host(), time.time(), (), waiters=waiters(os.environ))
+    if args.json:
+        import json
+
+        print(json.dumps(_document(snapshot)))
+    elif not snapshot.waiters:
+        say("nobody is in line; `gputui run --wait` waits for devices")
+    else:
+        judged = verdicts(snapshot, rules_of(None))
+        print_line("\n".join(_lines(snapshot, outlook(snapshot, judged))))
+    return DONE
+
+
+def _lines(snapshot: Snapshot, found: Outlook) -> list[str]:
+    now = snapshot.time
+    rows = [
+        (
+            str(turn.place),
+            printable(turn.waiter.user) + (" (you)" if turn.waiter.ours else ""),
+            wants(turn.waiter, snapshot),
+            "-" if turn.waiter.since is None else duration(now - turn.waiter.since),
+            printable(turn.waiter.job or "-"),
+            printable(turn.waiter.command or "-"),
+        )
+        for turn in found.turns
+    ]
+    lines = aligned([("PLACE", "USER", "WANTS", "FOR", "JOB", "COMMAND"), *rows], right=(0,))
+    if not snapshot.devices:
+        return lines
+    lines.append("")
+    lines += [f"next: {who(turn.waiter)}: {in_the_way(turn, snapshot)}" for turn in found.next]
+    held = [(f"GPU {snapshot.label(each.device)}", *occupied_by(each, now)) for each in found.occupied]
+    if held:
+        lines += ["", "not free:", *aligned(held, right=(2,)), "", expectation(found.occupied)]
+    return lines
+
+
+def _document(snapshot: Snapshot) -> dict[str, Any]:
+    # (Whether it is a step inside a lease is for recordings.)
+    rows = waiters_document(snapshot.waiters)
+    return {"schema": SCHEMA, "waiters": [{k: v for k, v in row.items() if k != "step"} for row in rows]}

@@ -1,0 +1,191 @@
+"""What a device's page says beyond the table, as names and texts in groups: for the screen and `ls`. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputui.inventory.device import Device, Telemetry
+from gputui.inventory.formatting import GIB, UNKNOWN, duration, printable
+from gputui.inventory.xid import MEANINGS
+
+_WORKING = 20
+"""Percent of utilization from which a GPU should run its PCIe link at full speed: a desktop's few do not."""
+
+_NOTHING_KNOWN = Telemetry()
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A name and a text; `fraction` (0 to 1) is for a bar, `alarm` marks what a person should look at."""
+
+    name: str
+    text: str
+    fraction: float | None = None
+    alarm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Facts of one kind."""
+
+    name: str
+    facts: tuple[Fact, ...]
+
+
+def fact_groups(device: Device, now: float) -> tuple[Group, ...]:
+    """All that is known of a device as it is at `now` (epoch seconds); what is not known is "–".
+
+    Of a MIG instance load and memory only: the driver tells the rest of the whole GPU.
+    """
+    t = device.telemetry or _NOTHING_KNOWN
+    groups = (
+        Group(
+            "Load",
+            (
+                _percent("utilization", device.utilization),
+                _percent("SM active", t.sm_active),
+                _percent("SM occupancy", t.sm_occupancy),
+                _percent("tensor cores", t.tensor_active),
+                _video(t),
+            ),
+        ),
+        Group("Memory", (_memory(device), _percent("bandwidth", device.memory_utilization))),
+        Group(
+            "Power and temperature",
+            (
+                _power(device),
+                Fact("energy", UNKNOWN if t.energy is None else f"{t.energy / 3.6e6:.1f} kWh"),
+                _temperature(device, t),
+                Fact("memory", _or_unknown(t.memory_temperature, "°C")),
+                _percent("fan", t.fan),
+            ),
+        ),
+        Group(
+            "Clocks",
+            (
+                Fact("SM", _of(device.sm_clock, device.max_sm_clock, "MHz")),
+                Fact("memory", _of(t.memory_clock, t.max_memory_clock, "MHz")),
+                Fact("state", UNKNOWN if t.performance_state is None else f"P{t.performance_state}"),
+                _throttle(t),
+            ),
+        ),
+        Group(
+            "Links",
+            (
+                _pcie(device, t),
+                Fact("PCIe traffic", _traffic(t.pcie_sent, t.pcie_received)),
+                Fact("NVLink", _traffic(t.nvlink_sent, t.nvlink_received)),
+            ),
+        ),
+        Group("Errors", (_ecc(t), _replaced(t), _xid(t, now))),
+    )
+    return groups if device.parent is None else groups[:2]
+
+
+def rate(amount: float) -> str:
+    """Bytes per second as links are sold: decimal, "1.2 GB/s", "40 MB/s"."""
+    return f"{amount / 1e9:.1f} GB/s" if amount >= 1e9 else f"{amount / 1e6:.0f} MB/s"
+
+
+def _percent(name: str, value: float | None) -> Fact:
+    return Fact(name, UNKNOWN) if value is None else Fact(name, f"{value:>3.0f} %", value / 100)
+
+
+def _or_unknown(value: float | None, unit: str) -> str:
+    return UNKNOWN if value is None else f"{value:.0f} {unit}"
+
+
+def _of(value: float | None, most: float | None, unit: str) -> str:
+    if value is None or most is None:
+        return _or_unknown(value, unit)
+    return f"{value:.0f} of {most:.0f} {unit}"
+
+
+def _memory(device: Device) -> Fact:
+    used, total = device.memory_used, device.memory_total
+    if used is None or not total:
+        return Fact("in use", UNKNOWN if used is None else f"{used / GIB:.1f}G")
+    return Fact("in use", f"{used / GIB:.1f} of {total / GIB:.1f}G", used / total)
+
+
+def _power(device: Device) -> Fact:
+    power, limit = device.power, device.power_limit
+    return Fact("power", _of(power, limit, "W"), power / limit if power is not None and limit else None)
+
+
+def _temperature(device: Device, t: Telemetry) -> Fact:
+    if device.temperature is None:
+        return Fact("temperature", UNKNOWN)
+    limits = [
+        f"{what} at {limit}"
+        for what, limit in (("slows down", t.slowdown_temperature), ("shuts down", t.shutdown_temperature))
+        if limit is not None
+    ]
+    text = f"{device.temperature} °C" + (f" ({', '.join(limits)})" if limits else "")
+    hot = t.slowdown_temperature is not None and device.temperature >= t.slowdown_temperature
+    return Fact("temperature", text, alarm=hot)
+
+
+def _throttle(t: Telemetry) -> Fact:
+    if t.throttle is None:
+        return Fact("throttling", UNKNOWN)
+    return Fact("throttling", printable(", ".join(t.throttle)) or "none", alarm=bool(t.throttle))
+
+
+def _pcie(device: Device, t: Telemetry) -> Fact:
+    """Idle GPUs lower the generation by themselves: only of a working one, a low one is worth a warning."""
+    generation, width = t.pcie_generation, t.pcie_width
+    if generation is None and width is None:
+        return Fact("PCIe", UNKNOWN)
+    now = " ".join(
+        text
+        for text in (
+            "" if generation is None else f"gen {generation}",
+            "" if width is None else f"×{width}",
+        )
+        if text
+    )
+    slow = generation is not None and (t.max_pcie_generation or 0) > generation
+    narrow = width is not None and (t.max_pcie_width or 0) > width
+    possible = " ".join(
+        (*([f"gen {t.max_pcie_generation}"] if slow else []), *([f"×{t.max_pcie_width}"] if narrow else []))
+    )
+    if narrow or (slow and (device.utilization or 0) >= _WORKING):
+        return Fact("PCIe", f"{now}, down-trained ({possible} possible)", alarm=True)
+    return Fact("PCIe", f"{now} ({possible} when busy)" if slow else now)
+
+
+def _traffic(sent: float | None, received: float | None) -> str:
+    """What the device sends (↑) and receives (↓)."""
+    parts = ((sent, "↑"), (received, "↓"))
+    return "  ".join(f"{sign} {rate(amount)}" for amount, sign in parts if amount is not None) or UNKNOWN
+
+
+def _video(t: Telemetry) -> Fact:
+    parts = ((t.encoder, "encoder"), (t.decoder, "decoder"))
+    return Fact("video", ", ".join(f"{name} {n} %" for n, name in parts if n is not None) or UNKNOWN)
+
+
+def _counts(*parts: tuple[int | None, str]) -> str:
+    """ "2 corrected, 1 uncorrected"; "none" where all that is known is 0."""
+    known = [(count, what) for count, what in parts if count is not None]
+    return ", ".join(f"{count} {what}" for count, what in known if count) or ("none" if known else UNKNOWN)
+
+
+def _ecc(t: Telemetry) -> Fact:
+    text = _counts((t.ecc_corrected, "corrected"), (t.ecc_uncorrected, "uncorrected"))
+    return Fact("ECC errors", text, alarm=bool(t.ecc_uncorrected))
+
+
+def _replaced(t: Telemetry) -> Fact:
+    pages, rows = ("" if n == 1 else "s" for n in (t.retired_pages, t.remapped_rows))
+    text = _counts((t.retired_pages, f"retired page{pages}"), (t.remapped_rows, f"remapped row{rows}"))
+    return Fact("bad memory", text, alarm=bool(t.retired_pages or t.remapped_rows))
+
+
+def _xid(t: Telemetry, now: float) -> Fact:
+    if t.xid is None:
+        return Fact("XID", UNKNOWN)
+    age = "" if t.xid_at is None else f", {duration(now - t.xid_at)} ago"
+    meaning = MEANINGS.get(t.xid)
+    return Fact("XID", f"{t.xid}{age}" + (f": {meaning}" if meaning else ""), alarm=True)

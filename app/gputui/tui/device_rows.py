@@ -1,0 +1,81 @@
+"""Which devices the table lists, and in which order: the box's own unless told otherwise. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gputui.choosing.verdict import GLYPHS, ClaimedBy, UsedBy, Verdict
+from gputui.inventory.device import Device
+from gputui.inventory.formatting import short_name
+from gputui.inventory.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from gputui.inventory.job_summary import JobSummary
+
+SORTS: tuple[str | None, ...] = (None, "utilization", "memory", "temperature", "state", "user")
+"""What `ScreenSettings.sort` can be, in the order in which a key goes through them; None: the box's order."""
+
+RISING = ("state", "user")
+"""Sorts that begin with the least: free devices, and A. The others begin with the most."""
+
+_STATES = tuple(GLYPHS)
+
+
+def listed(
+    snapshot: Snapshot,
+    verdicts: Mapping[str, Verdict],
+    jobs: Mapping[str, JobSummary],
+    sort: str | None,
+    filter_text: str,
+) -> tuple[Device, ...]:
+    """The devices that match `filter_text`, sorted; equal ones, and all without `sort`, in the box's order.
+
+    jobs  the user's own running jobs by the keys of their devices
+    """
+    found: Sequence[Device] = snapshot.devices
+    words = filter_text.lower().split()
+    if words:
+        found = [d for d in found if _matches(words, d, verdicts[d.key], jobs.get(d.key))]
+    measure = _MEASURES.get(sort or "")
+    if measure is not None:
+        found = sorted(found, key=lambda device: measure(device, verdicts[device.key]))
+    return tuple(found)
+
+
+def user_of(device: Device, verdict: Verdict) -> str | None:
+    """Whose the device is now, None where that is nobody or not known."""
+    if isinstance(verdict.cause, ClaimedBy):
+        return verdict.cause.claim.user
+    if isinstance(verdict.cause, UsedBy):
+        return verdict.cause.processes[0].user
+    return next((process.user for process in device.processes or () if process.user), None)
+
+
+def _matches(words: Sequence[str], device: Device, verdict: Verdict, job: JobSummary | None) -> bool:
+    """Whether each word is a part of the device's name, its state, or somebody's name who is on it."""
+    users = {process.user or "" for process in device.processes or ()} | {user_of(device, verdict) or ""}
+    about = [short_name(device.name or ""), verdict.state, *users]
+    about += ["your job", job.id, job.title] if job else []
+    text = "\n".join(about).lower()
+    return all(word in text for word in words)
+
+
+def _falling(value: float | None) -> float:
+    """A sort key, the most first and what is not known last."""
+    return 1.0 if value is None else -value
+
+
+def _memory_share(device: Device) -> float | None:
+    if device.memory_used is None or not device.memory_total:
+        return None
+    return device.memory_used / device.memory_total
+
+
+_MEASURES: dict[str, Callable[[Device, Verdict], Any]] = {
+    "utilization": lambda device, verdict: _falling(device.utilization),
+    "memory": lambda device, verdict: _falling(_memory_share(device)),
+    "temperature": lambda device, verdict: _falling(device.temperature),
+    "state": lambda device, verdict: _STATES.index(verdict.state),
+    "user": lambda device, verdict: (user_of(device, verdict) is None, user_of(device, verdict) or ""),
+}

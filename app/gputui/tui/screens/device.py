@@ -1,0 +1,112 @@
+"""DeviceScreen: everything about one device: its facts, its timelines, its processes and who started them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gputui.tui.main_view import MainView
+from gputui.tui.process_rows import Row, device_rows
+from gputui.tui.screens.page import cursor_bindings, hidden, shown
+from gputui.tui.screens.page import window as window_of
+from gputui.tui.screens.process_list import ProcessListPage, part_shown
+from gputui.tui.views.device import device_facts
+from gputui.tui.views.processes import Listing, listed
+from gputui.tui.views.text import Line, clip, title
+
+_LEAST_ROWS = 4
+"""Rows of processes that the facts leave room for: on a smaller screen, all of the page scrolls."""
+
+
+class DeviceScreen(ProcessListPage):
+    """Opens on the device at the cursor of the main screen; the cursor follows to the next ones."""
+
+    BINDINGS = [
+        shown("escape,q,left,i", "dismiss", "back", "esc"),
+        shown("right_square_bracket,tab", "device(1)", "other device", "[ ]"),
+        hidden("left_square_bracket,shift+tab", "device(-1)", "The device before"),
+        shown("space", "select", "select"),
+        *cursor_bindings("process"),
+        shown("X", "signal", "signal"),
+        hidden("pagedown", "page(1)", "Page down"),
+        hidden("pageup", "page(-1)", "Page up"),
+    ]
+
+    def __init__(self, view: MainView) -> None:
+        super().__init__(view)
+        current = view.app_state.current
+        self._key = current.key if current else ""
+        self._moved = False
+        """Whether the page scrolls to the process at the cursor when it is painted next."""
+
+    def process_rows(self) -> tuple[Row, ...]:
+        return device_rows(self.view.app_state, self._key)
+
+    def looked_at(self) -> tuple[str, ...]:
+        return (self._key,)
+
+    # What is painted
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        app_state = self.view.app_state
+        device = app_state.snapshot.by_key.get(self._key) if app_state.snapshot else None
+        if device is None:
+            return [title("device", width), clip(((" this device is not there any more", "lost"),), width)]
+        facts = device_facts(app_state, device, width)
+        one = all(row.key in (None, self._key) for row in self.rows)
+        listing = listed(self.rows, width, max(1, height - len(facts) - 2), of_one_device=one)
+        if not self.rows:
+            nothing = "none" if device.processes is not None else "the driver does not list them"
+            line = clip(((f" {nothing}", "dim"),), width)
+            listing = Listing(line, (), lambda first, end: [])
+        room = height - len(facts) - 2
+        if room < min(len(listing.items), _LEAST_ROWS):
+            return self._scrolled([*facts, title("processes", width), listing.heading], listing, height)
+        visible = self.part(listing, room, above=len(facts) + 2)
+        part = part_shown(listing.items[self.top : self.top + room], len(self.rows))
+        return [*facts, title("processes", width, part), listing.heading, *visible]
+
+    def _scrolled(self, above: list[Line], listing: Listing, height: int) -> list[Line]:
+        """All of the page as one text, its last line saying how much follows."""
+        items: list[int | None] = [*[None] * len(above), *listing.items]
+        room = max(1, height - 1)
+        if self._moved:
+            place = items.index(self.cursor) if self.cursor in items else 0
+            self.top = window_of(self.top, place, room, len(items)) if self.cursor else 0
+        self.top = min(self.top, max(0, len(items) - room))
+        self._moved = False
+        end = self.top + room
+        self.lay_out(items[self.top : end], above=0)
+        below = listing.lines(max(0, self.top - len(above)), max(0, end - len(above)))
+        rest = len(items) - end
+        more = f" {rest} more line{'s' if rest > 1 else ''}: " if rest > 0 else ""
+        return [*above[self.top : end], *below, ((more, "dim"), ("pgdn" if more else "", "key"))]
+
+    # What keys do
+
+    def go_to(self, place: int) -> None:
+        self._moved = True
+        super().go_to(place)
+
+    def action_page(self, by: int) -> None:
+        self.top = max(0, self.top + by * max(1, self.body.size.height - 2))
+        self.draw()
+
+    def action_device(self, by: int) -> None:
+        self._show_at_cursor()
+        self.view.set_app_state(self.view.app_state.move_cursor(by))
+        current = self.view.app_state.current
+        if current is not None and current.key != self._key:
+            self._key, self.top = current.key, 0
+        self.go_to(0)
+
+    def action_select(self) -> None:
+        self._show_at_cursor()
+        self.view.perform("select")
+        self._show_at_cursor()
+        self.draw()
+
+    def _show_at_cursor(self) -> None:
+        """The cursor of the main screen on the device of this page: it is the one that keys are about."""
+        app_state = self.view.app_state
+        if app_state.snapshot is not None and self._key in app_state.snapshot.by_key:
+            self.view.set_app_state(replace(app_state, cursor=self._key))

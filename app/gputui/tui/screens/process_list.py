@@ -1,0 +1,98 @@
+"""ProcessListPage: a page with a list of processes, which one can send signals to."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Hashable, Sequence
+
+from gputui.inventory.formatting import printable, program
+from gputui.inventory.process import Process
+from gputui.system.signals import SignalError, send
+from gputui.tui.main_view import MainView
+from gputui.tui.process_rows import Row
+from gputui.tui.screens.page import ListPage
+from gputui.tui.views.processes import Listing
+from gputui.tui.views.text import Line
+
+
+class ProcessListPage(ListPage):
+    """A subclass says in `process_rows` what is listed. While it is open, the devices of `looked_at` are read
+    in full."""
+
+    def __init__(self, view: MainView) -> None:
+        super().__init__(view)
+        self.rows: tuple[Row, ...] = ()
+        self._terminated: set[tuple[int, float | None]] = set()
+
+    def process_rows(self) -> tuple[Row, ...]:
+        """The rows as they are now."""
+        raise NotImplementedError
+
+    def looked_at(self) -> tuple[str, ...]:
+        """The keys of the devices that are on this page."""
+        raise NotImplementedError
+
+    # What is painted
+
+    def item_keys(self) -> Sequence[Hashable]:
+        self.rows = self.process_rows()
+        return [row.identity for row in self.rows]
+
+    @property
+    def row(self) -> Row | None:
+        """The row under the cursor, as it was painted last."""
+        return self.rows[self.cursor] if self.rows else None
+
+    def part(self, listing: Listing, room: int, above: int) -> list[Line]:
+        """The lines around the cursor; see `ListPage.window`."""
+        blank: Line = ()
+        self.window([blank] * len(listing.items), listing.items, room, above)
+        return listing.lines(self.top, self.top + room)
+
+    def draw(self) -> None:
+        super().draw()
+        if self.is_current:
+            self.view.look_at(self.looked_at())
+
+    def on_unmount(self) -> None:
+        self.view.look_at(())
+
+    # Signals
+
+    def action_signal(self) -> None:
+        """Asked for twice; SIGTERM at first, SIGKILL for one that has had it.
+
+        The second press is for the process that the first one named, wherever it is in the list by now.
+        """
+        asked, row = self.confirmed("signal"), self.row
+        if asked is not None:
+            self.show_message(self._send(*asked))
+        elif self.view.app_state.label:
+            self.show_message(f"these processes are not this machine's ({self.view.app_state.label})")
+        elif row is None or row.process is None:
+            self.show_message("no process to signal here")
+        else:
+            again = (row.process.pid, row.process.started) in self._terminated
+            number = signal.SIGKILL if again else signal.SIGTERM
+            self.ask_again("signal", (row.process, number), f"X again sends {_what(row.process, number)}")
+
+    def _send(self, process: Process, number: int) -> str:
+        """Send the signal; what became of it."""
+        try:
+            send(process, number)
+        except SignalError as error:
+            return printable(str(error))
+        self._terminated.add((process.pid, process.started))
+        return f"{_what(process, number)} is sent"
+
+
+def _what(process: Process, number: int) -> str:
+    return f"{signal.Signals(number).name} to {program(process.command or '?')} (pid {process.pid})"
+
+
+def part_shown(items: Sequence[int | None], count: int) -> str:
+    """ "1–20 of 60" for the rows whose lines are shown; "" where all are."""
+    shown = [item for item in items if item is not None]
+    if not shown or len(set(shown)) == count:
+        return ""
+    return f"{shown[0] + 1}–{shown[-1] + 1} of {count}"

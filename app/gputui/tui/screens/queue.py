@@ -1,0 +1,73 @@
+"""QueueScreen: who waits in line, what is in the way, and leaving the line with a job of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from textual.app import App
+
+from gputui.choosing.queue_outlook import Outlook
+from gputui.inventory.formatting import printable
+from gputui.inventory.waiter import Waiter
+from gputui.tui.background import in_background
+from gputui.tui.main_view import MainView
+from gputui.tui.screens.page import ListPage, cursor_bindings, shown
+from gputui.tui.start_launch import leave_line
+from gputui.tui.views.queue import headline, listed, outlook_of
+from gputui.tui.views.text import Line
+
+
+class QueueScreen(ListPage):
+    """The line of those who wait, as the readings of the main screen have it."""
+
+    BINDINGS = [
+        shown("escape,q,Q", "dismiss", "back", "esc"),
+        *cursor_bindings("place"),
+        shown("S", "leave", "leave the line"),
+    ]
+
+    def __init__(self, view: MainView, environ: Mapping[str, str]) -> None:
+        super().__init__(view)
+        self._environ = environ
+        self._found = Outlook((), ())
+
+    def item_keys(self) -> Sequence[Hashable]:
+        self._found = outlook_of(self.view.app_state)
+        return [turn.waiter.place for turn in self._found.turns]
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        listing, items = listed(self._found, self.view.app_state, width)
+        return [
+            headline(self._found, width),
+            *self.window(listing, items, max(1, height - 1), above=1),
+        ]
+
+    @property
+    def _waiter(self) -> Waiter | None:
+        """The one under the cursor, as it was painted last."""
+        return self._found.turns[self.cursor].waiter if self._found.turns else None
+
+    def action_leave(self) -> None:
+        """Asked for twice: whoever comes back stands at the end."""
+        waiter = self._waiter
+        if waiter is None:
+            return
+        if not waiter.ours:
+            self.show_message(f"only {printable(waiter.user)} can leave the line at this place")
+        elif self.view.app_state.label:
+            self.show_message(f"this is not this machine's line ({self.view.app_state.label})")
+        elif waiter.job is None:
+            self.show_message("no job: it waits in a terminal of yours, where Ctrl-C leaves the line")
+        elif self.confirmed("leave") == waiter.place:
+            self.show_message(f"leaving the line with job {printable(waiter.job)} …")
+            app, job = self.app, waiter.job
+            in_background("leave the line", lambda: self._leave(job, app))
+        else:
+            job = printable(waiter.job)
+            self.ask_again(
+                "leave", waiter.place, f"S again leaves the line with job {job}: it is not started"
+            )
+
+    def _leave(self, job: str, app: App[object]) -> None:
+        """In the background: it takes as long as the job takes to end, and we may be gone by then."""
+        app.call_later(self.show_message, leave_line(job, self._environ))

@@ -1,0 +1,391 @@
+"""COLUMNS: the columns of the device table, one row a column, and which of them fit into a width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+from gputui.inventory.device import Device, Telemetry
+from gputui.inventory.formatting import GIB, printable, short_bus_id, short_name
+from gputui.sources.source import Want
+from gputui.tui.app_state import AppState
+from gputui.tui.views.text import Span, bar, fit, shorten
+
+UNKNOWN = "–"
+
+BEFORE = 6
+"""Cells before the number of a device: the cursor, and its place in the selection."""
+
+_LEAST_BAR = 4
+"""Cells from which on a bar says more than its number beside it."""
+
+_NEARLY = 3
+"""°C below the temperature at which the driver lowers the clocks from which on it is a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """What widths depend on: cells of the longest name, amount of memory, and limit of power."""
+
+    name: int
+    amount: int
+    watts: int
+
+
+class Cell(NamedTuple):
+    """The place of one fact in the table: its width, the tone of its row, and the box."""
+
+    width: int
+    tone: str
+    box: Box
+
+
+Sizes = tuple[tuple[int, int], ...]
+"""Widths that a column can have, from the narrowest on, each with the cells that must be left for the state
+for it to be that wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the table.
+
+    id        its name in the settings (`ScreenSettings.columns`)
+    heading   above the column;  title: in the list of columns
+    sizes     its widths in a box
+    priority  the column with the lower number stays where two do not both fit
+    spans     what it shows of a device, exactly as wide as the cell
+    needs     what a source has to read for it
+    usual     whether it is shown where nobody has chosen columns
+    right     whether its heading stands at the right
+    """
+
+    id: str
+    heading: str
+    title: str
+    sizes: Callable[[Box], Sizes]
+    priority: int
+    spans: Callable[[Device, Cell], tuple[Span, ...]]
+    needs: Want = Want.SENSORS
+    usual: bool = True
+    right: bool = True
+
+
+def _unknown(width: int) -> tuple[Span, ...]:
+    return ((fit(UNKNOWN, width, right=True), "dim"),)
+
+
+def _word(text: str | None, width: int, tone: str, right: bool = True) -> tuple[Span, ...]:
+    return ((fit(text, width, right), tone),) if text is not None else _unknown(width)
+
+
+def _number(value: float | None, width: int, tone: str, unit: str = "") -> tuple[Span, ...]:
+    return _word(None if value is None else f"{value:.0f}{unit}", width, tone)
+
+
+def _name(device: Device, cell: Cell) -> tuple[Span, ...]:
+    return ((shorten(short_name(device.name or "?"), cell.width), cell.tone),)
+
+
+def _with_bar(fraction: float, number: str, least: int, width: int, look: str, tone: str) -> tuple[Span, ...]:
+    """A number of `least` cells behind a bar, or alone where a bar would be too short."""
+    room = width - least
+    if room < _LEAST_BAR:
+        return ((fit(number, width, right=True), tone),)
+    full, empty = bar(fraction, room)
+    return ((full, look), (empty, "rest"), (fit(number, least, right=True), tone))
+
+
+def _utilization(device: Device, cell: Cell) -> tuple[Span, ...]:
+    if device.utilization is None:
+        # A bar of nothing would say 0 %.
+        return _unknown(cell.width)
+    return _with_bar(device.utilization / 100, f"{device.utilization}%", 5, cell.width, "load", cell.tone)
+
+
+def _memory(device: Device, cell: Cell) -> tuple[Span, ...]:
+    if device.memory_used is None or not device.memory_total:
+        return _unknown(cell.width)
+    amount = f"{device.memory_used / GIB:.1f}/{device.memory_total / GIB:.1f}G"
+    share = device.memory_used / device.memory_total
+    return _with_bar(share, amount, cell.box.amount + 1, cell.width, "memory", cell.tone)
+
+
+def _temperature(device: Device, cell: Cell) -> tuple[Span, ...]:
+    limit = device.telemetry.slowdown_temperature if device.telemetry else None
+    hot = limit is not None and device.temperature is not None and device.temperature >= limit - _NEARLY
+    return _number(device.temperature, cell.width, "warn" if hot else cell.tone)
+
+
+def _power(device: Device, cell: Cell) -> tuple[Span, ...]:
+    """Watts, and where there is room the limit behind them."""
+    # (Beside others that have a limit the watts of one without stay below the watts.)
+    limit = cell.box.watts + 1 if cell.width > 4 else 0
+    watts, behind = UNKNOWN if device.power is None else f"{device.power:.0f}", ""
+    if limit and device.power_limit is not None and device.power is not None:
+        behind = f"/{device.power_limit:.0f}"
+    look = "dim" if device.power is None else cell.tone
+    return ((fit(watts, cell.width - limit, right=True) + fit(behind, limit), look),)
+
+
+def _clock(device: Device, cell: Cell) -> tuple[Span, ...]:
+    """MHz, with "!" behind them where the driver says that they are lower than they could be."""
+    slow = bool(device.telemetry and device.telemetry.throttle)
+    return (*_number(device.sm_clock, cell.width - 1, cell.tone), ("!" if slow else " ", "warn"))
+
+
+def _throttle(device: Device, cell: Cell) -> tuple[Span, ...]:
+    reasons = device.telemetry.throttle if device.telemetry else None
+    if reasons is None:
+        return _word(UNKNOWN, cell.width, "dim", right=False)
+    return _word(printable(", ".join(reasons)), cell.width, "warn", right=False)
+
+
+def _pcie(device: Device, cell: Cell) -> tuple[Span, ...]:
+    """Generation and lanes; "!" where fewer lanes are up than could be.
+
+    (An idle GPU lowers its generation by itself: that says nothing.)
+    """
+    now = device.telemetry
+    if now is None or now.pcie_generation is None or now.pcie_width is None:
+        return _unknown(cell.width)
+    less = now.pcie_width < (now.max_pcie_width or 0)
+    return (
+        (fit(f"{now.pcie_generation}×{now.pcie_width}", cell.width - 1, right=True), cell.tone),
+        ("!" if less else " ", "warn"),
+    )
+
+
+def _command(device: Device, cell: Cell) -> tuple[Span, ...]:
+    """What the process with the most memory was started as; nothing where there is none."""
+    main = max(device.processes or (), key=lambda process: process.memory or 0, default=None)
+    return ((fit(printable(main.command or UNKNOWN) if main else "", cell.width), "dim"),)
+
+
+def _details(
+    fact: Callable[[Telemetry], float | None], unit: str = ""
+) -> Callable[[Device, Cell], tuple[Span, ...]]:
+    return lambda device, cell: _number(
+        fact(device.telemetry) if device.telemetry else None, cell.width, cell.tone, unit
+    )
+
+
+_MEMORY_BARS: Sizes = ((0, 10), (6, 20), (11, 30), (15, 34), (21, 38), (31, 44))
+"""As `Sizes`: the cells of a bar and the gap behind it."""
+
+
+def _fixed(cells: int, spare: int) -> Callable[[Box], Sizes]:
+    return lambda box: ((cells, spare),)
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column(
+        "name",
+        "NAME",
+        "the product's name",
+        lambda box: tuple((min(box.name, most), spare) for most, spare in ((9, 16), (12, 26), (20, 31))),
+        2,
+        _name,
+        needs=Want.NAMES,
+        right=False,
+    ),
+    Column(
+        "utilization",
+        "UTIL",
+        "utilization: how much of the time a kernel ran",
+        lambda box: ((5, 8), (11, 20), (15, 30), (19, 34), (25, 38), (35, 44)),
+        0,
+        _utilization,
+        needs=Want.LOAD,
+        right=False,
+    ),
+    Column(
+        "memory",
+        "MEMORY",
+        "memory in use, and all of it",
+        lambda box: tuple((box.amount + more, spare) for more, spare in _MEMORY_BARS),
+        1,
+        _memory,
+        needs=Want.LOAD,
+        right=False,
+    ),
+    Column("temperature", "°C", "temperature", _fixed(3, 18), 3, _temperature),
+    Column(
+        "power",
+        "W",
+        "power in watts, and its limit",
+        lambda box: ((4, 19), (2 * box.watts + 1, 27)),
+        4,
+        _power,
+    ),
+    Column(
+        "bandwidth",
+        "MEM%",
+        "how much of the time memory was read or written",
+        _fixed(4, 28),
+        5,
+        lambda device, cell: _number(device.memory_utilization, cell.width, cell.tone, "%"),
+        needs=Want.LOAD,
+    ),
+    Column("clock", "CLOCK", "SM clock in MHz, ! while it is throttled", _fixed(5, 28), 6, _clock),
+    Column(
+        "command",
+        "COMMAND",
+        "the command of the process with the most memory",
+        lambda box: ((24, 36), (40, 46), (60, 46)),
+        7,
+        _command,
+        needs=Want.PROCESSES | Want.OWNERS,
+        right=False,
+    ),
+    Column(
+        "throttle",
+        "THROTTLE",
+        "why the clocks are lowered",
+        lambda box: ((8, 24), (16, 34)),
+        8,
+        _throttle,
+        needs=Want.DETAILS,
+        usual=False,
+        right=False,
+    ),
+    Column(
+        "fan",
+        "FAN",
+        "fan speed",
+        _fixed(4, 26),
+        9,
+        _details(lambda telemetry: telemetry.fan, "%"),
+        needs=Want.DETAILS,
+        usual=False,
+    ),
+    Column(
+        "encoder",
+        "ENC",
+        "utilization of the video encoder",
+        _fixed(4, 26),
+        10,
+        _details(lambda telemetry: telemetry.encoder, "%"),
+        needs=Want.DETAILS,
+        usual=False,
+    ),
+    Column(
+        "decoder",
+        "DEC",
+        "utilization of the video decoder",
+        _fixed(4, 26),
+        11,
+        _details(lambda telemetry: telemetry.decoder, "%"),
+        needs=Want.DETAILS,
+        usual=False,
+    ),
+    Column(
+        "pcie",
+        "PCIE",
+        "PCIe generation and lanes, ! where lanes are missing",
+        _fixed(5, 26),
+        12,
+        _pcie,
+        needs=Want.DETAILS,
+        usual=False,
+    ),
+    Column(
+        "bus",
+        "BUS",
+        "PCI bus id",
+        _fixed(7, 26),
+        13,
+        lambda device, cell: _word(
+            short_bus_id(device.pci_bus_id) if device.pci_bus_id else None, cell.width, cell.tone, right=False
+        ),
+        needs=Want.NAMES,
+        usual=False,
+        right=False,
+    ),
+    Column(
+        "numa",
+        "NUMA",
+        "NUMA node",
+        _fixed(4, 26),
+        14,
+        lambda device, cell: _number(device.numa_node, cell.width, cell.tone),
+        needs=Want.NAMES,
+        usual=False,
+    ),
+)
+"""All columns between the number of a device and its state, which are always shown."""
+
+BY_ID = {column.id: column for column in COLUMNS}
+USUAL = tuple(column.id for column in COLUMNS if column.usual)
+
+_CHOSEN_SPARE = 12
+"""Cells for the state beside which a column that a person has chosen is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of one table and their widths, in cells. What is left goes to the state.
+
+    label  cells of the number of a device;  tree: whether numbers stand at the left, as parts hang under some
+    """
+
+    label: int
+    tree: bool
+    shown: tuple[tuple[Column, int], ...]
+    gap: int
+    state: int
+    box: Box
+
+    @classmethod
+    def of(cls, app_state: AppState, width: int) -> Columns:
+        """The columns that fit into `width`, each whole: the most important ones first, then wider ones."""
+        snapshot = app_state.snapshot
+        devices = snapshot.devices if snapshot else ()
+        tree = app_state.screen.sort is None and any(device.parent for device in devices)
+        labels = [len(label_of(app_state, device, tree)) for device in devices]
+        box = Box(
+            name=max([4, *(len(short_name(d.name or "?")) for d in devices)]),
+            amount=max([6, *map(_amount, devices)]),
+            watts=max([3, *(len(f"{d.power_limit:.0f}") for d in devices if d.power_limit is not None)]),
+        )
+        label, gap = max([2, *labels]), 2 if width >= 100 else 1
+        left = width - BEFORE - label - 2
+        chosen = app_state.screen.columns
+        wanted = [BY_ID[name] for name in dict.fromkeys(USUAL if chosen is None else chosen) if name in BY_ID]
+        widths: dict[str, int] = {}
+        for cells, column, spare in _wishes(wanted, box, chosen is not None):
+            before = widths.get(column.id)
+            more = cells + gap if before is None else cells - before
+            if left - more >= spare:
+                widths[column.id] = cells
+                left -= more
+        shown = tuple((column, widths[column.id]) for column in wanted if column.id in widths)
+        return cls(label, tree, shown, gap, max(0, left), box)
+
+    @property
+    def needs(self) -> Want:
+        """What a source has to read for these columns."""
+        return reduce(Want.__or__, (column.needs for column, _ in self.shown), Want.PROCESSES | Want.OWNERS)
+
+
+def label_of(app_state: AppState, device: Device, tree: bool) -> str:
+    """The number of a device; in a tree the parts of a GPU hang under it."""
+    assert app_state.snapshot is not None
+    return f"{'└ ' if tree and device.parent else ''}{app_state.snapshot.label(device)}"
+
+
+def _wishes(columns: Sequence[Column], box: Box, chosen: bool) -> list[tuple[int, Column, int]]:
+    """Which column should be how wide, with how much left for the state: the most important wish first."""
+    wishes = []
+    for column in columns:
+        for step, (cells, spare) in enumerate(column.sizes(box)):
+            least = min(spare, _CHOSEN_SPARE) if chosen and not step else spare
+            wishes.append((least, column.priority, step, cells, column))
+    wishes.sort(key=lambda wish: wish[:3])
+    return [(cells, column, spare) for spare, _, _, cells, column in wishes]
+
+
+def _amount(device: Device) -> int:
+    """Cells of the memory in use and the whole of it, as wide as a full device needs it: it never moves."""
+    return 6 if not device.memory_total else 2 * len(f"{device.memory_total / GIB:.1f}") + 2

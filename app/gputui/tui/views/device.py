@@ -1,0 +1,137 @@
+"""Everything about one device: who it is, its state, and its facts in as many columns as the width has."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise, zip_longest
+
+from gputui.choosing.verdict import GLYPHS
+from gputui.choosing.verdict_text import state_and_reason
+from gputui.inventory.device import Device
+from gputui.inventory.device_facts import Fact, Group, fact_groups
+from gputui.inventory.formatting import UNKNOWN, duration, printable, short_bus_id
+from gputui.tui.app_state import AppState
+from gputui.tui.views.text import Line, bar, clip, fit, title, width_of, wrap
+
+_NAME = 13
+"""Cells of the names of facts."""
+
+_TEXT = 16
+"""Cells that stay for the text beside a bar: "101.1 of 141.1G"."""
+
+_LONGEST_BAR = 24
+
+_BARS = {"Memory": "memory"}
+"""The style of the bars of a group, where it is not that of a load."""
+
+
+def device_facts(app_state: AppState, device: Device, width: int) -> list[Line]:
+    """The head of the page, and the facts in one, two or three columns."""
+    return [*_head(app_state, device, width), *_columns(app_state, device, width)]
+
+
+def _head(app_state: AppState, device: Device, width: int) -> list[Line]:
+    snapshot = app_state.snapshot
+    assert snapshot is not None
+    place = f"{snapshot.position[device.key] + 1} of {len(snapshot.devices)}"
+    name = f"GPU {snapshot.label(device)}  {printable(device.name or 'unknown model')}"
+    lines = [title(name, width, place)]
+    lines += [((f" {piece}", "dim"),) for piece in _packed(_identity(device), width - 2)]
+    verdict = app_state.verdicts[device.key]
+    pieces = wrap(state_and_reason(verdict, snapshot.time), width - 4)
+    lines.append(((f" {GLYPHS[verdict.state]} ", verdict.state), (pieces[0], verdict.state)))
+    lines += [((f"   {piece}", verdict.state),) for piece in pieces[1:]]
+    lines += [((f"   {piece}", ""),) for note in _notes(app_state, device) for piece in wrap(note, width - 4)]
+    return lines
+
+
+def _identity(device: Device) -> list[str]:
+    facts = [device.uuid or "no UUID"]
+    if device.pci_bus_id:
+        facts.append(f"PCI {short_bus_id(device.pci_bus_id)}")
+    if device.numa_node is not None and device.numa_node >= 0:
+        facts.append(f"NUMA node {device.numa_node}")
+    if device.compute_capability:
+        facts.append(f"compute capability {device.compute_capability}")
+    if device.cores:
+        facts.append(f"{device.cores} cores")
+    if device.compute_mode not in (None, "default"):
+        facts.append(f"compute mode {str(device.compute_mode).replace('_', ' ')}")
+    if device.display:
+        facts.append("a display is attached")
+    return list(map(printable, facts))
+
+
+def _notes(app_state: AppState, device: Device) -> list[str]:
+    """That it is selected, whose instance it is, and which job of one's own is on it."""
+    snapshot, rank = app_state.snapshot, app_state.selection.rank(device.key)
+    assert snapshot is not None
+    notes = [] if rank is None else [f"selected: {app_state.vendor.device(rank)}"]
+    gpu = snapshot.by_key.get(device.parent) if device.parent else None
+    if gpu is not None:
+        notes.append(f"power, temperature, clocks, links and errors are those of GPU {snapshot.label(gpu)}")
+    for job in snapshot.jobs:
+        if device.key in job.keys and job.ended is None:
+            age = "" if job.started is None else f" for {duration(snapshot.time - job.started)}"
+            last = f", its last line: {job.last_line}" if job.last_line else ""
+            notes.append(f"▶ your job {job.id}{age}: {job.title}{last}")
+    return list(map(printable, notes))
+
+
+def _packed(facts: list[str], width: int) -> list[str]:
+    """Facts one after another, a new line before one that does not fit."""
+    lines: list[str] = []
+    for fact in facts:
+        if lines and len(lines[-1]) + 3 + len(fact) <= width:
+            lines[-1] += f"   {fact}"
+        else:
+            lines.append(fit(fact, min(width, len(fact))))
+    return lines
+
+
+# The facts
+
+
+def _columns(app_state: AppState, device: Device, width: int) -> list[Line]:
+    assert app_state.snapshot is not None
+    every = fact_groups(device, app_state.snapshot.time)
+    count = min(len(every), 1 if width < 76 else 2 if width < 120 else 3)
+    each = (width - 2) // count - 1
+    groups = [_group(group, each) for group in every]
+    columns = _balanced(groups, count)
+    blank: Line = ()
+    lines: list[Line] = []
+    for cells in zip_longest(*columns, fillvalue=blank):
+        line: Line = ((" ", ""),)
+        for cell in cells:
+            line = (*line, *cell, (" " * (each + 1 - width_of(cell)), ""))
+        lines.append(clip(line, width))
+    return lines
+
+
+def _balanced(groups: list[list[Line]], count: int) -> list[list[Line]]:
+    """The groups in their order in so many columns, of which the longest is as short as it can be."""
+
+    def split(ends: tuple[int, ...]) -> list[list[Line]]:
+        edges = (0, *ends, len(groups))
+        return [[line for group in groups[start:end] for line in group] for start, end in pairwise(edges)]
+
+    every = map(split, combinations(range(1, len(groups)), count - 1))
+    return min(every, key=lambda columns: max(map(len, columns)))
+
+
+def _group(group: Group, width: int) -> list[Line]:
+    return [
+        ((fit(group.name, width), "title"),),
+        *(line for fact in group.facts for line in _fact(fact, width, _BARS.get(group.name, "load"))),
+    ]
+
+
+def _fact(fact: Fact, width: int, style: str) -> list[Line]:
+    name, room = (fit(f" {fact.name}", _NAME) + " ", "dim"), width - _NAME - 1
+    tone = "warn" if fact.alarm else "dim" if fact.text == UNKNOWN else ""
+    long = min(_LONGEST_BAR, room - _TEXT)
+    if fact.fraction is not None and long >= 4:
+        full, empty = bar(fact.fraction, long)
+        return [clip((name, (full, style), (empty, "rest"), (f" {fact.text}", tone)), width)]
+    first, *more = wrap(fact.text, max(8, room))
+    return [(name, (first, tone)), *(((" " * (_NAME + 1), ""), (piece, tone)) for piece in more)]

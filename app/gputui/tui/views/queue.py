@@ -1,0 +1,157 @@
+"""The queue: who waits for devices, at which place, and who has the devices that are not free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+
+from gputui.choosing.people import idle_seconds
+from gputui.choosing.queue_outlook import (
+    Occupied,
+    Outlook,
+    Turn,
+    expectation,
+    in_the_way,
+    occupied_by,
+    outlook,
+    wants,
+    who,
+)
+from gputui.inventory.formatting import duration, printable
+from gputui.inventory.snapshot import Snapshot
+from gputui.tui.app_state import AppState
+from gputui.tui.views.text import Line, clip, fit, title, wrap
+
+_MOST_USER = 12
+_NOBODY = " nobody is in line: w on the main screen waits for devices"
+
+
+def outlook_of(app_state: AppState) -> Outlook:
+    """The queue and the devices that are not free, as far as the screen has seen them."""
+    snapshot = app_state.snapshot
+    if snapshot is None:
+        return Outlook((), ())
+    return outlook(
+        snapshot, app_state.verdicts, idle_seconds(app_state.watch, snapshot), rules=app_state.rules
+    )
+
+
+def worth_a_panel(app_state: AppState) -> bool:
+    """Whether somebody waits, or holds a claim."""
+    return app_state.snapshot is not None and bool(app_state.snapshot.waiters or app_state.snapshot.claims)
+
+
+def lines_of_panel(app_state: AppState) -> int:
+    """How many lines the panel fills: 0 where it has nothing to say."""
+    if not worth_a_panel(app_state):
+        return 0
+    found = outlook_of(app_state)
+    told = _told_in_panel(found)
+    return 1 + len(found.turns) + min(1, len(found.next)) + len(told)
+
+
+def facts_of_panel(app_state: AppState) -> object:
+    """All that the panel depends on; ages change every ten seconds."""
+    snapshot = app_state.snapshot
+    if snapshot is None:
+        return None
+    used = tuple((device.memory_used, device.utilization == 0) for device in snapshot.devices)
+    return snapshot.waiters, snapshot.claims, app_state.verdicts, used, snapshot.time // 10
+
+
+def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
+    """A rule; who is in line; whose turn is next; who has claimed devices or does nothing with them."""
+    snapshot = app_state.snapshot
+    if snapshot is None:
+        return []
+    found = outlook_of(app_state)
+    lines = [headline(found, width, "  Q")]
+    told = _told_in_panel(found)
+    # (Of a long line the first ones are shown; who holds what gives way to it.)
+    room = max(1, height - 2)
+    shown = found.turns if len(found.turns) <= room else found.turns[: room - 1]
+    lines += [clip(line, width) for line in _rows(shown, snapshot, found.turns)]
+    if len(shown) < len(found.turns):
+        lines.append(clip(((f"   … {len(found.turns) - len(shown)} more (Q)", "dim"),), width))
+    for turn in found.next[:1]:
+        words = ((f" next {who(turn.waiter)}: ", "strong"), (in_the_way(turn, snapshot), ""))
+        lines.append(clip(words, width))
+    lines += [clip(line, width) for line in _occupied(told, snapshot, commands=False)]
+    return lines[:height]
+
+
+def headline(found: Outlook, width: int, key: str = "") -> Line:
+    """The rule at the top: how many are in line, how many of them are one's own, and which key shows more."""
+    count, ours = len(found.turns), sum(turn.waiter.ours for turn in found.turns)
+    tail = f"{count or 'nobody'} in line" + (f", {ours} of them yours" if ours else "")
+    return title("queue", width, tail + key)
+
+
+def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line], list[int | None]]:
+    """The whole page: two lines for each in line, then the devices that are not free. And which of those in
+    line each line shows, None for none."""
+    snapshot = app_state.snapshot
+    if snapshot is None:
+        return [clip(((" nothing has been read yet", "dim"),), width)], [None]
+    lines: list[Line] = []
+    items: list[int | None] = []
+    for place, (turn, row) in enumerate(
+        zip(found.turns, _rows(found.turns, snapshot, found.turns), strict=True)
+    ):
+        style = "dim" if turn.ahead else ""
+        reason: Line = ((f"     {in_the_way(turn, snapshot)}", style),)
+        lines += [clip(row, width), clip(reason, width)]
+        items += [place, place]
+    if not found.turns:
+        lines.append(clip(((_NOBODY, "dim"),), width))
+    if found.occupied:
+        lines += [((" ", ""),), title("not free", width)]
+        lines += [clip(line, width) for line in _occupied(found.occupied, snapshot)]
+        lines += [((f" {piece}", "dim"),) for piece in wrap(expectation(found.occupied), width - 2)]
+    return lines, [*items, *[None] * (len(lines) - len(items))]
+
+
+def _told_in_panel(found: Outlook) -> list[Occupied]:
+    return [each for each in found.occupied if each.claim or each.hoarded or each.free_in is not None]
+
+
+def _rows(shown: Sequence[Turn], snapshot: Snapshot, among: Sequence[Turn]) -> list[Line]:
+    """A line for each in line, in columns that are wide enough for all of `among`."""
+    number = len(str(len(among)))
+    names = [_name(turn) for turn in among]
+    user = min(_MOST_USER, max(map(len, names), default=0))
+    wide = max((len(wants(turn.waiter, snapshot)) for turn in among), default=0)
+    rows: list[Line] = []
+    for turn in shown:
+        waiter = turn.waiter
+        age = "–" if waiter.since is None else duration(snapshot.time - waiter.since)
+        job = f"{printable(waiter.job)}  " if waiter.job else ""
+        style = "strong" if waiter.ours else ""
+        rows.append(
+            (
+                (f" {turn.place:>{number}}  ", "dim" if turn.ahead else "strong"),
+                (f"{fit(_name(turn), user)}  {fit(wants(waiter, snapshot), wide)}  {age:>6}  ", style),
+                (f"{job}{printable(waiter.command or '')}", "dim"),
+            )
+        )
+    return rows
+
+
+def _name(turn: Turn) -> str:
+    return "you" if turn.waiter.ours else printable(turn.waiter.user)
+
+
+def _occupied(shown: Sequence[Occupied], snapshot: Snapshot, commands: bool = True) -> list[Line]:
+    """A line a device, in columns that are as wide as they must be; `commands`: with what runs there."""
+    cells = [(snapshot.label(each.device), *occupied_by(each, snapshot.time)) for each in shown]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    return [
+        (
+            (f" GPU {fit(label, widths[0])}  ", "dim"),
+            (f"{fit(user, min(_MOST_USER, widths[1]))}  {fit(memory, widths[2], right=True)}  ", ""),
+            (f"{fit(held, widths[3])}  {fit(use, widths[4])}  ", "warn" if each.hoarded else ""),
+            (command if commands else "", "dim"),
+        )
+        for each, (label, user, memory, held, use, command) in zip(shown, cells, strict=True)
+    ]

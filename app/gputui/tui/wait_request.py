@@ -1,0 +1,107 @@
+"""What is typed after `w`: how many devices, or the selected ones, and whether waiting for them makes sense.
+
+"2" and "any 2" wait for any two devices, "8 tp=2" for eight that work in groups, "these" for those selected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputui.allocating.queue import devices as in_number
+from gputui.allocating.queue import names_in_line, nth
+from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse_request
+from gputui.choosing.most_ever import most_ever, waits_for_ever
+from gputui.choosing.named_devices import keys_named
+from gputui.choosing.pick import Constraints, of_own_lease
+from gputui.inventory.waiter import Waiter
+from gputui.launching.intent import Asked, ContradictionError, settle
+from gputui.tui.app_state import AppState
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRequest:
+    """`keys` are the devices that are waited for, in their order; None for any `count` that will do."""
+
+    count: int
+    grouping: Grouping = ALL_REDUCE
+    keys: tuple[str, ...] | None = None
+
+
+def read_wait_request(line: str, app_state: AppState) -> WaitRequest:
+    """Raises GroupingError for a line that cannot be waited for, with the reason."""
+    first, _, rest = line.strip().lower().partition(" ")
+    if first == "these":
+        keys = app_state.selection.keys
+        if not keys:
+            raise GroupingError("no devices are selected: a number waits for any")
+        if rest.strip() not in ("", str(len(keys))):
+            raise GroupingError(f"{in_number(len(keys))} selected: these, or a number for any")
+        request = WaitRequest(len(keys), keys=keys)
+    else:
+        request = WaitRequest(*parse_request(rest if first == "any" else line))
+    problem = _in_vain(request, app_state)
+    if problem is not None:
+        raise GroupingError(problem)
+    return request
+
+
+def _in_vain(request: WaitRequest, app_state: AppState) -> str | None:
+    """Why the job would be refused, or wait for ever; None where it would not."""
+    if app_state.snapshot is None:
+        return "nothing has been read yet"
+    names = ",".join(request.keys) if request.keys is not None else None
+    grouping = request.grouping if request.grouping != ALL_REDUCE else None
+    try:
+        settle(Asked(None if names else request.count, names, grouping), app_state.intent)
+    except ContradictionError as error:
+        return str(error)
+    if names is not None:
+        return None
+    limits = app_state.limits
+    if limits and limits.unknown:
+        return f"which devices {limits.words} means is not known: select them, and wait for these"
+    within = of_own_lease(app_state.snapshot, limits.keys if limits else None)
+    never = keys_named(app_state.rules.never, app_state.snapshot)
+    can = most_ever(app_state.snapshot, Constraints(request.count, within=within, never=never))
+    return waits_for_ever(request.count, can) if request.count > can else None
+
+
+def wait_prompt(app_state: AppState) -> str:
+    """What waiting does, before anything is typed."""
+    return (
+        "Wait in line: the command starts as a job when it is your turn and enough devices are free."
+        f" How many devices?{_or_these(app_state)}"
+    )
+
+
+def what_it_does(line: str, app_state: AppState) -> str:
+    """What Enter does with a line that can be waited for."""
+    request = read_wait_request(line, app_state)
+    waiters = app_state.snapshot.waiters if app_state.snapshot else ()
+    other = _or_these(app_state) if request.keys is None else ""
+    return (
+        f"⏎ waits for {_wanted(request, app_state)}; the command starts as a job then."
+        f" You would be {place_in_line(request, waiters)}.{other}"
+    )
+
+
+def place_in_line(request: WaitRequest, waiters: Sequence[Waiter]) -> str:
+    """ "first in line", "3rd in line, after ana (4 devices), bo (1 device)": behind all of these waiters."""
+    ahead = [each for each in waiters if each.step == 0 and each.wants_of(request.keys)]
+    return f"{nth(len(ahead) + 1)} in line, after {names_in_line(ahead)}" if ahead else "first in line"
+
+
+def _wanted(request: WaitRequest, app_state: AppState) -> str:
+    if request.keys is None:
+        return f"any {in_number(request.count)}" if request.count > 1 else "any device"
+    return _selected(app_state)
+
+
+def _selected(app_state: AppState) -> str:
+    labels = [app_state.snapshot.label(device) for device in app_state.selected] if app_state.snapshot else []
+    return f"GPU {','.join(labels)}"
+
+
+def _or_these(app_state: AppState) -> str:
+    return f' Type "these" to wait for {_selected(app_state)} only.' if app_state.selected else ""

@@ -1,0 +1,106 @@
+"""The strip of the selected devices as a widget: a click finds a device, and dragging one reorders them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from textual import events
+from textual.message import Message
+
+from gputui.tui.app_state import AppState
+from gputui.tui.views.selection import strip
+from gputui.tui.views.text import Line
+from gputui.tui.widgets.lines import Lines
+
+
+class SelectionStrip(Lines):
+    """A rule and the selected devices in their order.
+
+    Posts `Clicked` with the key of a device, and `Moved` when one was dropped in another place. While one is
+    dragged the strip shows the order that dropping it would make.
+    """
+
+    COMPONENT_CLASSES = {"lines--on"}
+
+    class Clicked(Message):
+        """A device was clicked."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    class Moved(Message):
+        """A device was dropped at a place of the order, counted from 0."""
+
+        def __init__(self, key: str, place: int) -> None:
+            super().__init__()
+            self.key, self.place = key, place
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self._app_state: AppState | None = None
+        self._items: tuple[tuple[int, int, str], ...] = ()
+        self._dragged: str | None = None
+        self._place = 0
+        self._rule = True
+
+    def show(self, app_state: AppState, rule: bool = True) -> None:
+        """Show the app state's selection, under a rule where there is room for one.
+
+        Where the selection has changed, whatever is dragged is let go.
+        """
+        before, self._app_state, self._rule = self._app_state, app_state, rule
+        self.set_height(1 + rule)
+        if before is not None and before.selection != app_state.selection:
+            self._let_go()
+        self.draw(self._lines)
+
+    def _lines(self, width: int, height: int) -> list[Line]:
+        app_state = self._app_state
+        if app_state is None:
+            return []
+        if self._dragged is None:
+            lines, self._items = strip(app_state, width)
+            return lines[not self._rule :]
+        # (Where the devices stood when one was taken up stays what the pointer means: nothing swings.)
+        rank = app_state.selection.rank(self._dragged) or 0
+        moved = app_state.selection.move(self._dragged, self._place - rank)
+        return strip(replace(app_state, selection=moved), width, self._dragged).lines[not self._rule :]
+
+    def _at(self, x: int, exactly: bool = False) -> int | None:
+        """The place of the device at a cell, or the nearest one; None where there is none."""
+        places = range(len(self._items))
+        if exactly:
+            return next((n for n in places if self._items[n][0] - 1 <= x < self._items[n][1]), None)
+        return min(
+            places, key=lambda n: max(self._items[n][0] - x, x - self._items[n][1] + 1, 0), default=None
+        )
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        place = self._at(event.x, exactly=True) if event.y == self._rule and event.button == 1 else None
+        if place is not None:
+            self._dragged, self._place = self._items[place][2], place
+            self.capture_mouse()
+            self.draw(self._lines)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        place = self._at(event.x)
+        if self._dragged is not None and place is not None and place != self._place:
+            self._place = place
+            self.draw(self._lines)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        key, place = self._dragged, self._place
+        if key is None or self._app_state is None:
+            return
+        self._let_go()
+        self.draw(self._lines)
+        if place != self._app_state.selection.rank(key):
+            self.post_message(self.Moved(key, place))
+        else:
+            self.post_message(self.Clicked(key))
+
+    def _let_go(self) -> None:
+        if self._dragged is not None:
+            self._dragged = None
+            self.release_mouse()

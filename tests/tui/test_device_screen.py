@@ -1,0 +1,139 @@
+"""The page of one device: its keys, what is read for it, and signals from it."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Collection
+from dataclasses import replace
+
+import pytest
+
+from gputui.inventory.process import Ancestor
+from gputui.inventory.snapshot import Snapshot
+from gputui.tui.screens.device import DeviceScreen
+from gputui.tui.screens.topology import TopologyScreen
+from gputui.tui.widgets.lines import Lines
+from tui.support import Session
+from tui.support import session as moving
+from unit.builders import box, busy, gpu, instance, job
+
+session = functools.partial(moving, interval=1000)
+
+
+def texts(s: Session, part: str = "#page-body") -> list[str]:
+    return [text.rstrip() for text in s.app.screen.query_one(part, Lines).texts]
+
+
+def lit(s: Session) -> str:
+    picture = s.app.screen.query_one("#page-body", Lines)
+    return picture.texts[picture.lit].strip() if picture.lit is not None else ""
+
+
+def shown(s: Session) -> str:
+    """The number of the device whose page is open."""
+    return texts(s)[0].split()[2]
+
+
+def show(s: Session, snapshot: Snapshot) -> None:
+    s.main.set_app_state(s.main.app_state.with_snapshot(snapshot))
+    assert isinstance(s.app.screen, DeviceScreen)
+    s.app.screen.draw()
+
+
+def crowded(count: int = 3) -> Snapshot:
+    processes = (job(100 + n, ancestors=(Ancestor(90, "torchrun"),)) for n in range(count))
+    return box(busy(gpu(0), *processes), busy(gpu(1), job(7)))
+
+
+async def test_it_opens_on_the_device_at_the_cursor_and_goes_back_to_where_it_was_opened() -> None:
+    async with session("shared") as s:
+        await s.press("down", "down")
+        for key, back in (("right", "left"), ("i", "escape"), ("i", "q"), ("i", "i")):
+            await s.press(key)
+            assert isinstance(s.app.screen, DeviceScreen) and shown(s) == "2"
+            await s.press(back)
+            assert s.app.screen is s.main
+        await s.press("t", "down", "i")
+        assert isinstance(s.app.screen, DeviceScreen) and shown(s) == "3"
+        await s.press("escape")
+        assert isinstance(s.app.screen, TopologyScreen)
+
+
+async def test_what_is_on_the_page_is_read_in_full_and_no_longer_than_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with session("idle") as s:
+        asked: list[tuple[str, ...]] = []
+
+        def look_at(keys: Collection[str]) -> None:
+            # (The page says it with every drawing; the sampler hears what is new.)
+            if asked[-1:] != [tuple(keys)]:
+                asked.append(tuple(keys))
+
+        monkeypatch.setattr(s.main._sampler, "look_at", look_at)
+        keys = [device.key for device in s.main.app_state.rows]
+        # (There are two devices: the second is the last one.)
+        await s.press("i", "right_square_bracket", "tab")
+        assert shown(s) == "1" and s.main.app_state.cursor == keys[1]
+        await s.press("left_square_bracket")
+        assert shown(s) == "0"
+        await s.press("space")
+        assert s.selected == ["0"] and shown(s) == "0" and any("selected: cuda:0" in t for t in texts(s))
+        await s.press("space", "escape")
+        assert s.selected == [] and s.app.screen is s.main
+        assert asked == [(keys[0],), (keys[1],), (keys[0],), ()]
+
+
+async def test_its_processes_stand_below_who_started_them_and_no_other_devices_do() -> None:
+    async with session(crowded(), size=(130, 40)) as s:
+        await s.press("i")
+        rows = [row for row in texts(s) if row][-4:]
+        assert [row.split()[0] for row in rows] == ["90", "100", "101", "102"]
+        assert lit(s).endswith("torchrun")
+        await s.press("G")
+        assert lit(s).startswith("102")
+
+
+async def test_more_processes_than_rows_scroll_and_their_number_is_said() -> None:
+    async with session(crowded(60), size=(130, 30)) as s:
+        await s.press("i", "G")
+        assert lit(s).startswith("159") and any("of 61" in text for text in texts(s))
+
+
+async def test_on_a_small_screen_all_of_it_scrolls_and_nothing_is_left_out_in_silence() -> None:
+    async with session(crowded(), size=(60, 15)) as s:
+        await s.press("i")
+        seen = set(texts(s)[:-1])
+        while "more line" in texts(s)[-1]:
+            await s.press("pagedown")
+            seen |= set(texts(s))
+        assert any("XID" in text for text in seen) and any("102" in text for text in seen)
+        await s.press("pageup", "pageup", "pageup", "pageup", "G")
+        assert lit(s).startswith("102")
+        await s.press("g")
+        assert shown(s) == "0"
+
+
+async def test_a_device_that_is_gone_is_said_to_be() -> None:
+    async with session(crowded(), size=(130, 40)) as s:
+        await s.press("i")
+        show(s, box(busy(gpu(1), job(7))))
+        assert any("not there any more" in text for text in texts(s))
+        await s.press("space", "X", "right_square_bracket")
+        assert shown(s) == "1"
+        # Of a divided GPU, the processes of its instances are listed, with the instance.
+        divided = gpu(1, mig=True)
+        show(s, box(divided, replace(instance(divided, 2), processes=(job(8),))))
+        assert any(t.split()[:2] == ["1:2", "8"] for t in texts(s))
+        show(s, box(gpu(0), replace(gpu(1), processes=None)))
+        assert any("does not list" in text for text in texts(s))
+
+
+async def test_a_process_is_signalled_after_a_second_press_and_never_in_another_namespace() -> None:
+    elsewhere = job(os.getpid(), user=None, command=None, note="another namespace")
+    async with session(box(busy(gpu(0), elsewhere))) as s:
+        await s.press("i", "X")
+        assert f"(pid {os.getpid()})" in "".join(texts(s, "#page-footer"))
+        await s.press("X")
+        assert "another namespace" in "".join(texts(s, "#page-footer"))

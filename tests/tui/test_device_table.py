@@ -1,0 +1,275 @@
+"""The device table and the strip of the selected devices: columns, scrolling, digits, dragging."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from textual.events import MouseScrollUp
+
+from gputui.allocating.settings import ScreenSettings
+from gputui.inventory.device import Telemetry
+from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.source import Want
+from gputui.tui.app_state import AppState
+from gputui.tui.first_frame import frame
+from gputui.tui.screens.columns import ColumnsScreen
+from gputui.tui.screens.line_input import LineScreen
+from gputui.tui.views.columns import COLUMNS
+from gputui.tui.views.table import table
+from gputui.tui.views.text import width_of
+from tui.support import Session, box_at, session
+from unit.builders import NOW, box, busy, gpu, instance
+
+
+def texts(snapshot: Snapshot, width: int, height: int = 30, **screen: object) -> list[str]:
+    """The lines of the table of a box, each as wide as it must be."""
+    settings = ScreenSettings()._replace(**screen)  # type: ignore[arg-type]
+    lines = table(AppState({}).with_snapshot(snapshot).with_screen(settings), width, height).lines
+    assert all(width_of(line) == width for line in lines)
+    return ["".join(text for text, _ in line) for line in lines]
+
+
+# Columns
+
+
+@pytest.mark.parametrize("name", ["shared", "a100-mig", "dgx-2", "rtx3090"])
+@pytest.mark.parametrize("width", [20, 40, 60, 72, 80, 100, 124, 160, 200, 300])
+def test_columns_are_shown_whole_or_not_at_all(name: str, width: int) -> None:
+    heading, *rows = texts(box_at(name, 75), width)
+    state = heading.find("STATE")
+    for row in rows if width >= 40 else []:
+        assert row[state] in "○●◐◆?✕▶", "the state begins below its heading"
+        before = row[: heading.find("COMMAND")] if "COMMAND" in heading else row[:state]
+        assert "…" not in before, "nothing but a command is cut"
+
+
+def test_more_columns_are_there_the_wider_the_terminal_is() -> None:
+    headings = [texts(box_at("shared"), width)[0].split() for width in range(40, 260, 10)]
+    assert headings[0] == ["#", "UTIL", "MEMORY", "STATE"]
+    assert all(set(few) <= set(more) for few, more in pairwise(headings))
+    assert {"MEM%", "CLOCK", "COMMAND"} <= set(headings[-1])
+
+
+def test_what_a_column_shows_of_a_device() -> None:
+    hot = Telemetry(
+        slowdown_temperature=90, throttle=("thermal",), pcie_generation=4, pcie_width=8, max_pcie_width=16
+    )
+    device = gpu(0, power=1012.4, power_limit=1200.0, temperature=89, sm_clock=1410, telemetry=hot)
+    columns = tuple(column.id for column in COLUMNS)
+    heading, row, other = texts(box(device, gpu(1, power=None, memory_used=None)), 260, columns=columns)
+    for name, shown in (("W", "1012/1200"), ("CLOCK", "1410!"), ("THROTTLE", "thermal"), ("PCIE", "4×8!")):
+        assert shown in row, name
+    assert "/1200" not in other and "–" in other
+    assert heading.split()[-1] == "STATE"
+
+
+def test_chosen_columns_stand_in_their_order_and_unknown_names_do_no_harm() -> None:
+    heading = texts(box_at("shared"), 100, columns=("bus", "memory", "nonsense", "utilization"))[0]
+    assert heading.split() == ["#", "BUS", "MEMORY", "UTIL", "STATE"]
+
+
+def test_a_table_needs_what_its_columns_show() -> None:
+    state = AppState({}).with_snapshot(box_at("shared"))
+    assert Want.SENSORS in table(state, 80, 10).needs and Want.DETAILS not in table(state, 200, 10).needs
+    few = state.with_screen(ScreenSettings(columns=("utilization", "throttle")))
+    assert Want.SENSORS not in table(few, 80, 10).needs and Want.DETAILS in table(few, 80, 10).needs
+
+
+def test_a_sort_and_a_filter_are_told_in_the_heading() -> None:
+    for width in (40, 60, 80, 130):
+        assert "▼" in texts(box_at("shared"), width, sort="temperature")[0]
+        assert "▲" in texts(box_at("shared"), width, sort="state")[0]
+        heading, *rows = texts(box_at("shared"), width, filter="free")
+        assert "3 of 8" in heading and "free" in heading and len(rows) == 3
+
+
+def test_instances_hang_under_their_gpu() -> None:
+    parent = gpu(0, mig=True)
+    rows = texts(box(parent, instance(parent, 0), instance(parent, 1), gpu(1)), 80)
+    assert [row[6:12].strip() for row in rows[1:]] == ["0", "└ 0:0", "└ 0:1", "1"]
+
+
+def test_a_device_of_a_job_of_ours_says_so() -> None:
+    devices = (busy(gpu(0)), gpu(1))
+    job = JobSummary(id="m6u5", title="train", state="running", keys=(devices[0].key,), started=NOW - 3720)
+    _, row, other = texts(
+        replace(box(*devices), jobs=(job, replace(job, state="done", keys=(devices[1].key,)))), 80
+    )
+    assert row.rstrip().endswith("▶ your job m6u5 1h02m")
+    assert "○ free" in other
+
+
+# Rows
+
+
+async def test_devices_that_do_not_fit_are_counted_and_scrolled_to() -> None:
+    async with session("dgx-2", size=(80, 15)) as s:
+        shown = len(s.texts("#table")) - 1
+        assert s.texts("#table")[-1].endswith(f"▼ {16 - shown} more")
+        await s.press("end")
+        assert s.texts("#table")[0].endswith(f"▲ {16 - shown} more")
+        assert s.texts("#table")[-1].startswith("▸     15") and "more" not in s.texts("#table")[-1]
+        table = s.main.query_one("#table")
+        for _ in range(16):
+            table.post_message(MouseScrollUp(table, 5, 3, 0, -1, 0, False, False, False))
+        await s.until(lambda: s.texts("#table")[1].split()[0] == "0")
+        assert s.main.app_state.current is not None and s.main.app_state.current.index == 15
+        # The mark is no device: a click on it scrolls.
+        await s.pilot.click("#table", offset=(78, shown))
+        await s.pilot.pause()
+        assert s.selected == [] and s.texts("#table")[1].split()[0] != "0"
+        await s.press("up")
+        assert any(line.startswith("▸     14") for line in s.texts("#table"))
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("shared", (80, 24)), ("dgx-2", (60, 15)), ("a100-mig", (100, 30))]
+)
+async def test_the_first_frame_is_what_the_screen_shows_then(name: str, size: tuple[int, int]) -> None:
+    async with session(name, size=size, command=()) as s:
+        lines = frame(s.main.app_state, *size).split("\r\n")
+        plain = [_without_looks(line).rstrip() for line in lines]
+        shown = s.texts("#table")
+        assert plain[1 : 1 + len(shown)] == shown
+
+
+def _without_looks(line: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", line)
+
+
+async def test_sorting_and_filtering_by_keys() -> None:
+    async with session() as s:
+        await s.press("s")
+        loads = [d.utilization or 0 for d in s.main.app_state.rows]
+        assert loads == sorted(loads, reverse=True) and "UTIL▼" in s.texts("#table")[0]
+        await s.press("slash")
+        assert isinstance(s.app.screen, LineScreen)
+        await s.press(*"free", "enter")
+        assert "3 of 8" in s.texts("#table")[0] and len(s.texts("#table")) == 4
+        s.main.save_screen(ScreenSettings(filter="nobody"))
+        assert "no device matches" in " ".join(s.texts("#table"))
+        await s.press("space")
+        assert s.selected == []
+
+
+async def test_the_columns_page_shows_hides_and_moves_columns() -> None:
+    async with session() as s:
+        await s.press("f")
+        assert isinstance(s.app.screen, ColumnsScreen)
+        await s.press("space")
+        assert "NAME" not in s.texts("#table")[0]
+        await s.press("x", "home", "down", "J", "escape")
+        heading = s.texts("#table")[0]
+        assert heading.index("MEMORY") < heading.index("UTIL")
+
+
+async def test_details_are_read_only_while_a_column_shows_them() -> None:
+    async with session() as s:
+        assert not any(Want.DETAILS in want for want in s.source.wanted)
+        s.main.save_screen(ScreenSettings(columns=("throttle",)))
+        await s.until(lambda: Want.DETAILS in s.source.wanted[-1])
+        s.main.save_screen(ScreenSettings())
+        await s.until(lambda: Want.DETAILS not in s.source.wanted[-1])
+
+
+# Digits
+
+
+class Later:
+    """A timer that goes off when a test says so."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+
+    def __call__(self, seconds: float, call: Callable[[], None]) -> Callable[[], object]:
+        self.calls.append(call)
+        return lambda: self.calls.remove(call) if call in self.calls else None
+
+    def go_off(self) -> None:
+        for call in (*self.calls,):
+            self.calls.remove(call)
+            call()
+
+
+async def test_two_digits_are_one_number_where_there_are_ten_gpus() -> None:
+    async with session("dgx-2") as s:
+        s.main.selection.after = later = Later()
+        await s.press("1")
+        assert s.selected == [] and s.main.message == "GPU 1_"
+        await s.press("2")
+        assert s.selected == ["12"] and not later.calls
+        await s.press("4")
+        assert s.selected == ["12", "4"], "no number goes on with 4"
+        await s.press("1")
+        later.go_off()
+        assert s.selected == ["12", "4", "1"] and "GPU 1 is busy" in s.main.message
+        # Another key, and a digit that no number goes on with: the first digit is a number of its own.
+        await s.press("1", "x")
+        assert s.selected == []
+        await s.press("1", "7")
+        assert s.selected == ["1", "7"]
+        await s.press("t", "1", "0")
+        assert s.selected == ["1", "7", "10"]
+
+
+async def test_a_digit_that_two_vendors_have_is_asked_about() -> None:
+    theirs = tuple(replace(gpu(n), vendor="acme", uuid=f"ACME-000{n}") for n in range(2))
+    async with session(box(gpu(0), gpu(1), *theirs)) as s:
+        await s.press("0")
+        assert isinstance(s.app.screen, LineScreen) and "nvidia:0 or acme:0" in s.app.screen.prompt
+        await s.press(*"ac", "enter")
+        assert s.selected == ["acme:0"]
+        # Only devices of the same vendor can follow: nothing is asked.
+        await s.press("1")
+        assert s.selected == ["acme:0", "acme:1"]
+
+
+# The strip
+
+
+def at(s: Session, text: str) -> tuple[int, int]:
+    """Where a text stands in the strip."""
+    return s.texts("#selection")[1].index(text), 1
+
+
+async def drag(s: Session, what: str, where: str) -> None:
+    begin, end = at(s, what), at(s, where)
+    await s.pilot.mouse_down("#selection", offset=begin)
+    await s.pilot.hover("#selection", offset=end)
+    await s.pilot.mouse_up("#selection", offset=end)
+    await s.pilot.pause()
+
+
+async def test_selected_devices_are_dragged_to_their_place() -> None:
+    async with session() as s:
+        await s.press("4", "5", "7")
+        await drag(s, "GPU 7", "GPU 4")
+        assert s.selected == ["7", "4", "5"]
+        assert s.main.app_state.current is not None and s.main.app_state.current.index == 7
+        await drag(s, "GPU 7", "GPU 5")
+        assert s.selected == ["4", "5", "7"]
+
+
+async def test_a_click_on_a_selected_device_puts_the_cursor_there_and_j_moves_it() -> None:
+    async with session() as s:
+        await s.press("4", "5")
+        await drag(s, "GPU 5", "GPU 5")
+        assert s.selected == ["4", "5"]
+        assert "▸cuda:1 = GPU 5" in s.texts("#selection")[1] and s.texts("#table")[6].startswith("▸")
+        await s.press("K")
+        assert s.selected == ["5", "4"] and "▸cuda:0 = GPU 5" in s.texts("#selection")[1]
+
+
+async def test_many_selected_devices_stay_apart_and_can_be_dragged() -> None:
+    async with session("dgx-2") as s:
+        s.main.selection.after = Later()
+        await s.press(*"45678", *"0")
+        strip = s.texts("#selection")[1]
+        assert strip.startswith(" cuda:0…5 = GPU") and "7, 8,▸0" in strip
+        await drag(s, "8,", "4,")
+        assert s.selected == ["8", "4", "5", "6", "7", "0"]

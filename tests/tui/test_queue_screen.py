@@ -1,0 +1,147 @@
+"""The queue in sight: the panel, the page, and leaving the line with a job of one's own."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from dataclasses import replace
+from typing import Any
+
+from gputui.allocating.queue import waiters
+from gputui.inventory.claim import Claim
+from gputui.inventory.waiter import Waiter
+from gputui.jobs.job import Job
+from gputui.jobs.start import Queued
+from gputui.jobs.wait import refreshed
+from gputui.tui.screens.queue import QueueScreen
+from gputui.tui.views.queue import lines_of_panel, queue_panel
+from gputui.tui.widgets.lines import Lines
+from tui.support import Session, box_at
+from tui.support import session as moving
+from tui.test_confirm import in_line
+from unit.jobs_support import Desk, ended, until
+
+session = functools.partial(moving, interval=1000)
+
+IDLE = box_at("idle")
+
+_WAITS = """
+import os, signal
+from gputui.allocating.queue import Ticket
+Ticket.draw(os.environ, 2, None, "python mine.py", job=os.path.basename(os.environ["GPUTUI_JOB"]))
+signal.pause()
+"""
+
+
+def texts(s: Session, part: str = "#page-body") -> list[str]:
+    return [text.rstrip() for text in s.app.screen.query_one(part, Lines).texts]
+
+
+def show(s: Session, *line: Waiter, **facts: Any) -> None:
+    """Another reading of the box, with these in line."""
+    s.main.set_app_state(s.main.app_state.with_snapshot(replace(IDLE, waiters=line, **facts)))
+    if isinstance(s.app.screen, QueueScreen):
+        s.app.screen.draw()
+
+
+def waiter(place: int, user: str = "ana", **more: Any) -> Waiter:
+    return Waiter((place, ""), user, 2, since=IDLE.time - 60, command="python t.py", **more)
+
+
+def waiting_job(desk: Desk) -> Job:
+    """A job of ours that is in line."""
+    before = len(waiters(os.environ))
+    job = desk.start(sys.executable, "-c", _WAITS, queued=Queued(2, ("python", "mine.py"), ()))
+    until(lambda: len(waiters(os.environ)) == before + 1)
+    return job
+
+
+async def test_the_page_of_the_demo_box_says_who_waits_for_what_and_who_has_it() -> None:
+    async with session("shared") as s:
+        await s.press("Q")
+        lines = texts(s)
+        assert "2 in line" in lines[0]
+        assert lines[1].split()[:4] == ["1", "ana", "4", "devices"]
+        assert lines[2].strip() == "GPU 4,5,7 are free, 1 more is needed"
+        assert lines[3].split()[:4] == ["2", "lee", "GPU", "6"] and lines[4].strip() == "after ana"
+        assert lines[7].split()[:3] == ["GPU", "6", "bo"] and "claimed 7h14m ago" in lines[7]
+        await s.press("S")
+        assert "only ana" in texts(s, "#page-footer")[0]
+        await s.press("escape")
+        assert s.app.screen is s.main
+
+
+async def test_the_page_fits_every_size_and_says_so_where_nobody_waits() -> None:
+    async with session("shared") as s:
+        await s.press("Q")
+        for width, height in ((60, 15), (80, 24), (200, 60)):
+            await s.resize(width, height)
+            assert any("ana" in line for line in texts(s))
+        show(s)
+        await s.press("S", "j")
+        assert "nobody in line" in texts(s)[0] and "w on the main screen" in texts(s)[1]
+
+
+async def test_a_panel_is_there_while_somebody_waits_or_holds_a_claim() -> None:
+    async with session("idle", size=(130, 40)) as s:
+        state = s.main.app_state
+        assert lines_of_panel(state) == 0
+        show(s, waiter(1), waiter(2, "bo"))
+        panel = queue_panel(s.main.app_state, 60, 20)
+        words = ["".join(text for text, _ in line) for line in panel]
+        assert "2 in line" in words[0] and "next ana: GPU 0,1 are free" in words[3]
+        assert len(words) == lines_of_panel(s.main.app_state) == 4
+        show(s, claims=(Claim(IDLE.devices[0].key, "lee", IDLE.time - 3000, "python x.py"),))
+        panel = queue_panel(s.main.app_state, 80, 20)
+        assert "nothing runs on it" in panel[1][2][0] and panel[1][2][1] == "warn"
+        assert len(panel) == lines_of_panel(s.main.app_state) == 2
+        show(s, *(waiter(n, f"user{n}") for n in range(30)))
+        words = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 6)]
+        assert len(words) == 6 and "27 more" in words[4] and words[5].startswith(" next user0")
+
+
+async def test_two_processes_are_in_line_and_ones_own_job_leaves_it_when_asked_twice(
+    desk: Desk, environ: dict[str, str]
+) -> None:
+    with in_line(4):
+        job = waiting_job(desk)
+        async with session("idle", environ=environ) as s:
+            show(s, *waiters(os.environ))
+            await s.press("Q")
+            assert "2 in line, 2 of them yours" in texts(s)[0] and job.id in texts(s)[3]
+            await s.press("S")
+            assert "Ctrl-C" in texts(s, "#page-footer")[0], "the other one is no job"
+            await s.press("down", "S")
+            assert job.id in texts(s, "#page-footer")[0] and refreshed(job).state == "waiting"
+            await s.press("j", "S")
+            assert refreshed(job).state == "waiting", "another key in between"
+            await s.press("S")
+            await s.until(lambda: refreshed(job).state == "stopped")
+            await s.until(lambda: f"job {job.id}: SIGTERM" in texts(s, "#page-footer")[0])
+            show(s, *waiters(os.environ))
+            assert "1 in line" in texts(s)[0]
+
+
+async def test_a_job_that_does_not_wait_any_more_is_not_stopped(desk: Desk, environ: dict[str, str]) -> None:
+    gate = desk.gate()
+    job = desk.sh(gate.wait)
+    async with session("idle", environ=environ) as s:
+        show(s, waiter(1, ours=True, job=job.id), waiter(2, ours=True, job="gone"))
+        await s.press("Q", "S", "S")
+        await s.until(lambda: "does not wait any more" in texts(s, "#page-footer")[0])
+        await s.press("down", "S", "S")
+        await s.until(lambda: "not among the jobs" in texts(s, "#page-footer")[0])
+        assert not refreshed(job).over
+        s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
+        await s.press("S", "S")
+        assert "demo shared" in texts(s, "#page-footer")[0]
+        gate.open()
+        ended(job)
+
+
+async def test_a_hostile_name_in_line_is_neutralised() -> None:
+    async with session("idle") as s:
+        show(s, waiter(1, "mi\x1b[2Jra\n"), waiter(2, "\u202eoxo", job="\x07"))
+        await s.press("Q")
+        assert all(text.isprintable() for text in texts(s))

@@ -1,0 +1,170 @@
+"""What is said of a device beyond the table, and how it is laid out at every width."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gputui.inventory.device import Device, Telemetry
+from gputui.inventory.device_facts import Fact, fact_groups
+from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.xid import MEANINGS
+from gputui.tui.app_state import AppState
+from gputui.tui.views.device import device_facts
+from gputui.tui.views.text import width_of
+from unit.builders import GIB, NOW, box, busy, gpu, instance, job
+
+FULL = Telemetry(
+    encoder=3,
+    decoder=7,
+    memory_clock=2619,
+    max_memory_clock=2619,
+    fan=40,
+    memory_temperature=75,
+    slowdown_temperature=87,
+    shutdown_temperature=92,
+    throttle=("power limit",),
+    performance_state=0,
+    ecc_corrected=4,
+    ecc_uncorrected=0,
+    retired_pages=0,
+    remapped_rows=0,
+    xid=31,
+    xid_at=NOW - 720,
+    pcie_generation=5,
+    pcie_width=16,
+    max_pcie_generation=5,
+    max_pcie_width=16,
+    pcie_sent=1.2e9,
+    pcie_received=40e6,
+    nvlink_sent=18.2e9,
+    nvlink_received=17.9e9,
+    sm_active=88.0,
+    sm_occupancy=41.0,
+    tensor_active=12.0,
+    energy=3.6e7,
+)
+
+
+def fact(device: Device, group: str, name: str) -> Fact:
+    (found,) = [f for g in fact_groups(device, NOW) if g.name == group for f in g.facts if f.name == name]
+    return found
+
+
+def on(utilization: int | None = 97, **telemetry: object) -> Device:
+    return replace(busy(gpu(0)), utilization=utilization, telemetry=replace(FULL, **telemetry))  # type: ignore[arg-type]
+
+
+def page(device: Device, width: int) -> list[str]:
+    lines = device_facts(AppState({}).with_snapshot(box(device, gpu(1))), device, width)
+    assert all(width_of(line) <= width for line in lines)
+    return ["".join(text for text, _ in line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("utilization", "generation", "width", "trained", "alarm"),
+    [
+        (97, 5, 16, "gen 5 ×16", False),
+        (0, 1, 16, "gen 1 ×16 (gen 5 when busy)", False),
+        (None, 1, 16, "gen 1 ×16 (gen 5 when busy)", False),
+        (97, 4, 16, "gen 4 ×16, down-trained (gen 5 possible)", True),
+        (0, 5, 8, "gen 5 ×8, down-trained (×16 possible)", True),
+        (97, 1, 4, "gen 1 ×4, down-trained (gen 5 ×16 possible)", True),
+        (97, None, None, "–", False),
+    ],
+)
+def test_a_pcie_link_is_called_down_trained_when_it_is_narrow_or_slow_under_load(
+    utilization: int | None, generation: int | None, width: int | None, trained: str, alarm: bool
+) -> None:
+    """An idle GPU lowers the generation by itself."""
+    device = on(utilization, pcie_generation=generation, pcie_width=width)
+    assert fact(device, "Links", "PCIe") == Fact("PCIe", trained, alarm=alarm)
+
+
+def test_a_temperature_has_its_thresholds_and_is_an_alarm_from_the_first() -> None:
+    name = "Power and temperature", "temperature"
+    cool = fact(replace(on(), temperature=68), *name)
+    assert cool == Fact("temperature", "68 °C (slows down at 87, shuts down at 92)")
+    assert fact(replace(on(), temperature=87), *name).alarm
+    assert fact(replace(on(), temperature=None), *name).text == "–"
+
+
+def test_an_xid_has_its_age_and_its_meaning() -> None:
+    found = fact(on(), "Errors", "XID")
+    assert found.alarm and found.text == f"31, 12m ago: {MEANINGS[31]}"
+    assert fact(on(xid=9999, xid_at=None), "Errors", "XID").text == "9999"
+
+
+def test_throttling_is_an_alarm_with_its_reasons() -> None:
+    def throttle(*reasons: str) -> Fact:
+        return fact(on(throttle=reasons), "Clocks", "throttling")
+
+    assert (throttle().text, throttle().alarm) == ("none", False)
+    hot = throttle("power limit", "thermal")
+    assert (hot.text, hot.alarm) == ("power limit, thermal", True)
+
+
+def test_an_instance_has_what_the_driver_tells_of_it_and_names_its_gpu_for_the_rest() -> None:
+    gpu_0 = gpu(0, mig=True)
+    part = instance(gpu_0, 1)
+    assert [group.name for group in fact_groups(part, NOW)] == ["Load", "Memory"]
+    for width in (60, 130):
+        lines = device_facts(AppState({}).with_snapshot(box(gpu_0, part)), part, width)
+        text = " ".join(piece for line in lines for piece, _ in line)
+        assert "GPU 0:1" in text and "those of GPU 0" in " ".join(text.split())
+
+
+def test_errors_are_counted_and_zero_is_none() -> None:
+    assert fact(on(), "Errors", "ECC errors").text == "4 corrected"
+    assert fact(on(), "Errors", "bad memory").text == "none"
+    assert fact(on(ecc_uncorrected=2), "Errors", "ECC errors").alarm
+    assert fact(on(remapped_rows=1), "Errors", "bad memory").text == "1 remapped row"
+    assert fact(replace(on(), telemetry=None), "Errors", "ECC errors").text == "–"
+
+
+def test_what_is_not_known_is_a_dash_and_has_no_bar() -> None:
+    unread = Device(index=0, uuid="GPU-0")
+    for group in fact_groups(unread, NOW):
+        for each in group.facts:
+            assert (each.text, each.fraction, each.alarm) == ("–", None, False)
+    assert not any("░" in line for line in page(unread, 80))
+
+
+@pytest.mark.parametrize(("width", "columns"), [(60, 1), (80, 2), (130, 3), (200, 3)])
+def test_every_fact_is_shown_at_every_width_in_columns(width: int, columns: int) -> None:
+    shown = page(on(), width)
+    whole = " ".join("\n".join(shown).split())
+    for group in fact_groups(on(), NOW):
+        assert group.name in whole
+        for each in group.facts:
+            # (The first word: a long text is wrapped within its column.)
+            assert f"{each.name} " in whole and each.text.split()[0] in whole
+    first = next(line for line in shown if line.startswith(" Load"))
+    titles = [g.name for g in fact_groups(on(), NOW) if g.name in first]
+    assert len(titles) == columns
+
+
+def test_the_head_says_who_it_is_and_its_state_in_full() -> None:
+    device = on()
+    app_state = AppState({}).with_snapshot(
+        replace(box(device), jobs=(JobSummary(id="m6u5", title="sft", state="running", keys=(device.key,)),))
+    )
+    app_state, _ = app_state.toggle(device)
+    text = "\n".join("".join(piece for piece, _ in line) for line in device_facts(app_state, device, 130))
+    for words in (device.uuid, "PCI 10:00.0", "NUMA node 0", "compute capability 9.0", "selected: cuda:0"):
+        assert words in text
+    assert "● busy: mira runs python (pid 4242) for 1h" in text and "your job m6u5: sft" in text
+
+
+def test_hostile_names_do_nothing_to_the_terminal() -> None:
+    evil = "\x1b]0;x\x07\u202e"
+    device = replace(
+        busy(gpu(0, name=evil, uuid=evil), job(1, user=evil, command=evil, memory=GIB)),
+        telemetry=replace(FULL, throttle=(evil,)),
+    )
+    app_state = AppState({}).with_snapshot(
+        replace(box(device), jobs=(JobSummary(id=evil, title=evil, state="running", keys=(device.key,)),))
+    )
+    for line in device_facts(app_state, device, 130):
+        assert all(piece.isprintable() for piece, _ in line)

@@ -1,0 +1,145 @@
+"""What those in line wait for, what is in the way, and who has the devices that are not free."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gputui.choosing.queue_outlook import (
+    Outlook,
+    expectation,
+    in_the_way,
+    occupied_by,
+    outlook,
+    wants,
+    who,
+)
+from gputui.choosing.verdict import verdicts
+from gputui.choosing.watch import Watch, with_cooling
+from gputui.inventory.claim import Claim
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.waiter import Waiter
+from unit.builders import GIB, NOW, box, busy, gpu, instance, job
+
+FOUR = tuple(gpu(n) for n in range(4))
+KEYS = [device.key for device in FOUR]
+
+
+def waiter(place: int, user: str = "ana", count: int = 1, *places: int, **more: Any) -> Waiter:
+    devices = frozenset(KEYS[each] for each in places) or None
+    return Waiter((place, ""), user, count, devices, NOW - 60, "python t.py", **more)
+
+
+def seen(snapshot: Snapshot, *line: Waiter, idle: dict[str, float] | None = None) -> Outlook:
+    snapshot = replace(snapshot, waiters=line)
+    return outlook(snapshot, verdicts(snapshot), idle)
+
+
+def reasons(snapshot: Snapshot, *line: Waiter) -> list[str]:
+    return [in_the_way(turn, snapshot) for turn in seen(snapshot, *line).turns]
+
+
+TWO_BUSY = box(busy(FOUR[0]), busy(FOUR[1]), FOUR[2], FOUR[3])
+
+
+def test_the_first_in_line_is_told_what_is_missing_and_the_others_whom_they_are_behind() -> None:
+    assert reasons(TWO_BUSY, waiter(1, "ana", 4), waiter(2, "bo"), waiter(3, "kim", 2)) == [
+        "GPU 2,3 are free, 2 more are needed",
+        "after ana",
+        "after ana and 1 more",
+    ]
+    assert reasons(TWO_BUSY, waiter(1, "ana", 3)) == ["GPU 2,3 are free, 1 more is needed"]
+    assert reasons(TWO_BUSY, waiter(1, "ana", 1, 0)) == ["no such device is free"]
+    assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2)) == ["no device is free, 2 are needed"]
+    assert reasons(TWO_BUSY, waiter(1, "ana", 2)) == ["GPU 2,3 are free: it starts in a moment"]
+
+
+def test_who_waits_for_other_devices_is_next_too() -> None:
+    found = seen(TWO_BUSY, waiter(1, "ana", 2, 0, 1), waiter(2, "bo", 1, 1), waiter(3, "kim", 1, 2))
+    assert [turn.waiter.user for turn in found.next] == ["ana", "kim"]
+    assert [len(turn.ahead) for turn in found.turns] == [0, 1, 0]
+
+
+def test_who_waits_inside_a_lease_is_in_nobodys_way() -> None:
+    found = seen(TWO_BUSY, waiter(1, "ana", 2, step=1), waiter(2, "bo", 3))
+    assert [turn.ahead for turn in found.turns] == [(), ()]
+    assert "step" in in_the_way(found.turns[0], TWO_BUSY)
+
+
+def test_devices_that_never_do_are_not_counted() -> None:
+    divided = gpu(0, mig=True)
+    parts = box(divided, instance(divided, 0), instance(divided, 1), FOUR[1])
+    assert reasons(parts, waiter(1, count=2)) == ["only 1 of the devices here would do: it waits in vain"]
+    assert reasons(parts, waiter(1, count=1)) == ["GPU 0:0,0:1,1 are free: it starts in a moment"]
+
+
+def test_what_is_waited_for_in_words() -> None:
+    assert [wants(each, TWO_BUSY) for each in (waiter(1), waiter(1, "a", 4), waiter(1, "a", 2, 1, 2))] == [
+        "1 device",
+        "4 devices",
+        "GPU 1,2",
+    ]
+    assert wants(waiter(1, "a", 1, 1, 2), TWO_BUSY) == "1 of GPU 1,2"
+    elsewhere = replace(waiter(1), devices=frozenset({"GPU-gone"}))
+    assert wants(elsewhere, TWO_BUSY) == wants(elsewhere, None) == "1 device, of 1"
+
+
+def occupied(snapshot: Snapshot, **idle: float) -> list[tuple[int, bool, tuple[str, ...]]]:
+    by_key = {KEYS[int(place[1:])]: seconds for place, seconds in idle.items()}
+    found = seen(snapshot, idle=by_key).occupied
+    return [(each.device.index, each.hoarded, occupied_by(each, snapshot.time)) for each in found]
+
+
+def test_who_has_the_devices_the_idle_ones_first() -> None:
+    """The longest at 0 % first; the time before somebody came does not count."""
+    still = replace(busy(FOUR[1], job(7, user="bo", started=NOW - 7200)), utilization=0)
+    young = replace(busy(FOUR[2], job(8, user="kim", started=NOW - 90)), utilization=0)
+    there = box(busy(FOUR[0], job(6, user="mira")), still, young, FOUR[3])
+    there = replace(there, claims=(Claim(KEYS[1], "bo", NOW - 7300), Claim(KEYS[3], "lee", NOW - 3000)))
+    assert occupied(there, _1=2400.0, _2=2400.0) == [
+        (3, True, ("lee", "", "claimed 50m ago", "nothing runs on it", "")),
+        (1, True, ("bo", "20.0G", "claimed 2h01m ago", "0 % for 40m", "python train.py")),
+        (2, False, ("kim", "20.0G", "for 1m", "0 % for 1m", "python train.py")),
+        (0, False, ("mira", "20.0G", "for 1h", "", "python train.py")),
+    ]
+    told = occupied(there)
+    assert [(index, hoarded) for index, hoarded, _ in told] == [(3, True), (1, False), (2, False), (0, False)]
+    assert told[1][2][3] == "0 % now", "how long is not known from one reading"
+
+
+def test_a_claim_by_another_user_than_the_one_who_runs_is_named() -> None:
+    there = replace(box(busy(FOUR[0])), claims=(Claim(KEYS[0], "lee", NOW - 60),))
+    assert occupied(there)[0][2][:3] == ("mira", "20.0G", "for 1h, claimed by lee")
+
+
+def test_a_claim_whose_command_has_ended_says_what_keeps_it() -> None:
+    there = replace(box(FOUR[0]), claims=(Claim(KEYS[0], "lee", NOW - 60, ended=True),))
+    assert "has ended" in occupied(there)[0][2][3]
+
+
+def test_only_what_cools_down_is_expected_at_a_time() -> None:
+    before = box(busy(FOUR[0]), busy(FOUR[1]), time=NOW - 7)
+    after = box(FOUR[0], busy(FOUR[1]), time=NOW)
+    watch = Watch().after(before, verdicts(before))
+    watch = watch.after(replace(after, time=NOW - 3), verdicts(after)).after(after, verdicts(after))
+    found = outlook(after, with_cooling(verdicts(after), watch, NOW, 10.0))
+    assert [each.free_in for each in found.occupied] == [7.0, None]
+    assert occupied_by(found.occupied[0], NOW)[3] == "counts as free in 7 s"
+    assert "the others" in expectation(found.occupied)
+    assert expectation(found.occupied[:1]) == expectation(()) == ""
+    assert "these" in expectation(found.occupied[1:])
+
+
+def test_held_memory_has_no_owner() -> None:
+    there = box(replace(FOUR[0], memory_used=22 * GIB))
+    assert occupied(there)[0][2][:2] == ("–", "22.0G")
+
+
+def test_hostile_words_are_neutralised() -> None:
+    evil = "\x1b[2Jx\n"
+    line = waiter(1, evil, job=evil)
+    there = replace(box(busy(FOUR[0], job(user=evil, command=evil))), claims=(Claim(KEYS[0], evil, NOW),))
+    found = seen(there, line, waiter(2, "bo"))
+    texts = [who(line), *(in_the_way(turn, there) for turn in found.turns)]
+    texts += [cell for each in found.occupied for cell in occupied_by(each, NOW)]
+    assert all(text.isprintable() for text in texts)
