@@ -101,6 +101,18 @@ async def test_more_processes_than_rows_scroll_and_their_number_is_said() -> Non
         assert lit(s).startswith("159") and any("of 61" in text for text in texts(s))
 
 
+async def test_the_past_is_charted_where_there_is_room_and_its_span_can_be_changed() -> None:
+    async with session("shared", size=(130, 40)) as s:
+        await s.press("i")
+        (rule,) = [text for text in texts(s) if "timelines" in text]
+        await s.press("minus")
+        (longer,) = [text for text in texts(s) if "timelines" in text]
+        await s.press("plus")
+        assert longer != rule and rule in texts(s)
+        await s.resize(80, 24)
+        assert not any("timelines" in text for text in texts(s))
+
+
 async def test_on_a_small_screen_all_of_it_scrolls_and_nothing_is_left_out_in_silence() -> None:
     async with session(crowded(), size=(60, 15)) as s:
         await s.press("i")

@@ -250,6 +250,15 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("Look", "processes", "p", "p", "processes", "Show the processes", "who runs what on which device"),
     Action(
+        "Look",
+        "timelines",
+        "h",
+        "h",
+        "timelines",
+        "Show the timelines",
+        "utilization, memory and power of the last minutes or hours",
+    ),
+    Action(
         "Box & people",
         "people",
         "P",

@@ -12,9 +12,13 @@ from gputui.tui.screens.process_list import ProcessListPage, part_shown
 from gputui.tui.views.device import device_facts
 from gputui.tui.views.processes import Listing, listed
 from gputui.tui.views.text import Line, clip, title
+from gputui.tui.views.timelines import USUAL_ZOOM, ZOOMS, device_timeline, zoom_name
 
 _LEAST_ROWS = 4
 """Rows of processes that the facts leave room for: on a smaller screen, all of the page scrolls."""
+
+_LEAST_TIMELINE, _MOST_TIMELINE = 6, 26
+"""Lines of the timelines, with their rule and axis: fewer say nothing, more say no more."""
 
 
 class DeviceScreen(ProcessListPage):
@@ -27,6 +31,8 @@ class DeviceScreen(ProcessListPage):
         shown("space", "select", "select"),
         *cursor_bindings("process"),
         shown("X", "signal", "signal"),
+        shown("plus,equals_sign", "zoom(-1)", "zoom", "+/-"),
+        hidden("minus", "zoom(1)", "Longer"),
         hidden("pagedown", "page(1)", "Page down"),
         hidden("pageup", "page(-1)", "Page up"),
     ]
@@ -35,6 +41,7 @@ class DeviceScreen(ProcessListPage):
         super().__init__(view)
         current = view.app_state.current
         self._key = current.key if current else ""
+        self._zoom = USUAL_ZOOM
         self._moved = False
         """Whether the page scrolls to the process at the cursor when it is painted next."""
 
@@ -58,12 +65,22 @@ class DeviceScreen(ProcessListPage):
             nothing = "none" if device.processes is not None else "the driver does not list them"
             line = clip(((f" {nothing}", "dim"),), width)
             listing = Listing(line, (), lambda first, end: [])
+        facts += self._timeline(width, height - len(facts) - 2 - max(1, len(listing.items)))
         room = height - len(facts) - 2
         if room < min(len(listing.items), _LEAST_ROWS):
             return self._scrolled([*facts, title("processes", width), listing.heading], listing, height)
         visible = self.part(listing, room, above=len(facts) + 2)
         part = part_shown(listing.items[self.top : self.top + room], len(self.rows))
         return [*facts, title("processes", width, part), listing.heading, *visible]
+
+    def _timeline(self, width: int, room: int) -> list[Line]:
+        """In what room facts and processes leave."""
+        if room < _LEAST_TIMELINE:
+            return []
+        drawn = device_timeline(
+            self.view.app_state, self._key, width, min(room, _MOST_TIMELINE) - 1, self._zoom
+        )
+        return [title("timelines", width, f"last {zoom_name(self._zoom)}"), *drawn] if drawn else []
 
     def _scrolled(self, above: list[Line], listing: Listing, height: int) -> list[Line]:
         """All of the page as one text, its last line saying how much follows."""
@@ -89,6 +106,10 @@ class DeviceScreen(ProcessListPage):
 
     def action_page(self, by: int) -> None:
         self.top = max(0, self.top + by * max(1, self.body.size.height - 2))
+        self.draw()
+
+    def action_zoom(self, by: int) -> None:
+        self._zoom = ZOOMS[min(max(0, ZOOMS.index(self._zoom) + by), len(ZOOMS) - 1)]
         self.draw()
 
     def action_device(self, by: int) -> None:
