@@ -105,6 +105,7 @@ class MainScreen(Screen[None]):
         self.handlers = self._handlers_by_action()
         self._arranged: Layout | None = None
         self._detailed: tuple[str, ...] = ()
+        self._on_page: tuple[str, ...] = ()
         self._table, self._keys = DeviceTable(id="table"), KeyLine(id="keys")
         self._selection_lines = SelectionStrip(id="selection")
         self._header, self._launch_lines, self._message_line = (
@@ -253,7 +254,8 @@ class MainScreen(Screen[None]):
 
     def look_at(self, keys: Sequence[str]) -> None:
         """Have these devices read in full as long as a page shows them, () for none."""
-        self._sampler.look_at(keys)
+        self._on_page = tuple(keys)
+        self._sampler.look_at({*self._on_page, *self._detailed})
 
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
         """Push a screen over this one. A launch that is pending is cancelled."""
@@ -408,7 +410,7 @@ class MainScreen(Screen[None]):
         keys = self._table.in_view if Want.DETAILS in self._table.needs else ()
         if keys != self._detailed:
             self._detailed = keys
-            self._sampler.look_at(keys)
+            self.look_at(self._on_page)
 
     def _arrange(self, layout: Layout) -> None:
         """Give the widgets the sizes of a layout."""
