@@ -415,7 +415,7 @@ def test_how_a_job_ended_in_words(facts: dict[str, object], words: str) -> None:
 
 
 def test_nothing_is_told_of_what_had_ended_before_the_screen_was_opened() -> None:
-    before = box_at("shared")
+    before = replace(box_at("shared"), jobs=())
     now = replace(before, jobs=(summary(state="done", status=0, ended=before.time - 5),))
     assert news(None, now) == news(before, now) == news(now, now) == []
 

@@ -105,6 +105,7 @@ def _waiters(box: Box, elapsed: float, opened: float) -> tuple[Waiter, ...]:
 def _job(box: Box, job: OwnJob, elapsed: float, opened: float) -> JobSummary:
     runs = job.ended is None
     began = opened - job.ran - (job.ended or 0.0)
+    log = job.logs[: int(elapsed // 3) % len(job.logs) + 1] if runs else job.logs
     return JobSummary(
         id=job.id,
         title=job.title,
@@ -114,7 +115,8 @@ def _job(box: Box, job: OwnJob, elapsed: float, opened: float) -> JobSummary:
         started=began,
         ended=None if job.ended is None else opened - job.ended,
         status=job.status,
-        last_line=job.logs[int(elapsed // 3) % len(job.logs) if runs else -1],
+        tail=log,
+        last_line=log[-1],
         peak_memory=job.peak * MIB,
     )
 
