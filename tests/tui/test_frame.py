@@ -271,3 +271,13 @@ async def test_on_a_tiny_terminal_a_message_takes_the_place_of_the_keys() -> Non
         assert "GPU 9" in s.texts("#keys")[0]
         await s.press("down")
         assert "help" in s.texts("#keys")[0]
+
+
+async def test_the_first_layout_is_right_at_once() -> None:
+    async with session(interval=1000) as s:
+        s.main.set_app_state(replace(s.main.app_state, snapshot=None))
+        s.main.set_app_state(s.main.app_state.with_snapshot(box_at("shared")))
+        # (Before any other turn of the loop: the frame that is painted next shows every device.)
+        assert len(s.texts("#table")) == 9
+        await s.pilot.pause()
+        assert not s.main.show_vertical_scrollbar and s.main.query_one("#keys").region.bottom == 24
