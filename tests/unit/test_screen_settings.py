@@ -72,6 +72,8 @@ def test_what_cannot_be_meant_is_refused(environ: dict[str, str], config: Path, 
     [
         (ScreenSettings(theme="pink"), "screen.theme: 'pink' is none of dark, light, ansi"),
         (ScreenSettings(hidden=("clock",)), "screen.hidden: 'clock' is none of processes"),
+        (ScreenSettings(columns=("clock",)), "screen.columns: 'clock' is none of "),
+        (ScreenSettings(sort="clock"), "screen.sort: 'clock' is none of utilization, "),
         (ScreenSettings(keymap={"copi": "c"}), "screen.keys.copi: there is no such action"),
         (ScreenSettings(keymap={"copy": "x"}), "'x' would be the key of copy and of clear"),
         (ScreenSettings(keymap={"copy": "z", "clear": "z"}), "'z' would be the key of copy and of clear"),
