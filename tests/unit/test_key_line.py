@@ -20,9 +20,7 @@ BOX = at(BOXES["shared"], 0.0, 1_700_000_000.0)
 def state(*selected: int, options: LaunchOptions = COMMAND) -> AppState:
     app_state = AppState({}, options).with_snapshot(BOX)
     for index in selected:
-        device = app_state.gpu_with_index(index)
-        assert device is not None
-        app_state = app_state.toggle(device)[0]
+        app_state = app_state.toggle(next(device for device in BOX.devices if device.index == index))[0]
     return app_state
 
 

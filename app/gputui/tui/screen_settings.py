@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gputui.allocating.settings import ScreenSettings, SettingsError
 
 THEME_NAMES = ("dark", "light", "ansi")
@@ -10,16 +12,30 @@ THEME_NAMES = ("dark", "light", "ansi")
 
 def checked(screen: ScreenSettings) -> ScreenSettings:
     """The settings, with keys by Textual's names. Raises SettingsError for a name that nothing has."""
-    if screen.theme is not None and screen.theme not in THEME_NAMES:
-        raise SettingsError(f"screen.theme: {screen.theme!r} is none of {', '.join(THEME_NAMES)}")
+    if screen.theme is not None:
+        _check("theme", (screen.theme,), THEME_NAMES)
+    # (What a setting can name is imported only where it is set: the first frame waits for this.)
     if screen.hidden:
         from gputui.tui.panels import PANELS_BY_NAME
 
-        for name in screen.hidden:
-            if name not in PANELS_BY_NAME:
-                raise SettingsError(f"screen.hidden: {name!r} is none of {', '.join(PANELS_BY_NAME)}")
+        _check("hidden", screen.hidden, PANELS_BY_NAME)
+    if screen.columns:
+        from gputui.tui.views.columns import BY_ID
+
+        _check("columns", screen.columns, BY_ID)
+    if screen.sort is not None:
+        from gputui.tui.device_rows import SORTS
+
+        _check("sort", (screen.sort,), filter(None, SORTS))
     if screen.keymap:
         from gputui.tui import keymap
 
         screen = screen._replace(keymap=keymap.checked(screen.keymap))
     return screen
+
+
+def _check(key: str, given: Iterable[str], known: Iterable[str]) -> None:
+    names = tuple(known)
+    for name in given:
+        if name not in names:
+            raise SettingsError(f"screen.{key}: {name!r} is none of {', '.join(names)}")

@@ -103,6 +103,8 @@ class MainScreen(Screen[None]):
         self.jobs = JobsController(self, sampler, environ, write)
         self.pages = PageController(self, self.launch, self.jobs, environ)
         self.handlers = self._handlers_by_action()
+        self._below = 0
+        """Lines of the selection and the launch line."""
         self._arranged: Layout | None = None
         self._detailed: tuple[str, ...] = ()
         self._on_page: tuple[str, ...] = ()
@@ -384,7 +386,9 @@ class MainScreen(Screen[None]):
         app_state, rules = self.app_state, has_rules(height)
         room = launch_room(height, len(app_state.rows))
         self._selection_lines.show(app_state, rules)
-        self._launch_lines.draw_all(launch(app_state, width, *room)[0 if rules else 1 :])
+        launch_lines = launch(app_state, width, *room)[0 if rules else 1 :]
+        self._launch_lines.draw_all(launch_lines)
+        self._below = 1 + rules + len(launch_lines)
         self._draw_box()
 
     def _draw_box(self) -> None:
@@ -392,8 +396,7 @@ class MainScreen(Screen[None]):
         app_state, (width, height) = self.app_state, self.size
         if not self.is_mounted or not width:
             return
-        below = len(self._selection_lines.texts) + len(self._launch_lines.texts)
-        layout = lay_out(width, height, len(app_state.rows), below, parts(app_state, width))
+        layout = lay_out(width, height, len(app_state.rows), self._below, parts(app_state, width))
         if layout != self._arranged:
             self._arranged = layout
             self._arrange(layout)

@@ -67,13 +67,16 @@ class Lines(Widget):
         self._shown: list[tuple[Line, bool]] = []
         self._looks: dict[tuple[str, bool], Style] = {}
         self._build: Build | None = None
+        self._height: int | None = None
         self.lit: int | None = None
 
     def draw(self, build: Build) -> None:
         """Show what `build` makes, now and after every change of size."""
         self._build = build
         if self.size:
-            self._show(build(self.size.width, self.size.height))
+            # (A height that was set comes with the next layout: what is built now is painted after it.)
+            height = self.size.height if self._height is None else self._height
+            self._show(build(self.size.width, height))
 
     def draw_all(self, lines: Sequence[Line]) -> None:
         """Show these lines and be exactly as high as they are."""
@@ -82,6 +85,7 @@ class Lines(Widget):
 
     def set_height(self, lines: int) -> None:
         """Be so many lines high; each change costs a layout, so that none is made without need."""
+        self._height = lines
         if self.styles.height != Scalar.parse(str(lines)):
             self.styles.height = lines
 
