@@ -56,8 +56,7 @@ def fact_groups(device: Device, now: float) -> tuple[Group, ...]:
                 _power(device),
                 Fact("energy", UNKNOWN if t.energy is None else f"{t.energy / 3.6e6:.1f} kWh"),
                 _temperature(device, t),
-                Fact("memory", _or_unknown(t.memory_temperature, "°C")),
-                _percent("fan", t.fan),
+                _memory_and_fan(t),
             ),
         ),
         Group(
@@ -124,6 +123,12 @@ def _temperature(device: Device, t: Telemetry) -> Fact:
     text = f"{device.temperature} °C" + (f" ({', '.join(limits)})" if limits else "")
     hot = t.slowdown_temperature is not None and device.temperature >= t.slowdown_temperature
     return Fact("temperature", text, alarm=hot)
+
+
+def _memory_and_fan(t: Telemetry) -> Fact:
+    # (On one line: 24 lines have room for a process then.)
+    parts = _or_unknown(t.memory_temperature, "°C"), _or_unknown(t.fan, "%")
+    return Fact("memory, fan", UNKNOWN if parts == (UNKNOWN, UNKNOWN) else ", ".join(parts))
 
 
 def _throttle(t: Telemetry) -> Fact:
