@@ -80,7 +80,7 @@ async def test_d_starts_a_job_that_D_shows_and_that_outlives_the_screen(desk: De
     script = f"echo on $CUDA_VISIBLE_DEVICES; {gate.wait}; echo later; exit 3"
     async with session(command=("sh", "-c", script), environ=environ(desk)) as s:
         await s.press("5", "4", "d")
-        await s.until(lambda: "is started: D shows it" in s.main.message)
+        await s.until(lambda: "is started on GPU 5,4: D shows it" in s.main.message)
         (job,) = all_jobs(desk.environ)
         assert f"job {job.id} is started" in s.main.message
         await s.press("D")
@@ -344,7 +344,7 @@ async def test_R_starts_nothing_where_too_few_devices_are_free(desk: Desk) -> No
     of_this_box(desk, "sh", "-c", "exit 0", devices=8)
     async with session(environ=environ(desk)) as s:
         await s.press("D", "R")
-        assert "8 devices cannot be had" in told(s) and "--wait" in told(s)
+        assert "3 of 8 devices are free; to wait" in told(s) and "--wait" in told(s)
         await s.press("R", "R")
         assert len(all_jobs(desk.environ)) == 1
 
@@ -383,7 +383,10 @@ async def test_the_end_of_a_job_is_told_with_a_bell_and_a_notification(desk: Des
         text = "job m6u5 ended with status 1 after 1h02m"
         await s.until(lambda: s.main.message == text)
         assert s.written == [f"\a\x1b]9;gputui: {text}\x1b\\\x1b]777;notify;gputui;{text}\x1b\\"]
-        s.main.clear_message()
+        await s.press("j")
+        assert s.main.message == text, "a key that came at the same time was meant for something else"
+        await s.press("j")
+        assert s.main.message == ""
         s.app.sampler.ask()
         await s.pilot.pause(0.1)
         assert len(s.written) == 1
@@ -438,9 +441,16 @@ async def test_a_demo_shows_its_own_jobs_and_touches_none_of_ours(desk: Desk) ->
         assert "m6u5" in texts(s)[1] and "GPU 6" in texts(s)[1] and "k3f9" in texts(s)[2]
         assert ours.id not in "\n".join(texts(s))
         assert log(s)[:2] == [" epoch 1", " epoch 2"]
-        for key in ("S", "x", "c", "R", "y"):
+        for key in ("S", "x", "y"):
             await s.press(key)
             assert "m6u5 is not this machine's" in told(s)
+        await s.press("R")
+        assert "example job: nothing is started in the demo" in told(s)
+        await s.press("c")
+        assert s.app.screen is s.main and s.main.app_state.options.command == ("train.py",)
+        assert "m6u5 is on the launch line" in s.main.message
+        await s.press("4", "enter")
+        assert s.app.is_running and "example" in s.main.message
     assert ours.folder.exists()
 
 

@@ -51,6 +51,10 @@ def parser() -> Parser:
     )
     made.add_argument("--json", action="store_true", help="the list as JSON")
     actions = made.add_subparsers(dest="action", metavar="ACTION", parser_class=_ActionParser)
+    listing = actions.add_parser(
+        "list", help="the list, as without an action", description="The list of jobs."
+    )
+    listing.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="as JSON")
     log = actions.add_parser("log", help="what a job has written", description="What a job has written.")
     log.add_argument("id", metavar="ID")
     log.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
@@ -121,7 +125,7 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command, "`gputui run --detach -- …` does")
-    if args.json and args.action:
+    if args.json and args.action not in (None, "list"):
         raise WrongCallError(f"--json is for the list, not for {args.action}")
     try:
         return _ACTIONS[args.action](args, stored(os.environ))
@@ -306,6 +310,7 @@ def _forget(args: argparse.Namespace, jobs: Stored) -> int:
 
 _ACTIONS: dict[str | None, Callable[[argparse.Namespace, Stored], int]] = {
     None: _list,
+    "list": _list,
     "log": _log,
     "wait": _wait,
     "stop": _stop,
