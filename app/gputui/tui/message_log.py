@@ -39,7 +39,7 @@ class MessageLog:
     def key_pressed(self, time: float) -> bool:
         """Take away the message that is shown; whether there is none now.
 
-        The first key within a few seconds leaves a lasting one: it was pressed before anybody could read that.
+        The first key within a few seconds leaves a lasting one: nobody could have read that yet.
         """
         if self.shown is not None and self._lasts and time - self.shown.time < LASTS:
             self._lasts = False
