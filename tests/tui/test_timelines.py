@@ -180,10 +180,10 @@ async def test_the_mouse_reads_the_moment_and_the_device_under_it() -> None:
     async with session(source=_WithPast(box(*EIGHT)), size=(100, 30)) as s:
         await s.press("h")
         await s.until(lambda: any("█" * 10 in text for text in _page(s)))
-        line = next(n for n, text in enumerate(_page(s)) if text.startswith("  3 █"))
+        line = next(n for n, text in enumerate(_page(s)) if text.startswith("  3 "))
         await s.pilot.hover(Lines, offset=(90, line))
         await s.until(lambda: any(text.endswith("GPU 3: 97 %, 66.0 GiB, 610 W") for text in _page(s)))
-        await s.pilot.click(Lines, offset=(90, line + 1))
+        await s.pilot.click(Lines, offset=(88, line - 1))
         await s.until(lambda: s.main.app_state.cursor == EIGHT[3].key)
 
 

@@ -106,7 +106,7 @@ def _heading(
             device = devices[place]
             name = app_state.snapshot.label(device)
             shown = name if height == 1 else f"{name:>2}"[-2:][line]
-            style = "here" if place == column else "slot" if device.key in app_state.selection else "dim"
+            style = "here" if place == column else "prompt" if device.key in app_state.selection else "dim"
             spans += [(fit(shown, room), style), (" ", "")]
         yield tuple(spans)
 

@@ -50,7 +50,7 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
         )
         first, *more = _cut(pieces, lines_of_it)
         lines.append(clip((*head, (first, style or "dim")), width))
-        lines += [((" " * head_width, ""), (piece, style or "dim")) for piece in more]
+        lines += [clip(((" " * head_width, ""), (piece, style or "dim")), width) for piece in more]
     hidden = sum(fold.processes for fold in found[len(shown) :])
     if hidden:
         lines.append(clip(((f" + {hidden} more: ", "dim"), ("p", "key")), width))
@@ -58,7 +58,7 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
 
 
 def _lines_each(wanted: Sequence[int], room: int) -> list[int]:
-    """How many lines each gets: one, then one more for each that wants one, from the top, while there is room."""
+    """How many lines each gets: one, then one more in turn, from the top, for each that wants one."""
     each = [1] * len(wanted)
     room -= len(wanted)
     for line in range(1, max(wanted, default=0)):

@@ -136,7 +136,9 @@ def all_timelines(
     # Charts beside each other have a heading, one alone has a tag.
     tag, heads = (0, 1) if beside > 1 else (_TAG + 1, 0)
     room = height - 1 - heads
-    rows, gap = _layout(max(1, room // len(devices)), metric, beside)
+    # (Behind the last device no gap is needed.)
+    tall = (room + 1) // len(devices)
+    rows, gap = _layout(tall if tall > 2 else max(1, room // len(devices)), metric, beside)
     between: Line = (("  ", ""),)
     lines: list[Line] = []
     shown: list[str] = []
