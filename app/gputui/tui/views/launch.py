@@ -8,6 +8,10 @@ from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, clip, title, wrap
 
 
+_ROOMY = 12
+"""Lines that there must be for remarks to be wrapped: where there are fewer, panels say more."""
+
+
 def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | None = None) -> list[Line]:
     """A rule, and at most `most` lines: the launch line, its warnings, and remarks where there is room.
 
@@ -40,7 +44,7 @@ def _remarks(remarks: Sequence[str], width: int, most: int) -> list[Line]:
     """As many remarks as there are lines; the first ones whole, as far as lines are left over."""
     lines: list[Line] = []
     shown = remarks[:most]
-    spare = most - len(shown)
+    spare = most - len(shown) if most >= _ROOMY else 0
     for remark in shown:
         pieces = wrap(remark, width - 5)
         pieces = [*pieces[:spare], " ".join(pieces[spare:])] if len(pieces) > spare + 1 else pieces

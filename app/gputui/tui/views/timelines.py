@@ -147,7 +147,9 @@ def all_timelines(
         for charts, tall in rows:
             if not any(timelines.full(device.key, each) for each in charts):
                 continue
-            drawn = [_with_figure(timelines, device.key, each, span, tall, cursor) for each in charts]
+            drawn = [
+                _with_figure(timelines, device.key, each, span, tall, cursor, not gap) for each in charts
+            ]
             for place, parts in enumerate(zip(*drawn, strict=True)):
                 # What a chart is of stands at its foot, where also the idle ones are.
                 foot = place == tall - 1
@@ -192,9 +194,16 @@ def _columns(width: int, left: int, beside: int) -> int:
 
 
 def _with_figure(
-    timelines: Timelines, key: str, metric: Metric, span: TimeSpan, tall: int, cursor: float | None
+    timelines: Timelines,
+    key: str,
+    metric: Metric,
+    span: TimeSpan,
+    tall: int,
+    cursor: float | None,
+    close: bool,
 ) -> list[Line]:
-    """A chart before a figure that sums it up; blank where nothing is known."""
+    """A chart before a figure that sums it up; blank where nothing is known. `close`: another chart is just
+    above."""
     full = timelines.full(key, metric)
     if full is None:
         return [((" " * (span.columns + _FIGURE), ""),)] * tall
@@ -205,7 +214,7 @@ def _with_figure(
         figure = _amount(metric, max(known) if peaks else sum(known) / len(known))
     return [
         (*drawn, (fit(figure if place == tall - 1 else "", _FIGURE, right=True), ""))
-        for place, drawn in enumerate(_chart(timelines, key, metric, span, tall, full, cursor))
+        for place, drawn in enumerate(_chart(timelines, key, metric, span, tall, full, cursor, close))
     ]
 
 
@@ -329,9 +338,11 @@ def _chart(
     tall: int,
     full: float,
     cursor: float | None,
+    close: bool = False,
 ) -> list[Line]:
-    """`tall` lines of a chart from 0 to `full`, the newest column at the right."""
-    most = tall * 8
+    """`tall` lines of a chart from 0 to `full`, the newest column at the right. Where another one is just
+    above (`close`), an eighth of a line stays free between them."""
+    most = tall * 8 - close
     # A figure that is known has a base line at least; an unknown one has none.
     scale = most / full
     values = timelines.values(key, metric, span)
