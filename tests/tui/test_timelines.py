@@ -57,6 +57,12 @@ def test_a_chart_is_full_at_a_hundred_percent_and_has_a_base_line_at_none() -> N
     assert "100%" in util[0] and "80.0G" in memory[0] and "700W" in power[0]
 
 
+def test_full_charts_of_two_devices_above_each_other_do_not_run_together() -> None:
+    full = [gpu(n, utilization=100, memory_used=80 * GIB, power=700.0) for n in range(2)]
+    lines = _texts(all_timelines(_seen(*full), 80, 4, 60)[0])
+    assert ["█" in line for line in lines] == [False] * 4 and "▇▇▇" in lines[1] and "▇▇▇" in lines[2]
+
+
 def test_time_before_the_first_reading_is_empty() -> None:
     chart = _texts(device_timeline(_seen(gpu(0), seconds=30), gpu(0).key, 74, 4, 60))
     assert chart[0].endswith(f" {' ' * 30}{'▁' * 30}")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, clip, title, wrap
 
-
 _ROOMY = 12
 """Lines that there must be for remarks to be wrapped: where there are fewer, panels say more."""
 

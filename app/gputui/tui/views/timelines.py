@@ -71,7 +71,7 @@ class Frame:
         return next((self.span.time(each) for each in columns if 0 <= each < self.span.columns), None)
 
 
-def charts_key(app_state: AppState, width: int = 90, zoom: int = USUAL_ZOOM) -> Hashable:
+def charts_key(app_state: AppState, width: int = 160, zoom: int = USUAL_ZOOM) -> Hashable:
     """What charts of about this width show: while it stays the same, they need not be drawn again."""
     timelines, snapshot = app_state.timelines, app_state.snapshot
     if timelines is None or snapshot is None:
