@@ -1,4 +1,4 @@
-"""Imports asyncio as on a Python without OpenSSL: 4 MiB and 15 ms less. Nothing in this process speaks TLS."""
+"""Imports asyncio as on a Python without OpenSSL: 4 MiB and 15 ms less. Nothing here speaks TLS."""
 
 from __future__ import annotations
 
