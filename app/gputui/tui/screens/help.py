@@ -7,7 +7,6 @@ from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.page import Page, hidden, shown
 from gputui.tui.views.help import help_lines
 from gputui.tui.views.text import Line, title
-from gputui.tui.widgets.lines import LinkLines
 
 _END = 100_000
 
@@ -15,7 +14,6 @@ _END = 100_000
 class HelpScreen(Page):
     """The key that opened it closes it. Escape first ends the filter."""
 
-    SURFACE = LinkLines
     BINDINGS = [
         shown("escape", "back", "back", "esc"),
         hidden("q,question_mark,f1,enter", "dismiss", "Back"),

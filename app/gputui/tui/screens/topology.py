@@ -23,7 +23,6 @@ from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matr
 from gputui.tui.views.selection import at_least, runs
 from gputui.tui.views.text import Line, clip, title
 from gputui.tui.views.topology_tree import tree_lines
-from gputui.tui.widgets.lines import LinkLines
 
 _NO_PLACE = (
     "topology", "down", "up", "first", "last", "palette", "stop", "quit", "columns", "sort", "filter"
@@ -51,7 +50,6 @@ def _main_binding(action_id: str) -> Binding:
 class TopologyScreen(ListPage):
     """The cursor is that of the main screen; in the matrix there is a column of its own, too."""
 
-    SURFACE = LinkLines
     BINDINGS = [
         shown("escape,q,t", "dismiss", "back", "esc"),
         *map(_main_binding, _SHOWN),
