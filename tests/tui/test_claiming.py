@@ -172,7 +172,7 @@ async def test_after_d_the_job_has_it_and_the_claim_says_which(desk: Desk, envir
     gate = desk.gate()
     async with session(command=("sh", "-c", gate.wait), environ=environ) as s:
         await s.press("4", "d")
-        await s.until(lambda: "is started: D shows it" in s.main.message)
+        await s.until(lambda: "started: D shows it" in s.main.message)
         (job,) = all_jobs(desk.environ)
         (claim,) = claimed_for_others()
         assert (claim.key, claim.job, claim.pid) == (UUID[4], job.id, command(job).pid)
@@ -242,7 +242,7 @@ async def test_without_a_folder_for_claims_it_starts_and_says_so(
     bad = {**environ, "GPUTUI_CLAIMS": str(tmp_path / "file")}
     async with session(command=("true",), environ=bad) as s:
         await s.press("4", "d")
-        await s.until(lambda: "nothing is claimed" in s.main.message)
+        await s.until(lambda: "cannot claim devices" in s.main.message)
         ended(all_jobs(desk.environ)[0])
 
 

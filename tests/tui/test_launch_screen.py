@@ -224,7 +224,7 @@ async def test_every_size_is_painted_and_the_cursor_is_always_to_be_seen(environ
                 assert all(len(line) <= width for line in texts(s))
                 told = s.app.screen.query_one("#page-footer", Lines)
                 assert told.region.bottom == height
-                if height >= 10 and "last launches ─" not in texts(s)[0][:20]:
+                if height >= 10 and "recent launches ─" not in texts(s)[0][:20]:
                     assert any(line.startswith("▸") for line in texts(s)), (width, height, keys, texts(s))
 
 
@@ -301,7 +301,7 @@ async def test_s_names_what_stands_there_and_x_forgets_it(environ: dict[str, str
         await s.press("5", "4", "L", "s")
         assert s.app.screen.query_one(Input).value == ""
         await type_in(s, "my run")
-        assert "kept: gputui run --saved 'my run'" in below(s)
+        assert "saved: gputui run --saved 'my run'" in below(s)
         (each,) = load(environ)
         assert (each.name, each.count, each.options.command) == ("my run", 2, ("python", "train.py"))
         await s.press("tab", "s")

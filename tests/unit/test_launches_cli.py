@@ -113,7 +113,7 @@ def test_a_launch_is_forgotten_by_its_name_or_its_number(
         (("name", "1", "a\nb"), "cannot be called"),
         (("forget", "1", "--json"), "--json is for the list"),
         (("steal",), "invalid choice: 'steal'"),
-        (("list", "--", "python"), "launches starts nothing"),
+        (("list", "--", "python"), "launches does not start commands"),
     ],
 )
 def test_what_cannot_be_meant_is_a_wrong_call_and_changes_nothing(

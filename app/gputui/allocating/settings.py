@@ -170,7 +170,7 @@ class _Reader:
         self._known.setdefault(table, set()).add(key)
         inner = self._document.get(table, {})
         if not isinstance(inner, dict):
-            raise SettingsError(f"{self._file}: [{table}] is no table")
+            raise SettingsError(f"{self._file}: [{table}] is not a table")
         if key not in inner:
             return None
         try:
@@ -217,7 +217,7 @@ def _interval(value: object) -> float:
 def _text(value: object) -> str:
     if isinstance(value, str):
         return value
-    raise ValueError(f"{value!r} is not a text")
+    raise ValueError(f"{value!r} is not a string")
 
 
 def _name(value: object) -> str:
@@ -235,7 +235,7 @@ def _names(value: object) -> tuple[str, ...]:
 def _keymap(value: object) -> dict[str, str]:
     if isinstance(value, dict):
         return {action: _name(key) for action, key in value.items()}
-    raise ValueError(f"{value!r} is no table of actions and keys")
+    raise ValueError(f"{value!r} is not a table of actions and keys")
 
 
 def _yes(value: object) -> bool:

@@ -17,14 +17,16 @@ from gputui.launching.shell_words import command_line
 def parser() -> Parser:
     made = Parser(
         "launches",
-        "The last launches, the last one first, and those that were given a name. `gputui run --saved NAME`\n"
-        "(or the number) starts one again, on the best devices of now.",
+        "List recent launches, the latest first, and launches that have a name. `gputui run --saved NAME`\n"
+        "(or its number) starts one again on the best devices that are free now.",
         epilog="gputui launches name 1 nightly\ngputui run --saved nightly",
     )
     made.add_argument("what", nargs="?", choices=("list", "name", "forget"), default="list")
-    made.add_argument("which", nargs="?", metavar="NAME|N", help="the launch, by its name or its number")
-    made.add_argument("name", nargs="?", metavar="NAME", help="its name from now on; none takes it away")
-    made.add_argument("--json", action="store_true", help="everything that is kept of each")
+    made.add_argument("which", nargs="?", metavar="NAME|N", help="name or number of a launch")
+    made.add_argument(
+        "name", nargs="?", metavar="NAME", help="its new name; without one, the name is removed"
+    )
+    made.add_argument("--json", action="store_true", help="print all that is saved, as JSON")
     return made
 
 
@@ -71,7 +73,7 @@ def _list(as_json: bool) -> int:
 
         print(json.dumps({"schema": SCHEMA, "launches": [row(each) for each in known]}))
     elif not known:
-        say("no launches are kept yet: what `gputui` and `gputui run` start in a terminal is")
+        say("no launches are saved yet: gputui saves those started in a terminal")
     else:
         print_line("\n".join(_lines(known)))
     return DONE

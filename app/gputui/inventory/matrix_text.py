@@ -35,11 +35,11 @@ PEER_LEGEND = """\
 Legend:
 
   X    = the device itself
-  OK   = reads the other's memory itself
+  OK   = peer access works
   CNS  = the chipset does not support it
   GNS  = the GPU does not support it
   TNS  = the topology does not support it
-  DR   = switched off in the driver's settings
+  DR   = disabled by a driver setting
   NS   = not supported
   U    = not known
 """
@@ -192,7 +192,7 @@ class _Header:
             raise MatrixError(f"{len(names)} columns; at most {MOST_COLUMNS} are read")
         plain = [_plain(name) for name in names]
         if len(set(plain)) < len(plain):
-            raise MatrixError("a column is there twice")
+            raise MatrixError("a column appears twice")
         columns = (("".join(match[0].upper().split()), match.start()) for match in tail)
         return cls(tuple(plain), tuple(columns))
 
@@ -258,7 +258,7 @@ class _Reader:
                 f"the row of {_short(name)} has not a link for each of the {len(names)} columns"
             )
         if name in self._localities:
-            raise MatrixError(f"the row of {_short(name)} is there twice")
+            raise MatrixError(f"the row of {_short(name)} appears twice")
         if cells[names.index(name)] != SELF:
             raise MatrixError(f"the row of {_short(name)} has no X where it meets itself")
         for other, cell in zip(names, cells, strict=True):

@@ -122,7 +122,7 @@ class Deepspeed(ScriptLauncher):
         starter, rest = self.split(request.command)
         given, notices = self.given(rest, starter), Notices()
         if request.processes not in (None, len(request.devices)):
-            notices.warn(f"deepspeed starts a process a device; {request.processes} were asked for")
+            notices.warn(f"deepspeed starts one process per device; {request.processes} were asked for")
         if request.numa:
             notices.remark("deepspeed has no --numa-binding (--bind_cores_to_rank is its own)")
         if request.one_each:
@@ -142,7 +142,7 @@ class Deepspeed(ScriptLauncher):
             given, own = given.without(_DEVICES), ()
         if hostfile is not None and "hostfile" in given and hostfile.host is not None:
             notices.remark(
-                f"{' '.join(write_options(given.named(('hostfile',))))} left out: it is this machine"
+                f"{' '.join(write_options(given.named(('hostfile',))))} left out: this machine is meant"
             )
             given = given.without(("hostfile",))
         reason = None if own else _against(request)

@@ -173,7 +173,7 @@ def _warn(given: Arguments, request: LauncherRequest, notices: Notices) -> None:
     if count and asked is not None and asked != count:
         notices.warn(contradiction("--nproc-per-node", asked, count))
     if "standalone" in given and request.nodes > 1:
-        notices.warn(f"--standalone of the command keeps to one machine; {request.nodes} are asked for")
+        notices.warn(f"--standalone of the command means one machine; {request.nodes} are asked for")
     if request.nodes > 1 and given.get("nnodes", str(request.nodes)) != str(request.nodes):
         notices.warn(f"--nnodes={given.get('nnodes')} of the command; {request.nodes} are asked for")
     variables = overriding(request.environ)

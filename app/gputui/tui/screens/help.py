@@ -61,7 +61,7 @@ class HelpScreen(Page):
         def answered(text: str | None) -> None:
             self._show_with(before if text is None else text.strip())
 
-        prompt = "a key or words of what it does   (⏎ keeps the filter, esc leaves)"
+        prompt = "a key, or words of what it does   (⏎ accept, esc cancel)"
         self.app.push_screen(LineScreen(prompt, before, typed=self._show_with), answered)
 
     def _show_with(self, words: str) -> None:

@@ -73,8 +73,8 @@ class Nvidia(Vendor):
     visibility = CudaVisibility()
     containers = NvidiaContainers()
     environment_hints = (
-        ("CUDA_LAUNCH_BLOCKING", "1", "an error names its line; slow"),
-        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less memory lost to fragments"),
+        ("CUDA_LAUNCH_BLOCKING", "1", "errors name their line; slow"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less memory lost to fragmentation"),
     )
     remedies = {
         "held": "`sudo fuser -v /dev/nvidia*` may show it",
