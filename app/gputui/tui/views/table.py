@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from gputui.choosing.verdict import GLYPHS
+from gputui.choosing.verdict import GLYPHS, ClaimedBy, UsedBy
 from gputui.choosing.verdict_text import brief
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import duration, printable
@@ -181,11 +181,18 @@ def _state(app_state: AppState, device: Device, given: bool) -> tuple[str, str, 
 
 
 def _has_own_job(app_state: AppState, device: Device) -> bool:
-    """Whether a job of the user's own is all that there is to say of the device."""
-    return device.key in app_state.own_jobs and app_state.verdicts[device.key].state not in (
-        "lost",
-        "unknown",
-    )
+    """Whether a job of the user's own is all that there is to say of the device.
+
+    A job that runs on other devices than this one, and somebody else's process beside it, come first.
+    """
+    verdict, snapshot = app_state.verdicts[device.key], app_state.snapshot
+    if device.key not in app_state.own_jobs or verdict.state in ("lost", "unknown") or snapshot is None:
+        return False
+    claim, cause = snapshot.claimed.get(device.key), verdict.cause
+    if isinstance(cause, UsedBy):
+        strangers = claim is not None and any(p.user not in (None, claim.user) for p in cause.processes)
+        return not strangers and cause.unclaimed_use is None
+    return not (isinstance(cause, ClaimedBy) and cause.runs_on)
 
 
 def _state_words(app_state: AppState, device: Device) -> str:
