@@ -164,7 +164,7 @@ async def test_enter_hands_the_lease_on(environ: dict[str, str]) -> None:
 async def test_after_r_it_is_given_back(environ: dict[str, str]) -> None:
     async with session(command=("true",), environ=environ) as s:
         await s.press("4", "r")
-        await s.until(lambda: "this terminal cannot be given away" in s.main.message)
+        await s.until(lambda: "this terminal cannot be lent to a command" in s.main.message)
         assert not keys_claimed()
 
 
@@ -307,9 +307,9 @@ async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> Non
     [
         ("9", "only 8 devices here would do"),
         ("8", "never"),
-        ("3 tp=2", "whole groups"),
+        ("3 tp=2", "groups of tp=2"),
         ("these", "no devices are selected"),
-        ("x", "none of tp=N"),
+        ("x", "one of tp=N"),
     ],
 )
 async def test_w_queues_nothing_that_can_never_be_had(

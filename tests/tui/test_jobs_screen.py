@@ -82,7 +82,7 @@ async def test_d_starts_a_job_that_D_shows_and_that_outlives_the_screen(desk: De
         await s.press("5", "4", "d")
         await s.until(lambda: "started: D shows it" in s.main.message)
         (job,) = all_jobs(desk.environ)
-        assert f"job {job.id} is started" in s.main.message
+        assert f"job {job.id} started" in s.main.message
         await s.press("D")
         await s.until(lambda: shown(s, "on 5,4"))
         assert f"▸ {job.id}  ▶ running" in texts(s)[1]
@@ -140,10 +140,10 @@ async def test_stopping_asks_twice_and_another_key_takes_it_back(desk: Desk) -> 
     says(job, "up")
     async with session(environ=environ(desk)) as s:
         await s.press("D", "S")
-        assert f"S again stops {job.id}" in told(s)
+        assert f"press S again to stop {job.id}" in told(s)
         await s.press("j", "S")
         assert refreshed(job).state == "running"
-        assert f"S again stops {job.id}" in told(s)
+        assert f"press S again to stop {job.id}" in told(s)
         await s.press("S")
         assert f"stopping {job.id}" in told(s)
         await s.until(lambda: "SIGTERM; it ended after" in told(s))
@@ -327,7 +327,7 @@ async def test_R_shows_the_best_free_devices_and_starts_when_it_is_pressed_again
     job = of_this_box(desk, "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES")
     async with session(environ=environ(desk)) as s:
         await s.press("1", "D", "R")
-        assert re.search(rf"R again starts {job.id} as a new job on GPU (\d),(\d)", told(s))
+        assert re.search(rf"press R again to start {job.id} as a new job on GPU (\d),(\d)", told(s))
         found = ",".join(map(str, numbers(told(s).rpartition("GPU")[2])))
         await s.press("j", "R")
         assert len(all_jobs(desk.environ)) == 1

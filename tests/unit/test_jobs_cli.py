@@ -84,7 +84,7 @@ def test_run_detach_without_a_place_for_records_is_126(
 @pytest.mark.usefixtures("desk")
 def test_a_name_is_for_a_job(call: Call) -> None:
     assert "--detach" in call("run", "--demo", "--name", "x", "--", "true").refused(2)
-    assert "cannot be called" in call("run", "--demo", "--detach", "--name", "", "--", "true").refused(2)
+    assert "not a valid job name" in call("run", "--demo", "--detach", "--name", "", "--", "true").refused(2)
 
 
 # jobs

@@ -109,8 +109,8 @@ def test_a_launch_is_forgotten_by_its_name_or_its_number(
         (("list", "x"), "list takes no 'x'"),
         (("name", "nobody", "x"), "no launch 'nobody' is kept"),
         (("forget", "7"), "no launch '7' is kept"),
-        (("name", "1", "2"), "cannot be called '2'"),
-        (("name", "1", "a\nb"), "cannot be called"),
+        (("name", "1", "2"), "not a valid launch name: '2'"),
+        (("name", "1", "a\nb"), "not a valid launch name"),
         (("forget", "1", "--json"), "--json is for the list"),
         (("steal",), "invalid choice: 'steal'"),
         (("list", "--", "python"), "launches does not start commands"),
@@ -183,7 +183,7 @@ def test_export_takes_a_saved_launch_too(call: Call, keep: Keep) -> None:
         (("--saved", "nobody"), "no launch 'nobody' is kept"),
         (("--saved", "2"), "no launch '2' is kept"),
         (("--saved", ""), "no launch '' is kept"),
-        (("--saved", "nightly", "--", "python", "x.py"), "--saved is in place of a command"),
+        (("--saved", "nightly", "--", "python", "x.py"), "--saved replaces the command"),
     ],
 )
 def test_a_saved_launch_that_cannot_be_meant_is_a_wrong_call(

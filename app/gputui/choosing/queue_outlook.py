@@ -179,7 +179,7 @@ def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
         more = f" and {len(turn.ahead) - 1} more" if len(turn.ahead) > 1 else ""
         return f"after {printable(first.user)}{more}"
     if turn.could is None:
-        return "waits for devices within its own job"
+        return "waits for a step within its own job's devices"
     if len(turn.could) < waiter.count:
         could = len(turn.could)
         return f"only {could} of the devices here {'matches' if could == 1 else 'match'}: it can never start"

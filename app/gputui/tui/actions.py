@@ -94,7 +94,7 @@ ACTIONS: tuple[Action, ...] = (
         "o",
         "order",
         "Order the selected devices",
-        "best for their links, as in the box, fastest first, emptiest first",
+        "best for the links, by index, fastest first, emptiest first",
     ),
     Action(
         "Look",

@@ -458,7 +458,7 @@ class AppState:
         if self.snapshot is None or len(self.selected) < 2:
             return self, "an order needs two selected devices: space or 0-9 selects"
         at = ORDERS.index(self.order) + 1 if self.order else 0
-        names = {"best": "best for the links", "given": "as in the box"}
+        names = {"best": "best for the links", "given": "by index"}
         for order in (*ORDERS[at:], *ORDERS[:at]):
             keys = self._ordered(order)
             if keys != self.selection.keys:
@@ -538,7 +538,5 @@ class AppState:
         if self.selected and self.limits and self.limits.unknown:
             found.append(self.limits.unknown)
         if self.label and self.options.command and self.selection.decided and not self.is_example:
-            found.append(
-                f"these devices are not this machine's ({self.label}), but the command really starts"
-            )
+            found.append(f"not this machine's devices ({self.label}): the command really starts")
         return tuple(found)

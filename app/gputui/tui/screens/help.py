@@ -40,7 +40,7 @@ class HelpScreen(Page):
         now = -(-(self._top + self._room) // self._room) if self._top + self._room < len(every) else pages
         told = [f"with “{self._filter}”"] if self._filter else []
         told += [f"page {now} of {pages}"] if pages > 1 else []
-        return [title("keys and signs", width, ", ".join(told)), *every[self._top : self._top + self._room]]
+        return [title("keys and symbols", width, ", ".join(told)), *every[self._top : self._top + self._room]]
 
     def action_scroll(self, by: int) -> None:
         self._top += by

@@ -97,7 +97,7 @@ def _keys(action: Action, keymap: Mapping[str, str]) -> str:
         return " ".join(written(key) for key in keymap[action.id].split(","))
     shown = key_of(action.id, keymap)
     every = [written(key) for key in action.keys.split(",")]
-    return " ".join([shown, *(key for key in every if key not in re.split("[ /]", shown))])
+    return " ".join([shown, *(key for key in every if key not in (shown, *re.split("[ /]", shown)))])
 
 
 def _has(words: list[str], action: Action, keymap: Mapping[str, str], group: str) -> bool:
