@@ -266,7 +266,7 @@ async def test_one_that_ran_on_the_cpu_does_so_again(environ: dict[str, str]) ->
     async with session(environ=environ) as s:
         await s.press("L", "tab", "enter")
         assert s.main.app_state.selection.cpu_only
-        assert "taken, with CPU only" in below(s)
+        assert "loaded, with CPU only" in below(s)
 
 
 async def test_one_that_asks_for_more_than_is_free_is_taken_and_the_shortage_said(

@@ -183,10 +183,10 @@ class _Reader:
         for table, inner in self._document.items():
             known = self._known.get(table)
             if known is None:
-                raise SettingsError(f"{self._file}: there is no [{table}]")
+                raise SettingsError(f"{self._file}: unknown table [{table}]")
             for key in inner:
                 if key not in known:
-                    raise SettingsError(f"{self._file}: there is no {table}.{key}")
+                    raise SettingsError(f"{self._file}: unknown setting {table}.{key}")
 
 
 def _memory(value: object) -> int:

@@ -134,7 +134,9 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 def _list(args: argparse.Namespace, jobs: Stored) -> int:
     for one in jobs.unreadable:
-        say(f"warning: {one.id} is no job: {one.reason}; `gputui jobs forget {one.id}` removes it")
+        say(
+            f"warning: {one.id} is not a readable job: {one.reason}; `gputui jobs forget {one.id}` removes it"
+        )
     box = _box(jobs)
     uses = _uses(box)
     if args.json:
@@ -298,12 +300,12 @@ def _show(args: argparse.Namespace, jobs: Stored) -> int:
 
 def _forget(args: argparse.Namespace, jobs: Stored) -> int:
     if bool(args.ids) == args.all_ended:
-        raise WrongCallError("forget takes the ids of jobs, or --all-ended")
+        raise WrongCallError("forget needs the ids of jobs, or --all-ended")
     ended = [job for job in jobs.jobs if job.over]
     chosen = ended if args.all_ended else [find_job(word, jobs) for word in args.ids]
     for job in chosen:
         forget(job, args.force)
-    say(f"forgot {len(chosen)} {'job' if len(chosen) == 1 else 'jobs'}")
+    say(f"removed {len(chosen)} {'job' if len(chosen) == 1 else 'jobs'}")
     return DONE
 
 
@@ -321,7 +323,9 @@ _ACTIONS: dict[str | None, Callable[[argparse.Namespace, Stored], int]] = {
 def _readable(word: str, jobs: Stored, newest: bool = False) -> Job:
     job = find_job(word, jobs, newest)
     if isinstance(job, Unreadable):
-        raise WrongCallError(f"{job.id} is no job: {job.reason}; `gputui jobs forget {job.id}` removes it")
+        raise WrongCallError(
+            f"{job.id} is not a readable job: {job.reason}; `gputui jobs forget {job.id}` removes it"
+        )
     return job
 
 
@@ -338,4 +342,4 @@ def _signal(text: str) -> int:
     for known in signal.Signals:
         if name in (known.name.removeprefix("SIG"), str(known.value)):
             return known
-    raise argparse.ArgumentTypeError(f"there is no signal {text!r}; INT, TERM, USR1 and others are")
+    raise argparse.ArgumentTypeError(f"unknown signal {text!r}; INT, TERM, USR1 and others are")

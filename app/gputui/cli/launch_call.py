@@ -153,7 +153,7 @@ def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[
         raise WrongCallError(str(error)) from None
     place = found(known, args.saved)
     if place is None:
-        raise WrongCallError(f"no launch {args.saved!r} is kept; `gputui launches` lists them")
+        raise WrongCallError(f"no launch is saved as {args.saved!r}; `gputui launches` lists them")
     saved = known[place]
     if args.n is None and args.gpus is None:
         args.n, args.gpus = saved.count or None, None if saved.count else "none"

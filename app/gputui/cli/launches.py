@@ -39,7 +39,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.which is None:
         raise WrongCallError(f"{args.what} needs a launch: its name or its number")
     if args.what == "forget" and args.name is not None:
-        raise WrongCallError("forget takes one launch")
+        raise WrongCallError("forget needs one launch")
     if args.json:
         raise WrongCallError("--json is for the list")
     try:
@@ -57,7 +57,7 @@ def _changed(what: str, which: str, name: str | None) -> Callable[[Launches], La
     def how(now: Launches) -> Launches:
         place = found(now, which)
         if place is None:
-            raise WrongCallError(f"no launch {which!r} is kept; `gputui launches` lists them")
+            raise WrongCallError(f"no launch is saved as {which!r}; `gputui launches` lists them")
         return named(now, place, name) if what == "name" else (*now[:place], *now[place + 1 :])
 
     return how

@@ -139,7 +139,7 @@ def read(text: str) -> Printed:
         raise MatrixError(f"{len(text)} characters are too many for a matrix")
     lines = _lines(text)
     headings = [place for place, line in enumerate(lines) if _may_be_heading(line)]
-    trouble = MatrixError("there is no line of GPU0, GPU1, … in it, as `nvidia-smi topo -m` prints")
+    trouble = MatrixError("it has no heading with GPU0, GPU1, …, as `nvidia-smi topo -m` prints")
     # A remark before the matrix may look like its heading ("GPU0 is the one with the display").
     for tried, place in enumerate(headings[:_MOST_HEADINGS]):
         reader: _Reader | None = None
@@ -203,7 +203,7 @@ def _plain(name: str) -> str:
         return name
     match = _GPU.fullmatch(name)
     if match is None:
-        raise MatrixError(f"{_short(name)} is no number of a GPU")
+        raise MatrixError(f"{_short(name)} is not a GPU number")
     return f"GPU{int(match[1])}"
 
 
@@ -230,7 +230,7 @@ class _Reader:
                 self._row(_REMARK.sub("", line))
         names = self._header.names
         if not self._localities:
-            raise MatrixError("there is no row below its heading")
+            raise MatrixError("it has no row below its heading")
         gpus = tuple(name for name in names if _GPU.fullmatch(name))
         nics = tuple(name for name in names if name not in gpus)
         return Printed(

@@ -91,7 +91,7 @@ def again(each: PastLaunch) -> LaunchOptions:
 def missing(each: PastLaunch, environ: Mapping[str, str]) -> str | None:
     """That variables of it are not kept and not set now either, None when it is whole."""
     names = [name for name in each.withheld if name not in environ]
-    return f"without {', '.join(names)}: it looks like a secret and is not kept" if names else None
+    return f"without {', '.join(names)}: it looks like a secret and is not saved" if names else None
 
 
 def named(known: Sequence[PastLaunch], place: int, name: str | None) -> Launches:

@@ -51,7 +51,7 @@ def _bytes(file: Path) -> bytes:
         facts = os.fstat(handle)
         reason = ""
         if not stat.S_ISREG(facts.st_mode):
-            reason = "it is no file"
+            reason = "not a file"
         elif facts.st_uid != os.geteuid():
             # Who could write it could have us start what they like.
             reason = "it belongs to another user"

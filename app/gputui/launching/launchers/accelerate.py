@@ -349,7 +349,7 @@ def _say(given: Arguments, request: LauncherRequest, notices: Notices, machines:
     indices = [device.index for device in request.devices]
     if "enable-cpu-affinity" in given and count and indices != list(range(count)):
         notices.warn(
-            "--enable_cpu_affinity pins processes by NVML index and ignores the choice:"
+            "--enable_cpu_affinity pins processes by NVML index and ignores the selection:"
             f" GPU {indices[0]}'s process gets the CPUs near GPU 0 (torchrun's --numa-binding does it right)"
         )
 

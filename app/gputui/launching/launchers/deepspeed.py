@@ -73,7 +73,7 @@ class Deepspeed(ScriptLauncher):
     """`deepspeed --include=localhost:0,2 --master_port=P train.py`, or its second stage."""
 
     name = "deepspeed"
-    own_choice = "it sorts the devices, and takes all where none is selected"
+    own_choice = "it sorts the devices, and uses all if none is selected"
     options = OPTIONS
     starter = ("deepspeed",)
     module = _MODULE
@@ -373,9 +373,9 @@ def _against(request: LauncherRequest) -> str | None:
     if not request.devices:
         return f"for the first an empty {request.visibility.variable} does not mean no GPU"
     if any(device.parent for device in request.devices):
-        return "the first takes no MIG instances"
+        return "the first accepts no MIG instances"
     if not request.by_index:
-        return "the first takes no UUIDs"
+        return "the first accepts no UUIDs"
     indices = [device.index for device in request.devices]
     if indices != sorted(indices) and _sorts(request):
         return f"the first would sort the devices and run on {','.join(map(str, sorted(indices)))}"

@@ -166,7 +166,7 @@ def _warn(given: Arguments, request: LauncherRequest, notices: Notices) -> None:
     if not count and text in ("auto", "gpu"):
         notices.warn(f"the command asks for --nproc-per-node={text}, and there is no device to count")
     if count and text in ("cpu", "xpu"):
-        notices.warn(f"--nproc-per-node={text} of the command does not count the selected devices")
+        notices.warn(f"--nproc-per-node={text} in the command does not depend on the selected devices")
     asked = given.number("nproc-per-node")
     if asked is None and "nproc-per-node" not in given:
         asked = request.processes

@@ -146,7 +146,7 @@ class SelectionController:
         place = SORTS.index(screen.sort) if screen.sort in SORTS else 0
         following = SORTS[(place + 1) % len(SORTS)]
         self._view.save_screen(screen._replace(sort=following))
-        words = f"sorted by {following}" if following else "in the box's order"
+        words = f"sorted by {following}" if following else "by index"
         self._view.show_message(f"devices {words}")
 
     def ask_for_filter(self) -> None:

@@ -132,7 +132,7 @@ class LaunchScreen(ListPage):
         """Take over its options; the message to show."""
         app_state = replace(self.view.app_state, options=again(each))
         lacks = missing(each, self._environ)
-        taken = f"taken {lacks}" if lacks else "taken"
+        taken = f"loaded {lacks}" if lacks else "loaded"
         if app_state.selection.decided:
             self.view.set_app_state(app_state)
             return f"{taken}; the selected devices stay"

@@ -116,7 +116,7 @@ class Nvidia(Vendor):
             return ()
         # NCCL tells devices apart by the bus id of the GPU (NVIDIA/nccl #1716, seen with 2.31.2).
         return (
-            f"NCCL takes several ranks on one GPU's instances with {_SEVERAL_RANKS}=1 only, from 2.30 on;"
+            f"NCCL accepts several ranks on one GPU's instances with {_SEVERAL_RANKS}=1 only, from 2.30 on;"
             " an older one stops (gloo does not)",
         )
 
