@@ -164,7 +164,7 @@ async def test_enter_hands_the_lease_on(environ: dict[str, str]) -> None:
 async def test_after_r_it_is_given_back(environ: dict[str, str]) -> None:
     async with session(command=("true",), environ=environ) as s:
         await s.press("4", "r")
-        await s.until(lambda: "this terminal cannot be given away" in s.main.message)
+        await s.until(lambda: "this terminal cannot be lent to a command" in s.main.message)
         assert not keys_claimed()
 
 
@@ -172,7 +172,7 @@ async def test_after_d_the_job_has_it_and_the_claim_says_which(desk: Desk, envir
     gate = desk.gate()
     async with session(command=("sh", "-c", gate.wait), environ=environ) as s:
         await s.press("4", "d")
-        await s.until(lambda: "is started on GPU 4: D shows it" in s.main.message)
+        await s.until(lambda: "started on GPU 4: D shows it" in s.main.message)
         assert s.selected == [], "it is in use by that job now"
         (job,) = all_jobs(desk.environ)
         (claim,) = claimed_for_others()
@@ -244,7 +244,7 @@ async def test_without_a_folder_for_claims_it_starts_and_says_so(
     bad = {**environ, "GPUTUI_CLAIMS": str(tmp_path / "file")}
     async with session(command=("true",), environ=bad) as s:
         await s.press("4", "d")
-        await s.until(lambda: "nothing is claimed" in s.main.message)
+        await s.until(lambda: "cannot claim devices" in s.main.message)
         ended(all_jobs(desk.environ)[0])
 
 
@@ -281,7 +281,7 @@ async def test_n_for_more_than_are_free_leads_to_the_line_for_as_many(environ: d
         assert prompted(s) == "type a number, or a number with tp=N, pp=N"
         await s.press("4", "enter")
         assert s.app.screen is s.main, "what is typed has taken the place of what was wrong"
-        assert s.main.message == "3 of 4 devices are free: w waits in line for 4"
+        assert s.main.message == "only 3 of 4 devices are free: w waits in line for 4"
         await s.press("w")
         assert "⏎ waits for any 4 devices" in prompted(s)
 
@@ -320,7 +320,7 @@ async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> Non
     [
         ("9", "only 8 devices here would do"),
         ("8", "never"),
-        ("3 tp=2", "whole groups"),
+        ("3 tp=2", "groups of tp=2"),
         ("these", "no devices are selected"),
         ("x", "type a number, or a number with tp=N, pp=N"),
     ],

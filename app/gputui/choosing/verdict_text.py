@@ -243,7 +243,7 @@ def _claimed_by(claim: Claim, now: float, runs_on: Sequence[str] = ()) -> str:
     own_job = claim.own and claim.job
     until = f"until {'it' if own_job else _job(claim.job) if claim.job else 'the job'} ends"
     if claim.ended:
-        until = "whose command has ended, but a process that it left keeps the claim (see `gputui claims`)"
+        until = "whose command has ended, but a process it started keeps the claim (see `gputui claims`)"
     elif runs_on:
         until += f"; it runs on {_labels(runs_on)}" if own_job else f", which runs on {_labels(runs_on)}"
     age = _age(claim.since, now)
