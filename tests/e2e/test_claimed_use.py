@@ -122,5 +122,5 @@ def test_a_job_and_what_it_left_behind_are_told_by_the_list_and_on_the_screen(
 
 def _row(terminal: Terminal, index: int) -> str:
     """The row of a GPU on the main screen."""
-    rows = (line for line in terminal.lines if line.replace("▸", " ").split()[:2] == [str(index), "H100"])
-    return next(rows, "")
+    rows = (line for line in terminal.lines if line.replace("▸", " ").split()[:1] == [str(index)])
+    return next((line for line in rows if "%" in line), "")

@@ -332,7 +332,7 @@ async def test_R_shows_the_best_free_devices_and_starts_when_it_is_pressed_again
         await s.press("j", "R")
         assert len(all_jobs(desk.environ)) == 1
         await s.press("R")
-        await s.until(lambda: "is started" in told(s))
+        await s.until(lambda: "started on GPU" in told(s))
         again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
         assert ended(again).log.read_text() == f"on {found}\n"
         # What is on the main screen is another matter.
