@@ -51,7 +51,6 @@ class Page(ModalScreen[None]):
     """Follows the main screen (`view`): is drawn every second, after every change of size, and by `draw`."""
 
     CSS_PATH = "page.tcss"
-    SURFACE = Lines
 
     def __init__(self, view: MainView) -> None:
         super().__init__(classes="page")
@@ -60,8 +59,8 @@ class Page(ModalScreen[None]):
         self._presses = 0
 
     def compose(self) -> ComposeResult:
-        yield self.SURFACE(id="page-body")
-        yield self.SURFACE(id="page-footer")
+        yield Lines(id="page-body")
+        yield Lines(id="page-footer")
 
     def on_mount(self) -> None:
         self.set_interval(1.0, self.draw)
