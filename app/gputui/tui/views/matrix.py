@@ -88,7 +88,7 @@ def links_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     if word is not None and height < len(rows) + 2:
         nodes = sorted({device.numa_node for device in rows if device.numa_node is not None})
         sign, style = _cell(word, len(word) + 2)
-        line: list[Span] = [(f" {sign}", style), (f" between every two of {len(rows)} GPUs", "")]
+        line: list[Span] = [(f" {sign}", style), (f" between all {len(rows)} GPUs", "")]
         line += [(f"   NUMA {','.join(map(str, nodes))}", "dim")] if nodes else []
         return [title("links", width, "t"), clip(tuple(line), width)]
     layout = Layout.of(app_state, width, 0, 0)
