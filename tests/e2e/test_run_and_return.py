@@ -281,7 +281,7 @@ def test_a_window_that_is_resized_meanwhile_is_painted_at_its_new_size(begin: Be
     terminal.send("\r")
     terminal.until(ENDED)
     terminal.send("\r")
-    terminal.until("utilization").until(lambda t: "? help" in t.lines[39] or "done after" in t.lines[39])
+    terminal.until("─ timelines").until(lambda t: "? help" in t.lines[39])
     leave(terminal)
 
 

@@ -92,9 +92,9 @@ def test_a_terminal_that_is_resized_is_painted_anew(start: Start) -> None:
     terminal = start("--demo")
     terminal.until("○ free")
     terminal.resize(130, 40)
-    terminal.until("utilization")
+    terminal.until("─ timelines")
     terminal.resize(60, 15)
-    terminal.until(lambda t: "utilization" not in t.text and "? help" in t.lines[14])
+    terminal.until(lambda t: "─ timelines" not in t.text and "? help" in t.lines[14])
     terminal.send("q")
     assert terminal.end() == 0
 

@@ -201,7 +201,7 @@ def test_a_claim_of_one_user_is_told_to_the_other_and_is_not_his_to_take(box: Bo
     name = users.names[users.ana]
     for uid in (users.bob, 0):
         status, _, err = box.call("run", "--gpus", "2", "--", "true", uid=uid)
-        assert status == 4 and f"GPU 2 is claimed by {name} " in err and "python of_ana.py" in err
+        assert status == 4 and f"GPU 2 is claimed by {name}" in err and "python of_ana.py" in err
         assert f"claimed by {name}" in box.call("ls", uid=uid)[1]
         assert name in box.call("claims", uid=uid)[1]
         assert box.call("pick", "-n", "7", uid=uid)[1] == "0,1,3,4,5,6,7\n"

@@ -37,11 +37,19 @@ class Directory(ProcessTable):
 
 
 def comparable(snapshot: Snapshot) -> Snapshot:
-    """A snapshot without what the two roads cannot share: whose host this is, and when it was read."""
+    """A snapshot without what the two roads cannot share: whose host this is, when it was read, and what the
+    driver does not know of: claims, jobs and who waits."""
     faults = tuple(replace(d, fault=replace(d.fault, since=None)) if d.fault else d for d in snapshot.devices)
     topology = snapshot.topology and replace(snapshot.topology, between_cpus=None)
     return replace(
-        snapshot, host=replace(snapshot.host, name=None), time=0.0, devices=faults, topology=topology
+        snapshot,
+        host=replace(snapshot.host, name=None),
+        time=0.0,
+        devices=faults,
+        topology=topology,
+        claims=(),
+        waiters=(),
+        jobs=(),
     )
 
 

@@ -45,7 +45,7 @@ LOOKS: dict[str, Look] = {
     "prompt": Look("accent", text="bold"),
     "rest": Look("rest"),
     "rule": Look("rest"),
-    "slot": Look("accent", text="bold"),
+    "slot": Look("background", "accent", "bold"),
     "strong": Look("foreground", text="bold"),
     "title": Look("primary", text="bold"),
     "unknown": Look("warning", text="italic"),

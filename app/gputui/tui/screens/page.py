@@ -17,7 +17,7 @@ from textual.screen import ModalScreen
 
 from gputui.tui.main_view import MainView
 from gputui.tui.views.messages import message_line
-from gputui.tui.views.text import Line, clip
+from gputui.tui.views.text import Line, Span, clip
 from gputui.tui.widgets.lines import Lines
 
 _SHORT = 8
@@ -83,7 +83,7 @@ class Page(ModalScreen[None]):
         if not (width and self.is_mounted and self.is_attached):
             return
         message = message_line(self.view.message_shown, width)
-        keys = clip(((self._key_hints(), "dim"),), width)
+        keys = clip(self._key_hints(), width)
         # (Where there is hardly room for a list, a message takes the place of the keys.)
         last = [message if self.view.message else keys] if height < _SHORT else [message, keys]
         footer = [*self.notes(width), *last]
@@ -98,15 +98,16 @@ class Page(ModalScreen[None]):
         """The lines of the footer above the message."""
         return []
 
-    def _key_hints(self) -> str:
+    def _key_hints(self) -> Line:
         """The keys that do something now, from BINDINGS."""
-        hints = []
+        hints: list[Span] = []
         for binding in self.BINDINGS:
             if isinstance(binding, Binding) and binding.show:
                 _, name, parameters = parse(binding.action)
                 if self.check_action(name, parameters):
-                    hints.append(f"{binding.key_display} {binding.description}")
-        return f" {'  '.join(hints)}"
+                    hints += [(f"{'  ' if hints else ' '}{binding.key_display}", "key")]
+                    hints += [(f" {binding.description}", "dim")]
+        return tuple(hints)
 
     @property
     def body(self) -> Lines:

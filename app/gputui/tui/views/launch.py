@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, clip, title, wrap
 
+_ROOMY = 12
+"""Lines that there must be for remarks to be wrapped: where there are fewer, panels say more."""
+
 
 def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | None = None) -> list[Line]:
     """A rule, and at most `most` lines: the launch line, its warnings, and remarks where there is room.
@@ -33,7 +36,22 @@ def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | N
     lines += warning_lines
     with_remarks = most if room_for_remarks is None else room_for_remarks
     left = max(0, with_remarks - len(warning_lines) - len(wrapped))
-    lines += [clip((("   · ", "dim"), (remark, "dim")), width) for remark in app_state.launch.remarks[:left]]
+    return lines + _remarks(app_state.launch.remarks, width, left)
+
+
+def _remarks(remarks: Sequence[str], width: int, most: int) -> list[Line]:
+    """As many remarks as there are lines; the first ones whole, as far as lines are left over."""
+    lines: list[Line] = []
+    shown = remarks[:most]
+    spare = most - len(shown) if most >= _ROOMY else 0
+    for remark in shown:
+        pieces = wrap(remark, width - 5)
+        pieces = [*pieces[:spare], " ".join(pieces[spare:])] if len(pieces) > spare + 1 else pieces
+        spare -= len(pieces) - 1
+        lines += [
+            clip((("   · " if not place else "     ", "dim"), (piece, "dim")), width)
+            for place, piece in enumerate(pieces)
+        ]
     return lines
 
 

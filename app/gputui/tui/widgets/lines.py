@@ -19,7 +19,7 @@ from gputui.inventory.formatting import printable
 from gputui.tui.looks import look
 from gputui.tui.views.text import Line
 
-_OWN_BACKGROUND = ("-on", "here", "brand")
+_OWN_BACKGROUND = ("-on", "here", "brand", "slot")
 
 Build = Callable[[int, int], Sequence[Line]]
 """From a width and a height in cells to the lines to show."""

@@ -236,7 +236,7 @@ class Gpu:
             return replace(device, **self._least(device, Want.WHOLE in want))
         facts: dict[str, Any] = {}
         if Want.LOAD in want:
-            facts |= self._memory() | self._utilization()
+            facts |= self._memory(device) | self._utilization()
         if Want.SENSORS in want:
             facts |= self._sensors()
         if Want.PROCESSES in want or (Want.CHANGED_PROCESSES in want and self._list_is_due(device, facts)):
@@ -329,27 +329,27 @@ class Gpu:
         scope = self._nvml.NVML_AFFINITY_SCOPE_NODE
         return bits_set(self.ask(self._nvml.nvmlDeviceGetMemoryAffinity, self.handle, 4, scope))
 
-    def _memory(self) -> dict[str, Any]:
+    def _memory(self, device: Device) -> dict[str, Any]:
         nvml = self._nvml
         # The first form counts what the driver keeps for itself as used: 0.5 GiB of an idle H100.
         memory = self._ask_memory_v2() or self.ask(nvml.nvmlDeviceGetMemoryInfo, self.handle)
         if memory is None:
-            unified = True if "nvmlDeviceGetMemoryInfo" in self._unsupported else self.devices[0].unified
+            unified = True if "nvmlDeviceGetMemoryInfo" in self._unsupported else device.unified
             return {"memory_total": None, "memory_used": None, "memory_free": None, "unified": unified}
         return {
             "memory_total": memory.total,
             "memory_used": memory.used,
             "memory_free": memory.free,
-            "unified": self._is_unified(memory.total),
+            "unified": self._is_unified(device, memory.total),
         }
 
-    def _is_unified(self, total: int) -> bool | None:
+    def _is_unified(self, device: Device, total: int) -> bool | None:
         """Whether the memory is the host's, by its size and the device's name: GB10 and Jetsons answer no
         sizes, or the host's."""
-        known = self.devices[0].unified
+        known = device.unified
         if known is not None or abs(total - host_memory()) > _ABOUT * host_memory():
             return bool(known)
-        name = self.devices[0].name
+        name = device.name
         if name is None and self._index == 0:
             # (`pick` reads no names, and a box with such a GPU mostly has no other.)
             name = self.ask(self._nvml.nvmlDeviceGetName, self.handle)
@@ -452,7 +452,7 @@ class Gpu:
             if divided is None and device.parent is None and not whole:
                 divided = self._divided()
             return {"mig": divided, "processes": () if divided else self._merged((("compute", compute),))}
-        facts = self._memory() | self._utilization()
+        facts = self._memory(device) | self._utilization()
         if facts["utilization"] is None and device.parent is None:
             facts["mig"] = self._divided()
         if device.parent is None:
