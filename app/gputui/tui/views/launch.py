@@ -17,11 +17,11 @@ def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | N
     Remarks come only within `room_for_remarks` lines (None: as `most`).
     """
     name = f"launch: {app_state.launcher}" if app_state.options.command else "launch"
-    tail = "the demo's example: e edits it" if app_state.is_example else ""
+    tail = "the demo's example: e to edit" if app_state.is_example else ""
     lines = [title(name, width, tail)]
     if not app_state.options.command:
         shown = app_state.launch.line if app_state.selection.decided else ""
-        hint = "e types the command" if not shown else "…  e types the command"
+        hint = "press e to type a command" if not shown else "…  press e to type a command"
         lines.append(clip(((" $ ", "prompt"), (f"{shown} " if shown else "", ""), (hint, "dim")), width))
         return lines
     warnings = (*app_state.launch.warnings, *app_state.warnings)
