@@ -57,6 +57,14 @@ def test_a_chart_is_full_at_a_hundred_percent_and_has_a_base_line_at_none() -> N
     assert "100%" in util[0] and "80.0G" in memory[0] and "700W" in power[0]
 
 
+def test_one_device_alone_takes_all_the_room_and_what_no_device_tells_has_no_chart() -> None:
+    pane = timelines_pane(_seen(gpu(0, utilization=97)), 100, 30)
+    assert len(pane) == 30 and "100%" in _texts(pane)[1]
+    unified = [gpu(n, utilization=97, memory_used=None, memory_total=None) for n in range(2)]
+    lines, frame = all_timelines(_seen(*unified), 100, 12, 300)
+    assert frame is not None and "memory" not in _texts(lines)[0]
+
+
 def test_full_charts_of_two_devices_above_each_other_do_not_run_together() -> None:
     full = [gpu(n, utilization=100, memory_used=80 * GIB, power=700.0) for n in range(2)]
     lines = _texts(all_timelines(_seen(*full), 80, 4, 60)[0])

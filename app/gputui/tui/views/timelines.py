@@ -38,7 +38,7 @@ _BESIDE = ((170, 3), (76, 2))
 """From how many cells on so many charts of one device stand beside each other."""
 
 _STEPS = " ▁▂▃▄▅▆▇█"
-_MOST_ROWS = 5
+_MOST_ROWS = 10
 """Lines of the tallest chart of a list; one device alone takes all there are."""
 
 _TICKS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600)
@@ -93,8 +93,12 @@ def timelines_pane(app_state: AppState, width: int, height: int, zoom: int = USU
     """A rule, the charts of as many devices as fit, and the axis."""
     if app_state.snapshot is None or height < 3:
         return []
+    devices = charted(app_state)
+    if len(devices) == 1:
+        charts = device_timeline(app_state, devices[0].key, width, height - 1, zoom)
+        return [title("timelines", width, f"last {zoom_name(zoom)}"), *charts]
     lines, frame = all_timelines(app_state, width, height - 1, zoom)
-    missing = len(charted(app_state)) - len({*frame.devices} - {""}) if frame else 0
+    missing = len(devices) - len({*frame.devices} - {""}) if frame else 0
     more = f"{missing} more: h  " if missing > 0 else ""
     return [title("timelines", width, f"{more}last {zoom_name(zoom)}"), *lines]
 
@@ -129,7 +133,8 @@ def all_timelines(
     if timelines is None or snapshot is None or not devices:
         return [], None
     label = max(len(printable(snapshot.label(device))) for device in devices)
-    beside = _beside(width, metric)
+    known = [each for each in METRICS if any(timelines.full(d.key, each) for d in devices)]
+    beside = min(_beside(width, metric), len(known))
     left = _gutter(label, beside)
     columns = _columns(width, left, beside)
     span = _span(timelines, columns, zoom)
@@ -138,7 +143,7 @@ def all_timelines(
     room = height - 1 - heads
     # (Behind the last device no gap is needed.)
     tall = (room + 1) // len(devices)
-    rows, gap = _layout(tall if tall > 2 else max(1, room // len(devices)), metric, beside)
+    rows, gap = _layout(tall if tall > 2 else max(1, room // len(devices)), metric, known[:beside])
     between: Line = (("  ", ""),)
     lines: list[Line] = []
     shown: list[str] = []
@@ -166,9 +171,9 @@ def all_timelines(
     if heads:
         titles = [
             ((fit(each, columns), "dim"), (fit(_SUMMARIES[each], _FIGURE, right=True), "dim"))
-            for each in METRICS
+            for each in known[:beside]
         ]
-        lines.insert(0, ((" " * left, ""), *_joined(titles[:beside], between)))
+        lines.insert(0, ((" " * left, ""), *_joined(titles, between)))
         shown.insert(0, "")
     blank = ((" " * _FIGURE, ""),)
     lines.append(((" " * left, ""), *_joined([(*_axis(span, cursor), *blank)] * beside, between)))
@@ -219,7 +224,7 @@ def _with_figure(
 
 
 def _layout(
-    tall: int, metric: Metric | None, beside: int
+    tall: int, metric: Metric | None, beside: Sequence[Metric]
 ) -> tuple[list[tuple[tuple[Metric, ...], int]], int]:
     """The charts of each device that stand beside each other, with their lines, from the top down; and the
     lines between devices. Each device has `tall` lines."""
@@ -227,8 +232,8 @@ def _layout(
     tall = max(1, tall - gap)
     if metric is not None:
         return [((metric,), min(tall, _MOST_ROWS))], gap
-    if beside > 1:
-        return [(METRICS[:beside], min(tall, _MOST_ROWS))], gap
+    if len(beside) > 1:
+        return [(tuple(beside), min(tall, _MOST_ROWS))], gap
     if tall == 1:
         return [(("utilization",), 1)], gap
     if tall == 2:
