@@ -106,7 +106,7 @@ def test_one_reading_has_the_line_and_nothing_is_read_where_nobody_waits(
 
 def test_nobody_in_line_is_said_on_stderr(call: Call) -> None:
     ended = call("queue", "--demo", "idle")
-    assert (ended.status, ended.out) == (0, "") and "nobody" in ended.err
+    assert (ended.status, ended.out) == (0, "") and "queue is empty" in ended.err
     assert call("queue", "--demo", "idle", "--json").json == {"schema": 1, "waiters": []}
 
 
