@@ -209,7 +209,7 @@ async def test_what_cannot_be_kept_is_one_message(home: Path) -> None:
     (home / ".config" / "gputui").write_text("a file, not a folder")
     async with session() as s:
         await s.press("T")
-        await s.until(lambda: "not kept in the settings" in s.main.message)
+        await s.until(lambda: "settings not saved" in s.main.message)
         assert s.app.theme == "light"
 
 

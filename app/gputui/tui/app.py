@@ -43,7 +43,7 @@ class GputuiApp(App[Outcome]):
     TITLE = "gputui"
     ENABLE_COMMAND_PALETTE = True
     # Textual reads the styles of every screen but the first from the screen itself.
-    CSS_PATH = ["screens/lines.tcss", "screens/main.tcss"]
+    CSS_PATH = "screens/main.tcss"
 
     def __init__(
         self,

@@ -18,9 +18,9 @@ class ColumnsScreen(ListPage):
         shown("escape,q,f", "dismiss", "back", "esc"),
         *cursor_bindings("column"),
         shown("space,enter", "show_or_hide", "show or hide", "space"),
-        shown("J,shift+down", "move(1)", "further right", "J"),
-        shown("K,shift+up", "move(-1)", "further left", "K"),
-        shown("x", "usual", "as usual"),
+        shown("J,shift+down", "move(1)", "move right", "J"),
+        shown("K,shift+up", "move(-1)", "move left", "K"),
+        shown("x", "usual", "default"),
     ]
 
     def __init__(self, view: MainView) -> None:
@@ -47,7 +47,7 @@ class ColumnsScreen(ListPage):
 
     def notes(self, width: int) -> list[Line]:
         app_state = self.view.app_state
-        notes = [title("the table in this terminal", width)]
+        notes = [title("preview", width)]
         columns = columns_of(app_state, width)
         notes.append(heading(app_state, columns, width))
         return [*notes, *(row(app_state, device, columns, width) for device in app_state.rows[:1])]
@@ -58,12 +58,12 @@ class ColumnsScreen(ListPage):
         listing: list[Line] = []
         for place, column in enumerate(names):
             wanted = column.id in self._chosen
-            about = column.title if not wanted or column.id in there else f"{column.title}; no room here"
+            about = column.title if not wanted or column.id in there else f"{column.title}; no room"
             listing.append(
                 clip(
                     (
                         ("▸" if place == self.cursor else " ", "cursor"),
-                        (f" [{'x' if wanted else ' '}] ", "slot"),
+                        (f" [{'x' if wanted else ' '}] ", "prompt"),
                         (f"{fit(column.heading, 9)} ", "strong" if wanted else ""),
                         (about, "" if wanted else "dim"),
                     ),
@@ -71,7 +71,7 @@ class ColumnsScreen(ListPage):
                 )
             )
         usual = self.view.app_state.screen.columns is None
-        head = title("columns", width, "as usual" if usual else "your own")
+        head = title("columns", width, "default" if usual else "your own")
         return [head, *self.window(listing, range(len(listing)), max(1, height - 1), above=1)]
 
     def _keep(self, columns: tuple[str, ...] | None) -> None:

@@ -17,7 +17,7 @@ from textual.screen import ModalScreen
 
 from gputui.tui.main_view import MainView
 from gputui.tui.views.messages import message_line
-from gputui.tui.views.text import Line, clip
+from gputui.tui.views.text import Line, Span, clip
 from gputui.tui.widgets.lines import Lines
 
 _SHORT = 8
@@ -51,7 +51,6 @@ class Page(ModalScreen[None]):
     """Follows the main screen (`view`): is drawn every second, after every change of size, and by `draw`."""
 
     CSS_PATH = "page.tcss"
-    SURFACE = Lines
 
     def __init__(self, view: MainView) -> None:
         super().__init__(classes="page")
@@ -60,8 +59,8 @@ class Page(ModalScreen[None]):
         self._presses = 0
 
     def compose(self) -> ComposeResult:
-        yield self.SURFACE(id="page-body")
-        yield self.SURFACE(id="page-footer")
+        yield Lines(id="page-body")
+        yield Lines(id="page-footer")
 
     def on_mount(self) -> None:
         self.set_interval(1.0, self.draw)
@@ -84,7 +83,7 @@ class Page(ModalScreen[None]):
         if not (width and self.is_mounted and self.is_attached):
             return
         message = message_line(self.view.message_shown, width)
-        keys = clip(((self._key_hints(), "dim"),), width)
+        keys = clip(self._key_hints(), width)
         # (Where there is hardly room for a list, a message takes the place of the keys.)
         last = [message if self.view.message else keys] if height < _SHORT else [message, keys]
         footer = [*self.notes(width), *last]
@@ -99,15 +98,16 @@ class Page(ModalScreen[None]):
         """The lines of the footer above the message."""
         return []
 
-    def _key_hints(self) -> str:
+    def _key_hints(self) -> Line:
         """The keys that do something now, from BINDINGS."""
-        hints = []
+        hints: list[Span] = []
         for binding in self.BINDINGS:
             if isinstance(binding, Binding) and binding.show:
                 _, name, parameters = parse(binding.action)
                 if self.check_action(name, parameters):
-                    hints.append(f"{binding.key_display} {binding.description}")
-        return f" {'  '.join(hints)}"
+                    hints += [(f"{'  ' if hints else ' '}{binding.key_display}", "key")]
+                    hints += [(f" {binding.description}", "dim")]
+        return tuple(hints)
 
     @property
     def body(self) -> Lines:

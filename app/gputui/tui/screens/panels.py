@@ -1,4 +1,4 @@
-"""PanelsScreen: which panels the main screen shows; what is changed here is kept in the settings."""
+"""PanelsScreen: which panels the main screen shows; what is changed here is saved in the settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class PanelsScreen(ListPage):
         listing: list[Line] = []
         for panel in PANELS:
             hidden = panel.name in app_state.screen.hidden
-            empty = "" if panel.size(app_state) != NOTHING else "nothing to show now"
+            size = panel.size(app_state, self.app.size.width)
+            empty = "" if size != NOTHING else "nothing to show now"
             sign = "[ ]" if hidden else "[x]"
             listing.append(
                 clip(
@@ -34,7 +35,7 @@ class PanelsScreen(ListPage):
                     width,
                 )
             )
-        head = title("panels", width, "kept in the settings")
+        head = title("panels", width, "saved in the settings")
         return [head, *self.window(listing, range(len(listing)), max(1, height - 1), above=1)]
 
     def action_hide(self) -> None:

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, clip, title, wrap
 
+_ROOMY = 12
+"""Lines that there must be for remarks to be wrapped: where there are fewer, panels say more."""
+
 
 def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | None = None) -> list[Line]:
     """A rule, and at most `most` lines: the launch line, its warnings, and remarks where there is room.
@@ -14,11 +17,11 @@ def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | N
     Remarks come only within `room_for_remarks` lines (None: as `most`).
     """
     name = f"launch: {app_state.launcher}" if app_state.options.command else "launch"
-    tail = "the demo's example: e edits it" if app_state.is_example else ""
+    tail = "the demo's example: e to edit" if app_state.is_example else ""
     lines = [title(name, width, tail)]
     if not app_state.options.command:
         shown = app_state.launch.line if app_state.selection.decided else ""
-        hint = "e types the command" if not shown else "…  e types the command"
+        hint = "press e to type a command" if not shown else "…  press e to type a command"
         lines.append(clip(((" $ ", "prompt"), (f"{shown} " if shown else "", ""), (hint, "dim")), width))
         return lines
     warnings = (*app_state.launch.warnings, *app_state.warnings)
@@ -33,7 +36,22 @@ def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | N
     lines += warning_lines
     with_remarks = most if room_for_remarks is None else room_for_remarks
     left = max(0, with_remarks - len(warning_lines) - len(wrapped))
-    lines += [clip((("   · ", "dim"), (remark, "dim")), width) for remark in app_state.launch.remarks[:left]]
+    return lines + _remarks(app_state.launch.remarks, width, left)
+
+
+def _remarks(remarks: Sequence[str], width: int, most: int) -> list[Line]:
+    """As many remarks as there are lines; the first ones whole, as far as lines are left over."""
+    lines: list[Line] = []
+    shown = remarks[:most]
+    spare = most - len(shown) if most >= _ROOMY else 0
+    for remark in shown:
+        pieces = wrap(remark, width - 5)
+        pieces = [*pieces[:spare], " ".join(pieces[spare:])] if len(pieces) > spare + 1 else pieces
+        spare -= len(pieces) - 1
+        lines += [
+            clip((("   · " if not place else "     ", "dim"), (piece, "dim")), width)
+            for place, piece in enumerate(pieces)
+        ]
     return lines
 
 
