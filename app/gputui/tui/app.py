@@ -109,7 +109,9 @@ class GputuiApp(App[Outcome]):
             if self._early_keys is not None:
                 self._early_keys.append(event)
                 return
-            self.main.clear_message()
+            if not event.is_forwarded:
+                # (It comes a second time when no screen has used it.)
+                self.main.key_pressed()
             # Whatever screen is on top: Textual's own bindings for these end at a modal one.
             everywhere = {"ctrl+c": self.action_help_quit, "ctrl+z": self.action_suspend_process}
             if event.key in everywhere:
