@@ -267,7 +267,7 @@ async def test_no_driver_is_told_on_the_screen_and_can_heal() -> None:
     async with session(NoSourceError("the driver is not loaded; modprobe")) as s:
         assert str(s.source.snapshot) in " ".join(s.texts("#table"))
         s.source.snapshot = box_at("idle")
-        await s.until(lambda: "RTX 3090" in " ".join(s.texts("#table")))
+        await s.until(lambda: "○ free" in " ".join(s.texts("#table")))
 
 
 async def test_a_box_without_devices_says_so_and_can_run_on_the_cpu() -> None:
@@ -465,8 +465,8 @@ async def test_a_message_stands_until_the_next_key_and_covers_no_section() -> No
 
 
 async def test_what_holds_a_device_without_a_process_is_listed_too() -> None:
-    async with session(size=(130, 40)) as s:
-        assert any(line.split()[:3] == ["2", "–", "22.4G"] for line in s.texts("#lists"))
+    async with session(size=(80, 30)) as s:
+        assert any("held: 22.4G" in line for line in s.texts("#lists"))
 
 
 async def test_foreign_variables_do_not_reach_the_terminal() -> None:

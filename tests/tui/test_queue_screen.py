@@ -94,11 +94,14 @@ async def test_a_panel_is_there_while_somebody_waits_or_holds_a_claim() -> None:
         assert len(words) == lines_of_panel(s.main.app_state) == 4
         show(s, claims=(Claim(IDLE.devices[0].key, "lee", IDLE.time - 3000, "python x.py"),))
         panel = queue_panel(s.main.app_state, 80, 20)
-        assert "nothing runs on it" in panel[1][2][0] and panel[1][2][1] == "warn"
+        assert "nothing runs on it" in panel[1][3][0] and panel[1][3][1] == "warn"
         assert len(panel) == lines_of_panel(s.main.app_state) == 2
         show(s, *(waiter(n, f"user{n}") for n in range(30)))
         words = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 6)]
-        assert len(words) == 6 and "27 more" in words[4] and words[5].startswith(" next user0")
+        assert "30 in line" in words[0] and "user3" in words[4] and words[5].startswith(" next user0")
+        # In two lines what is next says most.
+        words = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 2)]
+        assert len(words) == 2 and words[1].startswith(" next user0")
 
 
 async def test_two_processes_are_in_line_and_ones_own_job_leaves_it_when_asked_twice(

@@ -6,8 +6,15 @@ from itertools import product
 
 import pytest
 
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.motion import at
+from gputui.tui.app_state import AppState
 from gputui.tui.layout import Column, Part, Size, launch_room, lay_out, share
+from gputui.tui.panels import PANELS_BY_NAME, parts
+from gputui.tui.views.processes import processes
+from gputui.tui.views.table import table
 
+BOX = at(BOXES["shared"], 0.0, 1_700_000_000.0)
 PROCESSES = Part("processes", Size(4, 12), "side", True)
 TIMELINES = Part("timelines", Size(4, 18), "table", True)
 JOBS = Part("jobs", Size(3, 5), "side", False)
@@ -74,3 +81,38 @@ def test_what_has_no_room_is_left_out_whole_and_the_most_important_stays() -> No
     assert share(8, [PROCESSES, JOBS, LINKS]) == (("processes", 4), ("jobs", 4))
     assert share(3, [PROCESSES, JOBS]) == (("jobs", 3),)
     assert share(2, [PROCESSES, JOBS]) == ()
+
+
+def test_a_small_screen_of_eight_gpus_shows_jobs_the_queue_and_processes() -> None:
+    app_state = AppState({}).with_snapshot(BOX)
+    heights = dict(share(8, parts(app_state, 80)))
+    assert heights == {"jobs": 2, "queue": 2, "processes": 4}
+    told = {name: PANELS_BY_NAME[name].lines(app_state, 80, lines) for name, lines in heights.items()}
+    texts = {name: ["".join(text for text, _ in line) for line in lines] for name, lines in told.items()}
+    assert "▶ running" in texts["jobs"][1] and texts["queue"][1].startswith(" next ana")
+    assert [len(lines) for lines in texts.values()] == [2, 2, 4]
+
+
+def test_where_all_links_are_the_same_one_line_says_so_and_processes_have_the_room() -> None:
+    app_state = AppState({}).with_snapshot(BOX)
+    assert PANELS_BY_NAME["links"].size(app_state, 130) == Size(2, 2)
+    _, line = PANELS_BY_NAME["links"].lines(app_state, 48, 2)
+    assert "NV18 between every two of 8 GPUs" in "".join(text for text, _ in line)
+    assert PANELS_BY_NAME["links"].size(app_state, 200) == Size(10, 10)
+
+
+@pytest.mark.parametrize("width", [60, 80, 99, 124])
+def test_the_state_has_room_for_what_it_says_before_bars_limits_and_names(width: int) -> None:
+    app_state = AppState({}).with_snapshot(BOX)
+    lines = ["".join(text for text, _ in line) for line in table(app_state, width, 9).lines]
+    assert any(line.rstrip().endswith("held, no visible process") for line in lines)
+    assert ("H100" in lines[1]) == (width > 80)
+    if width >= 99:
+        assert all(name in lines[0] for name in ("UTIL", "MEMORY", "°C", "W", "MEM%", "CLOCK"))
+
+
+def test_commands_wrap_line_by_line_as_far_as_there_is_room() -> None:
+    app_state = AppState({}).with_snapshot(BOX)
+    lines = ["".join(text for text, _ in line) for line in processes(app_state, 46, 9)]
+    assert len(lines) == 9 and "7b --lr 3e-4" in lines[2] and "sft.yaml" in lines[4]
+    assert lines[6].endswith("…") and "ines" in lines[7]

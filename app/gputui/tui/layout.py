@@ -126,8 +126,8 @@ def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
     """The heights of panels that stand below each other.
 
     Each gets the least that it is worth showing with, in their order, as long as there is room. Then those
-    that do not grow get all that they want, so that they keep their place while the others change; what is
-    left is for those that grow, else for the last one.
+    that do not grow get what they want, so that they keep their place while the others change, but of little
+    room only half; what is left is for those that grow, else for the last one.
     """
     shown: list[Part] = []
     for part in parts:
@@ -135,9 +135,10 @@ def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
             shown.append(part)
     heights = {part.name: part.size.least for part in shown}
     left = room - sum(heights.values())
+    kept = left // 2 if any(part.grows for part in shown) else 0
     for part in shown:
         if not part.grows:
-            more = min(left, max(0, part.size.wants - part.size.least))
+            more = max(0, min(left - kept, part.size.wants - part.size.least))
             heights[part.name] += more
             left -= more
     growing = [part for part in shown if part.grows]

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gputui.tui.app_state import AppState
-from gputui.tui.layout import WIDE, Part, Size
+from gputui.tui.layout import VERY_WIDE, WIDE, Part, Size
 from gputui.tui.process_rows import folded
-from gputui.tui.views.matrix import matrix_rows, whole_matrix
+from gputui.tui.views.matrix import alike, links_panel, matrix_rows
 from gputui.tui.views.processes import processes
 from gputui.tui.views.queue import facts_of_panel, lines_of_panel, queue_panel
 from gputui.tui.views.text import Line
@@ -32,7 +32,8 @@ class Panel:
     name    is what the settings call it
     title   is what the page of panels calls it
     lines   (app state, width, height) → at most `height` lines, the first is a rule with its title
-    size    app state → the fewest lines worth showing, and how many it would fill; NOTHING hides it
+    size    (app state, width of the screen) → the fewest lines worth showing, and how many it would fill;
+            NOTHING hides it
     facts   all that the lines depend on: equal facts give equal lines, which are then not built again
     place   "table": below the table, also where there are columns; "side": in the columns beside it
     grows   whether it takes the room that is left over
@@ -43,7 +44,7 @@ class Panel:
     name: str
     title: str
     lines: Callable[[AppState, int, int], list[Line]]
-    size: Callable[[AppState], Size]
+    size: Callable[[AppState, int], Size]
     facts: Callable[[AppState], object]
     place: Literal["table", "side"] = "side"
     grows: bool = False
@@ -51,7 +52,7 @@ class Panel:
     action: str = ""
 
 
-def _size_of_processes(app_state: AppState) -> Size:
+def _size_of_processes(app_state: AppState, _: int) -> Size:
     return Size(4, 1 + max(1, len(folded(app_state)))) if app_state.rows else NOTHING
 
 
@@ -62,7 +63,7 @@ def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
     return jobs_panel(app_state, width, height)
 
 
-def _size_of_jobs(app_state: AppState) -> Size:
+def _size_of_jobs(app_state: AppState, _: int) -> Size:
     if app_state.snapshot is None or not app_state.snapshot.jobs:
         return NOTHING
     from gputui.tui.views.jobs import size_of_jobs
@@ -82,20 +83,27 @@ def _timelines(app_state: AppState, width: int, height: int) -> list[Line]:
     return [((" ", ""),), *timelines_pane(app_state, width, height - 1)]
 
 
-def _size_of_timelines(app_state: AppState) -> Size:
+def _size_of_timelines(app_state: AppState, _: int) -> Size:
     count = len(charted(app_state))
-    return Size(4, 3 + 4 * count) if count else NOTHING
+    return Size(4, 3 + 2 * count) if count else NOTHING
 
 
-def _size_of_queue(app_state: AppState) -> Size:
+def _size_of_queue(app_state: AppState, width: int) -> Size:
     wanted = lines_of_panel(app_state)
-    return Size(min(3, wanted), wanted) if wanted else NOTHING
+    if not wanted or app_state.snapshot is None:
+        return NOTHING
+    if app_state.snapshot.waiters:
+        return Size(2, wanted)
+    # (Who holds what is in the table, too: it takes no room from the processes where there is little.)
+    return Size(min(3, wanted), wanted) if width >= WIDE else NOTHING
 
 
-def _size_of_links(app_state: AppState) -> Size:
+def _size_of_links(app_state: AppState, width: int) -> Size:
     gpus = len(matrix_rows(app_state))
     if app_state.snapshot is None or not app_state.snapshot.links or not 1 < gpus <= _MOST_LINKED:
         return NOTHING
+    if alike(app_state) and width < VERY_WIDE:
+        return Size(2, 2)
     return Size(gpus + 2, gpus + 2)
 
 
@@ -109,6 +117,7 @@ def _facts_of_links(app_state: AppState) -> object:
 PANELS: tuple[Panel, ...] = (
     # In the order in which they get room, and stand below each other.
     Panel("jobs", "Your jobs", _jobs, _size_of_jobs, _facts_of_jobs, action="jobs"),
+    Panel("queue", "Queue", queue_panel, _size_of_queue, facts_of_panel, action="queue"),
     Panel(
         "processes",
         "Processes",
@@ -118,7 +127,6 @@ PANELS: tuple[Panel, ...] = (
         grows=True,
         action="processes",
     ),
-    Panel("queue", "Queue", queue_panel, _size_of_queue, facts_of_panel, action="queue"),
     Panel(
         "timelines",
         "Timelines",
@@ -133,7 +141,7 @@ PANELS: tuple[Panel, ...] = (
     Panel(
         "links",
         "Links",
-        lambda app_state, width, height: whole_matrix(app_state, width)[:height],
+        links_panel,
         _size_of_links,
         _facts_of_links,
         narrow=False,
@@ -151,5 +159,5 @@ def parts(app_state: AppState, width: int) -> list[Part]:
         for panel in PANELS
         if panel.name not in app_state.screen.hidden
         and (panel.narrow or width >= WIDE)
-        and (size := panel.size(app_state)) != NOTHING
+        and (size := panel.size(app_state, width)) != NOTHING
     ]

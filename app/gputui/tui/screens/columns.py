@@ -49,7 +49,7 @@ class ColumnsScreen(ListPage):
                 clip(
                     (
                         ("▸" if place == self.cursor else " ", "cursor"),
-                        (f" [{'x' if wanted else ' '}] ", "slot"),
+                        (f" [{'x' if wanted else ' '}] ", "prompt"),
                         (f"{fit(column.heading, 9)} ", "strong" if wanted else ""),
                         (about, "" if wanted else "dim"),
                     ),

@@ -26,7 +26,8 @@ class PanelsScreen(ListPage):
         listing: list[Line] = []
         for panel in PANELS:
             hidden = panel.name in app_state.screen.hidden
-            empty = "" if panel.size(app_state) != NOTHING else "nothing to show now"
+            size = panel.size(app_state, self.app.size.width)
+            empty = "" if size != NOTHING else "nothing to show now"
             sign = "[ ]" if hidden else "[x]"
             listing.append(
                 clip(

@@ -21,17 +21,22 @@ BEFORE = 6
 _LEAST_BAR = 4
 """Cells from which on a bar says more than its number beside it."""
 
+STATE = 26
+"""Cells of "◐ held, no visible process": bars, limits and names give way to what a state has to say."""
+
 _NEARLY = 3
 """°C below the temperature at which the driver lowers the clocks from which on it is a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What widths depend on: cells of the longest name, amount of memory, and limit of power."""
+    """What widths depend on: cells of the longest name, amount of memory, and limit of power; and whether
+    all devices have one name, which the header says already."""
 
     name: int
     amount: int
     watts: int
+    alike: bool
 
 
 class Cell(NamedTuple):
@@ -171,8 +176,13 @@ def _details(
     )
 
 
-_MEMORY_BARS: Sizes = ((0, 10), (6, 20), (11, 30), (15, 34), (21, 38), (31, 44))
+_MEMORY_BARS: Sizes = ((0, 10), (6, STATE), (11, 30), (15, 34), (21, 38), (31, 44))
 """As `Sizes`: the cells of a bar and the gap behind it."""
+
+
+def _names(box: Box) -> Sizes:
+    least = STATE + 1 if box.alike else 16
+    return tuple((min(box.name, most), spare) for most, spare in ((9, least), (12, STATE + 3), (20, 31)))
 
 
 def _fixed(cells: int, spare: int) -> Callable[[Box], Sizes]:
@@ -184,7 +194,7 @@ COLUMNS: tuple[Column, ...] = (
         "name",
         "NAME",
         "the product's name",
-        lambda box: tuple((min(box.name, most), spare) for most, spare in ((9, 16), (12, 26), (20, 31))),
+        _names,
         2,
         _name,
         needs=Want.NAMES,
@@ -194,7 +204,7 @@ COLUMNS: tuple[Column, ...] = (
         "utilization",
         "UTIL",
         "utilization: how much of the time a kernel ran",
-        lambda box: ((5, 8), (11, 20), (15, 30), (19, 34), (25, 38), (35, 44)),
+        lambda box: ((5, 8), (11, STATE), (15, 30), (19, 34), (25, 38), (35, 44)),
         0,
         _utilization,
         needs=Want.LOAD,
@@ -215,7 +225,7 @@ COLUMNS: tuple[Column, ...] = (
         "power",
         "W",
         "power in watts, and its limit",
-        lambda box: ((4, 19), (2 * box.watts + 1, 27)),
+        lambda box: ((4, STATE), (2 * box.watts + 1, STATE)),
         4,
         _power,
     ),
@@ -223,12 +233,12 @@ COLUMNS: tuple[Column, ...] = (
         "bandwidth",
         "MEM%",
         "how much of the time memory was read or written",
-        _fixed(4, 28),
+        _fixed(4, STATE),
         5,
         lambda device, cell: _number(device.memory_utilization, cell.width, cell.tone, "%"),
         needs=Want.LOAD,
     ),
-    Column("clock", "CLOCK", "SM clock in MHz, ! while it is throttled", _fixed(5, 28), 6, _clock),
+    Column("clock", "CLOCK", "SM clock in MHz, ! while it is throttled", _fixed(5, STATE), 6, _clock),
     Column(
         "command",
         "COMMAND",
@@ -344,8 +354,10 @@ class Columns:
         devices = snapshot.devices if snapshot else ()
         tree = app_state.screen.sort is None and any(device.parent for device in devices)
         labels = [len(label_of(app_state, device, tree)) for device in devices]
+        names = {short_name(device.name or "?") for device in devices}
         box = Box(
-            name=max([4, *(len(short_name(d.name or "?")) for d in devices)]),
+            alike=len(names) < 2,
+            name=max([4, *map(len, names)]),
             amount=max([6, *map(_amount, devices)]),
             watts=max([3, *(len(f"{d.power_limit:.0f}") for d in devices if d.power_limit is not None)]),
         )

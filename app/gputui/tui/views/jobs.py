@@ -38,8 +38,6 @@ _WITH_LOG = 100
 _LONGEST_TITLE = 40
 _MOST_ENDED = 3
 """Jobs of the panel that have ended."""
-_LINES_OF_LOG = 3
-"""Lines of a log from which on it is worth its heading in the panel."""
 
 
 def headline(jobs: Sequence[JobSummary], unreadable: int, width: int, text: str = "jobs") -> Line:
@@ -205,16 +203,17 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     jobs, tail = _in_panel(snapshot), _tail(snapshot)
     room = height - 1
     hidden = len(snapshot.jobs) - min(len(jobs), room)
-    if hidden and len(jobs) >= room:
-        hidden += 1
-        jobs = jobs[: room - 1]
+    if room < len(jobs) or (hidden and len(jobs) == room > 2):
+        # (In one line or two the rule is what counts the others.)
+        jobs = jobs[: room - 1 if room > 2 else room]
+        hidden = len(snapshot.jobs) - len(jobs) if room > 2 else 0
     on = {job.id: on_devices(job, snapshot) for job in jobs}
     head = headline(snapshot.jobs, 0, width, "your jobs")
     lines = [head, *listed(jobs, None, width, snapshot.time, unclaimed_uses_of(app_state), on)]
     if hidden:
         lines.append(((f"   … {hidden} more: D", "dim"),))
     room = height - len(lines) - 1
-    if tail is not None and room >= min(_LINES_OF_LOG, len(tail.tail)):
+    if tail is not None and room > 0:
         pieces = pieces_of(tail.tail, width)[-room:]
         lines += [title(f"log of {tail.id}", width), *(((f" {piece}", ""),) for piece in pieces)]
     return lines
@@ -236,7 +235,7 @@ def size_of_jobs(snapshot: Snapshot) -> tuple[int, int]:
     """The fewest lines that the panel is worth, and how many it would fill."""
     jobs, tail = _in_panel(snapshot), _tail(snapshot)
     rows = 1 + len(jobs) + (len(jobs) < len(snapshot.jobs))
-    return min(rows, 3), rows + (1 + len(tail.tail) if tail else 0)
+    return 2, rows + (1 + len(tail.tail) if tail else 0)
 
 
 def facts_of_jobs(app_state: AppState, snapshot: Snapshot) -> object:

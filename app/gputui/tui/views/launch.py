@@ -33,7 +33,22 @@ def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | N
     lines += warning_lines
     with_remarks = most if room_for_remarks is None else room_for_remarks
     left = max(0, with_remarks - len(warning_lines) - len(wrapped))
-    lines += [clip((("   · ", "dim"), (remark, "dim")), width) for remark in app_state.launch.remarks[:left]]
+    return lines + _remarks(app_state.launch.remarks, width, left)
+
+
+def _remarks(remarks: Sequence[str], width: int, most: int) -> list[Line]:
+    """As many remarks as there are lines; the first ones whole, as far as lines are left over."""
+    lines: list[Line] = []
+    shown = remarks[:most]
+    spare = most - len(shown)
+    for remark in shown:
+        pieces = wrap(remark, width - 5)
+        pieces = [*pieces[:spare], " ".join(pieces[spare:])] if len(pieces) > spare + 1 else pieces
+        spare -= len(pieces) - 1
+        lines += [
+            clip((("   · " if not place else "     ", "dim"), (piece, "dim")), width)
+            for place, piece in enumerate(pieces)
+        ]
     return lines
 
 

@@ -37,7 +37,7 @@ def _row(row: Row, here: bool, more: int) -> Line:
     point = ("▸" if here else " ", "cursor")
     strong = "strong" if row.given else ""
     if row.variable:
-        box = ("   " if row.id == NEW else "[x]" if row.given else "[ ]", "slot")
+        box = ("   " if row.id == NEW else "[x]" if row.given else "[ ]", "prompt")
         shown = row.label if row.id == NEW else f"{row.label}={printable(row.value)}"
         return (point, box, (f" {fit(shown, _NAME + more)}", strong), (f" {row.about}", "dim"))
     value = fit(printable(row.value), _VALUE + more)
@@ -60,7 +60,7 @@ def remembered(
             clip(
                 (
                     ("▸" if here else " ", "cursor"),
-                    (f" {fit(name, wide)}" if wide else "", "slot"),
+                    (f" {fit(name, wide)}" if wide else "", "prompt"),
                     (f" {fit(devices, 8)} {fit(ago, 6, right=True)} ago  ", "dim"),
                     (command, "strong" if here else ""),
                 ),

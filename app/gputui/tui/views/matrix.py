@@ -9,7 +9,7 @@ from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.device import Device
 from gputui.inventory.link import SELF, direct_links
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, Span, fit, title
+from gputui.tui.views.text import Line, Span, clip, fit, place_mark, title
 
 SIGNS: dict[str, tuple[str, str]] = {
     "NV": ("█", "link-nv"),
@@ -69,8 +69,28 @@ def heading_height(layout: Layout) -> int:
     return 2 if layout.cell == _TINY else 1
 
 
-def whole_matrix(app_state: AppState, width: int) -> list[Line]:
-    """The whole matrix under a rule of its own, without a cursor: for a place beside the table."""
+def alike(app_state: AppState) -> str | None:
+    """What joins every two devices, None where that is not one and the same, or not known."""
+    devices = matrix_rows(app_state)
+    links = {
+        app_state.snapshot.link(one, other)
+        for place, one in enumerate(devices)
+        for other in devices[:place]
+        if app_state.snapshot is not None
+    }
+    return next(iter(links)) if len(links) == 1 else None
+
+
+def links_panel(app_state: AppState, width: int, height: int) -> list[Line]:
+    """The whole matrix under a rule of its own, without a cursor; one line where all links are the same, and
+    there is no room for more."""
+    word, rows = alike(app_state), matrix_rows(app_state)
+    if word is not None and height < len(rows) + 2:
+        nodes = sorted({device.numa_node for device in rows if device.numa_node is not None})
+        sign, style = _cell(word, len(word) + 2)
+        line: list[Span] = [(f" {sign}", style), (f" between every two of {len(rows)} GPUs", "")]
+        line += [(f"   NUMA {','.join(map(str, nodes))}", "dim")] if nodes else []
+        return [title("links", width, "t"), clip(tuple(line), width)]
     layout = Layout.of(app_state, width, 0, 0)
     return [title("links", width, "t"), *matrix(app_state, layout, 0, len(matrix_rows(app_state)), None)]
 
@@ -97,10 +117,9 @@ def _row(
     snapshot, device = app_state.snapshot, rows[place]
     assert snapshot is not None
     rank, lit = app_state.selection.rank(device.key), device.key == app_state.cursor
-    slot = "" if rank is None else f"[{rank + 1}]"
     spans: list[Span] = [
         ("▸" if lit else " ", "cursor"),
-        (fit(slot, 4, right=True) + " ", "slot"),
+        *place_mark(rank),
         (fit(snapshot.label(device), layout.label, right=True) + " ", "strong" if rank is not None else ""),
     ]
     for other in range(layout.left, layout.left + layout.columns):

@@ -40,15 +40,15 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     pid = pid + 2 if width >= _WIDE else 0
     head_width = label + pid + user + memory + 15
     whole = [wrap(fold.row.what, max(10, width - head_width)) for fold in shown]
-    most = next((n for n in range(8, 1, -1) if sum(min(n, len(each)) for each in whole) <= room), 1)
-    for fold, pieces in zip(shown, whole, strict=True):
+    most = _lines_each([len(pieces) for pieces in whole], room - (len(shown) < len(found)))
+    for fold, pieces, lines_of_it in zip(shown, whole, most, strict=True):
         row, style = fold.row, "strong" if app_state.cursor in fold.devices else ""
         head: Line = (
             (f" {fit(row.label, label, right=True)} ", "dim"),
             (f" {fit(row.user, user)}  {fit(row.memory, memory, right=True)}  {row.age:>6}  ", style),
             (fit(f"{row.pid}  ", pid, right=True) if pid else "", "dim"),
         )
-        first, *more = _cut(pieces, most)
+        first, *more = _cut(pieces, lines_of_it)
         lines.append(clip((*head, (first, style or "dim")), width))
         lines += [((" " * head_width, ""), (piece, style or "dim")) for piece in more]
     hidden = sum(fold.processes for fold in found[len(shown) :])
@@ -57,9 +57,21 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     return lines
 
 
+def _lines_each(wanted: Sequence[int], room: int) -> list[int]:
+    """How many lines each gets: one, then one more for each that wants one, from the top, while there is room."""
+    each = [1] * len(wanted)
+    room -= len(wanted)
+    for line in range(1, max(wanted, default=0)):
+        for place, wants in enumerate(wanted):
+            if wants > line and room > 0:
+                each[place] += 1
+                room -= 1
+    return each
+
+
 def _cut(pieces: list[str], most: int) -> list[str]:
     """At most so many pieces; an ellipsis says that there were more."""
-    return pieces if len(pieces) <= most else [*pieces[: most - 1], f"{pieces[most - 1]} …"]
+    return pieces if len(pieces) <= most else [*pieces[: most - 1], " ".join(pieces[most - 1 :])]
 
 
 # On a page

@@ -68,12 +68,10 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     found = outlook_of(app_state)
     lines = [headline(found, width, "  Q")]
     told = _told_in_panel(found)
-    # (Of a long line the first ones are shown; who holds what gives way to it.)
-    room = max(1, height - 2)
-    shown = found.turns if len(found.turns) <= room else found.turns[: room - 1]
+    # (Of a long line the first ones are shown, the rule counts all; who holds what gives way to it. In two
+    # lines what is next says most.)
+    shown = found.turns[: max(0, height - 1 - len(found.next[:1]))]
     lines += [clip(line, width) for line in _rows(shown, snapshot, found.turns)]
-    if len(shown) < len(found.turns):
-        lines.append(clip(((f"   … {len(found.turns) - len(shown)} more (Q)", "dim"),), width))
     for turn in found.next[:1]:
         words = ((f" next {who(turn.waiter)}: ", "strong"), (in_the_way(turn, snapshot), ""))
         lines.append(clip(words, width))
@@ -150,7 +148,8 @@ def _occupied(shown: Sequence[Occupied], snapshot: Snapshot, commands: bool = Tr
         (
             (f" GPU {fit(label, widths[0])}  ", "dim"),
             (f"{fit(user, min(_MOST_USER, widths[1]))}  {fit(memory, widths[2], right=True)}  ", ""),
-            (f"{fit(held, widths[3])}  {fit(use, widths[4])}  ", "warn" if each.hoarded else ""),
+            (f"{fit(held, widths[3])}  ", "warn" if each.hoarded else ""),
+            (f"{fit(use, widths[4])}  " if commands else use, "warn" if each.hoarded else ""),
             (command if commands else "", "dim"),
         )
         for each, (label, user, memory, held, use, command) in zip(shown, cells, strict=True)

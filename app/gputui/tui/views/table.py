@@ -15,7 +15,7 @@ from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
 from gputui.tui.device_rows import RISING
 from gputui.tui.views.columns import BEFORE, Cell, Columns, label_of
-from gputui.tui.views.text import Line, Span, clip, fit, width_of, wrap
+from gputui.tui.views.text import Line, Span, clip, fit, padded, place_mark, wrap
 
 _BEFORE_STATE = "  "
 
@@ -119,7 +119,7 @@ def _with_mark(line: Line, mark: str, width: int) -> Line:
     while before and not last[0].strip():
         last = before.pop()
     kept = clip((*before, (last[0].rstrip(), last[1])), room)
-    return (*_padded(kept, room), (mark, "key"))
+    return (*padded(kept, room), (mark, "key"))
 
 
 def nothing(app_state: AppState, width: int) -> list[Line]:
@@ -153,11 +153,10 @@ def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Li
     rank = app_state.selection.rank(device.key)
     given = not app_state.limits or device.key in app_state.limits.keys
     tone = "" if given and verdict.state not in ("lost",) and not device.mig else "dim"
-    slot = "" if rank is None else f"[{rank + 1}]"
     label = fit(label_of(app_state, device, c.tree), c.label, right=not c.tree)
     spans: list[Span] = [
         ("▸" if device.key == app_state.cursor else " ", "cursor"),
-        (fit(slot, 4, right=True) + " ", "slot"),
+        *place_mark(rank),
         (label, "strong" if rank is not None else tone),
     ]
     for column, cells in c.shown:
@@ -165,7 +164,7 @@ def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Li
         spans += column.spans(device, Cell(cells, tone, c.box))
     sign, words, look = _state(app_state, device, given)
     spans += [(f"{_BEFORE_STATE}{sign} ", look), (words, look if look != "busy" else tone)]
-    return _padded(clip(tuple(spans), width), width)
+    return padded(clip(tuple(spans), width), width)
 
 
 def _state(app_state: AppState, device: Device, given: bool) -> tuple[str, str, str]:
@@ -205,8 +204,3 @@ def _state_words(app_state: AppState, device: Device) -> str:
     words = brief(verdict, now)
     lasting = app_state.watch.seconds_in_state(device.key, now) or 0
     return f"{words} {duration(lasting)}" if verdict.free and lasting >= _LONG_ENOUGH else words
-
-
-def _padded(line: Line, width: int) -> Line:
-    missing = width - width_of(line)
-    return (*line, (" " * missing, "")) if missing > 0 else line

@@ -54,6 +54,18 @@ def clip(line: Line, width: int) -> Line:
     return tuple(out)
 
 
+def padded(line: Line, width: int) -> Line:
+    """The line with spaces behind it up to `width` cells."""
+    missing = width - width_of(line)
+    return (*line, (" " * missing, "")) if missing > 0 else line
+
+
+def place_mark(rank: int | None) -> tuple[Span, ...]:
+    """The place in the selection, "[1]", in five cells; blank for what is not selected."""
+    slot = "" if rank is None else f"[{rank + 1}]"[:4]
+    return (" " * (4 - len(slot)), ""), (slot, "slot"), (" ", "")
+
+
 def title(text: str, width: int, tail: str = "") -> Line:
     """A section's rule: " ─ selected ───────────"."""
     head = f" ─ {text} "

@@ -1,7 +1,8 @@
 """Timelines of utilization, memory and power: charts of the past, one above the other, over one time axis.
 
 Every chart goes from 0 to 100 %, of the memory and of the power limit: three percent of jitter must not look
-like work. The charts hold no figures of the present, so that they change only when a new column begins.
+like work. The charts hold no figures of the present, which the table has: behind them stands the mean or the
+highest of what they show, so that they change only when a new column begins.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gputui.inventory.formatting import GIB, printable, size
 from gputui.timeline.store import METRICS, Metric, Timelines
 from gputui.timeline.store import Span as TimeSpan
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, fit, title
+from gputui.tui.views.text import Line, clip, fit, padded, title
 
 ZOOMS = (60, 300, 900, 3600, 3 * 3600, 12 * 3600)
 """Seconds that a chart may span."""
@@ -29,6 +30,12 @@ _TAG = 5
 """Cells of the longest tag."""
 _SCALE = 6
 """Cells of "100.0G"."""
+_FIGURE = 7
+"""Cells of a figure behind a chart, " 100.0G"."""
+_SUMMARIES: dict[Metric, str] = {"utilization": "avg", "memory": "max", "power": "avg"}
+"""What that figure is of the span that the chart shows."""
+_BESIDE = ((170, 3), (76, 2))
+"""From how many cells on so many charts of one device stand beside each other."""
 
 _STEPS = " ▁▂▃▄▅▆▇█"
 _MOST_ROWS = 5
@@ -49,19 +56,19 @@ _BLANK: Line = ((" ", ""),)
 class Frame:
     """Where things stand on charts that were drawn: for the mouse, and for a cursor in time.
 
-    left     cells before the first column
+    lefts    cells before the first column of each of the charts that stand beside each other
     span     the time that the columns show
     devices  the key of the device that each line shows, "" for a line of none
     """
 
-    left: int
+    lefts: tuple[int, ...]
     span: TimeSpan
     devices: tuple[str, ...]
 
     def moment(self, x: int) -> float | None:
         """When the column at a cell of a line begins, None where there is no column."""
-        column = x - self.left
-        return self.span.time(column) if 0 <= column < self.span.columns else None
+        columns = (x - left for left in self.lefts)
+        return next((self.span.time(each) for each in columns if 0 <= each < self.span.columns), None)
 
 
 def charts_key(app_state: AppState, width: int = 90, zoom: int = USUAL_ZOOM) -> Hashable:
@@ -69,7 +76,8 @@ def charts_key(app_state: AppState, width: int = 90, zoom: int = USUAL_ZOOM) -> 
     timelines, snapshot = app_state.timelines, app_state.snapshot
     if timelines is None or snapshot is None:
         return None
-    step = min(zoom / max(1, width - _gutter(1)), _REDRAWN)
+    beside = _beside(width, None)
+    step = min(zoom / _columns(width, _gutter(1, beside), beside), _REDRAWN)
     return timelines.until // step, timelines.adopted, tuple(device.key for device in snapshot.devices)
 
 
@@ -121,46 +129,102 @@ def all_timelines(
     if timelines is None or snapshot is None or not devices:
         return [], None
     label = max(len(printable(snapshot.label(device))) for device in devices)
-    span = _span(timelines, width - _gutter(label), zoom)
-    room = height - 1
-    charts, gap = _layout(room // len(devices), metric)
+    beside = _beside(width, metric)
+    left = _gutter(label, beside)
+    columns = _columns(width, left, beside)
+    span = _span(timelines, columns, zoom)
+    # Charts beside each other have a heading, one alone has a tag.
+    tag, heads = (0, 1) if beside > 1 else (_TAG + 1, 0)
+    room = height - 1 - heads
+    rows, gap = _layout(max(1, room // len(devices)), metric, beside)
+    between: Line = (("  ", ""),)
     lines: list[Line] = []
     shown: list[str] = []
     for device in devices[first:]:
-        name = printable(snapshot.label(device))
         block: list[Line] = []
-        for each, tall in charts:
-            full = timelines.full(device.key, each)
-            if full is None:
+        for charts, tall in rows:
+            if not any(timelines.full(device.key, each) for each in charts):
                 continue
-            for place, drawn in enumerate(_chart(timelines, device.key, each, span, tall, full, cursor)):
-                mark = "▸" if device.key == current and not block else " "
-                front = f"{mark} {fit(name if not block else '', label, right=True)} "
-                tag = _TAGS[each] if place == 0 else ""
-                block.append(
-                    ((front, "cursor" if mark != " " else "strong"), (fit(tag, _TAG + 1), "dim"), *drawn)
-                )
-        between = [_BLANK] * gap if lines and block else []
-        if not block or len(lines) + len(between) + len(block) > room:
+            drawn = [_with_figure(timelines, device.key, each, span, tall, cursor) for each in charts]
+            for place, parts in enumerate(zip(*drawn, strict=True)):
+                # What a chart is of stands at its foot, where also the idle ones are.
+                foot = place == tall - 1
+                mark = "▸" if device.key == current and foot and charts == rows[0][0] else " "
+                name = printable(snapshot.label(device)) if foot and charts == rows[0][0] else ""
+                front = (f"{mark} {fit(name, label, right=True)} ", "cursor" if mark != " " else "strong")
+                tagged = (fit(_TAGS[charts[0]] if foot else "", tag), "dim")
+                block.append((front, tagged, *_joined(parts, between)))
+        gaps = [_BLANK] * gap if lines and block else []
+        if not block or len(lines) + len(gaps) + len(block) > room:
             continue
-        lines += between + block
-        shown += [""] * len(between) + [device.key] * len(block)
-    lines.append(_axis(span, _gutter(label), cursor))
-    return lines, Frame(_gutter(label), span, tuple(shown))
+        lines += gaps + block
+        shown += [""] * len(gaps) + [device.key] * len(block)
+    if heads:
+        titles = [
+            ((fit(each, columns), "dim"), (fit(_SUMMARIES[each], _FIGURE, right=True), "dim"))
+            for each in METRICS
+        ]
+        lines.insert(0, ((" " * left, ""), *_joined(titles[:beside], between)))
+        shown.insert(0, "")
+    blank = ((" " * _FIGURE, ""),)
+    lines.append(((" " * left, ""), *_joined([(*_axis(span, cursor), *blank)] * beside, between)))
+    lefts = tuple(left + place * (columns + _FIGURE + 2) for place in range(beside))
+    return [line if line == _BLANK else padded(clip(line, width), width) for line in lines], Frame(
+        lefts, span, tuple(shown)
+    )
 
 
-def _layout(tall: int, metric: Metric | None) -> tuple[list[tuple[Metric, int]], int]:
-    """The charts of each device with their lines, and the lines between devices, where each has `tall`."""
+def _joined(parts: Sequence[Line], between: Line) -> Line:
+    """The parts of a line one behind the other."""
+    return tuple(span for place, part in enumerate(parts) for span in (*(between if place else ()), *part))
+
+
+def _beside(width: int, metric: Metric | None) -> int:
+    """How many charts of one device stand beside each other."""
+    return 1 if metric else next((count for least, count in _BESIDE if width >= least), 1)
+
+
+def _columns(width: int, left: int, beside: int) -> int:
+    """The columns of each chart, with room for a figure behind each."""
+    return max(1, (width - left - 2 * (beside - 1)) // beside - _FIGURE)
+
+
+def _with_figure(
+    timelines: Timelines, key: str, metric: Metric, span: TimeSpan, tall: int, cursor: float | None
+) -> list[Line]:
+    """A chart before a figure that sums it up; blank where nothing is known."""
+    full = timelines.full(key, metric)
+    if full is None:
+        return [((" " * (span.columns + _FIGURE), ""),)] * tall
+    peaks = _SUMMARIES[metric] == "max"
+    known = [value for value in timelines.values(key, metric, span, peaks) if value == value]
+    figure = ""
+    if known:
+        figure = _amount(metric, max(known) if peaks else sum(known) / len(known))
+    return [
+        (*drawn, (fit(figure if place == tall - 1 else "", _FIGURE, right=True), ""))
+        for place, drawn in enumerate(_chart(timelines, key, metric, span, tall, full, cursor))
+    ]
+
+
+def _layout(
+    tall: int, metric: Metric | None, beside: int
+) -> tuple[list[tuple[tuple[Metric, ...], int]], int]:
+    """The charts of each device that stand beside each other, with their lines, from the top down; and the
+    lines between devices. Each device has `tall` lines."""
     gap = 1 if tall > 2 else 0
     tall = max(1, tall - gap)
     if metric is not None:
-        return [(metric, min(tall, _MOST_ROWS))], gap
+        return [((metric,), min(tall, _MOST_ROWS))], gap
+    if beside > 1:
+        return [(METRICS[:beside], min(tall, _MOST_ROWS))], gap
     if tall == 1:
-        return [("utilization", 1)], gap
+        return [(("utilization",), 1)], gap
     if tall == 2:
-        return [("utilization", 1), ("memory", 1)], gap
+        return [(("utilization",), 1), (("memory",), 1)], gap
     rest = min(3, tall // 3)
-    return [("utilization", min(_MOST_ROWS, tall - 2 * rest)), ("memory", rest), ("power", rest)], gap
+    first = min(_MOST_ROWS, tall - 2 * rest)
+    return [(("utilization",), first), (("memory",), rest), (("power",), rest)], gap
 
 
 def device_timeline(
@@ -202,8 +266,8 @@ def device_charts(
             tag = _TAGS[each] if n == 0 else ""
             lines.append(((f" {fit(tag, _TAG)} {fit(scale, _SCALE, right=True)} ", "dim"), *drawn))
     shown = (key,) * len(lines)
-    lines.append(_axis(span, left, cursor))
-    return lines, Frame(left, span, shown)
+    lines.append(((" " * left, ""), *_axis(span, cursor)))
+    return lines, Frame((left,), span, shown)
 
 
 def read_out(app_state: AppState, device: Device, frame: Frame, moment: float) -> str:
@@ -243,9 +307,9 @@ def _highest(timelines: Timelines, key: str, metric: Metric, span: TimeSpan) -> 
     return max((v for v in timelines.values(key, metric, span) if v == v), default=0.0) or 1.0
 
 
-def _gutter(label: int) -> int:
-    """Cells before the first column: a device's label and a tag."""
-    return label + _TAG + 4
+def _gutter(label: int, beside: int) -> int:
+    """Cells before the first column: a device's label, and a tag where there is no heading."""
+    return label + 3 + (0 if beside > 1 else _TAG + 1)
 
 
 def _span(timelines: Timelines, columns: int, zoom: int) -> TimeSpan:
@@ -294,7 +358,7 @@ def _steps(line: int, tall: int) -> tuple[str, ...]:
 # The axis
 
 
-def _axis(span: TimeSpan, left: int, cursor: float | None) -> Line:
+def _axis(span: TimeSpan, cursor: float | None) -> Line:
     """Marks with their times: back from now, or of the clock where hours are shown."""
     least = 60 if span.seconds > 120 else 1
     tick = next((t for t in _TICKS if t >= least and t / span.step >= _TICK_ROOM), _TICKS[-1])
@@ -307,10 +371,9 @@ def _axis(span: TimeSpan, left: int, cursor: float | None) -> Line:
         cells[-4:] = " now"
     marked = span.column(cursor) if cursor is not None else -1
     text = "".join(cells)
-    front = (" " * left, "")
     if 0 <= marked < span.columns:
-        return front, (text[:marked], "dim"), ("▲", "cursor"), (text[marked + 1 :], "dim")
-    return front, (text, "dim")
+        return (text[:marked], "dim"), ("▲", "cursor"), (text[marked + 1 :], "dim")
+    return ((text, "dim"),)
 
 
 def _ticks(span: TimeSpan, tick: int) -> Sequence[tuple[int, str]]:

@@ -8,7 +8,7 @@ from gputui.choosing.verdict_text import brief
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable, short_name
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, clip, fit
+from gputui.tui.views.text import Line, clip, place_mark
 
 
 def tree_lines(app_state: AppState, width: int) -> tuple[list[Line], list[str | None]]:
@@ -39,11 +39,10 @@ def tree_lines(app_state: AppState, width: int) -> tuple[list[Line], list[str | 
 def _device(app_state: AppState, before: str, device: Device) -> Line:
     assert app_state.snapshot is not None
     rank, verdict = app_state.selection.rank(device.key), app_state.verdicts[device.key]
-    slot = f"[{rank + 1}]" if rank is not None else ""
     name = short_name(device.name or "?")
     return (
         ("▸" if device.key == app_state.cursor else " ", "cursor"),
-        (fit(slot, 4, right=True) + " ", "slot"),
+        *place_mark(rank),
         (before, "rule"),
         (f"GPU {app_state.snapshot.label(device)}", "strong" if rank is not None else ""),
         (f"  {name}", "dim"),

@@ -46,7 +46,7 @@ STYLES = (
 LINK_STYLES = (*(f"link-{name}" for name in ("nv", "near", "host", "node", "sys")), "here", "on")
 """The names of the styles of links; with "-on" behind it a style is that of a cell within the selection."""
 
-_OWN_BACKGROUND = ("-on", "here", "brand")
+_OWN_BACKGROUND = ("-on", "here", "brand", "slot")
 
 Build = Callable[[int, int], Sequence[Line]]
 """From a width and a height in cells to the lines to show."""
