@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from gputui.choosing.verdict_text import state_and_reason
-from gputui.inventory.formatting import UNKNOWN, duration, printable, size
+from gputui.choosing.verdict_text import NO_PROCESS, state_and_brief, state_and_reason
+from gputui.inventory.formatting import UNKNOWN, duration, printable, size, without_path
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs
@@ -23,6 +23,7 @@ _MOST_ABOVE = 3
 class Row:
     """A process on a device; one that started some (no device); or what holds a device unseen (no process).
 
+    `short` is `what` for little room: a command without the path of its program, a state without advice.
     `depth` is how far it is indented in a tree; `amount` is the memory in bytes, 0 where it is not known.
     """
 
@@ -33,6 +34,7 @@ class Row:
     age: str
     where: str
     what: str
+    short: str
     process: Process | None = None
     key: str | None = None
     depth: int = 0
@@ -123,6 +125,7 @@ def _all(app_state: AppState) -> Iterator[Row]:
                 UNKNOWN if process.started is None else duration(snapshot.time - process.started),
                 printable(process.container or ""),
                 printable(process.command or process.note or "?"),
+                without_path(printable(process.command or process.note or "?")),
                 process,
                 device.key,
                 amount=process.memory or 0,
@@ -132,9 +135,11 @@ def _all(app_state: AppState) -> Iterator[Row]:
             claim = snapshot.claimed.get(device.key)
             user = printable(claim.user) if claim else UNKNOWN
             what = state_and_reason(verdict, snapshot.time)
-            yield Row(
-                label, "", user, used, UNKNOWN, "", what, None, device.key, amount=device.memory_used or 0
-            )
+            short = state_and_brief(verdict, snapshot.time)
+            if verdict.state == "held":
+                short = f"held: {used}, {NO_PROCESS}"
+            amount = device.memory_used or 0
+            yield Row(label, "", user, used, UNKNOWN, "", what, short, None, device.key, amount=amount)
 
 
 def _matches(row: Row, filter_text: str) -> bool:
@@ -219,5 +224,5 @@ def _drawn(branches: Mapping[int, _Branch], commands: Mapping[int, str], depth: 
         for row in branch.rows:
             yield replace(row, depth=depth)
         if not branch.rows:
-            yield Row("", str(pid), "", "", "", "", commands[pid], depth=depth)
+            yield Row("", str(pid), "", "", "", "", commands[pid], without_path(commands[pid]), depth=depth)
         yield from _drawn(branch.below, commands, depth + 1)

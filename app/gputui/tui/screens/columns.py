@@ -19,7 +19,7 @@ class ColumnsScreen(ListPage):
         shown("space,enter", "show_or_hide", "show or hide", "space"),
         shown("J,shift+down", "move(1)", "further right", "J"),
         shown("K,shift+up", "move(-1)", "further left", "K"),
-        shown("x", "usual", "as usual"),
+        shown("x", "usual", "as usual", about="The usual columns"),
     ]
 
     @property
