@@ -1,4 +1,4 @@
-"""Makes the pictures in this folder from simulated boxes: `python screenshots/make.py`.
+"""Makes the pictures in this folder from simulated boxes: `python screenshots/make.py [NAME…]`.
 
 Each picture is the real program, driven by key presses, at a fixed moment of a demo box, so that the same
 code always gives the same picture.
@@ -10,32 +10,41 @@ import asyncio
 import json
 import os
 import shutil
+import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 
 from gputui.allocating.settings import ScreenSettings
+from gputui.checking.answer import Driver, Framework, Seen, SeenDevice
+from gputui.checking.report import Report, Variable
 from gputui.inventory.matrix_text import Printed, read
+from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality
 from gputui.jobs.job import Job, JobDevice
 from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import write_finished, write_given
+from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.sampler import Sampler
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.sources.simulated.spec import Box, sockets
+from gputui.sources.source import Want
 from gputui.tui.app import GputuiApp
 from gputui.tui.app_state import AppState
 from gputui.tui.messages import NewReading
 from gputui.tui.readings import Mailbox, Reading
+from gputui.tui.screens import check
 from gputui.tui.screens.main import MainScreen
+from gputui.vendors.registry import vendor_named
 
 HERE = Path(__file__).parent
+_EVERYTHING = Want.ALL | Want.DETAILS | Want.HOST
 NOON = 1_767_268_920.0
 """When the pictures are taken (epoch seconds)."""
 
@@ -71,28 +80,58 @@ def _made(name: str, sizes: tuple[int, ...], inside: str, across: str) -> Box:
 _SIXTEEN = _made("pcie16", (4, 4, 4, 4), "PIX", "SYS")
 _SEVENTY_TWO = _made("nvl72", (36, 36), "NV18", "SYS")
 
+_SIZES = ((80, 24), (130, 40), (200, 60))
+_CHOSEN = ("4", "5", "l")
+"""Two free GPUs of the box "shared", started with torchrun."""
+
+_SCREENS: dict[str, tuple[str, ...]] = {
+    "check": ("v",),
+    "columns": ("f", "down", "down"),
+    "export": ("Y", *["down"] * 4),
+    "launch": ("L", *["down"] * 10, "space"),
+    "messages": ("b", "o", "M"),
+    "panels": ("H",),
+    "people": ("P",),
+    "processes": ("p", "tab"),
+    "topology": ("t",),
+}
+"""The keys that open each screen."""
+
+_USED_MOST: dict[str, tuple[str, ...]] = {
+    "main": (),
+    "device": ("right",),
+    "timelines": ("h",),
+    "jobs": ("D",),
+    "queue": ("Q",),
+    "help": ("question_mark",),
+}
+"""Those of which there is a picture at every size."""
+
 PICTURES = (
-    Picture("main-80x24", "shared", (80, 24), ("4", "5", "l"), 75),
-    Picture("main-130x40", "shared", (130, 40), ("4", "5", "l"), 200),
-    Picture("main-200x60", "dgx-2", (200, 60), ("4", "5", "6", "7", "l"), 200),
+    *(
+        Picture(f"{name}-{size[0]}x{size[1]}", "shared", size, (*_CHOSEN, *keys), 200)
+        for name, keys in _USED_MOST.items()
+        for size in _SIZES
+    ),
+    *(
+        Picture(f"{name}-130x40", "shared", (130, 40), (*_CHOSEN, *keys), 200)
+        for name, keys in _SCREENS.items()
+    ),
+    Picture("confirm-130x40", "shared", (130, 40), ("3", "5", "enter"), 200, ("sh", "train.sh")),
     Picture("sixteen-80x24", "dgx-2", (80, 24), ("4", "5", "6", "7", "l"), 90),
+    Picture("main-60x15", "shared", (60, 15), (), 20),
     Picture("mig-80x24", "a100-mig", (80, 24), ("down", "down", "space"), 20),
     Picture("lost-80x24", "lost", (80, 24), ("4", "5"), 20),
     Picture("cpu-only-80x24", "idle", (80, 24), ("c",), 5),
-    Picture("help-80x24", "shared", (80, 24), ("question_mark",), 75),
     Picture("edit-80x24", "shared", (80, 24), ("5", "e"), 75),
-    Picture("confirm-80x24", "shared", (80, 24), ("3", "5", "enter"), 75, ("sh", "train.sh")),
     Picture("topology-8-80x24", _printed("titanv_8gpu_pix_phb_sys"), (80, 24), ("n", "4", "enter", "t"), 5),
     Picture("topology-16-80x24", _SIXTEEN, (80, 24), ("n", "4", "enter", "t", "right", "right"), 5),
     Picture("topology-72-130x40", _SEVENTY_TWO, (130, 40), ("n", "8", "enter", "t"), 5),
     Picture("tree-80x24", _printed("v100_dgx1_hybrid_cube_mesh_mlx5"), (80, 24), ("b", "b", "t", "tab"), 5),
     Picture("light-130x40", "rtx4090", (130, 40), ("4", "5"), 120, theme="light"),
-    Picture("launch-80x24", "dgx-1", (80, 24), ("5", "7", "l", "L", *["down"] * 10, "space"), 75),
-    Picture("export-80x24", "shared", (80, 24), ("5", "4", "l", "Y", *["down"] * 4), 75),
-    Picture("jobs-80x24", "shared", (80, 24), ("D", "down"), 75),
-    Picture("people-80x24", "shared", (80, 24), ("P",), 900),
-    Picture("processes-80x24", "shared", (80, 24), ("p", "tab"), 75),
     Picture("ansi-80x24", "shared", (80, 24), ("5", "4"), 75, theme="ansi"),
+    Picture("launch-80x24", "dgx-1", (80, 24), ("5", "7", "l", "L", *["down"] * 10, "space"), 75),
+    Picture("people-80x24", "shared", (80, 24), ("P",), 900),
 )
 
 
@@ -115,13 +154,12 @@ step 200  loss 2.17  lr 3.0e-04  41.5k tok/s
 def _jobs(state: Path, uuids: dict[int, str]) -> None:
     """Records of jobs as they are after some hours: one runs (this process), one waits, two have ended."""
     us, scope = identity(os.getpid()), here()
-    devices = tuple(JobDevice(index, uuids[index], "H100") for index in (5, 4))
-    train = ("torchrun", "--standalone", "--nproc-per-node=2", "train.py")
+    devices = tuple(JobDevice(index, uuids[index], "H100") for index in (1,))
     for name, title, argv, on, ago, facts in (
-        ("k3f9", "nightly", train, devices, 640.0, {}),
+        ("m6u5", None, ("python", "finetune.py", "--config", "sft.yaml"), devices, 2280.0, {}),
         ("p7d2", "sweep", ("python", "sweep.py"), (), 300.0, {"waits": 4}),
         ("c4m8", None, ("python", "eval.py", "--split", "test"), devices[:1], 9000.0, {"status": 0}),
-        ("v2t6", None, ("accelerate", "launch", "dpo.py"), devices, 86_000.0, {"status": 1}),
+        ("k3f9", None, ("python", "finetune.py", "--config", "long.yaml"), devices, 3000.0, {"status": 1}),
     ):
         folder = state / "gputui" / "jobs" / name
         folder.mkdir(0o700, parents=True)
@@ -139,11 +177,41 @@ def _jobs(state: Path, uuids: dict[int, str]) -> None:
             write_finished(folder, job.created + 540.0, status=facts["status"])
 
 
+def _after(main: MainScreen, snapshot: Snapshot) -> AppState:
+    """The app state after one more reading, with its timelines."""
+    return replace(main.app_state.with_snapshot(snapshot), timelines=main.timelines.after(snapshot))
+
+
+def _proved(launch: Launch, snapshot: Snapshot, *_: object, **__: object) -> Report:
+    """What `gputui check` finds where all is well: this machine's own Python knows nothing of the box."""
+    devices = launch.devices
+    seen = tuple(
+        SeenDevice(d.uuid.removeprefix("GPU-"), d.pci_bus_id, d.name, d.memory_total) for d in devices
+    )
+    values = tuple((name, value) for name, value in launch.changes if value is not None)
+    return Report(
+        devices,
+        snapshot,
+        vendor_named("nvidia"),
+        ("python3", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
+        seen=Seen(
+            "3.12.4",
+            "/usr/bin/python3",
+            values,
+            Framework("2.6.0", cuda="12.4", built=True, devices=seen),
+            Driver(),
+        ),
+        variables=tuple(Variable(name, value, value) for name, value in values),
+        ranks=len(devices),
+    )
+
+
 async def take(picture: Picture) -> None:
     """Run the program up to the moment of the picture, and write it."""
     clock = _Clock()
     source = SimulatedSource(picture.box if isinstance(picture.box, Box) else BOXES[picture.box], clock)
     source.open()
+    source.read(_EVERYTHING)
     clock.now -= picture.watched
     mailbox = Mailbox()
     sampler = Sampler(source, mailbox.put)
@@ -159,9 +227,11 @@ async def take(picture: Picture) -> None:
         main = app.screen_stack[0]
         assert isinstance(main, MainScreen)
         for _ in range(picture.watched + 1):
-            main.set_app_state(main.app_state.with_snapshot(source.read()))
+            main.set_app_state(_after(main, source.read()))
             clock.now += 1
         clock.now = NOON
+        while main.app_state.timelines is None or not main.app_state.timelines.adopted:
+            await asyncio.sleep(0.01)
         await pilot.press(*picture.keys)
         if "enter" in picture.keys[-1:]:
             # The reading that comes before a launch.
@@ -176,8 +246,12 @@ def main() -> None:
     os.environ["TZ"] = "UTC"
     # The load of whoever makes the pictures is not to be in them.
     setattr(psutil, "cpu_percent", lambda *_: 12.0)  # noqa: B010 - its type has overloads
+    setattr(check, "check", _proved)  # noqa: B010 - it starts a program that is not here
     time.tzset()
+    wanted = sys.argv[1:]
     for picture in PICTURES:
+        if wanted and not picture.name.startswith(tuple(wanted)):
+            continue
         asyncio.run(take(picture))
         print(picture.name)
 

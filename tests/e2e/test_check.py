@@ -161,8 +161,8 @@ def test_what_the_interpreter_prints_does_not_count(machine: ThisHost) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("echo broken >&2; exit 3", "the interpreter ended with 3 and did not answer: broken"),
-        ("kill -SEGV $$", "the interpreter ended by signal 11 and did not answer"),
+        ("echo broken >&2; exit 3", "the interpreter ended with 3 without answering: broken"),
+        ("kill -SEGV $$", "the interpreter ended by signal 11 without answering"),
         ("exec sleep 600", "no answer within 1 seconds"),
         ('for last; do :; done; echo "{" > "$2/0.json"', "the answer is not JSON"),
     ],

@@ -103,7 +103,7 @@ def test_so_has_what_the_screen_starts(
     terminal.send(f"5{key}")
     terminal.until(f"found-{'' if expected == 'unset' else expected}{expected}")
     if key == "r":
-        terminal.until("⏎ goes back to the screen")
+        terminal.until("press Enter to return to gputui")
         terminal.send("\r")
         terminal.until("─ launch")
         terminal.send("q")

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.e2e
 Begin = Callable[..., Terminal]
 UP, SAYS_UP = "up-2", "echo up-$((1+1))"
 """What a command says to be seen running: not as it stands on the launch line."""
-ENDED = "⏎ goes back to the screen"
+ENDED = "press Enter to return to gputui"
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def test_the_screen_starts_a_step_without_a_question(box: Box, start: Start, key
     terminal.send(key)
     terminal.until("on-5")
     if key == "r":
-        terminal.until("⏎ goes back to the screen")
+        terminal.until("press Enter to return to gputui")
         terminal.send("\r")
         terminal.until("─ launch")
         terminal.send("q")

@@ -275,7 +275,7 @@ def test_what_one_user_plants_keeps_no_other_from_a_device(box: Box, users: User
     call = box.start("run", "-q", "-n", "8", "--", "sh", "-c", script, uid=users.bob)
     until(lambda: call.out or call.over)
     assert call.out == "0,1,2,3,4,5,6,7\n", call.err
-    assert all(line.startswith("gputui: warning: passed over: ") for line in call.err.splitlines())
+    assert all(line.startswith("gputui: warning: ignored: ") for line in call.err.splitlines())
     assert box.claimed() == list(range(8)) and {claim.user for claim in box.claims()} == {
         users.names[users.bob]
     }

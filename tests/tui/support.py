@@ -110,7 +110,7 @@ def started(s: Session, key: str, desk: Desk) -> bool:
     if key == "enter":
         return not s.app.is_running and s.app.return_value is not None and bool(s.app.return_value.launch)
     if key == "r":
-        return "this terminal cannot be given away" in s.main.message
+        return "this terminal cannot be lent to a command" in s.main.message
     return len(all_jobs(desk.environ)) == 1
 
 

@@ -164,7 +164,7 @@ async def test_enter_hands_the_lease_on(environ: dict[str, str]) -> None:
 async def test_after_r_it_is_given_back(environ: dict[str, str]) -> None:
     async with session(command=("true",), environ=environ) as s:
         await s.press("4", "r")
-        await s.until(lambda: "this terminal cannot be given away" in s.main.message)
+        await s.until(lambda: "this terminal cannot be lent to a command" in s.main.message)
         assert not keys_claimed()
 
 
@@ -172,7 +172,7 @@ async def test_after_d_the_job_has_it_and_the_claim_says_which(desk: Desk, envir
     gate = desk.gate()
     async with session(command=("sh", "-c", gate.wait), environ=environ) as s:
         await s.press("4", "d")
-        await s.until(lambda: "is started: D shows it" in s.main.message)
+        await s.until(lambda: "started: D shows it" in s.main.message)
         (job,) = all_jobs(desk.environ)
         (claim,) = claimed_for_others()
         assert (claim.key, claim.job, claim.pid) == (UUID[4], job.id, command(job).pid)
@@ -242,7 +242,7 @@ async def test_without_a_folder_for_claims_it_starts_and_says_so(
     bad = {**environ, "GPUTUI_CLAIMS": str(tmp_path / "file")}
     async with session(command=("true",), environ=bad) as s:
         await s.press("4", "d")
-        await s.until(lambda: "nothing is claimed" in s.main.message)
+        await s.until(lambda: "cannot claim devices" in s.main.message)
         ended(all_jobs(desk.environ)[0])
 
 
@@ -307,9 +307,9 @@ async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> Non
     [
         ("9", "only 8 devices here would do"),
         ("8", "never"),
-        ("3 tp=2", "whole groups"),
+        ("3 tp=2", "groups of tp=2"),
         ("these", "no devices are selected"),
-        ("x", "none of tp=N"),
+        ("x", "one of tp=N"),
     ],
 )
 async def test_w_queues_nothing_that_can_never_be_had(

@@ -131,7 +131,7 @@ async def test_the_help_is_filtered_while_one_types_and_escape_ends_the_filter_f
         ("D", ("w", "Break long lines")),
         ("L", ("x delete", "Back to the default")),
         ("i", ("[ shift+tab", "Previous device")),
-        ("Q", ("S", "Leave the line")),
+        ("Q", ("S", "Leave the queue")),
     ],
 )
 async def test_the_help_of_a_page_begins_with_its_own_keys_and_ends_there(
@@ -256,7 +256,7 @@ async def test_what_cannot_be_kept_is_one_message(home: Path) -> None:
     (home / ".config" / "gputui").write_text("a file, not a folder")
     async with session() as s:
         await s.press("T")
-        await s.until(lambda: "not kept in the settings" in s.main.message)
+        await s.until(lambda: "settings not saved" in s.main.message)
         assert s.app.theme == "light"
 
 

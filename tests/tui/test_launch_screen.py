@@ -139,7 +139,7 @@ async def test_every_row_changes_the_plan_and_the_line(environ: dict[str, str]) 
         await go_to(s, "machines")
         await s.press("space")
         await type_in(s, "2")
-        await go_to(s, "first one")
+        await go_to(s, "first machine")
         await s.press("e")
         await type_in(s, "head:29500")
         assert "--nnodes=2" in below(s)
@@ -237,7 +237,7 @@ async def test_every_size_is_painted_and_the_cursor_is_always_to_be_seen(environ
                 assert all(len(line) <= width for line in texts(s))
                 told = s.app.screen.query_one("#page-footer", Lines)
                 assert told.region.bottom == height
-                if height >= 10 and "last launches ─" not in texts(s)[0][:20]:
+                if height >= 10 and "recent launches ─" not in texts(s)[0][:20]:
                     assert any(line.startswith("▸") for line in texts(s)), (width, height, keys, texts(s))
 
 
@@ -279,7 +279,7 @@ async def test_one_that_ran_on_the_cpu_does_so_again(environ: dict[str, str]) ->
     async with session(environ=environ) as s:
         await s.press("L", "tab", "enter")
         assert s.main.app_state.selection.cpu_only
-        assert "taken, with CPU only" in below(s)
+        assert "loaded, with CPU only" in below(s)
 
 
 async def test_one_that_asks_for_more_than_is_free_is_taken_and_the_shortage_said(
@@ -290,7 +290,7 @@ async def test_one_that_asks_for_more_than_is_free_is_taken_and_the_shortage_sai
         await s.press("L", "tab", "enter")
         assert s.main.app_state.options.command == ("python", "old.py")
         assert s.selected == []
-        assert re.search(r"\b7 devices\b.*\b3\b.*\bfree\b", below(s))
+        assert re.search(r"\b3 of 7 devices\b.*\bfree\b", below(s))
 
 
 async def test_one_from_another_folder_is_started_there(environ: dict[str, str], tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ async def test_s_names_what_stands_there_and_x_forgets_it(environ: dict[str, str
         await s.press("5", "4", "L", "s")
         assert s.app.screen.query_one(Input).value == ""
         await type_in(s, "my run")
-        assert "kept: gputui run --saved 'my run'" in below(s)
+        assert "saved: gputui run --saved 'my run'" in below(s)
         (each,) = load(environ)
         assert (each.name, each.count, each.options.command) == ("my run", 2, ("python", "train.py"))
         await s.press("tab", "s")
@@ -351,7 +351,7 @@ async def test_what_cannot_be_kept_or_read_is_said(environ: dict[str, str], tmp_
     async with session(environ=environ) as s:
         await s.press("L", "s")
         await type_in(s, "nightly")
-        assert "cannot be remembered" in below(s) and load(environ) == ()
+        assert "cannot be saved" in below(s) and load(environ) == ()
     (tmp_path / "state").unlink()
     keep(environ, LaunchOptions(("python", "a.py")), 1)
     file = tmp_path / "state" / "gputui" / "launches.json"
@@ -388,7 +388,7 @@ async def test_every_key_of_it_closes_it_and_the_palette_opens_it(environ: dict[
             await s.press(key)
             assert s.app.screen is s.main
         await s.press("ctrl+p")
-        await s.press(*"everyth")
+        await s.press(*"launch page")
         await s.until(lambda: s.app.screen.query("OptionList").first().option_count >= 1)  # type: ignore[attr-defined]
         await s.press("enter")
         await s.until(lambda: isinstance(s.app.screen, LaunchScreen))

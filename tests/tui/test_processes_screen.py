@@ -93,7 +93,7 @@ def told(s: Session) -> str:
 
 def asks(s: Session) -> tuple[str, int] | None:
     """The signal that another X would send, and to which process; None where it would only ask."""
-    found = re.search(r"X again sends (SIG\w+) to .* \(pid (\d+)\)", told(s))
+    found = re.search(r"press X again to send (SIG\w+) to .* \(pid (\d+)\)", told(s))
     return (found[1], int(found[2])) if found else None
 
 
@@ -154,7 +154,7 @@ async def test_the_second_press_is_for_the_process_that_the_first_one_named(chil
         show_on_one(s, other, child)
         assert f"job-{child.pid}.py" in lit(s)
         await s.press("X")
-        assert f"pid {child.pid}) is sent" in told(s)
+        assert f"pid {child.pid}) was sent" in told(s)
         assert heard(child) == "term"
     # (The other one would have said "term" first.)
     other.send_signal(signal.SIGKILL)

@@ -132,9 +132,9 @@ async def test_a_job_that_does_not_wait_any_more_is_not_stopped(desk: Desk, envi
     async with session("idle", environ=environ) as s:
         show(s, waiter(1, ours=True, job=job.id), waiter(2, ours=True, job="gone"))
         await s.press("Q", "S", "S")
-        await s.until(lambda: "does not wait any more" in texts(s, "#page-footer")[0])
+        await s.until(lambda: "no longer waits" in texts(s, "#page-footer")[0])
         await s.press("down", "S", "S")
-        await s.until(lambda: "not among the jobs" in texts(s, "#page-footer")[0])
+        await s.until(lambda: "not one of this machine" in texts(s, "#page-footer")[0])
         assert not refreshed(job).over
         s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
         await s.press("S", "S")

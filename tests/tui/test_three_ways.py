@@ -96,7 +96,7 @@ async def test_what_cannot_be_remembered_holds_nothing_up(key: str, tmp_path: Pa
                 assert s.app.return_value is not None and s.app.return_value.warning is not None
                 assert str(tmp_path / "file") in s.app.return_value.warning
             else:
-                await s.until(lambda: "launches cannot be remembered in" in s.main.message)
+                await s.until(lambda: "launches cannot be saved in" in s.main.message)
 
 
 async def test_a_job_that_cannot_be_started_is_said(environ: dict[str, str], tmp_path: Path) -> None:

@@ -57,6 +57,20 @@ def test_a_chart_is_full_at_a_hundred_percent_and_has_a_base_line_at_none() -> N
     assert "100%" in util[0] and "80.0G" in memory[0] and "700W" in power[0]
 
 
+def test_one_device_alone_takes_all_the_room_and_what_no_device_tells_has_no_chart() -> None:
+    pane = timelines_pane(_seen(gpu(0, utilization=97)), 100, 30)
+    assert len(pane) == 30 and "100%" in _texts(pane)[1]
+    unified = [gpu(n, utilization=97, memory_used=None, memory_total=None) for n in range(2)]
+    lines, frame = all_timelines(_seen(*unified), 100, 12, 300)
+    assert frame is not None and "memory" not in _texts(lines)[0]
+
+
+def test_full_charts_of_two_devices_above_each_other_do_not_run_together() -> None:
+    full = [gpu(n, utilization=100, memory_used=80 * GIB, power=700.0) for n in range(2)]
+    lines = _texts(all_timelines(_seen(*full), 80, 4, 60)[0])
+    assert ["█" in line for line in lines] == [False] * 4 and "▇▇▇" in lines[1] and "▇▇▇" in lines[2]
+
+
 def test_time_before_the_first_reading_is_empty() -> None:
     chart = _texts(device_timeline(_seen(gpu(0), seconds=30), gpu(0).key, 74, 4, 60))
     assert chart[0].endswith(f" {' ' * 30}{'▁' * 30}")
@@ -200,7 +214,7 @@ async def test_the_main_screen_shows_the_past_of_a_source_that_knows_it() -> Non
 async def test_the_page_zooms_reads_a_moment_and_goes_to_a_device() -> None:
     async with session(source=_WithPast(box(*EIGHT)), size=(100, 30)) as s:
         await s.press("h")
-        await s.until(lambda: any("█" * 10 in text for text in _page(s)))
+        await s.until(lambda: any(full in text for text in _page(s) for full in ("█" * 10, "▇" * 10)))
         assert "all devices" in _page(s)[0] and "last 5m" in _page(s)[0]
         await s.press("plus")
         assert "last 1m" in _page(s)[0]
@@ -218,7 +232,7 @@ async def test_the_page_zooms_reads_a_moment_and_goes_to_a_device() -> None:
 async def test_the_page_shows_what_its_title_says_with_the_figures_of_now() -> None:
     async with session(source=_WithPast(box(*EIGHT)), size=(80, 24)) as s:
         await s.press("h")
-        await s.until(lambda: any("█" * 10 in text for text in _page(s)))
+        await s.until(lambda: any(full in text for text in _page(s) for full in ("█" * 10, "▇" * 10)))
         head, *rows = _page(s)
         assert "6 of 8 devices" in head and "utilization, memory, power" in head
         of_first = [row for row in rows if row.split()[-1:] in (["97%"], ["66.0G"], ["610W"])][:3]
@@ -231,7 +245,7 @@ async def test_the_page_shows_what_its_title_says_with_the_figures_of_now() -> N
 async def test_the_mouse_reads_the_moment_and_the_device_under_it() -> None:
     async with session(source=_WithPast(box(*EIGHT)), size=(100, 30)) as s:
         await s.press("h")
-        await s.until(lambda: any("█" * 10 in text for text in _page(s)))
+        await s.until(lambda: any(full in text for text in _page(s) for full in ("█" * 10, "▇" * 10)))
         line = next(n for n, text in enumerate(_page(s)) if text.startswith("  3 "))
         await s.pilot.hover(Lines, offset=(90, line))
         await s.until(lambda: any(text.endswith("GPU 3: 97 %, 66.0 GiB, 610 W") for text in _page(s)))

@@ -176,7 +176,7 @@ def test_without_a_command_it_is_the_python_of_the_path(tmp_path: Path, path: di
 
 
 def test_no_interpreter_at_all_is_an_error_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(InterpreterError, match="no python in the PATH; name one with --python"):
+    with pytest.raises(InterpreterError, match="no python on PATH; name one with --python"):
         interpreter((), {"PATH": str(tmp_path)})
 
 

@@ -49,7 +49,7 @@ def test_an_untrusted_file_at_the_name_of_a_lock_changes_nothing_but_a_warning(
     before = (os.lstat(place).st_ino, os.lstat(place).st_mode, Path("/etc/passwd").read_bytes())
     mine = lease(box, 0)
     assert mine.keys == (box.uuids[0],)
-    assert len(mine.warnings) == 1 and mine.warnings[0].startswith(f"passed over: {place.name} is ")
+    assert len(mine.warnings) == 1 and mine.warnings[0].startswith(f"ignored: {place.name} is ")
     assert (os.lstat(place).st_ino, os.lstat(place).st_mode, Path("/etc/passwd").read_bytes()) == before
     mine.inherit()
     assert box.claimed() == [0]

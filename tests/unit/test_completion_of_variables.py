@@ -81,7 +81,7 @@ def test_zsh_offers_them_with_what_they_do(call: Call, tmp_path: Path) -> None:
         child.send("gputui run --env TF_F\t")
         child.expect("TF_FORCE_GPU_ALLOW_GROWTH=true")
         child.send("\x15gputui run --env \t")
-        child.expect("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True +-- less memory lost to fragments")
-        child.expect("XLA_PYTHON_CLIENT_PREALLOCATE=false +-- JAX takes only what it needs")
+        child.expect("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True +-- less memory lost to fragmentation")
+        child.expect("XLA_PYTHON_CLIENT_PREALLOCATE=false +-- JAX allocates memory as needed")
     finally:
         child.terminate(force=True)

@@ -419,7 +419,7 @@ def test_launches_too_large_for_the_file_push_the_oldest_out_and_never_those_wit
 
 def test_where_nothing_can_be_written_the_reason_and_the_remedy_are_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(KeepError, match=r"cannot be remembered in '.*': Not a directory; set XDG_STATE_HOME"):
+    with pytest.raises(KeepError, match=r"cannot be saved in '.*': Not a directory; set XDG_STATE_HOME"):
         keep({"XDG_STATE_HOME": str(tmp_path / "file")})
 
 

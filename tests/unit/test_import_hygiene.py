@@ -85,6 +85,18 @@ def test_a_recording_is_replayed_without_textual_torch_or_nvml(tmp_path: Path) -
     assert not packages & {"textual", "rich", "torch", "numpy", "pynvml", "psutil", "asyncio"}
 
 
+def test_the_screen_starts_without_openssl() -> None:
+    script = (
+        "from gputui.tui.asyncio_without_tls import import_asyncio; import_asyncio();"
+        "import sys, gputui.tui.app; print('_ssl' in sys.modules);"
+        "import ssl; print(ssl.OPENSSL_VERSION_NUMBER > 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=60, check=True, text=True
+    )
+    assert done.stdout.split() == ["False", "True"]
+
+
 def test_ids_are_picked_without_json_or_another_subcommand() -> None:
     _, packages, modules = _imported(["pick", "--demo"])
     assert "subprocess" not in packages

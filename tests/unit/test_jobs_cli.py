@@ -84,7 +84,7 @@ def test_run_detach_without_a_place_for_records_is_126(
 @pytest.mark.usefixtures("desk")
 def test_a_name_is_for_a_job(call: Call) -> None:
     assert "--detach" in call("run", "--demo", "--name", "x", "--", "true").refused(2)
-    assert "cannot be called" in call("run", "--demo", "--detach", "--name", "", "--", "true").refused(2)
+    assert "not a valid job name" in call("run", "--demo", "--detach", "--name", "", "--", "true").refused(2)
 
 
 # jobs
@@ -145,7 +145,7 @@ def test_a_broken_record_is_a_warning_and_no_traceback(call: Call, desk: Desk) -
     told = call("jobs")
     assert told.status == 0 and len(told.out.splitlines()) == 2
     assert only_warning(told.err).startswith("k3f9 ") and "job.json: not JSON" in told.err
-    assert "is no job" in call("jobs", "log", "k3f9").refused(2)
+    assert "is not a readable job" in call("jobs", "log", "k3f9").refused(2)
     assert call("jobs", "forget", "k3f9").err == "gputui: forgot 1 job\n"
     assert call("jobs").err == ""
 

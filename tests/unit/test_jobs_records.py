@@ -146,7 +146,7 @@ def test_a_job_is_meant_by_its_id_the_beginning_of_it_or_its_name(desk: Desk) ->
     for word in (job.id, job.id[:1], job.id[:3], "llama"):
         assert find_job(word, kept) == job
     for word in ("", "lla", job.id + "x", "../" + job.id):
-        with pytest.raises(JobError, match="there is no job"):
+        with pytest.raises(JobError, match="no job is called"):
             find_job(word, kept)
 
 
@@ -157,7 +157,7 @@ def test_a_word_that_means_several_jobs_means_none(desk: Desk) -> None:
     assert all(job.id in str(error.value) for job in jobs)
     for number, job in enumerate(jobs):
         job.folder.rename(desk.jobs / f"zz{number}")
-    with pytest.raises(JobError, match="'zz' is more than one job: zz0, zz1"):
+    with pytest.raises(JobError, match="'zz' matches more than one job: zz0, zz1"):
         find_job("zz", stored(desk.environ))
 
 
@@ -229,5 +229,5 @@ def test_a_name_that_is_given_again_every_night_means_the_last_one_where_that_is
     jobs = [ended(desk.start("true", name="nightly")) for _ in range(2)]
     kept = stored(desk.environ)
     assert find_job("nightly", kept, newest=True).id == jobs[-1].id
-    with pytest.raises(JobError, match="more than one job"):
+    with pytest.raises(JobError, match="matches more than one job"):
         find_job("nightly", kept)

@@ -205,7 +205,12 @@ def test_the_supervisor_itself_keeps_nothing_that_is_passed_on(desk: Desk) -> No
         (("/no/such/program",), None, 127, "there is no program '/no/such/program'"),
         (("/",), None, 126, "cannot start '/': Permission denied"),
         (("",), None, 126, "cannot start '': Invalid argument"),
-        (("/bin/true",), "/no/such/place", 126, "cannot go to '/no/such/place': No such file or directory"),
+        (
+            ("/bin/true",),
+            "/no/such/place",
+            126,
+            "cannot change to '/no/such/place': No such file or directory",
+        ),
     ],
 )
 def test_a_command_that_cannot_be_started_is_said_and_recorded(

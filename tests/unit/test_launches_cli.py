@@ -105,15 +105,15 @@ def test_a_launch_is_forgotten_by_its_name_or_its_number(
     [
         (("name",), "name needs a launch"),
         (("forget",), "forget needs a launch"),
-        (("forget", "a", "b"), "forget takes one launch"),
+        (("forget", "a", "b"), "forget needs one launch"),
         (("list", "x"), "list takes no 'x'"),
-        (("name", "nobody", "x"), "no launch 'nobody' is kept"),
-        (("forget", "7"), "no launch '7' is kept"),
-        (("name", "1", "2"), "cannot be called '2'"),
-        (("name", "1", "a\nb"), "cannot be called"),
+        (("name", "nobody", "x"), "no launch is saved as 'nobody'"),
+        (("forget", "7"), "no launch is saved as '7'"),
+        (("name", "1", "2"), "not a valid launch name: '2'"),
+        (("name", "1", "a\nb"), "not a valid launch name"),
         (("forget", "1", "--json"), "--json is for the list"),
         (("steal",), "invalid choice: 'steal'"),
-        (("list", "--", "python"), "launches starts nothing"),
+        (("list", "--", "python"), "launches does not start commands"),
     ],
 )
 def test_what_cannot_be_meant_is_a_wrong_call_and_changes_nothing(
@@ -180,10 +180,10 @@ def test_export_takes_a_saved_launch_too(call: Call, keep: Keep) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--saved", "nobody"), "no launch 'nobody' is kept"),
-        (("--saved", "2"), "no launch '2' is kept"),
-        (("--saved", ""), "no launch '' is kept"),
-        (("--saved", "nightly", "--", "python", "x.py"), "--saved is in place of a command"),
+        (("--saved", "nobody"), "no launch is saved as 'nobody'"),
+        (("--saved", "2"), "no launch is saved as '2'"),
+        (("--saved", ""), "no launch is saved as ''"),
+        (("--saved", "nightly", "--", "python", "x.py"), "--saved replaces the command"),
     ],
 )
 def test_a_saved_launch_that_cannot_be_meant_is_a_wrong_call(

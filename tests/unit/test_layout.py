@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 import pytest
 
+from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import Column, Part, Size, launch_room, lay_out, share
 from gputui.tui.panels import PANELS_BY_NAME, parts
+from gputui.tui.views.launch import launch
 from gputui.tui.views.processes import processes
 from gputui.tui.views.table import table
+from gputui.tui.views.text import Line
 
 BOX = at(BOXES["shared"], 0.0, 1_700_000_000.0)
 PROCESSES = Part("processes", Size(4, 12), "side", True)
@@ -116,3 +120,23 @@ def test_commands_wrap_line_by_line_as_far_as_there_is_room() -> None:
     lines = ["".join(text for text, _ in line) for line in processes(app_state, 46, 9)]
     assert len(lines) == 9 and "7b --lr 3e-4" in lines[2] and "sft.yaml" in lines[4]
     assert lines[6].endswith("…") and "ines" in lines[7]
+
+
+def test_remarks_are_wrapped_only_where_there_is_room() -> None:
+    options = LaunchOptions(("python", "train.py"))
+    app_state = AppState({}, options).with_snapshot(BOX)
+    for index in (4, 5):
+        app_state = app_state.toggle(BOX.devices[index])[0]
+    low, high = (launch(app_state, 80, *launch_room(height, 8)) for height in (24, 40))
+    assert len(low) < len(high) and _text(high[-1:]).endswith("torchrun, l)")
+    assert _text(low[-1:]).endswith("…")
+
+
+def _text(lines: Sequence[Line]) -> str:
+    return " ".join(text.strip() for line in lines for text, _ in line)
+
+
+def test_the_place_in_the_selection_is_a_mark_of_its_own() -> None:
+    app_state = AppState({}).with_snapshot(BOX).toggle(BOX.devices[4])[0]
+    spans = table(app_state, 80, 9).lines[5]
+    assert ("[1]", "slot") in spans and not any(style == "slot" and text.isspace() for text, style in spans)

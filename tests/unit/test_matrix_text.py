@@ -276,7 +276,7 @@ def test_numbers_of_gpus_may_have_gaps() -> None:
 def test_a_single_gpu_is_a_matrix_where_its_columns_say_so() -> None:
     text = rows("\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID", "GPU0\t X \t0-15\t0\t\tN/A")
     assert read(text) == Printed(("GPU0",), (("X",),), (Locality(tuple(range(16)), (0,)),))
-    assert "no line of GPU0" in refused(rows("\tGPU0", "GPU0\t X "))
+    assert "no heading with GPU0" in refused(rows("\tGPU0", "GPU0\t X "))
 
 
 def test_seventy_two_gpus_are_read() -> None:
@@ -402,17 +402,17 @@ def test_a_list_that_says_the_same_a_thousand_times_costs_little() -> None:
 # What is no matrix.
 
 REFUSED = {
-    "nothing": ("", "no line of GPU0"),
-    "another text": ("No devices were found\n", "no line of GPU0"),
-    "a driver's failure": ("NVIDIA-SMI has failed because it couldn't communicate\n", "no line of GPU0"),
-    "only rows": ("GPU0\t X \tNV4\nGPU1\tNV4\t X \n", "no line of GPU0"),
+    "nothing": ("", "no heading with GPU0"),
+    "another text": ("No devices were found\n", "no heading with GPU0"),
+    "a driver's failure": ("NVIDIA-SMI has failed because it couldn't communicate\n", "no heading with GPU0"),
+    "only rows": ("GPU0\t X \tNV4\nGPU1\tNV4\t X \n", "no heading with GPU0"),
     "only a heading": (HEAD + "\n", "no row"),
     "a heading and a legend": (f"{HEAD}\n\nLegend:\n\n  X = Self\n", "no row"),
     "cells that contradict": (pair("NV4", "SYS"), "GPU0 and GPU1 are joined by NV4 one way and SYS"),
     "numbers that contradict": (pair("NV4", "NV2"), "NV4 one way and NV2 the other"),
-    "a row twice": (pair() + "GPU0\t X \tNV4\n", "the row of GPU0 is there twice"),
+    "a row twice": (pair() + "GPU0\t X \tNV4\n", "the row of GPU0 appears twice"),
     "a matrix twice": (pair() + pair(), "twice"),
-    "a column twice": (pair().replace("GPU1\tCPU", "GPU0\tCPU"), "column is there twice"),
+    "a column twice": (pair().replace("GPU1\tCPU", "GPU0\tCPU"), "column appears twice"),
     "a cell too few": (rows(HEAD, "GPU0\tX", "GPU1\tNV4\tX"), "the row of GPU0 has not a link for each"),
     "a word that no link has": (pair("FOO"), "the row of GPU0 has not a link for each"),
     "no links": (pair("NV0"), "the row of GPU0 has not a link"),

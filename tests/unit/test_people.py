@@ -250,7 +250,7 @@ def test_foreign_names_and_notes_of_a_recording_do_nothing_to_the_terminal(
 
 
 def test_a_command_is_refused(call: Call) -> None:
-    assert "starts nothing" in call("people", "--demo", "idle", "--", "true").refused(2)
+    assert "does not start commands" in call("people", "--demo", "idle", "--", "true").refused(2)
 
 
 def test_an_empty_name_is_not_the_unknown_owner() -> None:

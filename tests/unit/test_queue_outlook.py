@@ -51,7 +51,7 @@ def test_the_first_in_line_is_told_what_is_missing_and_the_others_whom_they_are_
     assert reasons(TWO_BUSY, waiter(1, "ana", 3)) == ["GPU 2,3 are free, 1 more is needed"]
     assert reasons(TWO_BUSY, waiter(1, "ana", 1, 0)) == ["no such device is free"]
     assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2)) == ["no device is free, 2 are needed"]
-    assert reasons(TWO_BUSY, waiter(1, "ana", 2)) == ["GPU 2,3 are free: it starts in a moment"]
+    assert reasons(TWO_BUSY, waiter(1, "ana", 2)) == ["GPU 2,3 are free: it starts soon"]
 
 
 def test_who_waits_for_other_devices_is_next_too() -> None:
@@ -69,8 +69,8 @@ def test_who_waits_inside_a_lease_is_in_nobodys_way() -> None:
 def test_devices_that_never_do_are_not_counted() -> None:
     divided = gpu(0, mig=True)
     parts = box(divided, instance(divided, 0), instance(divided, 1), FOUR[1])
-    assert reasons(parts, waiter(1, count=2)) == ["only 1 of the devices here would do: it waits in vain"]
-    assert reasons(parts, waiter(1, count=1)) == ["GPU 0:0,0:1,1 are free: it starts in a moment"]
+    assert reasons(parts, waiter(1, count=2)) == ["only 1 of the devices here matches: it can never start"]
+    assert reasons(parts, waiter(1, count=1)) == ["GPU 0:0,0:1,1 are free: it starts soon"]
 
 
 def test_what_is_waited_for_in_words() -> None:

@@ -89,7 +89,7 @@ def test_what_has_a_note_is_refused_with_it(note: str) -> None:
 def test_a_pid_that_is_another_process_by_now_is_refused(off: float | None) -> None:
     with running() as child:
         started = None if off is None else psutil.Process(child.pid).create_time() + off
-        with pytest.raises(SignalError, match="another process by now"):
+        with pytest.raises(SignalError, match="now another process"):
             send(seen(child, started=started), signal.SIGTERM)
         assert child.poll() is None
 

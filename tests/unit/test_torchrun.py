@@ -144,7 +144,7 @@ def test_what_the_user_said_of_the_meeting_is_kept() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("--standalone", "--standalone of the command keeps to one machine; 2 are asked for"),
+        ("--standalone", "--standalone of the command means one machine; 2 are asked for"),
         ("--nnodes=4", "--nnodes=4 of the command; 2 are asked for"),
     ],
 )

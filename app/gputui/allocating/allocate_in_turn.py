@@ -41,7 +41,7 @@ def allocate_in_turn(allocator: Allocator, listener: TurnListener) -> Allocation
     """
     request = allocator.request
     if allocator.source.label:
-        raise RequestError("--wait is for this machine's devices, not for --demo or --from")
+        raise RequestError("--wait works on this machine's devices only, not with --demo or --from")
     allocator.want |= _LOOK
     began = time.monotonic()
     snapshot = allocator.read()
@@ -115,8 +115,8 @@ def _ticket(
         about = (allocator.request.purpose, step, allocator.request.job)
         ticket = Ticket.draw(allocator.environ, count, keys, *about)
     except OSError as error:
-        listener.notice(Notice(f"there is no line to wait in: {error.strerror}"))
+        listener.notice(Notice(f"cannot join the queue: {error.strerror}"))
         return None
     if ticket is None:
-        listener.notice(Notice("there is no line to wait in: there is no folder that all users can write"))
+        listener.notice(Notice("cannot join the queue: no folder is writable by all users"))
     return ticket

@@ -68,8 +68,8 @@ class NoLongerFree(NamedTuple):
 
     def text(self, snapshot: Snapshot) -> str:
         """What became of it; `snapshot` is the one in which it was free."""
-        now = state_and_reason(self.verdict, self.time) if self.verdict else "it is not there any more"
-        return f"GPU {snapshot.label(snapshot.by_key[self.key])} was free a moment ago, now {now}"
+        now = state_and_reason(self.verdict, self.time) if self.verdict else "no longer present"
+        return f"GPU {snapshot.label(snapshot.by_key[self.key])} was free a moment ago and is now {now}"
 
 
 class Allocation(NamedTuple):

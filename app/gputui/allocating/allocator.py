@@ -206,7 +206,7 @@ class Allocator:
                     raise NotEnoughError("; ".join(taken.values()))
             avoid |= taken
             chosen = self.choose(avoid, only)
-        raise NotEnoughError("devices are taken faster than they can be chosen")
+        raise NotEnoughError("other launches claimed the devices first, several times in a row: try again")
 
     def _leased(self, chosen: Allocation, waited_for: bool) -> tuple[Allocation | None, dict[str, str]]:
         """The devices under a lease, read again; or None, and which of them are taken or not free any more,
@@ -293,7 +293,7 @@ class Allocator:
         """Devices that were named, in the order that is asked for; as they were named unless one is."""
         request = self.request
         if not request.group.fits(len(devices)):
-            raise RequestError(f"{len(devices)} devices do not make whole groups of {request.group}")
+            raise RequestError(f"{len(devices)} devices cannot be divided into groups of {request.group}")
         order = request.order or "given"
         keys = {device.key for device in devices}
         alternatives: tuple[Alternative, ...] = ()
@@ -304,7 +304,7 @@ class Allocator:
                 snapshot.by_key[device.key] for device in devices if device.key in snapshot.by_key
             )
             if len(devices) < len(keys):
-                raise NotEnoughError("a device that was named is not there any more")
+                raise NotEnoughError("a named device is no longer present")
             in_box = tuple(device for device in snapshot.devices if device.key in keys)
             if order == "best":
                 devices = best(snapshot, in_box, len(devices), request.group, limit=1)[0].devices
@@ -328,7 +328,7 @@ class Allocator:
             judged = self.verdicts(snapshot)
         gone = [device.key for device in devices if device.key not in judged]
         if gone:
-            raise NotEnoughError(f"{', '.join(gone)} is not there any more")
+            raise NotEnoughError(f"{', '.join(gone)} is no longer present")
         for device in devices:
             verdict, name = judged[device.key], f"GPU {snapshot.label(device)}"
             if verdict.state == "lost":
@@ -358,7 +358,7 @@ class Allocator:
         if not self.request.picks:
             self._notice(queue.text())
             return {}
-        why = f"{queue.text()}: --wait joins them, --force goes ahead"
+        why = f"{queue.text()}: --wait joins the queue, --force skips it"
         if queue.for_any:
             raise NotEnoughError(why)
         return {
@@ -382,9 +382,9 @@ class Allocator:
         for conflict in allocation.conflicts:
             text = conflict.text(allocation.snapshot)
             if self.request.force:
-                self._notice(f"{text}; --force")
+                self._notice(f"{text}; used because of --force")
             elif not self.request.picks:
-                raise NotEnoughError(f"{text}; --force takes it all the same")
+                raise NotEnoughError(f"{text}; --force uses it anyway")
             else:
                 texts[conflict.key] = text
         return texts
@@ -392,7 +392,7 @@ class Allocator:
     def _explain(self, snapshot: Snapshot, devices: Sequence[Device], reason: str) -> None:
         """Tell the choice and its reason as one sentence."""
         labels = ",".join(map(snapshot.label, devices))
-        self._notice(f"GPU {labels}: {reason or 'no difference is known'}", "reason")
+        self._notice(f"GPU {labels}: {reason or 'no known difference'}", "reason")
 
     def _warn_of_order(self, snapshot: Snapshot, devices: Sequence[Device]) -> None:
         """Warn of an order that NCCL may get wrong. More is read only for an order that is not ascending."""
@@ -432,7 +432,8 @@ def _shortage(
     reasons = "; ".join(filter(None, (_refusals(picked, snapshot), *avoid.values())))
     if snapshot.host.driver is None and not snapshot.time:
         # What `--from` makes of a printed matrix.
-        reasons = "a matrix does not say who uses them; --demo FILE plays its box with nobody on it"
+        reasons = "a matrix does not say which devices are in use; --demo FILE simulates its"
+        " box with all devices idle"
     return f"{asked}, {there}{where}{': ' + reasons if reasons else ''}"
 
 

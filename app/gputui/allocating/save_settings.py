@@ -23,7 +23,7 @@ def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: Scree
 
     named = own_file(environ)
     if named is None:
-        raise SettingsError("there is no home folder to keep settings in")
+        raise SettingsError("there is no home folder to save the settings in")
     # (A settings file is often a link into a repository of such files: the link stays one.)
     file = Path(named).resolve()
     try:
@@ -33,7 +33,7 @@ def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: Scree
             document["screen"] = tomlkit.table()
         table = document["screen"]
         if not isinstance(table, dict):
-            raise SettingsError(f"{named}: [screen] is no table")
+            raise SettingsError(f"{named}: [screen] is not a table")
         for field, old, new in zip(ScreenSettings._fields, before, after, strict=True):
             key = _KEYS.get(field, field)
             if old == new:

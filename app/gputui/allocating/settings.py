@@ -170,7 +170,7 @@ class _Reader:
         self._known.setdefault(table, set()).add(key)
         inner = self._document.get(table, {})
         if not isinstance(inner, dict):
-            raise SettingsError(f"{self._file}: [{table}] is no table")
+            raise SettingsError(f"{self._file}: [{table}] is not a table")
         if key not in inner:
             return None
         try:
@@ -183,10 +183,10 @@ class _Reader:
         for table, inner in self._document.items():
             known = self._known.get(table)
             if known is None:
-                raise SettingsError(f"{self._file}: there is no [{table}]")
+                raise SettingsError(f"{self._file}: unknown table [{table}]")
             for key in inner:
                 if key not in known:
-                    raise SettingsError(f"{self._file}: there is no {table}.{key}")
+                    raise SettingsError(f"{self._file}: unknown setting {table}.{key}")
 
 
 def _memory(value: object) -> int:
@@ -217,7 +217,7 @@ def _interval(value: object) -> float:
 def _text(value: object) -> str:
     if isinstance(value, str):
         return value
-    raise ValueError(f"{value!r} is not a text")
+    raise ValueError(f"{value!r} is not a string")
 
 
 def _name(value: object) -> str:
@@ -235,7 +235,7 @@ def _names(value: object) -> tuple[str, ...]:
 def _keymap(value: object) -> dict[str, str]:
     if isinstance(value, dict):
         return {action: _name(key) for action, key in value.items()}
-    raise ValueError(f"{value!r} is no table of actions and keys")
+    raise ValueError(f"{value!r} is not a table of actions and keys")
 
 
 def _yes(value: object) -> bool:

@@ -63,7 +63,7 @@ class Progress:
             labels = ",".join(map(self.snapshot.label, self.settling))
             parts.append(f"GPU {labels} cooling down")
         following = self._likely
-        return ", ".join(parts) + (f"; next perhaps {following}" if following else "")
+        return ", ".join(parts) + (f"; probably next: {following}" if following else "")
 
     @property
     def _likely(self) -> str:

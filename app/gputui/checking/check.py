@@ -72,7 +72,7 @@ def _failed(report: Report, ended: process.Ended, reason: str | None) -> Report:
     why = ended.trouble or reason
     if why is None:
         how = f"by signal {-ended.status}" if ended.status and ended.status < 0 else f"with {ended.status}"
-        why = f"the interpreter ended {how} and did not answer"
+        why = f"the interpreter ended {how} without answering"
     last = f": {ended.last_line}" if ended.last_line and ended.status is not None else ""
     return replace(report, trouble=f"{why}{last}")
 

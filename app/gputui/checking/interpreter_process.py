@@ -74,7 +74,7 @@ def read_answer(path: Path) -> JsonValue:
         with path.open("rb") as file:
             data = file.read(MOST_ANSWER + 1)
     except OSError as error:
-        raise DocumentError(f"there is no answer: {error.strerror}") from None
+        raise DocumentError(f"no answer: {error.strerror}") from None
     if len(data) > MOST_ANSWER:
         raise DocumentError(f"the answer has more than {MOST_ANSWER} bytes")
     try:
@@ -108,7 +108,7 @@ def run(
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         if directory is not None and isinstance(error, OSError) and error.filename == directory:
-            return Ended(None, "", f"cannot go to {directory!r}: {reason}")
+            return Ended(None, "", f"cannot change to {directory!r}: {reason}")
         return Ended(None, "", f"{argv[0]!r} cannot be started: {reason}")
     trouble = None
     try:

@@ -275,10 +275,10 @@ def _scheduled(
     torch = report.seen.torch if report.seen else None
     if report.seen is None or torch is None or torch.version is None:
         own = report.seen.framework if report.seen else None
-        why = "there is no torch in this interpreter" if report.seen else "the interpreter did not answer"
+        why = "this interpreter has no torch" if report.seen else "the interpreter did not answer"
         if own is not None and torch is None:
-            why = f"torch measures, and the command imports {own.name}"
-        return _Schedule("gloo", {}, 0, Measured(problems=(f"nothing can be measured: {why}",)))
+            why = f"measuring needs torch, and the command uses {own.name}"
+        return _Schedule("gloo", {}, 0, Measured(problems=(f"cannot measure: {why}",)))
     if torch.cpu_build or not report.devices:
         ranks = max(_ALONE, processes or len(report.devices))
         cpu_build = f"no device is measured: this torch is a CPU build; {report.vendor.torch_build}"
@@ -296,7 +296,7 @@ def _scheduled(
         else:
             why = state_and_reason(verdict, snapshot.time) if verdict else "not there"
             skipped.append((device.key, why))
-    alone = ("copies and all-reduce are between two devices or more",) if len(keys) < 2 else ()
+    alone = ("copies and all-reduce need two devices or more",) if len(keys) < 2 else ()
     empty = Measured(tuple(keys.values()), skipped=tuple(skipped), remarks=alone)
     return _Schedule(report.vendor.backend, keys, len(keys), empty)
 
@@ -318,7 +318,7 @@ def _read(folder: Path, ended: process.Ended, schedule: _Schedule) -> Measured:
             measured = replace(measured, all_reduce=reduced)
         elif not problems:
             last = f": {ended.last_line}" if ended.last_line else ""
-            problems.append(f"the all-reduce ended and did not answer{last}")
+            problems.append(f"the all-reduce ended without a result{last}")
     except (DocumentError, ValueError) as error:
         problems.append(f"an answer cannot be read: {error}")
     # What fails in every rank is said once.

@@ -38,7 +38,7 @@ def _head(report: Report) -> Iterator[str]:
         built = versions or (f"for {report.vendor.runtime}" if own.built else "CPU build")
         parts.append(f"{own.name} {own.version} ({built})")
     if report.ranks > 1:
-        parts.append(f"{report.ranks} processes, all alike")
+        parts.append(f"{report.ranks} processes, all with the same result")
     yield ", ".join(parts)
 
 

@@ -160,7 +160,7 @@ def _capital(text: str) -> str:
 def _changed(variable: Variable) -> str:
     said = "unset" if variable.launch is None else f"{variable.launch!r}"
     has = "not set" if variable.seen is None else f"{variable.seen!r}"
-    return f"the launch says {variable.name} {said}, the interpreter has it {has}; something changes it"
+    return f"the launch sets {variable.name} to {said}, but the interpreter has {has}: something changes it"
 
 
 def compare(chosen: Sequence[Device], seen: Sequence[SeenDevice], box: Snapshot) -> tuple[Comparison, ...]:
@@ -207,7 +207,7 @@ def _by_looks(device: Device, seen: SeenDevice) -> tuple[State, str]:
         return "differs", f"is called {seen.name}"
     if device.memory_total and seen.memory and not 0.8 < seen.memory / device.memory_total <= 1.05:
         return "differs", "has another amount of memory"
-    return "unsure", "cannot be told: neither its UUID nor its bus id says which it is"
+    return "unsure", "cannot be identified by its UUID or bus id"
 
 
 def _elsewhere(
@@ -217,7 +217,7 @@ def _elsewhere(
     parts = []
     if found is not None:
         there = next((device for device in box.devices if is_same(device, found)), None)
-        parts.append(f"is {called(there, box)}" if there else "is no device of this box")
+        parts.append(f"is {called(there, box)}" if there else "is not a device of this box")
     if wanted is not None:
         place = next((n for n, each in enumerate(seen) if is_same(wanted, each)), None)
         where = "not seen" if place is None else vendor_named(wanted.vendor).device(place)

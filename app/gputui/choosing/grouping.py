@@ -57,7 +57,7 @@ def parse(text: str) -> Grouping:
     for part in text.split(",") if "," in text else text.split() or [text]:
         name, equals, number = part.strip().partition("=")
         if name not in ("tp", "pp") or not equals or name in found:
-            raise GroupingError(f"{given!r} is none of tp=N, pp=N, tp=N,pp=N, all, none")
+            raise GroupingError(f"{given!r} is not one of tp=N, pp=N, tp=N,pp=N, all, none")
         digits = number.isascii() and number.isdigit() and len(number) <= len(str(MAX_DEVICES))
         if not digits or not 1 <= int(number) <= MAX_DEVICES:
             raise GroupingError(f"{given!r}: {name} is a number of devices, 1 or more")
@@ -71,10 +71,10 @@ def parse_request(text: str) -> tuple[int, Grouping]:
     number = words.pop(0) if words and words[0].isascii() and words[0].isdigit() else None
     grouping = parse(",".join(words)) if words else ALL_REDUCE
     if number is None and grouping.unit == 1:
-        raise GroupingError("a number of devices is wanted: 4, or 8 tp=2 pp=2")
+        raise GroupingError("enter a number of devices: 4, or 8 tp=2 pp=2")
     count = grouping.unit if number is None else int(number) if len(number) <= len(str(MAX_DEVICES)) else 0
     if not 1 <= count <= MAX_DEVICES:
-        raise GroupingError(f"a number of devices is wanted, 1 to {MAX_DEVICES}")
+        raise GroupingError(f"enter a number of devices from 1 to {MAX_DEVICES}")
     if not grouping.fits(count):
-        raise GroupingError(f"{count} devices do not make whole groups of {grouping}")
+        raise GroupingError(f"{count} devices cannot be divided into groups of {grouping}")
     return count, grouping

@@ -23,7 +23,7 @@ def matching(table: Table, least: int) -> tuple[int, ...]:
         return tuple(range(len(table)))
     found = _perfect_matching(table, least)
     if found is None:
-        raise ValueError(f"no matching of {least} or stronger")
+        raise ValueError(f"no pairing over {least} or stronger")
     return found
 
 

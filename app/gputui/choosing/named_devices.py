@@ -83,7 +83,7 @@ def _device_named(entry: str, text: str, snapshot: Snapshot) -> Device:
         raise NamingError(f"--gpus {text}: {entry!r} is neither an index nor a UUID (GPU-…, MIG-…)")
     if not found:
         labels = ", ".join(snapshot.label(d) for d in snapshot.devices) or "no devices"
-        raise NamingError(f"--gpus {text}: there is no device {entry!r}; this box has {labels}")
+        raise NamingError(f"--gpus {text}: unknown device {entry!r}; this box has {labels}")
     if len(found) > 1 and entry.isdigit():
         names = " and ".join(snapshot.label(d) for d in found)
         raise NamingError(f"--gpus {text}: {entry} is the index of {names}")

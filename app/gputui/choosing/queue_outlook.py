@@ -179,14 +179,15 @@ def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
         more = f" and {len(turn.ahead) - 1} more" if len(turn.ahead) > 1 else ""
         return f"after {printable(first.user)}{more}"
     if turn.could is None:
-        return "waits for a step inside the devices of its own job"
+        return "waits for a step within its own job's devices"
     if len(turn.could) < waiter.count:
-        return f"only {len(turn.could)} of the devices here would do: it waits in vain"
+        could = len(turn.could)
+        return f"only {could} of the devices here {'matches' if could == 1 else 'match'}: it can never start"
     free = ",".join(map(snapshot.label, turn.free))
     missing = waiter.count - len(turn.free)
     if missing <= 0:
         are = "is free" if len(turn.free) == 1 else "are free"
-        return f"GPU {free} {are}: it starts in a moment"
+        return f"GPU {free} {are}: it starts soon"
     if not turn.free:
         return "no such device is free" if waiter.count == 1 else f"no device is free, {missing} are needed"
     are = "is free" if len(turn.free) == 1 else "are free"
@@ -219,7 +220,7 @@ def _use(each: Occupied) -> str:
     """What is done with a device; "" for something."""
     device, claim = each.device, each.claim
     if claim is not None and claim.ended:
-        return "its command has ended, what it started keeps the claim"
+        return "its command has ended, but a process it started keeps the claim"
     if each.verdict.state == "claimed" and device.processes == ():
         return "nothing runs on it"
     if each.unused is not None and each.unused >= 60:

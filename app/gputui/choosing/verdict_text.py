@@ -222,7 +222,7 @@ def _claimed_by(claim: Claim, now: float, runs_on: Sequence[str] = ()) -> str:
     """
     until = f"until {_job(claim.job) if claim.job else 'the job'} ends"
     if claim.ended:
-        until = "whose command has ended, but a process that it left keeps the claim (see `gputui claims`)"
+        until = "whose command has ended, but a process it started keeps the claim (see `gputui claims`)"
     elif runs_on:
         until += f", which runs on {_labels(runs_on)}"
     age = _age(claim.since, now)

@@ -23,40 +23,42 @@ from gputui.vendors.registry import default_vendor
 def parser() -> Parser:
     made = Parser(
         "check",
-        "Start the Python that will train, in the environment of the launch, and prove what it sees: that\n"
-        f"{default_vendor().device(0)} is the device selected first, and so on. Status 5 if not. The command "
-        "itself is not\n"
-        "started; without one, the Python of the PATH is asked.",
+        "Start the Python interpreter of the command in the environment of the launch, and"
+        " verify that it sees\n"
+        f"the selected devices in their order: {default_vendor().device(0)} is the first one,"
+        f" and so on. Status 5 if"
+        " not. The command\n"
+        "itself is not started; without a command, the Python on PATH is used.",
         epilog="gputui check --gpus 5,4 --bandwidth -- torchrun train.py",
     )
     made.usage = (
         "gputui check [-n N | --gpus LIST] [--launcher NAME] [--python PY] [--bandwidth] [-- COMMAND…]"
     )
-    made.add_argument("--json", action="store_true", help="what was found, for a program")
+    made.add_argument("--json", action="store_true", help="print the result as JSON")
     made.add_argument(
         "--timeout",
         type=duration_type(1, 86_400),
         default=SECONDS,
         metavar="S",
-        help=f"seconds for the answer, and again for measuring (default {SECONDS:g})",
+        help=f"time limit for the answer, and again for the measurement (default {SECONDS:g})",
     )
     measuring = made.add_argument_group("measuring")
     measuring.add_argument(
         "--bandwidth",
         action="store_true",
-        help="measure copies between each two devices, and an all-reduce over all in the selected order",
+        help="measure copies between each pair of devices, and an all-reduce over all of them in order",
     )
     measuring.add_argument(
         "--max-memory",
         type=memory,
         default=GIB,
         metavar="SIZE",
-        help="tensors of at most so much on each device (default 1G; the driver takes some 500M besides)",
+        help="memory limit for tensors on each device (default 1G; the driver needs about 500M more)",
     )
     measuring.add_argument(
         "--force",
         action="store_true",
-        help="measure busy devices too, and prove others than the command says",
+        help="measure busy devices too, and check other devices than the command itself names",
     )
     add_launch_options(made)
     return made
@@ -102,7 +104,7 @@ def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple
         seconds=args.timeout,
     )
     for key, why in measured.skipped:
-        say(f"warning: {name_of(key, snapshot)} is not measured: {why} (--force does)")
+        say(f"warning: {name_of(key, snapshot)} is not measured: {why} (--force measures it)")
     return measured, snapshot
 
 

@@ -33,11 +33,11 @@ _MOST_KEEPERS = 3
 def parser() -> Parser:
     made = Parser(
         "claims",
-        "Who holds which device through gputui, since when, and for what. A claim lives as long as its job:\n"
-        "the kernel ends it. Below it are the steps inside it. Where a job is seen on devices that it has\n"
-        "not claimed, that stands before its command. What others run without gputui is in `gputui ls`.",
+        "List the devices that jobs hold through gputui: who holds them, since when, and for which command.\n"
+        "A claim ends with its job. Steps inside a claim are listed below it. A job that runs on devices it\n"
+        "has not claimed is marked. `gputui ls` shows what runs without gputui.",
     )
-    made.add_argument("--json", action="store_true", help="for a program")
+    made.add_argument("--json", action="store_true", help="print JSON")
     add_source_options(made)
     return made
 
@@ -82,7 +82,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             )
         )
     elif not found:
-        say("nothing is claimed; `gputui run` claims what it starts on")
+        say("no claims; `gputui run` claims the devices that it starts on")
     else:
         print_line("\n".join(_lines(found, box, uses, kept)))
     return DONE
@@ -108,7 +108,7 @@ def _ended(kept_by: Sequence[Keeper] | None) -> str:
     if kept_by is None:
         return ""
     if not kept_by:
-        return " (ended; kept by a process that is not yours to see)"
+        return " (ended; kept by another user's process)"
     named = ", ".join(f"{printable(each.name)} {each.pid}" for each in kept_by[:_MOST_KEEPERS])
     more = len(kept_by) - _MOST_KEEPERS
     return f" (ended; kept by {named}{f' and {more} more' if more > 0 else ''})"

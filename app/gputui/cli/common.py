@@ -47,12 +47,12 @@ def starting_nothing(
     parser: Parser,
     words: Sequence[str],
     command: Sequence[str] | None,
-    remedy: str = "a command is for `gputui run`",
+    remedy: str = "use `gputui run` to start a command",
 ) -> argparse.Namespace:
     """The options of a subcommand that starts no command. Raises WrongCallError where one is given."""
     args = parser.parse_args(words)
     if command is not None:
-        raise WrongCallError(f"{parser.prog.removeprefix('gputui ')} starts nothing; {remedy}")
+        raise WrongCallError(f"{parser.prog.removeprefix('gputui ')} does not start commands; {remedy}")
     return args
 
 
@@ -77,10 +77,10 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
         const="",
         type=_box,
         metavar="BOX",
-        help="a simulated box, not this machine; or a file with a matrix as nvidia-smi topo -m prints it",
+        help="show a simulated box instead of this machine; or FILE, the output of nvidia-smi topo -m",
     )
     where.add_argument(
-        "--from", dest="recording", metavar="FILE", help="a recording (`gputui record`), or such a matrix"
+        "--from", dest="recording", metavar="FILE", help="show a recording (`gputui record`), or such a file"
     )
 
 
@@ -89,7 +89,7 @@ def _box(name: str) -> str:
     from gputui.sources.simulated.source import is_file_name
 
     if name not in BOXES and not is_file_name(name):
-        raise argparse.ArgumentTypeError(f"there is no demo box {name!r}; there are: {', '.join(BOXES)}")
+        raise argparse.ArgumentTypeError(f"no demo box is called {name!r}; there are: {', '.join(BOXES)}")
     return name
 
 
@@ -181,7 +181,7 @@ class InTime:
             raise errors[0]
         if not answers:
             self._hangs = True
-            raise NoSourceError(f"the driver does not answer for {self._patience:.0f} seconds; see `dmesg`")
+            raise NoSourceError(f"the driver has not answered for {self._patience:.0f} seconds; see `dmesg`")
         return answers[0]
 
 

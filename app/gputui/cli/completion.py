@@ -16,7 +16,7 @@ SHELLS = ("bash", "zsh", "fish", "tcsh")
 def parser() -> Parser:
     made = Parser(
         "completion",
-        "A completion script for a shell.",
+        "Print a completion script for a shell.",
         epilog="gputui completion bash > ~/.local/share/bash-completion/completions/gputui",
     )
     made.add_argument("shell", choices=SHELLS)

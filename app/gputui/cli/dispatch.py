@@ -19,19 +19,19 @@ from gputui.cli.common import (
 from gputui.sources.source import NoSourceError
 
 SUBCOMMANDS: dict[str, str] = {
-    "ls": "the box as a table, or as JSON",
-    "topo": "what joins the devices, as `nvidia-smi topo -m` prints it",
-    "people": "the box by user: who has what, for how long",
-    "pick": "the best free devices, in order",
-    "run": "pick devices and become the command on them",
-    "export": "the launch in another form",
-    "check": "start the Python that will train, and prove which devices it sees",
-    "jobs": "launches that go on by themselves: list, log, wait, stop",
-    "claims": "who holds which device through gputui",
-    "queue": "who waits for devices, at which place, and what is in the way",
-    "launches": "the last launches and those with a name: list, name, forget",
+    "ls": "list the devices and their state, as a table or JSON",
+    "topo": "show the links between devices, as `nvidia-smi topo -m` does",
+    "people": "list users: who uses which devices, and for how long",
+    "pick": "print the best free devices, in order",
+    "run": "start a command on the best free devices",
+    "export": "write the launch for a shell, docker, Slurm, VS Code, …",
+    "check": "verify which devices the command's Python will see",
+    "jobs": "background jobs: list, log, wait, stop, rerun",
+    "claims": "list who holds which devices through gputui",
+    "queue": "list who waits for devices, and why",
+    "launches": "saved and recent launches: list, name, forget",
     "record": "write a snapshot to a file, for a bug report or for --from",
-    "completion": "a completion script for bash, zsh, fish or tcsh",
+    "completion": "print a completion script for bash, zsh, fish or tcsh",
 }
 """Every subcommand, with its line in `gputui --help`; each lives in the file of its name."""
 
@@ -129,7 +129,7 @@ def _subcommand(words: list[str]) -> tuple[str, list[str]]:
     if any(word.startswith("--demo=") for word in words[:place]):
         from gputui.sources.simulated.boxes import BOXES
 
-        raise WrongCallError(f"there is no demo box {name!r}; there are: {', '.join(BOXES)}")
+        raise WrongCallError(f"no demo box is called {name!r}; there are: {', '.join(BOXES)}")
     raise WrongCallError(
-        f"there is no subcommand {name!r}; a command to start goes after --: gputui -- {name} …"
+        f"no subcommand is called {name!r}; a command to start goes after --: gputui -- {name} …"
     )

@@ -31,12 +31,14 @@ def parser() -> Parser:
         "gputui export [-n N | --gpus LIST] [--launcher NAME] --as FORM [--copy | -o FILE] [--image NAME]"
         " [--name NAME] [-- COMMAND…]"
     )
-    made.add_argument("--as", dest="form", choices=tuple(FORMS), required=True, help="the form")
+    made.add_argument("--as", dest="form", choices=tuple(FORMS), required=True, help="the format")
     where = made.add_mutually_exclusive_group()
-    where.add_argument("--copy", action="store_true", help="to the clipboard instead of stdout")
-    where.add_argument("-o", "--output", dest="file", metavar="FILE", help="to a file instead (- is stdout)")
-    made.add_argument("--image", metavar="NAME", help="the container's image (docker)")
-    made.add_argument("--name", help="of the job, container or configuration (sbatch, docker, vscode)")
+    where.add_argument("--copy", action="store_true", help="copy to the clipboard instead of printing")
+    where.add_argument(
+        "-o", "--output", dest="file", metavar="FILE", help="write to FILE instead (- is stdout)"
+    )
+    made.add_argument("--image", metavar="NAME", help="image of the container (docker)")
+    made.add_argument("--name", help="name of the job, container or configuration (sbatch, docker, vscode)")
     add_force(made)
     add_launch_options(made)
     return made

@@ -45,35 +45,38 @@ class _ActionParser(Parser):
 def parser() -> Parser:
     made = Parser(
         "jobs",
-        "What was started with `gputui run --detach`: a list, or one of the actions. ID is a job's id, the\n"
+        "List the jobs that were started with `gputui run --detach`, or act on them. ID is a job's id, the\n"
         "beginning of one, or a job's name.",
         epilog="gputui jobs log -f k3f9",
     )
-    made.add_argument("--json", action="store_true", help="the list as JSON")
+    made.add_argument("--json", action="store_true", help="print the list as JSON")
     actions = made.add_subparsers(dest="action", metavar="ACTION", parser_class=_ActionParser)
-    log = actions.add_parser("log", help="what a job has written", description="What a job has written.")
+    log = actions.add_parser("log", help="print a job's output", description="Print a job's output.")
     log.add_argument("id", metavar="ID")
-    log.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
-    log.add_argument("-n", "--lines", type=_count, metavar="N", help="the last N lines only")
+    log.add_argument("-f", "--follow", action="store_true", help="follow until the job ends")
+    log.add_argument("-n", "--lines", type=_count, metavar="N", help="only the last N lines")
     log.add_argument(
         "--plain",
         action="store_true",
-        help="as a terminal would show it in the end: a progress bar is one line (at most the last MiB)",
+        help="as a terminal would show it: one line for a progress bar (at most the last MiB)",
     )
     wait = actions.add_parser(
         "wait",
-        help="wait until a job has ended",
-        description="Wait until a job has ended, and end with its status: 128 + n after signal n.",
+        help="wait until a job ends",
+        description="Wait until a job ends, and exit with its status: 128 + n after signal n.",
     )
     wait.add_argument("id", metavar="ID")
     stop = actions.add_parser(
         "stop",
         help="stop jobs",
-        description="Send the signal to a job's process group, and SIGKILL to all that is left of it after\n"
-        "the grace. Nothing left of a job that has ended is no error.",
+        description="Send a signal to a job's process group, then SIGKILL to whatever is left"
+        " of it after the\n"
+        "grace period. It is no error if nothing is left of a job that has ended.",
     )
     stop.add_argument("ids", nargs="+", metavar="ID")
-    stop.add_argument("--signal", type=_signal, default=None, metavar="NAME", help="instead of TERM")
+    stop.add_argument(
+        "--signal", type=_signal, default=None, metavar="NAME", help="signal to send (default TERM)"
+    )
     stop.add_argument(
         "--grace",
         type=duration_type(most=7 * 86_400),
@@ -85,7 +88,7 @@ def parser() -> Parser:
         "rerun",
         help="start a job's command again as a new job",
         description="Start a job's command again as a new job: in the same directory, with the same launch\n"
-        "options, on as many devices, the best that are free now.",
+        "options and number of devices, on the best devices that are free now.",
         epilog="gputui jobs rerun k3f9 --wait",
     )
     rerun.add_argument("id", metavar="ID")
@@ -93,18 +96,18 @@ def parser() -> Parser:
         "options",
         nargs=argparse.REMAINDER,
         metavar="OPTION…",
-        help="options of `gputui run`, which count more: -n, --gpus, --wait, --name, --dry-run …",
+        help="options of `gputui run` that replace the job's own: -n, --gpus, --wait, --name, --dry-run …",
     )
     show = actions.add_parser(
         "show",
-        help="what a job is: its launch line, directory, devices, times",
-        description="What a job is: its launch line, directory, devices, times.",
+        help="show a job's launch line, directory, devices and times",
+        description="Show a job's launch line, directory, devices and times.",
     )
     show.add_argument("id", metavar="ID")
     show.add_argument(
         "--command",
         action="store_true",
-        help="only the call that starts the same again, to copy and change",
+        help="print only the command that starts the same job again",
     )
     gone = actions.add_parser(
         "forget",
@@ -112,9 +115,9 @@ def parser() -> Parser:
         description="Remove the records and logs of jobs that have ended.",
     )
     gone.add_argument("ids", nargs="*", metavar="ID")
-    gone.add_argument("--all-ended", action="store_true", help="of all that have ended")
+    gone.add_argument("--all-ended", action="store_true", help="remove all that have ended")
     gone.add_argument(
-        "--force", action="store_true", help="also of one that belongs to another machine or container"
+        "--force", action="store_true", help="also remove one that belongs to another machine or container"
     )
     return made
 
@@ -131,7 +134,9 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 def _list(args: argparse.Namespace, jobs: Stored) -> int:
     for one in jobs.unreadable:
-        say(f"warning: {one.id} is no job: {one.reason}; `gputui jobs forget {one.id}` removes it")
+        say(
+            f"warning: {one.id} is not a readable job: {one.reason}; `gputui jobs forget {one.id}` removes it"
+        )
     box = _box(jobs)
     uses = _uses(box)
     if args.json:
@@ -154,7 +159,7 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
         notes = {id: claimed_and_runs_on(use, box) for id, use in uses.items()} if box else {}
         print_line("\n".join(table(jobs.jobs, time.time(), width, notes)))
     else:
-        say("there are no jobs; `gputui run --detach -n 1 -- python train.py` starts one")
+        say("no jobs; `gputui run --detach -n 1 -- python train.py` starts one")
     return DONE
 
 
@@ -295,12 +300,12 @@ def _show(args: argparse.Namespace, jobs: Stored) -> int:
 
 def _forget(args: argparse.Namespace, jobs: Stored) -> int:
     if bool(args.ids) == args.all_ended:
-        raise WrongCallError("forget takes the ids of jobs, or --all-ended")
+        raise WrongCallError("forget needs the ids of jobs, or --all-ended")
     ended = [job for job in jobs.jobs if job.over]
     chosen = ended if args.all_ended else [find_job(word, jobs) for word in args.ids]
     for job in chosen:
         forget(job, args.force)
-    say(f"forgot {len(chosen)} {'job' if len(chosen) == 1 else 'jobs'}")
+    say(f"removed {len(chosen)} {'job' if len(chosen) == 1 else 'jobs'}")
     return DONE
 
 
@@ -318,7 +323,9 @@ _ACTIONS: dict[str | None, Callable[[argparse.Namespace, Stored], int]] = {
 def _readable(word: str, jobs: Stored, newest: bool = False) -> Job:
     job = find_job(word, jobs, newest)
     if isinstance(job, Unreadable):
-        raise WrongCallError(f"{job.id} is no job: {job.reason}; `gputui jobs forget {job.id}` removes it")
+        raise WrongCallError(
+            f"{job.id} is not a readable job: {job.reason}; `gputui jobs forget {job.id}` removes it"
+        )
     return job
 
 
@@ -335,4 +342,4 @@ def _signal(text: str) -> int:
     for known in signal.Signals:
         if name in (known.name.removeprefix("SIG"), str(known.value)):
             return known
-    raise argparse.ArgumentTypeError(f"there is no signal {text!r}; INT, TERM, USR1 and others are")
+    raise argparse.ArgumentTypeError(f"unknown signal {text!r}; INT, TERM, USR1 and others are")

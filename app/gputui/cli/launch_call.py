@@ -39,18 +39,23 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     add_request_options(parser, exclusive=True)
     how = parser.add_argument_group("how it is started")
     how.add_argument(
-        "--saved", metavar="NAME|N", help="a launch of before, in place of a command (see `gputui launches`)"
+        "--saved", metavar="NAME|N", help="start a saved launch instead of a command (see `gputui launches`)"
     )
     for each in table().values():
         _add_option(how, each)
     how.add_argument(
-        "--env", action="append", default=[], type=_assignment, metavar="NAME=VALUE", help="a variable to set"
+        "--env",
+        action="append",
+        default=[],
+        type=_assignment,
+        metavar="NAME=VALUE",
+        help="set a variable for the command",
     )
     how.add_argument(
         "--threads",
         type=_threads,
         metavar="N|near",
-        help=f"{THREADS}; near: the CPUs near each device, divided among the GPUs there",
+        help=f"set {THREADS}; near: the CPUs near each device, divided among the GPUs there",
     )
     offered = aligned([(f"{hint.name}={hint.value}", hint.about) for hint in hints(None, ())])
     parser.add_argument_group("variables to try with --env", "\n".join(offered))
@@ -62,7 +67,7 @@ def add_force(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="also on devices that another job has claimed, and on others than the command says, where it"
+        help="use devices that another job has claimed, and other devices than the command itself names if it"
         " can be rewritten",
     )
 
@@ -141,14 +146,14 @@ def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[
     from gputui.launching.history_file import load
 
     if argv:
-        raise WrongCallError("--saved is in place of a command; both are given")
+        raise WrongCallError("--saved replaces the command: give only one of them")
     try:
         known = load(os.environ)
     except KeepError as error:
         raise WrongCallError(str(error)) from None
     place = found(known, args.saved)
     if place is None:
-        raise WrongCallError(f"no launch {args.saved!r} is kept; `gputui launches` lists them")
+        raise WrongCallError(f"no launch is saved as {args.saved!r}; `gputui launches` lists them")
     saved = known[place]
     if args.n is None and args.gpus is None:
         args.n, args.gpus = saved.count or None, None if saved.count else "none"

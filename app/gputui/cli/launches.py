@@ -17,14 +17,16 @@ from gputui.launching.shell_words import command_line
 def parser() -> Parser:
     made = Parser(
         "launches",
-        "The last launches, the last one first, and those that were given a name. `gputui run --saved NAME`\n"
-        "(or the number) starts one again, on the best devices of now.",
+        "List recent launches, the latest first, and launches that have a name. `gputui run --saved NAME`\n"
+        "(or its number) starts one again on the best devices that are free now.",
         epilog="gputui launches name 1 nightly\ngputui run --saved nightly",
     )
     made.add_argument("what", nargs="?", choices=("list", "name", "forget"), default="list")
-    made.add_argument("which", nargs="?", metavar="NAME|N", help="the launch, by its name or its number")
-    made.add_argument("name", nargs="?", metavar="NAME", help="its name from now on; none takes it away")
-    made.add_argument("--json", action="store_true", help="everything that is kept of each")
+    made.add_argument("which", nargs="?", metavar="NAME|N", help="name or number of a launch")
+    made.add_argument(
+        "name", nargs="?", metavar="NAME", help="its new name; without one, the name is removed"
+    )
+    made.add_argument("--json", action="store_true", help="print all that is saved, as JSON")
     return made
 
 
@@ -37,7 +39,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.which is None:
         raise WrongCallError(f"{args.what} needs a launch: its name or its number")
     if args.what == "forget" and args.name is not None:
-        raise WrongCallError("forget takes one launch")
+        raise WrongCallError("forget needs one launch")
     if args.json:
         raise WrongCallError("--json is for the list")
     try:
@@ -55,7 +57,7 @@ def _changed(what: str, which: str, name: str | None) -> Callable[[Launches], La
     def how(now: Launches) -> Launches:
         place = found(now, which)
         if place is None:
-            raise WrongCallError(f"no launch {which!r} is kept; `gputui launches` lists them")
+            raise WrongCallError(f"no launch is saved as {which!r}; `gputui launches` lists them")
         return named(now, place, name) if what == "name" else (*now[:place], *now[place + 1 :])
 
     return how
@@ -71,7 +73,7 @@ def _list(as_json: bool) -> int:
 
         print(json.dumps({"schema": SCHEMA, "launches": [row(each) for each in known]}))
     elif not known:
-        say("no launches are kept yet: what `gputui` and `gputui run` start in a terminal is")
+        say("no launches are saved yet: gputui saves those started in a terminal")
     else:
         print_line("\n".join(_lines(known)))
     return DONE

@@ -29,10 +29,10 @@ _COLOURS: dict[State, int] = {
 
 
 def parser() -> Parser:
-    made = Parser("ls", "The box as a table, or as JSON (schema 1).")
-    made.add_argument("--json", action="store_true", help="JSON instead of the table")
+    made = Parser("ls", "List the devices and their state, as a table or as JSON (schema 1).")
+    made.add_argument("--json", action="store_true", help="print JSON instead of a table")
     made.add_argument(
-        "--details", action="store_true", help="also clocks, links, errors and what processes do"
+        "--details", action="store_true", help="also show clocks, links, errors, and the load of each process"
     )
     add_source_options(made)
     return made

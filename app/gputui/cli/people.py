@@ -25,10 +25,10 @@ SCHEMA = 1
 def parser() -> Parser:
     made = Parser(
         "people",
-        "The box by user: who has which devices, how much of their memory, for how long, with what. Devices\n"
-        "whose memory is in use with no visible process come last.",
+        "List users: which devices they use, how much memory, for how long, and the command. Devices whose\n"
+        "memory is in use with no visible process come last.",
     )
-    made.add_argument("--json", action="store_true", help="for a program")
+    made.add_argument("--json", action="store_true", help="print JSON")
     add_source_options(made)
     return made
 

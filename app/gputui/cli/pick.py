@@ -16,10 +16,11 @@ from gputui.vendors.registry import vendor_of, vendors_of
 def parser() -> Parser:
     made = Parser(
         "pick",
-        "The best free devices, in order, on one line. On a shortage: nothing on stdout, the reason on\n"
-        "stderr, status 4.",
+        "Print the best free devices, in order, on one line. If there are too few: nothing on stdout, the\n"
+        "reason on stderr, status 4.",
         epilog="E=$(gputui pick -n 2 --format env) && env $E python train.py\n"
-        "(without &&, a shortage would start the command on every GPU; `gputui run` is safe by itself)",
+        "(without &&, the command would start on every GPU if too few are free; `gputui run`"
+        " has no such risk)",
     )
     add_request_options(made, exclusive=False)
     made.add_argument(
@@ -28,10 +29,12 @@ def parser() -> Parser:
         default="index",
         help="name the devices by index (default) or UUID",
     )
-    made.add_argument("--min-free", type=memory, metavar="SIZE", help="at least so much free memory (20G)")
-    made.add_argument("--max-util", type=percent, metavar="PCT", help="at most so much utilization")
+    made.add_argument("--min-free", type=memory, metavar="SIZE", help="minimum free memory (20G)")
+    made.add_argument("--max-util", type=percent, metavar="PCT", help="maximum utilization")
     add_wait_option(made)
-    made.add_argument("--format", choices=("ids", "env", "json"), default="ids", help="ids is the default")
+    made.add_argument(
+        "--format", choices=("ids", "env", "json"), default="ids", help="output format (default ids)"
+    )
     add_source_options(made)
     return made
 
@@ -53,7 +56,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         changes = visibility.changes(devices, args.ids)
         if not changes:
             # `env $E python train.py` with nothing in E would run on every device.
-            raise WrongCallError("no variable is known that makes these devices, and no others, visible")
+            raise WrongCallError("no environment variable can make exactly these devices visible")
         print(Launch((), changes).line)
     else:
         import json

@@ -32,11 +32,11 @@ SCHEMA = 1
 def parser() -> Parser:
     made = Parser(
         "queue",
-        "Who waits in line for devices, first come first served: `gputui run --wait`, `pick --wait`, w in\n"
-        "the screen. Below it: whose turn is next, what is in the way, and who has the devices that are not\n"
-        "free. `gputui jobs stop ID` leaves the line with a job of yours.",
+        "List who waits for devices, first come first served (`gputui run --wait`, `pick --wait`, w on the\n"
+        "screen), then who is next, what they wait for, and who uses the devices that are not free.\n"
+        "`gputui jobs stop ID` removes your own job from the queue.",
     )
-    made.add_argument("--json", action="store_true", help="for a program")
+    made.add_argument("--json", action="store_true", help="print JSON")
     add_source_options(made)
     return made
 
@@ -58,7 +58,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
         print(json.dumps(_document(snapshot)))
     elif not snapshot.waiters:
-        say("nobody is in line; `gputui run --wait` waits for devices")
+        say("the queue is empty; `gputui run --wait` waits for devices")
     else:
         judged = verdicts(snapshot, rules_of(None))
         print_line("\n".join(_lines(snapshot, outlook(snapshot, judged))))

@@ -17,9 +17,9 @@ from gputui.sources.source import Want
 
 def parser() -> Parser:
     made = Parser("record", "Write a snapshot of the box to FILE (- for stdout); --from FILE replays it.")
-    made.add_argument("file", metavar="FILE", help="where to write it")
+    made.add_argument("file", metavar="FILE", help="file to write (- for stdout)")
     made.add_argument(
-        "--anonymous", action="store_true", help="without host name, user names and command lines"
+        "--anonymous", action="store_true", help="leave out the host name, user names and command lines"
     )
     add_source_options(made)
     return made
@@ -54,7 +54,7 @@ def _rules() -> Rules:
     try:
         return rules_of(None)
     except WrongCallError as error:
-        say(f"warning: {error}; the verdicts are by the default rules")
+        say(f"warning: {error}; the default rules are used")
         return DEFAULT_RULES
 
 

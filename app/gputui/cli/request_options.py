@@ -25,25 +25,26 @@ if TYPE_CHECKING:
 def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
     """`-n`, `--gpus`, the group and the order, and the rules."""
     group = parser.add_mutually_exclusive_group() if exclusive else parser
-    group.add_argument("-n", type=count, metavar="N", help="how many of the best free devices")
+    group.add_argument("-n", type=count, metavar="N", help="number of devices: the best free ones")
     group.add_argument(
-        "--gpus", metavar="LIST", help="these devices in this order: indices, UUIDs, or none for CPU only"
+        "--gpus", metavar="LIST", help="these devices, in this order: indices or UUIDs; none for CPU only"
     )
     parser.add_argument(
         "--group",
         type=grouping,
         metavar="SHAPE",
-        help="what the devices do together: tp=2,pp=2 (tensor-parallel groups, pipeline stages), all"
-        " (default), none (separate processes)",
+        help="how the devices communicate: tp=2,pp=2 (tensor-parallel groups, pipeline stages), all with all"
+        " (all, default), none (separate processes)",
     )
     parser.add_argument(
         "--order",
         choices=ORDERS,
-        help="best (default with -n), given (default with --gpus), fastest or emptiest first; with -n the"
-        " last two also decide which",
+        help="order: best for the links (default with -n), given (default with --gpus), fastest"
+        " or emptiest first;"
+        " with -n, the last two also decide which devices",
     )
     _add_rules(parser)
-    parser.add_argument("--why", action="store_true", help="say on stderr why these devices")
+    parser.add_argument("--why", action="store_true", help="explain the selection on stderr")
 
 
 def count(text: str) -> int:
@@ -79,18 +80,28 @@ def percent(text: str) -> int:
 
 def _add_rules(parser: argparse.ArgumentParser) -> None:
     """What the settings file says for good, for this call."""
-    rules = parser.add_argument_group("what counts as free (the settings file says it for good)")
-    rules.add_argument("--never", type=_list, metavar="LIST", help="devices that are not taken with -n")
-    rules.add_argument("--prefer", type=_list, metavar="LIST", help="devices to take first, in this order")
-    rules.add_argument("--mine", action="store_true", help="devices with only my own processes are free")
+    rules = parser.add_argument_group(
+        "what counts as free (for this call; the settings file sets the defaults)"
+    )
+    rules.add_argument("--never", type=_list, metavar="LIST", help="devices that -n never selects")
     rules.add_argument(
-        "--ignore-user", action="append", metavar="USER", help="processes of this user do not count"
+        "--prefer", type=_list, metavar="LIST", help="devices that -n selects first, in this order"
     )
     rules.add_argument(
-        "--busy-memory", type=memory, metavar="SIZE", help="free up to so much in use by nobody (512M)"
+        "--mine", action="store_true", help="devices with only your own processes count as free"
+    )
+    rules.add_argument("--ignore-user", action="append", metavar="USER", help="ignore this user's processes")
+    rules.add_argument(
+        "--busy-memory",
+        type=memory,
+        metavar="SIZE",
+        help="a device without a process is free up to this memory use (512M)",
     )
     rules.add_argument(
-        "--busy-util", type=percent, metavar="PCT", help="free up to so much load by nobody (10)"
+        "--busy-util",
+        type=percent,
+        metavar="PCT",
+        help="a device without a process is free up to this utilization (10)",
     )
 
 
@@ -201,11 +212,12 @@ def add_wait_option(parser: argparse.ArgumentParser) -> None:
         const=math.inf,
         type=duration_type(),
         metavar="TIME",
-        help="wait in line until so many are free, at most so long (90, 30m, 2h; status 124)",
+        help="wait in the queue until enough are free; with TIME at most that long (90, 30m,"
+        " 2h), then status 124",
     )
     parser.add_argument(
         "--window",
         type=duration_type(),
         metavar="S",
-        help="seconds that devices must have been free (default 10)",
+        help="how long devices must have been free (default 10)",
     )

@@ -49,8 +49,8 @@ CANNOT_START = 126
 def parser() -> Parser:
     made = Parser(
         "run",
-        "Take the best N free devices (or the named ones) and become the command on exactly those: same\n"
-        "process, the command's own exit status.",
+        "Select the best N free devices (or the named ones), claim them, and start the command on exactly\n"
+        "those. gputui becomes the command: same process, the command's own exit status.",
         epilog="gputui run -n 2 --launcher torchrun -- python train.py --lr 3e-4",
     )
     made.usage = (
@@ -58,11 +58,11 @@ def parser() -> Parser:
         " [--dry-run] -- COMMAND…"
     )
     made.add_argument("--dry-run", action="store_true", help="print the launch line and start nothing")
-    made.add_argument("--detach", action="store_true", help="as a job that goes on by itself; prints its id")
-    made.add_argument("--name", help="what the job is called (`gputui jobs`)")
+    made.add_argument("--detach", action="store_true", help="start as a background job and print its id")
+    made.add_argument("--name", help="name of the job (`gputui jobs`)")
     add_wait_option(made)
     add_force(made)
-    made.add_argument("-q", "--quiet", action="store_true", help="do not say on stderr what is started")
+    made.add_argument("-q", "--quiet", action="store_true", help="do not print the launch line on stderr")
     add_launch_options(made)
     return made
 
@@ -70,7 +70,7 @@ def parser() -> Parser:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
     if not command and args.saved is None:
-        raise WrongCallError("no command: it goes after --, as in `gputui run -n 2 -- python train.py`")
+        raise WrongCallError("no command: put it after --, as in `gputui run -n 2 -- python train.py`")
     if args.name is not None:
         _check_name(args)
     options = options_of(args, command or ())
@@ -91,7 +91,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         print_line(launch.line)
         return DONE
     if args.demo is not None or args.recording is not None:
-        say("warning: the devices are not this machine's (--demo, --from); the command starts all the same")
+        say("warning: the devices are not this machine's (--demo, --from); the command starts anyway")
     if not args.quiet:
         say(launch.line)
     if sys.stdin is not None and sys.stdin.isatty():

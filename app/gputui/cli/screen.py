@@ -37,7 +37,7 @@ def parser() -> Parser:
     listed = "\n".join(f"  {name:<11} {about}" for name, about in SUBCOMMANDS.items())
     made = Parser(
         "",
-        "See which GPUs are free, select and order them, and start on exactly those.",
+        "See which GPUs are free, select them in an order, and start a command on exactly those.",
         epilog=f"subcommands (each has its own --help):\n{listed}\n\n"
         "exit status: 0 done, 2 wrong call, 3 no source, 4 not enough devices, 5 a check failed, 124 waited\n"
         "too long, else the command's own",
@@ -51,7 +51,7 @@ def parser() -> Parser:
         type=duration_type(*INTERVALS),
         default=None,
         metavar="S",
-        help="seconds between readings (default 1, or as the settings say)",
+        help="time between readings (default 1, or the settings')",
     )
     add_source_options(made)
     return made
@@ -108,9 +108,9 @@ def _no_screen() -> str | None:
     # Of the two only one must be the terminal: the other may lead to a file or a pipe for the command.
     stdin, stdout, stderr = (stream is not None and stream.isatty() for stream in _streams())
     if not (stdin and (stdout or stderr)):
-        return "no terminal here: this is `gputui ls`"
+        return "no terminal: showing `gputui ls` instead"
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
-        return "TERM=dumb cannot show a screen: this is `gputui ls`"
+        return "TERM=dumb cannot show a screen: showing `gputui ls` instead"
     return None
 
 

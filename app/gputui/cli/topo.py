@@ -21,14 +21,18 @@ from gputui.sources.source import Want
 def parser() -> Parser:
     made = Parser(
         "topo",
-        "What joins the devices: the matrix in the text form of `nvidia-smi topo -m`, computed from NVML\n"
-        "and the kernel, with its legend.",
+        "Show the links between devices: the matrix and legend of `nvidia-smi topo -m`, computed from NVML\n"
+        "and the kernel.",
         epilog="gputui topo --json | jq '.links[] | select(.kind == \"NVLink\")'",
     )
     form = made.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="every pair with kind, count, generation and GB/s")
-    form.add_argument("--tree", action="store_true", help="what hangs where: NUMA nodes, switches, NVLinks")
-    form.add_argument("--p2p", action="store_true", help="which devices read each other's memory themselves")
+    form.add_argument(
+        "--json", action="store_true", help="print every pair with kind, count, generation and GB/s as JSON"
+    )
+    form.add_argument("--tree", action="store_true", help="show a tree of NUMA nodes, switches and NVLinks")
+    form.add_argument(
+        "--p2p", action="store_true", help="show which devices can access each other's memory (peer access)"
+    )
     add_source_options(made)
     return made
 

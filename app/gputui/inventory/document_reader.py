@@ -103,7 +103,7 @@ def _check_family(devices: tuple[Device, ...]) -> None:
         elif device.parent not in whole or not device.uuid:
             raise DocumentError(f"devices[{place}].parent: no device before it has this uuid")
         if (device.vendor, device.parent, device.index) in places:
-            raise DocumentError(f"devices[{place}].index: it is there twice")
+            raise DocumentError(f"devices[{place}].index: appears twice")
         places.add((device.vendor, device.parent, device.index))
 
 

@@ -35,11 +35,11 @@ PEER_LEGEND = """\
 Legend:
 
   X    = the device itself
-  OK   = reads the other's memory itself
+  OK   = peer access works
   CNS  = the chipset does not support it
   GNS  = the GPU does not support it
   TNS  = the topology does not support it
-  DR   = switched off in the driver's settings
+  DR   = disabled by a driver setting
   NS   = not supported
   U    = not known
 """
@@ -139,7 +139,7 @@ def read(text: str) -> Printed:
         raise MatrixError(f"{len(text)} characters are too many for a matrix")
     lines = _lines(text)
     headings = [place for place, line in enumerate(lines) if _may_be_heading(line)]
-    trouble = MatrixError("there is no line of GPU0, GPU1, … in it, as `nvidia-smi topo -m` prints")
+    trouble = MatrixError("it has no heading with GPU0, GPU1, …, as `nvidia-smi topo -m` prints")
     # A remark before the matrix may look like its heading ("GPU0 is the one with the display").
     for tried, place in enumerate(headings[:_MOST_HEADINGS]):
         reader: _Reader | None = None
@@ -192,7 +192,7 @@ class _Header:
             raise MatrixError(f"{len(names)} columns; at most {MOST_COLUMNS} are read")
         plain = [_plain(name) for name in names]
         if len(set(plain)) < len(plain):
-            raise MatrixError("a column is there twice")
+            raise MatrixError("a column appears twice")
         columns = (("".join(match[0].upper().split()), match.start()) for match in tail)
         return cls(tuple(plain), tuple(columns))
 
@@ -203,7 +203,7 @@ def _plain(name: str) -> str:
         return name
     match = _GPU.fullmatch(name)
     if match is None:
-        raise MatrixError(f"{_short(name)} is no number of a GPU")
+        raise MatrixError(f"{_short(name)} is not a GPU number")
     return f"GPU{int(match[1])}"
 
 
@@ -230,7 +230,7 @@ class _Reader:
                 self._row(_REMARK.sub("", line))
         names = self._header.names
         if not self._localities:
-            raise MatrixError("there is no row below its heading")
+            raise MatrixError("it has no row below its heading")
         gpus = tuple(name for name in names if _GPU.fullmatch(name))
         nics = tuple(name for name in names if name not in gpus)
         return Printed(
@@ -258,7 +258,7 @@ class _Reader:
                 f"the row of {_short(name)} has not a link for each of the {len(names)} columns"
             )
         if name in self._localities:
-            raise MatrixError(f"the row of {_short(name)} is there twice")
+            raise MatrixError(f"the row of {_short(name)} appears twice")
         if cells[names.index(name)] != SELF:
             raise MatrixError(f"the row of {_short(name)} has no X where it meets itself")
         for other, cell in zip(names, cells, strict=True):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     # (`pick`, which must be quick, reads no topology, and mostly finds no claim.)
     from gputui.inventory.claim import Claim
     from gputui.inventory.job_summary import JobSummary
+    from gputui.inventory.process import Process
     from gputui.inventory.topology import Topology
     from gputui.inventory.waiter import Waiter
 
@@ -93,6 +94,27 @@ class Snapshot:
     def position(self) -> dict[str, int]:
         """The row of each device in the matrices, by `Device.key`."""
         return {device.key: place for place, device in enumerate(self.devices)}
+
+    @cached_property
+    def process_groups(self) -> tuple[tuple[tuple[Device, Process | None], ...], ...]:
+        """The processes with their devices: one user's of the same command on several devices together.
+
+        A device without processes is there too, alone, with None.
+        """
+        jobs: dict[object, list[tuple[Device, Process | None]]] = {}
+        for device in self.devices:
+            for process in device.processes or (None,):
+                key: object = len(jobs)
+                if process is not None and process.user and process.command:
+                    key = (process.user, process.command, process.container)
+                jobs.setdefault(key, []).append((device, process))
+        found: list[tuple[tuple[Device, Process | None], ...]] = []
+        for those in jobs.values():
+            if those[0][0] is those[-1][0]:
+                found += [(each,) for each in those]
+            else:
+                found.append(tuple(those))
+        return tuple(found)
 
     @cached_property
     def models(self) -> str:

@@ -73,7 +73,7 @@ def from_ranges(text: str) -> tuple[int, ...]:
         first, _, last = part.strip().partition("-")
         low, high = int(first), int(last or first)
         if not 0 <= low <= high < _MOST:
-            raise ValueError(f"{text[:40]!r} is no list of numbers")
+            raise ValueError(f"{text[:40]!r} is not a list of numbers")
         spans.add((low, high))
     numbers: list[int] = []
     for low, high in sorted(spans):

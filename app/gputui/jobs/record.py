@@ -92,13 +92,13 @@ def take_words(folder: Path) -> list[str]:
     try:
         words = _document(file)
         if words is None:
-            raise RecordError("what it was called with is gone")
+            raise RecordError("its launch record is gone")
         file.unlink()
         return [_text(word) for word in words.items(_MOST_WORDS)]
     except (DocumentError, ValueError) as error:
         raise RecordError(str(error)) from None
     except OSError as error:
-        raise RecordError(f"what it was called with cannot be read: {error.strerror}") from None
+        raise RecordError(f"its launch record cannot be read: {error.strerror}") from None
 
 
 def write_notify(folder: Path, title: str, words: Iterable[str]) -> None:

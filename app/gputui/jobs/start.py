@@ -51,7 +51,7 @@ def detached(launch: Launch, environ: Mapping[str, str]) -> Launch:
 def check_name(name: str) -> None:
     """Raises JobError when no job can have that name."""
     if not name.strip() or not name.isprintable() or name.startswith("-"):
-        raise JobError(f"a job cannot be called {name!r}: a name is a few characters that can be seen")
+        raise JobError(f"not a valid job name: {name!r} (printable characters only)")
     if len(name) > _LONGEST_NAME:
         raise JobError(f"the name {name!r} is too long: at most {_LONGEST_NAME} characters")
 
@@ -96,7 +96,7 @@ def start_job(
     try:
         words = launch.argv if queued is None else queued.words
         if any("\0" in word for word in (*words, launch.directory or "")):
-            raise StartError(f"cannot start {launch.argv[0]!r}: a word of the command has a null byte", 126)
+            raise StartError(f"cannot start {launch.argv[0]!r}: an argument contains a null byte", 126)
         write_given(given)
         if claims:
             write_claims(given.folder, claims)
@@ -165,7 +165,7 @@ def notify_words(environ: Mapping[str, str]) -> tuple[str, ...]:
 def why_not(trouble: Trouble, job: Job) -> str:
     """Why a command could not be started, as a sentence."""
     if trouble.step == "directory":
-        return f"cannot go to {job.directory!r}: {os.strerror(trouble.errno)}"
+        return f"cannot change to {job.directory!r}: {os.strerror(trouble.errno)}"
     if trouble.errno == errno.ENOENT:
         return f"there is no program {job.argv[0]!r}"
     return f"cannot start {job.argv[0]!r}: {os.strerror(trouble.errno)}"

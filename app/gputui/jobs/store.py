@@ -55,7 +55,7 @@ def cannot_keep(jobs: Path, error: OSError) -> JobError:
     """That the folder cannot be written, as a message."""
     return JobError(
         f"cannot keep a job's record in {str(jobs)!r}: {error.strerror};"
-        " set XDG_STATE_HOME to a folder that can be written"
+        " set XDG_STATE_HOME to a writable folder"
     )
 
 
@@ -87,7 +87,7 @@ def stored(environ: Mapping[str, str], before: Stored | None = None) -> Stored:
     except (FileNotFoundError, NotADirectoryError):
         return Stored()
     except OSError as error:
-        raise JobError(f"cannot look into {str(folder)!r}: {error.strerror}") from None
+        raise JobError(f"cannot read {str(folder)!r}: {error.strerror}") from None
     scope = here()
     jobs: list[Job] = []
     unreadable: list[Unreadable] = []
@@ -129,8 +129,8 @@ def find_job(word: str, among: Stored, newest: bool = False) -> Job | Unreadable
             return candidates[0]
         if candidates:
             ids = ", ".join(one.id for one in candidates)
-            raise JobError(f"{word!r} is more than one job: {ids}")
-    raise JobError(f"there is no job {word!r}; `gputui jobs` lists them")
+            raise JobError(f"{word!r} matches more than one job: {ids}")
+    raise JobError(f"no job is called {word!r}; `gputui jobs` lists them")
 
 
 def forget(job: Job | Unreadable, force: bool = False) -> None:

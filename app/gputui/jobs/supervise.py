@@ -94,7 +94,9 @@ def _read_command() -> _Command:
     os.close(null)
     count, directory, locale, *argv = data.split(b"\0")
     if int(count) != len(argv):
-        raise SystemExit("gputui: who started this job ended before it had sent the whole command")
+        raise SystemExit(
+            "gputui: the process that started this job ended before it had sent the whole command"
+        )
     return _Command(directory, locale, argv)
 
 

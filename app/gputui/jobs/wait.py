@@ -35,7 +35,7 @@ def refreshed(job: Job) -> Job:
     try:
         return read_job(job.folder, here())
     except RecordError as error:
-        raise JobError(f"job {job.id} has been forgotten meanwhile: {error}") from None
+        raise JobError(f"job {job.id} has been removed in the meantime: {error}") from None
 
 
 def wait_for(job: Job, timeout: float | None = None) -> Job:

@@ -37,13 +37,13 @@ def copy(text: str, environ: Mapping[str, str], write: Callable[[str], None] | N
     for name, argv in tools(environ):
         if _fed(argv, text, environ):
             if name == "tmux":
-                return Copied("sent to the clipboard through tmux, and in its paste buffer", True)
+                return Copied("sent to the clipboard through tmux, and copied to its paste buffer", True)
             return Copied(f"copied to the clipboard with {name}", True)
     try:
         (write or _to_terminal)(osc52(text))
     except OSError as error:
         return Copied(f"not copied: no clipboard tool, and no terminal to ask ({error.strerror})", False)
-    return Copied("sent to the terminal's clipboard (OSC 52: it does not say whether it took it)", False)
+    return Copied("sent to the terminal's clipboard (OSC 52; terminals do not confirm it)", False)
 
 
 def tools(environ: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:

@@ -82,7 +82,7 @@ def compose(
     if stale:
         notices.remark(
             f"{' '.join(f'{name}={environ[name]}' for name in stale)} unset: left from another run, they"
-            " would make the program wait for other ranks (written before the command they stay)"
+            " would make the program wait for other ranks (to keep them, write them before the command)"
         )
     intent = intent or read_intent(options, environ, host_environment, (vendor,))
     _warn(notices, devices, options, prefix, ours, environ, vendor, intent)

@@ -27,20 +27,20 @@ class EnvironmentHint:
 
 
 _OF_COLLECTIVES: tuple[EnvironmentHint, ...] = (
-    EnvironmentHint("NCCL_P2P_DISABLE", "1", "no GPU-to-GPU copies: for hangs, to compare"),
-    EnvironmentHint("NCCL_SHM_DISABLE", "1", "no shared memory: for a small /dev/shm"),
-    EnvironmentHint("NCCL_IB_DISABLE", "1", "no InfiniBand: for hangs between machines"),
-    EnvironmentHint("NCCL_DEBUG", "INFO", "NCCL tells its rings and links"),
-    EnvironmentHint("TORCH_DISTRIBUTED_DEBUG", "DETAIL", "checks that all ranks do the same; slow"),
+    EnvironmentHint("NCCL_P2P_DISABLE", "1", "disable GPU-to-GPU copies: to locate a hang"),
+    EnvironmentHint("NCCL_SHM_DISABLE", "1", "disable shared memory: if /dev/shm is small"),
+    EnvironmentHint("NCCL_IB_DISABLE", "1", "disable InfiniBand: to locate a hang"),
+    EnvironmentHint("NCCL_DEBUG", "INFO", "NCCL logs its rings and links"),
+    EnvironmentHint("TORCH_DISTRIBUTED_DEBUG", "DETAIL", "check that ranks agree on collectives; slow"),
 )
 """Of collectives; before the vendor's own."""
 
 _OF_FRAMEWORKS: tuple[EnvironmentHint, ...] = (
-    EnvironmentHint("TF_FORCE_GPU_ALLOW_GROWTH", "true", "TensorFlow takes only what it needs"),
-    EnvironmentHint("XLA_PYTHON_CLIENT_PREALLOCATE", "false", "JAX takes only what it needs"),
-    EnvironmentHint("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5", "JAX takes this part of each GPU, not 0.75"),
-    EnvironmentHint("TOKENIZERS_PARALLELISM", "false", "no deadlock of tokenizers after a fork"),
-    EnvironmentHint("PYTHONUNBUFFERED", "1", "what is printed is there at once"),
+    EnvironmentHint("TF_FORCE_GPU_ALLOW_GROWTH", "true", "TensorFlow allocates memory as needed"),
+    EnvironmentHint("XLA_PYTHON_CLIENT_PREALLOCATE", "false", "JAX allocates memory as needed"),
+    EnvironmentHint("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5", "JAX allocates this fraction, not 0.75"),
+    EnvironmentHint("TOKENIZERS_PARALLELISM", "false", "avoid tokenizer deadlocks after a fork"),
+    EnvironmentHint("PYTHONUNBUFFERED", "1", "print without buffering"),
 )
 
 

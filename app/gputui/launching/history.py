@@ -56,7 +56,7 @@ def with_launch(
     """
     secret = secret_word(options.command)
     if secret is not None:
-        raise KeepError(f"this launch is not remembered: {secret} looks like a secret")
+        raise KeepError(f"this launch is not saved: {secret} looks like a secret")
     withheld = tuple(name for name, value in options.additions if is_secret(name, value))
     left_out = {*withheld, *(name for vendor in vendors() for name in vendor.visibility.names)}
     kept = replace(options, additions=tuple(pair for pair in options.additions if pair[0] not in left_out))
@@ -91,7 +91,7 @@ def again(each: PastLaunch) -> LaunchOptions:
 def missing(each: PastLaunch, environ: Mapping[str, str]) -> str | None:
     """That variables of it are not kept and not set now either, None when it is whole."""
     names = [name for name in each.withheld if name not in environ]
-    return f"without {', '.join(names)}: it looks like a secret and is not kept" if names else None
+    return f"without {', '.join(names)}: it looks like a secret and is not saved" if names else None
 
 
 def named(known: Sequence[PastLaunch], place: int, name: str | None) -> Launches:
@@ -109,9 +109,9 @@ def named(known: Sequence[PastLaunch], place: int, name: str | None) -> Launches
 def check_name(name: str) -> None:
     """Raises KeepError when no launch can have that name."""
     if not name.strip() or not name.isprintable() or name.startswith("-"):
-        raise KeepError(f"a launch cannot be called {name!r}: a name is a few characters that can be seen")
+        raise KeepError(f"not a valid launch name: {name!r} (printable characters only)")
     if name.isdigit():
-        raise KeepError(f"a launch cannot be called {name!r}: that would be its place in the list")
+        raise KeepError(f"not a valid launch name: {name!r} (a number is a place in the list)")
     if len(name) > _LONGEST_NAME:
         raise KeepError(f"the name {name!r} is too long: at most {_LONGEST_NAME} characters")
 

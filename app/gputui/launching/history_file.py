@@ -51,7 +51,7 @@ def _bytes(file: Path) -> bytes:
         facts = os.fstat(handle)
         reason = ""
         if not stat.S_ISREG(facts.st_mode):
-            reason = "it is no file"
+            reason = "not a file"
         elif facts.st_uid != os.geteuid():
             # Who could write it could have us start what they like.
             reason = "it belongs to another user"
@@ -75,7 +75,7 @@ def _launches(file: Path, data: bytes) -> Launches:
     if isinstance(schema, int) and schema > SCHEMA:
         raise KeepError(f"the launches in {str(file)!r} are of a newer gputui (schema {schema})")
     if not isinstance(rows, list):
-        raise KeepError(f"the launches in {str(file)!r} are damaged: mend the file, or remove it")
+        raise KeepError(f"the launches in {str(file)!r} are damaged: repair or remove the file")
     return tuple(each for each_row in rows if (each := read_row(each_row)) is not None)
 
 
@@ -87,7 +87,7 @@ def change(environ: Mapping[str, str], how: Callable[[Launches], Launches]) -> L
     try:
         folder = state_folder(environ)
     except NoHomeError as error:
-        raise KeepError(f"launches cannot be remembered: {error}") from None
+        raise KeepError(f"launches cannot be saved: {error}") from None
     try:
         folder.mkdir(0o700, parents=True, exist_ok=True)
         with _alone(folder / ".launches.lock"):
@@ -98,8 +98,8 @@ def change(environ: Mapping[str, str], how: Callable[[Launches], Launches]) -> L
                 write_private(folder / "launches.json", text)
     except OSError as error:
         raise KeepError(
-            f"launches cannot be remembered in {str(folder)!r}: {error.strerror or error};"
-            " set XDG_STATE_HOME to a folder that can be written"
+            f"launches cannot be saved in {str(folder)!r}: {error.strerror or error};"
+            " set XDG_STATE_HOME to a writable folder"
         ) from None
     return kept
 
@@ -126,9 +126,7 @@ def _fitting(kept: Launches) -> tuple[Launches, str]:
             return kept, text
         oldest = max((place for place, each in enumerate(kept) if each.name is None), default=0)
         if not oldest:
-            raise KeepError(
-                "there is no room to remember this launch: `gputui launches forget NAME` makes some"
-            )
+            raise KeepError("no room to save this launch: `gputui launches forget NAME` removes one")
         kept = (*kept[:oldest], *kept[oldest + 1 :])
 
 
@@ -146,9 +144,7 @@ def _alone(lock: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise KeepError(
-                        f"launches cannot be remembered: another gputui holds {str(lock)!r}"
-                    ) from None
+                    raise KeepError(f"launches cannot be saved: another gputui holds {str(lock)!r}") from None
                 time.sleep(0.01)
         yield
     finally:

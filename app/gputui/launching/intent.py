@@ -134,7 +134,7 @@ class Intent:
             devices = NamedDevices(count.words, first, count.firm, False)
         what = self.excluded.words if self.excluded else self.all_devices
         if what is not None and refused is None:
-            refused = f"{what}{behind} takes devices that are not selected, and gputui cannot rewrite it"
+            refused = f"{what}{behind} uses devices that are not selected, and gputui cannot rewrite it"
         return replace(self, devices=devices, count=count, refused=refused, excluded=None, all_devices=None)
 
     def beside(self, other: Intent) -> Intent:

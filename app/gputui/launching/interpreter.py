@@ -98,9 +98,9 @@ def interpreter(
 def _of_path(path: str | None, doubt: str | None) -> Interpreter:
     for name in ("python", "python3"):
         if shutil.which(name, path=path):
-            taken = f"; taken is the {name} of the PATH (--python names another)" if doubt else ""
+            taken = f"; using the {name} on PATH (--python names another)" if doubt else ""
             return Interpreter((name,), f"{doubt}{taken}" if doubt else None)
-    raise InterpreterError("there is no python in the PATH; name one with --python")
+    raise InterpreterError("no python on PATH; name one with --python")
 
 
 def _inline(word: str, place: Path) -> str | None:
@@ -132,7 +132,7 @@ def _of_program(
         # pyenv and its like put a script of theirs in the way of every program, of python too.
         return Interpreter((*prefix, str(beside)))
     kind = f"a script of {named[0]}" if named else "a program"
-    return _of_path(path, f"which Python {name} ({kind}) starts cannot be told")
+    return _of_path(path, f"which Python {name} ({kind}) starts is unknown")
 
 
 def shebang(path: str) -> tuple[str, ...] | None:

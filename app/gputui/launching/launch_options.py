@@ -65,7 +65,7 @@ class Option(NamedTuple):
         if self.kind == "number":
             return _number(text)
         if self.kind == "choice" and text not in self.choices():
-            raise OptionError(f"{text!r} is none of {', '.join(self.choices())}")
+            raise OptionError(f"{text!r} is not one of {', '.join(self.choices())}")
         return self.read(text)
 
     def accepts(self, value: Any) -> bool:
@@ -172,7 +172,7 @@ class LaunchOptions:
     command     the words that the user typed, without the variables before them
     additions   environment variables that the user wrote before the command (`FOO=1 python train.py`) or
                 asked for
-    python      the interpreter to start it with, None for the command's own
+    python      Python interpreter to start it with, None for the command's own
     processes   how many, None for one a device
     logs        a directory for a log a rank
     numa        bind processes to the CPUs near their devices
@@ -186,7 +186,7 @@ class LaunchOptions:
         help="auto (default) recognises it from the command",
         label="launcher",
         about="recognised from the command",
-        about_given="selected; x: the one of the command",
+        about_given="selected; x: as recognised",
         unset="{launcher}",
         kind="choice",
         choices=_launchers,
@@ -194,9 +194,9 @@ class LaunchOptions:
     processes: int | None = option(
         None,
         "--processes",
-        help="processes, instead of one a device",
+        help="number of processes (default: one per device)",
         label="processes",
-        about="one a device",
+        about="one per device",
         unset="{devices}",
         kind="number",
         metavar="N",
@@ -204,7 +204,7 @@ class LaunchOptions:
     python: str | None = option(
         None,
         "--python",
-        help="the interpreter to start it with",
+        help="Python interpreter to start it with",
         label="Python",
         about="the interpreter",
         unset="the command's own",
@@ -214,9 +214,9 @@ class LaunchOptions:
     directory: str | None = option(
         None,
         "--directory",
-        help="where to start it",
+        help="directory to start it in",
         label="directory",
-        about="where it is started",
+        about="where it starts",
         unset="here",
         kind="path",
         metavar="DIR",
@@ -226,7 +226,7 @@ class LaunchOptions:
         "--ids",
         help="name the devices by index (default) or UUID",
         label="devices by",
-        about="UUIDs outlive a renumbering",
+        about="UUIDs stay the same",
         unset="index",
         kind="choice",
         choices=lambda: ("index", "uuid"),
@@ -234,9 +234,9 @@ class LaunchOptions:
     logs: str | None = option(
         None,
         "--logs",
-        help="a log a rank there, where the launcher can",
+        help="write one log per rank to DIR, if the launcher can",
         label="logs",
-        about="a folder: a log a rank",
+        about="a folder: one log per rank",
         unset="none",
         kind="path",
         metavar="DIR",
@@ -244,7 +244,7 @@ class LaunchOptions:
     numa: bool = option(
         False,
         "--numa-binding",
-        help="processes stay on the CPUs near their devices (torchrun)",
+        help="bind processes to the CPUs near their devices (torchrun)",
         label="NUMA binding",
         about="CPUs near the device",
         unset="off",
@@ -253,7 +253,7 @@ class LaunchOptions:
     nodes: int = option(
         1,
         "--nodes",
-        help="so many machines (torchrun)",
+        help="number of machines (torchrun)",
         label="machines",
         about="torchrun on several",
         unset="1",
@@ -263,9 +263,9 @@ class LaunchOptions:
     rendezvous: str | None = option(
         None,
         "--rendezvous",
-        help="the first of several machines (port 29400 unless given)",
-        label="first one",
-        about="HOST[:PORT] of it",
+        help="the first of several machines (default port 29400)",
+        label="first machine",
+        about="its HOST[:PORT]",
         unset="HOST",
         metavar="HOST[:PORT]",
         applies=lambda options: options.nodes > 1,

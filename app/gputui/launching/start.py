@@ -61,7 +61,7 @@ def run_child(launch: Launch, environ: Mapping[str, str], pass_fds: Sequence[int
             return subprocess.call(words, env=environment, cwd=launch.directory, pass_fds=pass_fds)
     except FileNotFoundError as error:
         if error.filename == launch.directory and launch.directory is not None:
-            raise StartError(f"cannot go to {launch.directory!r}: {error.strerror}", 126) from None
+            raise StartError(f"cannot change to {launch.directory!r}: {error.strerror}", 126) from None
         raise StartError(f"there is no program {program!r}", 127) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -75,7 +75,7 @@ def replace_process(launch: Launch, environ: Mapping[str, str]) -> NoReturn:
         try:
             os.chdir(launch.directory)
         except OSError as error:
-            raise StartError(f"cannot go to {launch.directory!r}: {error.strerror}", 126) from None
+            raise StartError(f"cannot change to {launch.directory!r}: {error.strerror}", 126) from None
     # Python ignores these two, and what is ignored stays ignored in the command: `… | head` would differ.
     for name in ("SIGPIPE", "SIGXFSZ"):
         if hasattr(signal, name):

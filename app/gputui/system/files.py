@@ -27,7 +27,7 @@ def state_folder(environ: Mapping[str, str]) -> Path:
     try:
         return platformdirs.user_state_path("gputui", appauthor=False)
     except RuntimeError:
-        raise NoHomeError("there is no home folder to keep anything in; set XDG_STATE_HOME") from None
+        raise NoHomeError("there is no home folder for gputui's files; set XDG_STATE_HOME") from None
 
 
 def write_private(file: Path, content: str | bytes) -> None:

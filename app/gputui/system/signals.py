@@ -30,7 +30,7 @@ def send(process: Process, number: int) -> None:
     except psutil.Error:
         raise SignalError(f"pid {process.pid} has ended") from None
     if process.started is None or abs(started - process.started) > 0.5:
-        raise SignalError(f"pid {process.pid} is another process by now")
+        raise SignalError(f"pid {process.pid} is now another process")
     if uids.real != os.getuid():
         raise SignalError(f"pid {process.pid} is {process.user or 'somebody else'}'s, not yours")
     try:

@@ -117,7 +117,7 @@ def _opened(file: Path, how: int) -> int:
     if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid() and facts.st_size <= ring_file.LARGEST:
         return handle
     os.close(handle)
-    raise OSError(0, "it is no file of ours", str(file))
+    raise OSError(0, "not a file of this user", str(file))
 
 
 def _write(file: Path, store: Store, start: int, end: int) -> None:

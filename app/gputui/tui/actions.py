@@ -47,7 +47,7 @@ ACTIONS: tuple[Action, ...] = (
         "space/0-9",
         "select",
         "Select the device at the cursor",
-        "or deselect it; a digit selects the GPU of that number; a click does, too",
+        "or deselect it; a digit selects that GPU, a click does too",
     ),
     Action(
         "Launch",
@@ -56,7 +56,7 @@ ACTIONS: tuple[Action, ...] = (
         "⏎",
         "run",
         "Run the command",
-        "reads the selected devices again, leaves the screen and becomes the command",
+        "checks the devices again, closes the screen and becomes the command",
     ),
     Action(
         "Launch",
@@ -65,7 +65,7 @@ ACTIONS: tuple[Action, ...] = (
         "y",
         "copy",
         "Copy the launch line",
-        "to the clipboard, also through SSH and tmux",
+        "to the clipboard, also over SSH and in tmux",
     ),
     Action(
         "Launch",
@@ -73,8 +73,8 @@ ACTIONS: tuple[Action, ...] = (
         "Y",
         "Y",
         "",
-        "The launch in another form",
-        "fish, PowerShell, .env, docker, sbatch, accelerate, VS Code, JSON: copied, or in a file",
+        "Export the launch",
+        "for fish, PowerShell, .env, docker, sbatch, accelerate, VS Code, JSON: copy or save",
     ),
     Action(
         "Select",
@@ -82,13 +82,11 @@ ACTIONS: tuple[Action, ...] = (
         "b",
         "b",
         "best",
-        "One more of the best devices",
-        "one, two, … of the best connected free ones, as `gputui pick -n` takes them, and why these",
+        "Select the best devices",
+        "one more each time, the best connected free ones, and why (`gputui pick -n`)",
     ),
-    Action("Select", "other", "B", "B", "", "The next best set", "of as many devices, with its reason"),
-    Action(
-        "Select", "ask", "n", "n", "best N", "The best N devices", "how many, and for what: 4, or 8 tp=2 pp=2"
-    ),
+    Action("Select", "other", "B", "B", "", "Select the next best set", "of the same size, and why"),
+    Action("Select", "ask", "n", "n", "best N", "Select the best N devices", "for a job: 4, or 8 tp=2 pp=2"),
     Action(
         "Select",
         "order",
@@ -96,7 +94,7 @@ ACTIONS: tuple[Action, ...] = (
         "o",
         "order",
         "Order the selected devices",
-        "best for their links, as in the box, fastest first, emptiest first",
+        "best for the links, by index, fastest first, emptiest first",
     ),
     Action(
         "Look",
@@ -105,9 +103,9 @@ ACTIONS: tuple[Action, ...] = (
         "t",
         "topology",
         "Show the topology",
-        "what joins the devices: a matrix and a tree, to select from",
+        "links between devices: a matrix and a tree, to select from",
     ),
-    Action("Launch", "edit", "e", "e", "edit", "Edit the command", "in place, with a shell's quotes"),
+    Action("Launch", "edit", "e", "e", "edit", "Edit the command", "with quotes as in a shell"),
     Action(
         "Launch",
         "launcher",
@@ -123,8 +121,8 @@ ACTIONS: tuple[Action, ...] = (
         "L",
         "L",
         "launch page",
-        "Everything about the launch",
-        "launcher, processes, variables, directory, Python; the last launches and their names",
+        "Show the launch page",
+        "launcher, processes, variables, directory, Python; recent and saved launches",
     ),
     Action(
         "Launch",
@@ -133,7 +131,7 @@ ACTIONS: tuple[Action, ...] = (
         "r",
         "run & return",
         "Run the command and come back",
-        "the screen waits for it and says how it ended; Ctrl-C ends the command only",
+        "the screen returns when it ends; Ctrl-C stops the command only",
     ),
     Action(
         "Launch",
@@ -142,7 +140,7 @@ ACTIONS: tuple[Action, ...] = (
         "d",
         "detach",
         "Run the command as a job",
-        "it goes on by itself when the screen, the terminal or the connection is gone",
+        "it keeps running after the screen, terminal or connection is closed",
     ),
     Action(
         "Launch",
@@ -151,7 +149,7 @@ ACTIONS: tuple[Action, ...] = (
         "w",
         "wait in line",
         "Wait in line for devices",
-        "first come first served; the command starts as a job as soon as they are free",
+        "first come, first served; the command starts as a job when they are free",
     ),
     Action(
         "Box & people",
@@ -160,7 +158,7 @@ ACTIONS: tuple[Action, ...] = (
         "Q",
         "",
         "Show the queue",
-        "who waits for devices, and what is in the way",
+        "who waits for devices, and why",
     ),
     Action(
         "Box & people",
@@ -169,7 +167,7 @@ ACTIONS: tuple[Action, ...] = (
         "D",
         "jobs",
         "Show the jobs",
-        "what runs by itself: its log, how it ended; stop it",
+        "their logs and exit status; stop, clone or rerun one",
     ),
     Action(
         "Launch",
@@ -178,7 +176,7 @@ ACTIONS: tuple[Action, ...] = (
         "v",
         "verify",
         "Verify what the command will see",
-        f"its own Python is asked which GPU is {_FIRST}, {_SECOND}, …",
+        f"its own Python reports which GPU is {_FIRST}, {_SECOND}, …",
     ),
     Action(
         "Select",
@@ -198,10 +196,10 @@ ACTIONS: tuple[Action, ...] = (
         "Move the selected device earlier",
         f"{_SECOND} becomes {_FIRST}; shift+up does the same",
     ),
-    Action("Select", "down", "down,j", "↓ j", "", "Cursor down", ""),
-    Action("Select", "up", "up,k", "↑ k", "", "Cursor up", ""),
-    Action("Select", "first", "home,g", "g", "", "Cursor to the first device", ""),
-    Action("Select", "last", "end,G", "G", "", "Cursor to the last device", ""),
+    Action("Select", "down", "down,j", "↓ j", "", "Move the cursor down", ""),
+    Action("Select", "up", "up,k", "↑ k", "", "Move the cursor up", ""),
+    Action("Select", "first", "home,g", "g", "", "Move to the first device", ""),
+    Action("Select", "last", "end,G", "G", "", "Move to the last device", ""),
     Action(
         "Look",
         "sort",
@@ -209,17 +207,27 @@ ACTIONS: tuple[Action, ...] = (
         "s",
         "",
         "Sort the devices",
-        "the box's order, utilization, memory, temperature, state, user",
+        "by index, utilization, memory, temperature, state or user",
     ),
+    Action("Look", "filter", "slash", "/", "", "Filter the devices", "free, busy, a user, part of a name"),
     Action(
-        "Look", "filter", "slash", "/", "", "Show some devices only", "free ones, those of a user, of a name"
-    ),
-    Action(
-        "Look", "columns", "f", "f", "", "Columns of the device table", "which are shown, and in which order"
+        "Look",
+        "columns",
+        "f",
+        "f",
+        "",
+        "Change the columns",
+        "show, hide and move columns of the device table",
     ),
     Action("Select", "clear", "x", "x", "clear", "Clear the selection", "deselect every device"),
     Action(
-        "Select", "cpu", "c", "c", "CPU only", "CPU only", f"run with {_NONE} so that the command sees no GPU"
+        "Select",
+        "cpu",
+        "c",
+        "c",
+        "CPU only",
+        "Use the CPU only",
+        f"run with {_NONE}; the command sees no GPU",
     ),
     Action(
         "Select",
@@ -227,8 +235,8 @@ ACTIONS: tuple[Action, ...] = (
         "C",
         "C",
         "",
-        "Select what the command says",
-        "the devices that it names, or the best of as many as it asks for",
+        "Select what the command asks for",
+        "the devices that it names, or the best of that number",
     ),
     Action(
         "Launch",
@@ -237,7 +245,7 @@ ACTIONS: tuple[Action, ...] = (
         "u",
         "",
         "Name devices by UUID",
-        "or by index again; UUIDs stay true when the numbering changes",
+        "or by index; UUIDs stay valid when the numbering changes",
     ),
     Action(
         "Look",
@@ -245,10 +253,12 @@ ACTIONS: tuple[Action, ...] = (
         "right,i",
         "→ i",
         "details",
-        "Everything about the device",
-        "at the cursor: load, power, temperature, clocks, links, errors, and its processes",
+        "Show the device page",
+        "load, power, temperature, clocks, links, errors, processes",
     ),
-    Action("Look", "processes", "p", "p", "processes", "Show the processes", "who runs what on which device"),
+    Action(
+        "Look", "processes", "p", "p", "processes", "Show the processes", "who runs what, on which device"
+    ),
     Action(
         "Look",
         "timelines",
@@ -256,7 +266,7 @@ ACTIONS: tuple[Action, ...] = (
         "h",
         "",
         "Show the timelines",
-        "utilization, memory and power of the last minutes or hours",
+        "utilization, memory and power over minutes or hours",
     ),
     Action(
         "Box & people",
@@ -265,7 +275,7 @@ ACTIONS: tuple[Action, ...] = (
         "P",
         "people",
         "Show the people",
-        "who has what, for how long, and does nothing with it",
+        "who uses which devices, for how long, and who is idle",
     ),
     Action(
         "Look",
@@ -273,8 +283,8 @@ ACTIONS: tuple[Action, ...] = (
         "M",
         "M",
         "messages",
-        "Show the last messages",
-        "with their times; a message goes with the next key",
+        "Show recent messages",
+        "with their times",
     ),
     Action(
         "Look",
@@ -283,15 +293,15 @@ ACTIONS: tuple[Action, ...] = (
         "H",
         "panels",
         "Hide and show panels",
-        "processes, timelines, links, …; kept in the settings",
+        "processes, timelines, links, …; saved in the settings",
     ),
     Action(
         "Look", "theme", "T", "T", "", "Change the theme", "dark, light, ansi (your terminal's own colours)"
     ),
-    Action("Program", "help", "question_mark,f1", "?", "help", "Show all keys", "and what the signs mean"),
+    Action("Program", "help", "question_mark,f1", "?", "help", "Show all keys", "and what the symbols mean"),
     Action("Program", "palette", "ctrl+p", "ctrl+p", "", "Search the actions", ""),
-    Action("Program", "stop", "ctrl+z", "ctrl+z", "", "Back to the shell", "`fg` comes back"),
-    Action("Program", "quit", "q", "q", "quit", "Quit", "nothing is started"),
+    Action("Program", "stop", "ctrl+z", "ctrl+z", "", "Back to the shell", "`fg` returns"),
+    Action("Program", "quit", "q", "q", "quit", "Quit", "without starting anything"),
 )
 
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}

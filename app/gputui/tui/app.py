@@ -55,7 +55,7 @@ class GputuiApp(App[Outcome]):
     ENABLE_COMMAND_PALETTE = True
     COMMANDS = {_actions}
     # Textual reads the styles of every screen but the first from the screen itself.
-    CSS_PATH = ["screens/lines.tcss", "screens/main.tcss"]
+    CSS_PATH = "screens/main.tcss"
 
     def __init__(
         self,

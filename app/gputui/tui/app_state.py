@@ -67,7 +67,7 @@ class Suggestion:
     def reason(self) -> str:
         """Why this set, and how many others there are."""
         number = f"{self.index + 1} of {len(self.alternatives)} (B): " if len(self.alternatives) > 1 else ""
-        return f"{number}{self.alternatives[self.index].reason or 'no difference is known'}"
+        return f"{number}{self.alternatives[self.index].reason or 'no known difference'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ class AppState:
         if verdict.state == "lost" or (device.fault and not device.uuid):
             return f"{name} is lost"
         if self.limits and device.key not in self.limits.keys:
-            return f"{name} is not in the {self.limits.words} that you were given"
+            return f"{name} is outside {self.limits.words}, which limits this session"
         if self.selected and device.vendor != self.vendor.name:
             return f"{name}: {mixed_vendors((self.vendor, vendor_named(device.vendor)))}"
         return None
@@ -323,16 +323,16 @@ class AppState:
     ) -> tuple[AppState, str]:
         """The best `count` devices for the grouping; the devices with the keys `kept` are among them."""
         if self.snapshot is None:
-            return self, "nothing has been read yet"
+            return self, "no reading yet"
         if self.limits and self.limits.unknown:
-            return self, f"which devices {self.limits.words} means is not known: select them by hand"
+            return self, f"it is unknown which devices {self.limits.words} means: select them by hand"
         within = of_own_lease(self.snapshot, self.limits.keys if self.limits else None)
         never, prefer = (keys_named(words, self.snapshot) for words in (self.rules.never, self.rules.prefer))
         constraints = Constraints(
             count, within=within, grouping=grouping, required=kept, never=never, prefer=prefer
         )
         if count > 1 and any(self.snapshot.by_key[key].parent for key in kept):
-            return self, "a MIG instance is selected: a process uses one only, and no GPU beside it"
+            return self, "a MIG instance is selected: a process can use only one, and no GPU with it"
         picked = pick(self.snapshot, self.verdicts, constraints)
         if not picked.alternatives:
             return self, self._shortage(count, len(picked.devices))
@@ -343,9 +343,9 @@ class AppState:
         before = self.suggested
         if before is None:
             app_state, reason = self.select_best(max(1, len(self.selection)))
-            return app_state, reason if app_state is self else f"the best anew: {reason}"
+            return app_state, reason if app_state is self else f"the best again: {reason}"
         if len(before.alternatives) == 1:
-            return self, "there is no other set of as many that differs"
+            return self, "no other set of this size differs"
         return self._take(replace(before, index=(before.index + 1) % len(before.alternatives)))
 
     def _take(self, suggestion: Suggestion) -> tuple[AppState, str]:
@@ -356,9 +356,9 @@ class AppState:
         if not there:
             return "no device is free"
         if count == len(self.selection) + 1:
-            return "no more free device"
-        given = " of those that are yours" if self.limits else ""
-        return f"{count} devices cannot be had: {there} {'is' if there == 1 else 'are'} free{given}"
+            return "no other device is free"
+        given = " in this session" if self.limits else ""
+        return f"only {there} of {count} devices {'is' if there == 1 else 'are'} free{given}"
 
     # Selecting what the command says
 
@@ -393,7 +393,7 @@ class AppState:
                 choice = CommandChoice(self.options, said.words, before.selection, said.firm)
             return replace(
                 self, command_choice=choice
-            ), "the command says nothing of devices" if again else None
+            ), "the command does not say how many devices, or which" if again else None
         problem: str | None
         if asked.by_command is not None:
             selected, problem = read._select_named(asked.by_command)
@@ -432,7 +432,7 @@ class AppState:
         if count is None or not count.firm or not self.selected or count.number == len(self.selected):
             return None
         number = len(self.selected)
-        return f"{count.words} of the command, and {number} selected device{'s' if number > 1 else ''}"
+        return f"the command asks for {count.words}, but {number} device{'s' if number > 1 else ''}"
 
     # The order of the selected devices
 
@@ -456,15 +456,15 @@ class AppState:
     def next_order(self) -> tuple[AppState, str | None]:
         """The selected devices in the next order: best, fastest, emptiest, the box's own."""
         if self.snapshot is None or len(self.selected) < 2:
-            return self, "two selected devices make an order: space or 0-9 selects"
+            return self, "an order needs two selected devices: space or 0-9 selects"
         at = ORDERS.index(self.order) + 1 if self.order else 0
-        names = {"best": "best for its links", "given": "as in the box"}
+        names = {"best": "best for the links", "given": "by index"}
         for order in (*ORDERS[at:], *ORDERS[:at]):
             keys = self._ordered(order)
             if keys != self.selection.keys:
                 app_state = replace(self._select(Selection(keys)), order=order)
                 return app_state, f"order: {names.get(order, order + ' first')}"
-        return self, "every order is the same here"
+        return self, "every order is the same for these devices"
 
     def _ordered(self, order: Order) -> tuple[str, ...]:
         """The keys of the selected devices in that order."""
@@ -519,7 +519,7 @@ class AppState:
     def order_warning(self) -> str | None:
         """The warning where NCCL may get the order wrong, else None."""
         if self.snapshot is not None and permuted_behind_switches(self.snapshot, self.selected):
-            return "NCCL may mix up a permuted order behind NVSwitches (nccl #1906): o sorts"
+            return "behind NVSwitches, NCCL may mix up an order that is not ascending (nccl #1906): o sorts"
         return None
 
     @cached_property
@@ -538,5 +538,5 @@ class AppState:
         if self.selected and self.limits and self.limits.unknown:
             found.append(self.limits.unknown)
         if self.label and self.options.command and self.selection.decided and not self.is_example:
-            found.append(f"these devices are not this machine's ({self.label}); the command is real")
+            found.append(f"not this machine's devices ({self.label}): the command really starts")
         return tuple(found)

@@ -22,7 +22,7 @@ def checked(keymap: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, keys in keymap.items():
         if name not in BY_ID:
-            raise SettingsError(f"screen.keys.{name}: there is no such action; there are {', '.join(BY_ID)}")
+            raise SettingsError(f"screen.keys.{name}: no such action; the actions are {', '.join(BY_ID)}")
         found[name] = ",".join(_keys_in(name, keys))
     owners: dict[str, str] = {}
     for action in ACTIONS:
@@ -30,9 +30,7 @@ def checked(keymap: Mapping[str, str]) -> dict[str, str]:
             other = owners.setdefault(key, action.id)
             if other != action.id:
                 name = action.id if action.id in found else other
-                raise SettingsError(
-                    f"screen.keys.{name}: {key!r} would be the key of {other} and of {action.id}"
-                )
+                raise SettingsError(f"screen.keys.{name}: {key!r} is the key of both {other} and {action.id}")
     return found
 
 
@@ -42,5 +40,5 @@ def _keys_in(name: str, keys: str) -> Iterator[str]:
         if not key or not key.isprintable() or " " in key:
             raise SettingsError(f"screen.keys.{name}: {keys!r} is not a key")
         if key in _TAKEN:
-            raise SettingsError(f"screen.keys.{name}: {key!r} {_TAKEN[key]} and has no other meaning")
+            raise SettingsError(f"screen.keys.{name}: {key!r} {_TAKEN[key]} and cannot be changed")
         yield key

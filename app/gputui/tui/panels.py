@@ -11,9 +11,9 @@ from typing import Literal
 
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import VERY_WIDE, WIDE, Part, Size
-from gputui.tui.process_rows import folded
+from gputui.tui.process_rows import groups
 from gputui.tui.views.matrix import alike, links_panel, matrix_rows
-from gputui.tui.views.processes import processes
+from gputui.tui.views.processes import facts_of_processes, processes
 from gputui.tui.views.queue import facts_of_panel, lines_of_panel, queue_panel
 from gputui.tui.views.text import Line
 from gputui.tui.views.timelines import charted, charts_key, timelines_pane
@@ -53,7 +53,7 @@ class Panel:
 
 
 def _size_of_processes(app_state: AppState, _: int) -> Size:
-    return Size(4, 1 + max(1, len(folded(app_state)))) if app_state.rows else NOTHING
+    return Size(4, 1 + max(1, len(groups(app_state)))) if app_state.rows else NOTHING
 
 
 def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -123,7 +123,7 @@ PANELS: tuple[Panel, ...] = (
         "Processes",
         processes,
         _size_of_processes,
-        lambda app_state: (folded(app_state), app_state.cursor),
+        facts_of_processes,
         grows=True,
         action="processes",
     ),

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from gputui.choosing.verdict_text import NO_PROCESS, state_and_brief, state_and_reason
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, duration, printable, size, without_path
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
@@ -74,72 +75,87 @@ class Fold:
 
     row: Row
     devices: frozenset[str]
-    processes: int
 
 
-def folded(app_state: AppState) -> list[Fold]:
-    """The rows, each user's processes of the same command on different devices as one: "0–3", "4 × 66.1G"."""
-    jobs: dict[object, list[Row]] = {}
-    for place, row in enumerate(_all(app_state)):
-        process = row.process
-        known = process is not None and process.user and process.command
-        key = (process.user, process.command, process.container) if process and known else place
-        jobs.setdefault(key, []).append(row)
-    found = []
-    for those in jobs.values():
-        together = len({row.key for row in those}) > 1
-        found += [_fold(app_state, each) for each in ([those] if together else [[row] for row in those])]
-    return found
+Group = tuple[tuple[Device, Process | None], ...]
+"""What is one row where there is little room: see `Snapshot.process_groups`."""
 
 
-def _fold(app_state: AppState, those: Sequence[Row]) -> Fold:
-    first, keys, snapshot = those[0], frozenset(row.key or "" for row in those), app_state.snapshot
-    if len(those) == 1 or snapshot is None:
-        return Fold(first, keys, 1)
-    amounts = {row.memory for row in those}
-    memory = f"{len(those)} × {first.memory}"
-    if len(amounts) > 1:
-        memory = f"{len(those)} × ~{size(sum(row.amount for row in those) // len(those))}"
-    if UNKNOWN in amounts:
+def groups(app_state: AppState) -> list[Group]:
+    """What is listed where there is little room. Nothing is formatted: of two thousand, thirty are seen."""
+    snapshot = app_state.snapshot
+    if snapshot is None:
+        return []
+    return [
+        group
+        for group in snapshot.process_groups
+        if group[0][1] is not None or _is_held(app_state, group[0][0])
+    ]
+
+
+def folded(app_state: AppState, found: Sequence[Group]) -> list[Fold]:
+    """Each as one row: a user's processes of the same command on several devices as "0–3", "4 × 66.1G"."""
+    return [_fold(app_state, group) for group in found]
+
+
+def _fold(app_state: AppState, group: Group) -> Fold:
+    keys = frozenset(device.key for device, _ in group)
+    first = _row(app_state, *group[0])
+    if len(group) == 1 or app_state.snapshot is None:
+        return Fold(first, keys)
+    processes = [process for _, process in group if process is not None]
+    number, amounts = len(processes), [process.memory for process in processes]
+    known = [amount for amount in amounts if amount is not None]
+    memory = f"{number} × {first.memory}"
+    if len(known) < number:
         memory = UNKNOWN
-    devices = [device for device in snapshot.devices if device.key in keys]
-    oldest = min(those, key=_age)
-    row = replace(
-        first, label=runs(app_state, devices), pid=f"{len(those)} pids", memory=memory, age=oldest.age
-    )
-    return Fold(row, keys, len(those))
+    elif len(set(map(size, set(known)))) > 1:
+        memory = f"{number} × ~{size(sum(known) // number)}"
+    started = min((p.started for p in processes if p.started is not None), default=None)
+    age = UNKNOWN if started is None else duration(app_state.snapshot.time - started)
+    label = runs(app_state, list({device.key: device for device, _ in group}.values()))
+    return Fold(replace(first, label=label, pid=f"{number} pids", memory=memory, age=age), keys)
 
 
 def _all(app_state: AppState) -> Iterator[Row]:
-    snapshot = app_state.snapshot
-    if snapshot is None:
-        return
-    for device in snapshot.devices:
-        label, verdict = snapshot.label(device), app_state.verdicts[device.key]
+    for device in app_state.snapshot.devices if app_state.snapshot else ():
         for process in device.processes or ():
-            yield Row(
-                label,
-                str(process.pid),
-                printable(process.user) if process.user else "?",
-                UNKNOWN if process.memory is None else size(process.memory),
-                UNKNOWN if process.started is None else duration(snapshot.time - process.started),
-                printable(process.container or ""),
-                printable(process.command or process.note or "?"),
-                without_path(printable(process.command or process.note or "?")),
-                process,
-                device.key,
-                amount=process.memory or 0,
-            )
-        if not device.processes and not verdict.free and not device.mig:
-            used = UNKNOWN if device.memory_used is None else size(device.memory_used)
-            claim = snapshot.claimed.get(device.key)
-            user = printable(claim.user) if claim else UNKNOWN
-            what = state_and_reason(verdict, snapshot.time)
-            short = state_and_brief(verdict, snapshot.time)
-            if verdict.state == "held":
-                short = f"held: {used}, {NO_PROCESS}"
-            amount = device.memory_used or 0
-            yield Row(label, "", user, used, UNKNOWN, "", what, short, None, device.key, amount=amount)
+            yield _row(app_state, device, process)
+        if not device.processes and _is_held(app_state, device):
+            yield _row(app_state, device, None)
+
+
+def _is_held(app_state: AppState, device: Device) -> bool:
+    """Whether a device without processes is listed for what else keeps it from being free."""
+    return not device.mig and not app_state.verdicts[device.key].free
+
+
+def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
+    snapshot = app_state.snapshot
+    assert snapshot is not None
+    label = snapshot.label(device)
+    if process is not None:
+        return Row(
+            label,
+            str(process.pid),
+            printable(process.user) if process.user else "?",
+            UNKNOWN if process.memory is None else size(process.memory),
+            UNKNOWN if process.started is None else duration(snapshot.time - process.started),
+            printable(process.container or ""),
+            printable(process.command or process.note or "?"),
+            without_path(printable(process.command or process.note or "?")),
+            process,
+            device.key,
+            amount=process.memory or 0,
+        )
+    used = UNKNOWN if device.memory_used is None else size(device.memory_used)
+    claim = snapshot.claimed.get(device.key)
+    user = printable(claim.user) if claim else UNKNOWN
+    verdict, amount = app_state.verdicts[device.key], device.memory_used or 0
+    what, short = state_and_reason(verdict, snapshot.time), state_and_brief(verdict, snapshot.time)
+    if verdict.state == "held":
+        short = f"held: {used}, {NO_PROCESS}"
+    return Row(label, "", user, used, UNKNOWN, "", what, short, None, device.key, amount=amount)
 
 
 def _matches(row: Row, filter_text: str) -> bool:

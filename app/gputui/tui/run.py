@@ -11,6 +11,7 @@ from gputui.launching.shell_words import assignments
 from gputui.sources.sampler import Sampler
 from gputui.sources.source import Source
 from gputui.tui.app_state import AppState
+from gputui.tui.asyncio_without_tls import import_asyncio
 from gputui.tui.early_signals import EarlySignals
 from gputui.tui.first_frame import FirstFrame
 from gputui.tui.outcome import Outcome
@@ -53,6 +54,7 @@ def run_screen(
         # The first reading (0.06 s) goes on while Textual is imported (0.17 s).
         sampler.start()
         try:
+            import_asyncio()
             from gputui.tui.app import GputuiApp
             from gputui.tui.terminal_driver import TerminalAfter
 

@@ -83,7 +83,7 @@ def run_and_return(
                 end_without_terminal()
             return ended
     except SuspendNotSupported:
-        return Returned("this terminal cannot be given away: ⏎ becomes the command, d starts it as a job")
+        return Returned("this terminal cannot be lent to a command: ⏎ becomes the command, d starts a job")
 
 
 def _on_our_terminal(launch: Launch, environ: Mapping[str, str], descriptors: Sequence[int]) -> Returned:
@@ -101,7 +101,7 @@ def _on_our_terminal(launch: Launch, environ: Mapping[str, str], descriptors: Se
         terminal.take_back()
         text = f"{_ended(status)} after {duration(time.monotonic() - began)}"
         if terminal.ended is None and not terminal.gone:
-            terminal.say(f"{text}; ⏎ goes back to the screen", end="")
+            terminal.say(f"{text}; press Enter to return to gputui", end="")
             terminal.wait_for_enter()
         else:
             terminal.say(text)
@@ -133,7 +133,7 @@ def as_job(
         job = start_leased_job(launch, environ, lease, options=options)
     except (JobError, StartError) as error:
         return str(error), False
-    return f"job {job.id} is started: D shows it", True
+    return f"job {job.id} started: D shows it", True
 
 
 def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitRequest) -> tuple[str, bool]:
@@ -145,7 +145,10 @@ def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitReques
 
     if app_state.label:
         line = app_state.snapshot.waiters if app_state.snapshot else ()
-        return f"{app_state.label}: nothing is queued; you would be {place_in_line(request, line)}", False
+        return (
+            f"{app_state.label}: nothing is queued here; you would be {place_in_line(request, line)}",
+            False,
+        )
     place = place_in_line(request, waiters(environ))
     options = app_state.options
     words = words_of(options, request.count, request.grouping, request.keys)
@@ -165,9 +168,9 @@ def leave_line(job_id: str, environ: Mapping[str, str]) -> str:
     try:
         job = next((each for each in all_jobs(environ) if each.id == job_id), None)
         if job is None:
-            return f"job {printable(job_id)} is not among the jobs of this machine"
+            return f"job {printable(job_id)} is not one of this machine's jobs"
         if job.state not in ("starting", "waiting"):
-            return f"job {job_id} does not wait any more: D shows it"
+            return f"job {job_id} no longer waits: D shows it"
         return stop(job).message
     except JobError as error:
         return str(error)

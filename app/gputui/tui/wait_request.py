@@ -34,7 +34,7 @@ def read_wait_request(line: str, app_state: AppState) -> WaitRequest:
     if first == "these":
         keys = app_state.selection.keys
         if not keys:
-            raise GroupingError("no devices are selected: a number waits for any")
+            raise GroupingError("no devices are selected: type a number to wait for any")
         if rest.strip() not in ("", str(len(keys))):
             raise GroupingError(f"{in_number(len(keys))} selected: these, or a number for any")
         request = WaitRequest(len(keys), keys=keys)
@@ -49,7 +49,7 @@ def read_wait_request(line: str, app_state: AppState) -> WaitRequest:
 def _in_vain(request: WaitRequest, app_state: AppState) -> str | None:
     """Why the job would be refused, or wait for ever; None where it would not."""
     if app_state.snapshot is None:
-        return "nothing has been read yet"
+        return "no reading yet"
     names = ",".join(request.keys) if request.keys is not None else None
     grouping = request.grouping if request.grouping != ALL_REDUCE else None
     try:
@@ -60,7 +60,7 @@ def _in_vain(request: WaitRequest, app_state: AppState) -> str | None:
         return None
     limits = app_state.limits
     if limits and limits.unknown:
-        return f"which devices {limits.words} means is not known: select them, and wait for these"
+        return f"it is unknown which devices {limits.words} means: select them, then wait for these"
     within = of_own_lease(app_state.snapshot, limits.keys if limits else None)
     never = keys_named(app_state.rules.never, app_state.snapshot)
     can = most_ever(app_state.snapshot, Constraints(request.count, within=within, never=never))

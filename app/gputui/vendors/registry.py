@@ -123,7 +123,9 @@ def _added() -> dict[str, Vendor]:
             found[point.name] = point.load()
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
-            raise NoSourceError(f"the vendor {point.name!r} ({point.value}) does not load: {why}") from error
+            raise NoSourceError(
+                f"the vendor {point.name!r} ({point.value}) cannot be loaded: {why}"
+            ) from error
     return found
 
 

@@ -200,7 +200,7 @@ class Visibility:
             elif self._form(entry) != self._form(entries[0]):
                 why = f"{setting}: {entry!r} is of another form than the first; {self.reader} stops there"
             elif device in found:
-                why = f"{setting}: {entry!r} is there twice; {self.reader} then sees no device"
+                why = f"{setting}: {entry!r} appears twice; {self.reader} then sees no device"
                 found = []
             if device is None or why is not None:
                 return Listed(tuple(found), why)
@@ -222,7 +222,7 @@ class Visibility:
         name, value = self.order
         return (
             f"{setting} counts the fastest device first, as {name} is not {value};"
-            f" nobody can tell which device that makes number {entry}"
+            f" it is unknown which device is number {entry}"
         )
 
     def inherited(self, environ: Mapping[str, str], devices: Sequence[Device]) -> Inherited | None:

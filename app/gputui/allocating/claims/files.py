@@ -66,7 +66,7 @@ def open_untrusted(path: str | Path) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        what = "a link" if error.errno in (errno.ELOOP, errno.EMLINK) else error.strerror
+        what = "a symbolic link" if error.errno in (errno.ELOOP, errno.EMLINK) else error.strerror
         raise UntrustedFileError(f"{name} is {what}") from None
     opened = os.fstat(descriptor)
     if (opened.st_dev, opened.st_ino) != (found.st_dev, found.st_ino) or _distrust(opened):
@@ -78,13 +78,13 @@ def open_untrusted(path: str | Path) -> int | None:
 def _distrust(found: os.stat_result) -> str | None:
     """Why a file is not trusted, None if it is."""
     if stat.S_ISLNK(found.st_mode):
-        return "a link"
+        return "a symbolic link"
     if not stat.S_ISREG(found.st_mode):
-        return "no plain file"
+        return "not a regular file"
     if found.st_nlink != 1:
-        return "a file of several names"
+        return "a file with several hard links"
     if not found.st_mode & stat.S_IROTH:
-        return "not readable for all"
+        return "not readable by all users"
     return None
 
 

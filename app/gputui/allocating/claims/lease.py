@@ -164,7 +164,7 @@ def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str
         raise
     except OSError as error:
         lease.release()
-        return Lease(warnings=[*lease.warnings, f"nothing is claimed: {folder}: {error.strerror}"])
+        return Lease(warnings=[*lease.warnings, f"cannot claim devices: {folder}: {error.strerror}"])
     return lease
 
 
@@ -184,8 +184,8 @@ def take_unclaimed(
 def _why_no_folder(environ: Mapping[str, str]) -> str:
     named = environ.get(VARIABLE)
     if named:
-        return f"nothing is claimed: {VARIABLE}={named} is no folder with mode 1777, and cannot be made one"
-    return "nothing is claimed: there is no folder that all users can write"
+        return f"cannot claim devices: {VARIABLE}={named} is not, and cannot become, a folder with mode 1777"
+    return "cannot claim devices: no folder is writable by all users"
 
 
 def _folder_for(key: str, own: OwnLease, folder: Path) -> Path:
@@ -209,11 +209,11 @@ def _lock_device(folder: Path, key: str, lease: Lease, environ: Mapping[str, str
         try:
             descriptor = _open_locked(path, key, environ, lease.within)
         except UntrustedFileError as error:
-            lease.warnings.append(f"passed over: {error}")
+            lease.warnings.append(f"ignored: {error}")
         else:
             lease.descriptors.append(descriptor)
             return True
-    lease.warnings.append(f"{key} is not claimed: every name for it is planted")
+    lease.warnings.append(f"{key} is not claimed: another user's files block every file name for it")
     return False
 
 
@@ -230,7 +230,7 @@ def _open_locked(path: Path, key: str, environ: Mapping[str, str], own: OwnLease
             return descriptor
         # It was removed between opening and locking: whoever comes now would lock another file.
         os.close(descriptor)
-    raise UntrustedFileError(f"{path.name} comes and goes")
+    raise UntrustedFileError(f"{path.name} keeps appearing and disappearing")
 
 
 def _wait_for_lock(descriptor: int, key: str, environ: Mapping[str, str], own: OwnLease) -> None:
@@ -274,7 +274,7 @@ def _check_no_other_holder(keys: Sequence[str], environ: Mapping[str, str], own:
 
 def _open_or_create(path: Path) -> int:
     """Open the file of that name, or create it. Raises UntrustedFileError, OSError."""
-    problem = UntrustedFileError(f"{path.name} comes and goes")
+    problem = UntrustedFileError(f"{path.name} keeps appearing and disappearing")
     for _ in range(_TRIES):
         try:
             descriptor = open_untrusted(path)
@@ -323,7 +323,9 @@ def _write_record(folder: Path, key: str, lease: Lease, command: str, job: str |
                 # (Absolute, because the working directory may change before the record is emptied.)
                 lease._records.append((descriptor, about, path.absolute()))
                 return
-        lease.warnings.append(f"others cannot see who holds {key}: every name for it is planted")
+        lease.warnings.append(
+            f"others cannot see who holds {key}: another user's files block every file name for it"
+        )
     except OSError as error:
         lease.warnings.append(f"others cannot see who holds {key}: {error.strerror}")
     finally:

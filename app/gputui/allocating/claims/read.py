@@ -72,14 +72,14 @@ def claims(environ: Mapping[str, str]) -> tuple[tuple[Claim, ...], tuple[str, ..
             problems.append(f"claims cannot be read: {folder}: {error.strerror}")
             continue
         if cut:
-            problems.append(f"claims may be missing: {folder} has more than {MAX_FILES} files")
+            problems.append(f"some claims may be missing: {folder} has more than {MAX_FILES} files")
         ours = _our_files() if matches else frozenset()
         for match in matches:
             key = match["key"].replace("+", "/")
             try:
                 claim = _alive(f"{folder}/{match.string}", key, int(match["uid"]), ours)
             except UntrustedFileError as error:
-                problems.append(f"a claim is passed over: {error}")
+                problems.append(f"a claim is ignored: {error}")
             else:
                 if claim and match["step"]:
                     from dataclasses import replace
@@ -93,7 +93,7 @@ def claims(environ: Mapping[str, str]) -> tuple[tuple[Claim, ...], tuple[str, ..
 def _at_most_three(problems: Sequence[str]) -> tuple[str, ...]:
     if len(problems) <= _MAX_PROBLEMS:
         return tuple(problems)
-    return (*problems[:_MAX_PROBLEMS], f"{len(problems) - _MAX_PROBLEMS} more claims are passed over")
+    return (*problems[:_MAX_PROBLEMS], f"{len(problems) - _MAX_PROBLEMS} more claims are ignored")
 
 
 def _our_files() -> Files:

@@ -52,7 +52,7 @@ def _measure(folder: Path, spec: dict[str, Any], deadline: float) -> None:
             if source == target:
                 continue
             if time.monotonic() > deadline:
-                raise TimeoutError("the time was up before every pair was measured")
+                raise TimeoutError("timed out before every pair was measured")
             copied.append(
                 {
                     "source": source,

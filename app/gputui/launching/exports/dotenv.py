@@ -36,7 +36,7 @@ def _lines(name: str, value: str) -> list[str]:
         raise ExportError(
             f"readers of dotenv files replace ${{…}} in {name}, in quotes too; --as sh does not"
         )
-    note = f"# {name}: `docker run --env-file` would take the quotes for a part of the value (--as docker)."
+    note = f"# {name}: `docker run --env-file` would keep the quotes in the value (--as docker)."
     if "\n" in value or "\r" in value:
         text = "".join(_ESCAPES.get(character, character) for character in value)
         return [note, f'{name}="{text}"']

@@ -54,10 +54,10 @@ def to_sbatch(launch: Launch, options: ExportOptions = DEFAULT) -> str:
             f"the {container.engine} command names devices of this box itself, and Slurm chooses others"
         )
     if launch.argv[0].startswith("-"):
-        raise ExportError(f"srun would take {launch.argv[0]!r} for an option of its own")
+        raise ExportError(f"srun would read {launch.argv[0]!r} as its own option")
     lines = ["#!/bin/bash", *_header(launch, options), ""]
     if launch.devices:
-        lines.append(f"# Slurm chooses the devices, and sets {launch.vendor.visibility.variable} itself.")
+        lines.append(f"# Slurm selects the devices, and sets {launch.vendor.visibility.variable} itself.")
     if launch.directory and not _PLAIN.fullmatch(launch.directory):
         place = launch.directory if launch.directory.startswith("/") else f"./{launch.directory}"
         lines.append(f"cd -- {quote(place)} || exit")
@@ -79,7 +79,7 @@ def sbatch_notes(launch: Launch) -> tuple[str, ...]:
     if launch.devices:
         chosen = visible_devices(launch)
         notes.append(
-            f"Slurm chooses the devices: the script asks for {len(launch.devices)}, not for {chosen}"
+            f"Slurm selects the devices: the script asks for {len(launch.devices)}, not for {chosen}"
         )
     if any(device.parent for device in launch.devices):
         notes.append("MIG instances may need their type: --gpus-per-node=TYPE:N, as `sinfo -o %G` names it")

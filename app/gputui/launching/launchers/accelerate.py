@@ -349,8 +349,8 @@ def _say(given: Arguments, request: LauncherRequest, notices: Notices, machines:
     indices = [device.index for device in request.devices]
     if "enable-cpu-affinity" in given and count and indices != list(range(count)):
         notices.warn(
-            "--enable_cpu_affinity pins processes by NVML index and ignores the choice:"
-            f" GPU {indices[0]}'s process gets the CPUs near GPU 0 (torchrun's --numa-binding is right)"
+            "--enable_cpu_affinity pins processes by NVML index and ignores the selection:"
+            f" GPU {indices[0]}'s process gets the CPUs near GPU 0 (torchrun's --numa-binding does it right)"
         )
 
 
@@ -397,7 +397,7 @@ def _say_of_config(
         notices.warn(f"use_cpu in {config.path} leaves the selected devices unused")
     named = any(name in given for name in _KINDS)
     if config.kind not in ("NO", *_SPREADING) and not named and request.devices:
-        notices.warn(f"distributed_type {config.kind} in {config.path} is not for these devices")
+        notices.warn(f"distributed_type {config.kind} in {config.path} does not suit these devices")
     kind = next((kind for name, kind in _LOST.items() if name in given), None if named else config.kind)
     for section in SECTIONS:
         counts = {"fsdp_config": kind == "FSDP", "deepspeed_config": kind == "DEEPSPEED"}.get(section, True)

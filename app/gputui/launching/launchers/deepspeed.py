@@ -73,7 +73,7 @@ class Deepspeed(ScriptLauncher):
     """`deepspeed --include=localhost:0,2 --master_port=P train.py`, or its second stage."""
 
     name = "deepspeed"
-    own_choice = "it sorts the devices, and takes all where none is selected"
+    own_choice = "it sorts the devices, and uses all if none is selected"
     options = OPTIONS
     starter = ("deepspeed",)
     module = _MODULE
@@ -122,7 +122,7 @@ class Deepspeed(ScriptLauncher):
         starter, rest = self.split(request.command)
         given, notices = self.given(rest, starter), Notices()
         if request.processes not in (None, len(request.devices)):
-            notices.warn(f"deepspeed starts a process a device; {request.processes} were asked for")
+            notices.warn(f"deepspeed starts one process per device; {request.processes} were asked for")
         if request.numa:
             notices.remark("deepspeed has no --numa-binding (--bind_cores_to_rank is its own)")
         if request.one_each:
@@ -142,7 +142,7 @@ class Deepspeed(ScriptLauncher):
             given, own = given.without(_DEVICES), ()
         if hostfile is not None and "hostfile" in given and hostfile.host is not None:
             notices.remark(
-                f"{' '.join(write_options(given.named(('hostfile',))))} left out: it is this machine"
+                f"{' '.join(write_options(given.named(('hostfile',))))} left out: this machine is meant"
             )
             given = given.without(("hostfile",))
         reason = None if own else _against(request)
@@ -373,9 +373,9 @@ def _against(request: LauncherRequest) -> str | None:
     if not request.devices:
         return f"for the first an empty {request.visibility.variable} does not mean no GPU"
     if any(device.parent for device in request.devices):
-        return "the first takes no MIG instances"
+        return "the first accepts no MIG instances"
     if not request.by_index:
-        return "the first takes no UUIDs"
+        return "the first accepts no UUIDs"
     indices = [device.index for device in request.devices]
     if indices != sorted(indices) and _sorts(request):
         return f"the first would sort the devices and run on {','.join(map(str, sorted(indices)))}"

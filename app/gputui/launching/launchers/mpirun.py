@@ -152,10 +152,10 @@ class Mpirun:
             )
         elif devices > 1:
             notices.remark(
-                "every process sees all the selected devices: the program takes its own by its rank"
+                "every process sees all the selected devices: the program must select its own by its rank"
             )
         if request.logs:
-            notices.remark("mpirun is not told of the logs: --output-filename is Open MPI's own option")
+            notices.remark("no logs: only Open MPI has an option for them (--output-filename)")
         return notices.completed((*command[:1], *added, *words))
 
     def lost_with_another(self, request: LauncherRequest) -> str | None:

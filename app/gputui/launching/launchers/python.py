@@ -74,7 +74,9 @@ class Python:
         command, notices = request.command, Notices()
         name = program_name(command)
         if request.processes is not None and request.processes > 1:
-            notices.warn(f"{request.processes} processes need a launcher; this is one")
+            notices.warn(
+                f"{request.processes} processes need a launcher, such as torchrun; python starts one"
+            )
         where = _ELSEWHERE.get(name)
         if where is not None and request.devices and not _names(command, request.visibility.variable):
             notices.warn(f"what {name} starts is {where}: the selected devices do not count")
@@ -91,14 +93,14 @@ class Python:
             )
         elif len(request.devices) > 1 and _is_script(command):
             notices.remark(
-                f"one process on {len(request.devices)} devices: Trainer of transformers makes it"
-                " DataParallel, in its guide 8.5 to 15.9 % slower than a process a device"
+                f"one process on {len(request.devices)} devices: the Trainer of transformers then uses"
+                " DataParallel, 8.5 to 15.9 % slower than one process per device by its guide"
                 " (--launcher torchrun, l)"
             )
         asked = {"--logs": request.logs, "--numa-binding": request.numa}
         if any(asked.values()):
             what = " and ".join(option for option, given in asked.items() if given)
-            notices.remark(f"{what}: a launcher does that, and this is none")
+            notices.remark(f"{what}: only a launcher can do that")
         if command and command[0].endswith(".py") and "/" not in command[0] and "uv" not in request.prefix:
             # A bare file name is on nobody's PATH.
             command = ("python", *command)

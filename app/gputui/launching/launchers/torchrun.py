@@ -166,14 +166,14 @@ def _warn(given: Arguments, request: LauncherRequest, notices: Notices) -> None:
     if not count and text in ("auto", "gpu"):
         notices.warn(f"the command asks for --nproc-per-node={text}, and there is no device to count")
     if count and text in ("cpu", "xpu"):
-        notices.warn(f"--nproc-per-node={text} of the command does not count the selected devices")
+        notices.warn(f"--nproc-per-node={text} in the command does not depend on the selected devices")
     asked = given.number("nproc-per-node")
     if asked is None and "nproc-per-node" not in given:
         asked = request.processes
     if count and asked is not None and asked != count:
         notices.warn(contradiction("--nproc-per-node", asked, count))
     if "standalone" in given and request.nodes > 1:
-        notices.warn(f"--standalone of the command keeps to one machine; {request.nodes} are asked for")
+        notices.warn(f"--standalone of the command means one machine; {request.nodes} are asked for")
     if request.nodes > 1 and given.get("nnodes", str(request.nodes)) != str(request.nodes):
         notices.warn(f"--nnodes={given.get('nnodes')} of the command; {request.nodes} are asked for")
     variables = overriding(request.environ)

@@ -35,7 +35,7 @@ CLUSTERS = (
         name="Slurm",
         starts=("srun", "salloc"),
         before=_SRUN,
-        elsewhere="the devices of the job are Slurm's choice",
+        elsewhere="Slurm selects the devices of the job",
         elsewhere_by="gpus|G|gpus-per-node|gpus-per-task|gpus-per-socket|gres",
         source="srun(1), Slurm 22.05: --gpus",
     ),
@@ -43,7 +43,7 @@ CLUSTERS = (
         name="Slurm",
         starts=("sbatch",),
         before=_SRUN,
-        elsewhere="the devices of the job are Slurm's choice",
+        elsewhere="Slurm selects the devices of the job",
         source="sbatch(1), Slurm 22.05",
     ),
     Program(

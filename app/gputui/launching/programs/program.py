@@ -258,7 +258,7 @@ class Program:
                 asked = len(devices) // others * machines
                 added = self.asks.format(count=asked, devices=numbers["visible"])
                 words = [*words, added] if self.key_value else [added, *words]
-                remarks.append(f"{added}: {self.name} would take {takes} where nothing is said")
+                remarks.append(f"{added}: {self.name} would use {takes} by default")
         if self._machines(arguments) != 1:
             named = next(self._options(arguments, self.hosts)).spelling
             remarks.append(f"{named}: processes on other machines get other devices, by their own indices")

@@ -77,7 +77,7 @@ def named(name: str | None) -> SimulatedSource:
     if box is None and name is not None and is_file_name(name):
         return SimulatedSource(_printed(Path(name)))
     if box is None:
-        raise NoSourceError(f"there is no demo box '{name}'; there are: {', '.join(BOXES)}")
+        raise NoSourceError(f"no demo box is called '{name}'; there are: {', '.join(BOXES)}")
     return SimulatedSource(box)
 
 
@@ -95,4 +95,4 @@ def _printed(file: Path) -> Box:
     except OSError as error:
         raise NoSourceError(f"cannot read {str(file)!r}: {error.strerror}") from None
     except MatrixError as error:
-        raise NoSourceError(f"{str(file)!r} is no matrix that can be read: {error}") from None
+        raise NoSourceError(f"{str(file)!r} is not a readable matrix: {error}") from None

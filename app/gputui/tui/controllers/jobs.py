@@ -97,7 +97,7 @@ class JobsController:
             return self._startable(none_selected.cpu_only(), "CPU only")
         selected, reason = none_selected.select_best(count)
         if selected is none_selected or selected.snapshot is None:
-            return None, f"{reason}; to wait: gputui jobs rerun {job.id} --wait"
+            return None, f"{reason}; gputui jobs rerun {job.id} --wait waits for them"
         labels = ",".join(selected.snapshot.label(device) for device in selected.selected)
         return self._startable(selected, f"GPU {labels}")
 
@@ -125,7 +125,7 @@ class JobsController:
         self._sampler.ask()
         patience = max(_PATIENCE, 3 * self._sampler.took)
         self._view.app.set_timer(patience, lambda: self._give_up(pending))
-        return "reading the selected devices again …"
+        return "checking the selected devices …"
 
     def cancel(self) -> None:
         """Start nothing of what is pending, and give its devices back."""

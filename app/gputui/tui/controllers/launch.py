@@ -91,7 +91,7 @@ class LaunchController:
 
         options = self._view.app_state.options
         line = command_line(options.additions, options.command)
-        prompt = "command (⏎ takes it, esc leaves it)"
+        prompt = "command   (⏎ accept, esc cancel)"
         self._view.open(LineScreen(prompt, line, "for example: python train.py", error_in), self._edited)
 
     def _edited(self, line: str | None) -> None:
@@ -150,7 +150,7 @@ class LaunchController:
         elif self._cannot_start():
             return
         elif self.pending is None:
-            self._view.show_message("reading the selected devices again …")
+            self._view.show_message("checking the selected devices …")
             from gputui.tui import start_launch
 
             held = start_launch.hold_selected(app_state, self._environ)
@@ -166,10 +166,10 @@ class LaunchController:
         """Whether the command lacks something; what is shown."""
         options = self._view.app_state.options
         if self._view.app_state.is_example:
-            self._view.show_message("this command is the demo's example: e types your own", "warn")
+            self._view.show_message("this command is the demo's example: press e to type your own", "warn")
             return True
         if options.nodes > 1 and not options.rendezvous:
-            self._view.show_message("the first of the machines is not named yet: L, first one", "warn")
+            self._view.show_message("the first machine is not named yet: press L, then first machine", "warn")
             return True
         refused = self._view.app_state.launch.refused
         if refused is not None:
@@ -183,7 +183,7 @@ class LaunchController:
             return True
         missing = missing_program(self._view.app_state.launch, self._environ)
         if missing is not None:
-            self._view.show_message(f"{missing}: e edits the command", "lost")
+            self._view.show_message(f"{missing}: press e to edit the command", "lost")
         return missing is not None
 
     def cancel(self) -> None:
@@ -217,7 +217,7 @@ class LaunchController:
         if not app_state.selection.cpu_only:
             if app_state.snapshot is None or not app_state.selection.decided:
                 pending.allocation.release()
-                self._view.show_message("the selected devices are not there any more", "lost")
+                self._view.show_message("the selected devices are no longer present", "lost")
                 return
             selected, as_selected = before.selection, before.verdicts_when_selected
             found = not_free(selected, as_selected, app_state.snapshot, app_state.verdicts)
@@ -264,7 +264,9 @@ class LaunchController:
                 self._start(pending)
                 return
             if answer == "run" and not same:
-                self._view.show_message("the selected devices have changed meanwhile: look again", "lost")
+                self._view.show_message(
+                    "the selected devices have changed in the meantime: look again", "lost"
+                )
             allocation.release()
 
         # (One line a device: what is seen on it tells more than that it is claimed.)

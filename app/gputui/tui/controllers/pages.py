@@ -102,7 +102,7 @@ class PageController:
             self._view.show_message(SELECT_FIRST, "warn")
             return
         if self._view.app_state.snapshot is None:
-            self._view.show_message("nothing has been read yet", "warn")
+            self._view.show_message("no reading yet", "warn")
             return
         from gputui.tui.screens.check import CheckScreen
 

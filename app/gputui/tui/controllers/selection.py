@@ -15,7 +15,7 @@ from gputui.tui.main_view import MainView
 SECOND_DIGIT = 0.5
 """Seconds for which a digit waits for another one, on boxes where two make the number of a GPU."""
 
-BEST_PROMPT = "how many of the best?  4, or 8 tp=2 pp=2   (⏎ takes, esc leaves)"
+BEST_PROMPT = "how many of the best?  4, or 8 tp=2 pp=2   (⏎ accept, esc cancel)"
 
 
 def count_error(line: str) -> str | None:
@@ -125,7 +125,7 @@ class SelectionController:
             return [key for label, key in labels.items() if label.startswith(line.strip().lower())]
 
         def check(line: str) -> str | None:
-            return None if len(matching(line)) == 1 else f"GPU {index} is {names}: type which"
+            return None if len(matching(line)) == 1 else f"GPU {index} is {names}: type one of them"
 
         def answered(line: str | None) -> None:
             now = self._view.app_state.snapshot
@@ -146,7 +146,7 @@ class SelectionController:
         place = SORTS.index(screen.sort) if screen.sort in SORTS else 0
         following = SORTS[(place + 1) % len(SORTS)]
         self._view.save_screen(screen._replace(sort=following))
-        words = f"sorted by {following}" if following else "in the box's order"
+        words = f"sorted by {following}" if following else "by index"
         self._view.show_message(f"devices {words}")
 
     def ask_for_filter(self) -> None:
@@ -157,12 +157,12 @@ class SelectionController:
             if line is not None:
                 self._view.save_screen(self._view.app_state.screen._replace(filter=line.strip()))
 
-        prompt = "show devices with: free, busy, a user, part of a name, your job   (nothing shows all)"
+        prompt = "show only: free, busy, a user, part of a name, your job   (empty: all)"
         self._view.open(LineScreen(prompt, self._view.app_state.screen.filter), answered)
 
     def reorder(self, by: int) -> None:
         if not self._view.app_state.selection.keys:
-            self._view.show_message("nothing is selected yet: space or 0-9 selects", "warn")
+            self._view.show_message("nothing is selected: space or 0-9 selects", "warn")
         self._view.set_app_state(self._view.app_state.reorder(by))
 
     def add_best(self) -> None:
@@ -206,7 +206,7 @@ class SelectionController:
     def read_command(self, again: bool = False) -> None:
         """Select what the command says of devices, if anything; `again`: also where it said that before."""
         if again and not self._view.app_state.options.command:
-            self._view.show_message("there is no command yet: e types it", "warn")
+            self._view.show_message("no command yet: press e to type one", "warn")
         elif self._view.app_state.snapshot is not None:
             app_state, message = self._view.app_state.with_command_read(again)
             self._view.set_app_state(app_state)

@@ -131,12 +131,12 @@ class CheckScreen(Page):
 
     def action_again(self) -> None:
         self._report = self._measured = None
-        self._work("asking the command's own Python", self._check)
+        self._work("starting the command's own Python", self._check)
 
     def action_measure(self) -> None:
         if self._report is not None:
             self._measured = None
-            self._work("measuring the links between them", self._measure)
+            self._work("measuring the links", self._measure)
 
     def action_scroll_report(self, by: int) -> None:
         self._top = max(0, self._top + by)

@@ -17,9 +17,9 @@ class ColumnsScreen(ListPage):
         shown("escape,q,f", "dismiss", "back", "esc"),
         *cursor_bindings("column"),
         shown("space,enter", "show_or_hide", "show or hide", "space"),
-        shown("J,shift+down", "move(1)", "further right", "J"),
-        shown("K,shift+up", "move(-1)", "further left", "K"),
-        shown("x", "usual", "as usual", about="The usual columns"),
+        shown("J,shift+down", "move(1)", "move right", "J"),
+        shown("K,shift+up", "move(-1)", "move left", "K"),
+        shown("x", "usual", "default", about="The default columns"),
     ]
 
     @property
@@ -33,7 +33,7 @@ class ColumnsScreen(ListPage):
 
     def notes(self, width: int) -> list[Line]:
         app_state = self.view.app_state
-        notes = [title("the table in this terminal", width)]
+        notes = [title("preview", width)]
         columns = Columns.of(app_state, width)
         notes.append(heading(app_state, columns, width))
         return [*notes, *(row(app_state, device, columns, width) for device in app_state.rows[:1])]
@@ -44,7 +44,7 @@ class ColumnsScreen(ListPage):
         listing: list[Line] = []
         for place, column in enumerate(names):
             wanted = column.id in self._chosen
-            about = column.title if not wanted or column.id in there else f"{column.title}; no room here"
+            about = column.title if not wanted or column.id in there else f"{column.title}; no room"
             listing.append(
                 clip(
                     (
@@ -57,7 +57,7 @@ class ColumnsScreen(ListPage):
                 )
             )
         usual = self.view.app_state.screen.columns is None
-        head = title("columns", width, "as usual" if usual else "your own")
+        head = title("columns", width, "default" if usual else "your own")
         return [head, *self.window(listing, range(len(listing)), max(1, height - 1), above=1)]
 
     def _keep(self, columns: tuple[str, ...] | None) -> None:
@@ -74,7 +74,7 @@ class ColumnsScreen(ListPage):
     def action_move(self, by: int) -> None:
         name, chosen = str(self.key), list(self._chosen)
         if name not in chosen:
-            self.show_message("only a column that is shown has a place: space shows it")
+            self.show_message("this column is hidden: space shows it")
             return
         place = min(max(chosen.index(name) + by, 0), len(chosen) - 1)
         chosen.remove(name)

@@ -62,7 +62,7 @@ class DeviceScreen(ProcessListPage):
         app_state = self.view.app_state
         device = app_state.snapshot.by_key.get(self._key) if app_state.snapshot else None
         if device is None:
-            return [title("device", width), clip(((" this device is not there any more", "lost"),), width)]
+            return [title("device", width), clip(((" this device is no longer present", "lost"),), width)]
         facts = device_facts(app_state, device, width)
         one = all(row.key in (None, self._key) for row in self.rows)
         listing = listed(self.rows, width, max(1, height - len(facts) - 2), of_one_device=one)

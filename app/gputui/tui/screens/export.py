@@ -106,7 +106,7 @@ class ExportScreen(ListPage):
             self.show_message(f"no {self._form}: {reason}")
         else:
             self._copy_text(text)
-            self.show_message(f"{self._form} goes to the clipboard")
+            self.show_message(f"{self._form} sent to the clipboard")
 
     def action_write(self) -> None:
         text, reason = self._text()
@@ -119,7 +119,7 @@ class ExportScreen(ListPage):
                 self.show_message(written(name.strip(), text))
             self.draw()
 
-        prompt = f"the file for {self._form} (⏎ writes, esc leaves)"
+        prompt = f"file for {self._form}   (⏎ write, esc cancel)"
         self.app.push_screen(LineScreen(prompt, placeholder="for example: ~/run.txt"), answered)
 
 
@@ -128,7 +128,7 @@ def written(name: str, text: str) -> str:
     try:
         file = Path(name).expanduser()
         if os.path.lexists(file):
-            return f"{file} is there already; nothing was written"
+            return f"{file} already exists; nothing was written"
         write_result(file, text.encode(errors="surrogateescape") + b"\n")
     except RuntimeError:
         return f"there is no user {name.partition('/')[0][1:]!r}; nothing was written"

@@ -9,7 +9,6 @@ from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.page import Page, hidden, shown
 from gputui.tui.views.help import help_lines
 from gputui.tui.views.text import Line, title
-from gputui.tui.widgets.lines import LinkLines
 
 _END = 100_000
 
@@ -20,7 +19,6 @@ class HelpScreen(Page):
     of_page  the keys of the page that it was opened on, and what they do: they come first
     """
 
-    SURFACE = LinkLines
     BINDINGS = [
         shown("escape", "back", "back", "esc"),
         hidden("q,question_mark,f1,enter", "dismiss", "Back"),
@@ -49,7 +47,7 @@ class HelpScreen(Page):
         now = -(-(self._top + self._room) // self._room) if self._top + self._room < len(every) else pages
         told = [f"with “{self._filter}”"] if self._filter else []
         told += [f"page {now} of {pages}"] if pages > 1 else []
-        return [title("keys and signs", width, ", ".join(told)), *every[self._top : self._top + self._room]]
+        return [title("keys and symbols", width, ", ".join(told)), *every[self._top : self._top + self._room]]
 
     def action_scroll(self, by: int) -> None:
         self._top += by
@@ -70,7 +68,7 @@ class HelpScreen(Page):
         def answered(text: str | None) -> None:
             self._show_with(before if text is None else text.strip())
 
-        prompt = "a key or words of what it does   (⏎ keeps the filter, esc leaves)"
+        prompt = "a key, or words of what it does   (⏎ accept, esc cancel)"
         self.app.push_screen(LineScreen(prompt, before, typed=self._show_with), answered)
 
     def _show_with(self, words: str) -> None:

@@ -139,7 +139,7 @@ class JobsScreen(ListPage):
             self._back += max(0, len(pieces) - self._pieces)
         self._pieces = len(pieces) if self._back else None
         visible, self._back = log(pieces, self._room, self._back)
-        follows = "f: to its end" if self._back else "" if job.over else "following"
+        follows = "f: follow" if self._back else "" if job.over else "following"
         return [*lines, title(f"log of {job.id}", width, follows), *visible]
 
     def _log(self, job: JobSummary) -> Sequence[str]:
@@ -176,7 +176,9 @@ class JobsScreen(ListPage):
         if found is None:
             self.show_message(text)
         else:
-            self.ask_again("rerun", (job.id, found), f"R again starts {job.id} as a new job on {text}")
+            self.ask_again(
+                "rerun", (job.id, found), f"press R again to start {job.id} as a new job on {text}"
+            )
 
     def action_follow_log(self) -> None:
         self._back, self._pieces = 0, None
@@ -220,7 +222,7 @@ class JobsScreen(ListPage):
             in_background("stop a job", lambda: self._stop(job, app))
         else:
             grace = f"SIGTERM, and SIGKILL after {GRACE:.0f} s"
-            self.ask_again("stop", job.id, f"S again stops {job.id}: {grace}")
+            self.ask_again("stop", job.id, f"press S again to stop {job.id}: {grace}")
 
     def _stop(self, job: Job, app: App[object]) -> None:
         """In the background: it takes as long as the job takes to end, and we may be gone by then."""
@@ -236,7 +238,7 @@ class JobsScreen(ListPage):
         if job is None:
             return
         if job.over and self.confirmed("forget") != job.id:
-            self.ask_again("forget", job.id, f"x again removes {job.id} and its log")
+            self.ask_again("forget", job.id, f"press x again to remove {job.id} and its log")
             return
         try:
             forget(job)
@@ -248,7 +250,7 @@ class JobsScreen(ListPage):
         job = self._record()
         if job is not None:
             self._copy_text(job.line)
-            self.show_message(f"the launch line of {job.id} goes to the clipboard")
+            self.show_message(f"the launch line of {job.id} was sent to the clipboard")
 
 
 def _as_shown(job: Job, seen: JobSummary | None) -> JobSummary:

@@ -47,14 +47,14 @@ class LaunchScreen(ListPage):
         shown("escape,q,L", "dismiss", "back", "esc"),
         *cursor_bindings("row"),
         shown("space,right,enter", "change", "change", "space", "Change the setting"),
-        shown("enter,space,right", "take", "take", "⏎", "Take over the launch (in the list of launches)"),
+        shown("enter,space,right", "take", "take", "⏎", "Load the launch (in the list of launches)"),
         shown("e", "type", "type", about="Type the setting"),
         shown("x,delete,backspace", "default", "default", "x", "Back to the default"),
         shown("x,delete,backspace", "forget", "forget", "x", "Forget the launch (in the list of launches)"),
         shown("y", "perform('copy')", "copy", about="Copy the launch line"),
-        shown("s", "keep", "keep by a name", about="Keep the launch by a name"),
+        shown("s", "keep", "save as…", about="Save the launch under a name"),
         shown("s", "name", "name", about="Name the launch (in the list of launches)"),
-        hidden("tab", "other_list", "Settings or last launches"),
+        hidden("tab", "other_list", "Settings or recent launches"),
     ]
 
     def __init__(self, view: MainView, environ: Mapping[str, str]) -> None:
@@ -135,7 +135,7 @@ class LaunchScreen(ListPage):
         """Take over its options; the message to show."""
         app_state = replace(self.view.app_state, options=again(each))
         lacks = missing(each, self._environ)
-        taken = f"taken {lacks}" if lacks else "taken"
+        taken = f"loaded {lacks}" if lacks else "loaded"
         if app_state.selection.decided:
             self.view.set_app_state(app_state)
             return f"{taken}; the selected devices stay"
@@ -164,7 +164,7 @@ class LaunchScreen(ListPage):
                 self.view.set_app_state(typed(self.view.app_state, row, line))
             self.draw()
 
-        prompt = f"{row.label}: {row.about} (⏎ takes it, empty is the default, esc leaves it)"
+        prompt = f"{row.label}: {row.about}   (⏎ accept, empty: default, esc cancel)"
         self.app.push_screen(LineScreen(prompt, row.typed, check=error_in), answered)
 
     def action_default(self) -> None:
@@ -183,7 +183,7 @@ class LaunchScreen(ListPage):
         if app_state.options.command:
             self._ask_for_name(PastLaunch(app_state.options, count_of(app_state), time.time(), where=here()))
         else:
-            self.show_message("no command yet: e on the main screen types it")
+            self.show_message("no command yet: press e on the main screen to type one")
 
     def action_name(self) -> None:
         """Give the launch under the cursor a name."""
@@ -203,7 +203,7 @@ class LaunchScreen(ListPage):
                 self._set_name(each, name.strip() or None)
             self.draw()
 
-        prompt = "a name for it (⏎ takes it, empty is none, esc leaves it)"
+        prompt = "save as   (⏎ accept, empty: no name, esc cancel)"
         self.app.push_screen(LineScreen(prompt, each.name or "", "for example: nightly", error_in), answered)
 
     def _set_name(self, each: PastLaunch, name: str | None) -> None:
@@ -217,7 +217,7 @@ class LaunchScreen(ListPage):
 
         if self._keep(with_name):
             saved = "" if name is None else shlex.quote(name)
-            self.show_message(f"kept: gputui run --saved {saved}" if name else "it has no name now")
+            self.show_message(f"saved: gputui run --saved {saved}" if name else "its name is removed")
 
     def _keep(self, changed: Callable[[Launches], Launches]) -> bool:
         """Change what is kept; False where that cannot be, which is shown."""

@@ -249,7 +249,7 @@ class MainScreen(Screen[None]):
             try:
                 save_screen(self.app_state.environ, before, after)
             except SettingsError as error:
-                self.app.call_later(self.show_message, f"not kept in the settings: {error}", "warn")
+                self.app.call_later(self.show_message, f"settings not saved: {error}", "warn")
 
     def _open_palette(self) -> None:
         self.launch.cancel()
@@ -313,7 +313,7 @@ class MainScreen(Screen[None]):
                 # (Without links, the best set would be another one a moment later.)
                 self.selection.read_command_away()
             elif len(self.app_state.selection) < number_before:
-                self.show_message("a selected device is not there any more and is deselected", "lost")
+                self.show_message("a selected device is no longer present and was deselected", "lost")
         else:
             raise result
 

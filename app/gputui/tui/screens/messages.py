@@ -18,7 +18,7 @@ class MessagesScreen(ListPage):
         return [(message.time, message.text) for message in reversed(self.view.messages)]
 
     def lines(self, width: int, height: int) -> list[Line]:
-        head = title("messages", width, "the newest first")
+        head = title("messages", width, "newest first")
         messages = self.view.messages
         if not messages:
             return [head, ((" none yet", "dim"),)]

@@ -76,7 +76,6 @@ class Page(ModalScreen[None]):
 
     CSS_PATH = "page.tcss"
     BINDINGS = [hidden("question_mark,f1", "help", "Help")]
-    SURFACE = Lines
 
     def __init__(self, view: MainView) -> None:
         super().__init__(classes="page")
@@ -85,8 +84,8 @@ class Page(ModalScreen[None]):
         self._presses = 0
 
     def compose(self) -> ComposeResult:
-        yield self.SURFACE(id="page-body")
-        yield self.SURFACE(id="page-footer")
+        yield Lines(id="page-body")
+        yield Lines(id="page-footer")
 
     def on_mount(self) -> None:
         self.set_interval(1.0, self.draw)

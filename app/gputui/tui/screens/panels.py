@@ -1,4 +1,4 @@
-"""PanelsScreen: which panels the main screen shows; what is changed here is kept in the settings."""
+"""PanelsScreen: which panels the main screen shows; what is changed here is saved in the settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PanelsScreen(ListPage):
                     width,
                 )
             )
-        head = title("panels", width, "kept in the settings")
+        head = title("panels", width, "saved in the settings")
         return [head, *self.window(listing, range(len(listing)), max(1, height - 1), above=1)]
 
     def action_hide(self) -> None:

@@ -70,11 +70,13 @@ class ProcessListPage(ListPage):
         elif self.view.app_state.label:
             self.show_message(f"these processes are not this machine's ({self.view.app_state.label})")
         elif row is None or row.process is None:
-            self.show_message("no process to signal here")
+            self.show_message("no process to signal")
         else:
             again = (row.process.pid, row.process.started) in self._terminated
             number = signal.SIGKILL if again else signal.SIGTERM
-            self.ask_again("signal", (row.process, number), f"X again sends {_what(row.process, number)}")
+            self.ask_again(
+                "signal", (row.process, number), f"press X again to send {_what(row.process, number)}"
+            )
 
     def _send(self, process: Process, number: int) -> str:
         """Send the signal; what became of it."""
@@ -83,7 +85,7 @@ class ProcessListPage(ListPage):
         except SignalError as error:
             return printable(str(error))
         self._terminated.add((process.pid, process.started))
-        return f"{_what(process, number)} is sent"
+        return f"{_what(process, number)} was sent"
 
 
 def _what(process: Process, number: int) -> str:

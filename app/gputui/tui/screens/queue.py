@@ -23,7 +23,7 @@ class QueueScreen(ListPage):
     BINDINGS = [
         shown("escape,q,Q", "dismiss", "back", "esc"),
         *cursor_bindings("place"),
-        shown("S", "leave", "leave the line"),
+        shown("S", "leave", "leave the queue"),
     ]
 
     def __init__(self, view: MainView, environ: Mapping[str, str]) -> None:
@@ -53,19 +53,19 @@ class QueueScreen(ListPage):
         if waiter is None:
             return
         if not waiter.ours:
-            self.show_message(f"only {printable(waiter.user)} can leave the line at this place")
+            self.show_message(f"only {printable(waiter.user)} can give up this place")
         elif self.view.app_state.label:
-            self.show_message(f"this is not this machine's line ({self.view.app_state.label})")
+            self.show_message(f"this is not this machine's queue ({self.view.app_state.label})")
         elif waiter.job is None:
-            self.show_message("no job: it waits in a terminal of yours, where Ctrl-C leaves the line")
+            self.show_message("not a job: it waits in one of your terminals; Ctrl-C there leaves the queue")
         elif self.confirmed("leave") == waiter.place:
-            self.show_message(f"leaving the line with job {printable(waiter.job)} …")
+            self.show_message(f"taking job {printable(waiter.job)} out of the queue …")
             app, job = self.app, waiter.job
-            in_background("leave the line", lambda: self._leave(job, app))
+            in_background("leave the queue", lambda: self._leave(job, app))
         else:
             job = printable(waiter.job)
             self.ask_again(
-                "leave", waiter.place, f"S again leaves the line with job {job}: it is not started"
+                "leave", waiter.place, f"press S again to take job {job} out of the queue; it will not start"
             )
 
     def _leave(self, job: str, app: App[object]) -> None:

@@ -101,7 +101,7 @@ class TimelinesScreen(Page):
             seen, every = len({*self._frame.devices} - {""}), len(charted(app_state, self._metric))
             subject = subject if seen == every else f"{seen} of {every} devices"
         head = title(f"timelines: {subject}", width, f"{what}  last {zoom_name(self._zoom)}")
-        return [head, *(drawn or [(("  nothing has been read yet", "dim"),)])]
+        return [head, *(drawn or [(("  no reading yet", "dim"),)])]
 
     def _all(self, width: int, room: int) -> list[Line]:
         """As many devices as fit, that of the cursor among them."""
@@ -131,11 +131,11 @@ class TimelinesScreen(Page):
         device, frame = app_state.current, self._frame
         if self._pointed is not None and app_state.snapshot is not None:
             device = app_state.snapshot.by_key.get(self._pointed, device)
-        text, style = "← → or the mouse: what was at a moment", "dim"
+        text, style = "← → or the mouse: read the values at a moment", "dim"
         if device is not None and frame is not None and self._moment is not None:
             text, style = read_out(app_state, device, frame, self._moment), "strong"
         elif self._timelines.not_kept:
-            text = f"the past is not kept for the next time: {self._timelines.not_kept}"
+            text = f"timelines cannot be saved: {self._timelines.not_kept}"
         return [clip(((f" {text}", style),), width)]
 
     # What keys and the mouse do

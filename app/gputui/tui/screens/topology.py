@@ -23,7 +23,6 @@ from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matr
 from gputui.tui.views.selection import at_least, runs
 from gputui.tui.views.text import Line, clip, title
 from gputui.tui.views.topology_tree import tree_lines
-from gputui.tui.widgets.lines import LinkLines
 
 _NO_PLACE = (
     "topology", "down", "up", "first", "last", "palette", "stop", "quit", "columns", "sort", "filter",
@@ -56,7 +55,6 @@ def _main_binding(action_id: str) -> Binding:
 class TopologyScreen(ListPage):
     """The cursor is that of the main screen; in the matrix there is a column of its own, too."""
 
-    SURFACE = LinkLines
     BINDINGS = [
         shown("escape,q,t", "dismiss", "back", "esc"),
         *map(_main_binding, _SHOWN),
@@ -105,7 +103,7 @@ class TopologyScreen(ListPage):
         rows = matrix_rows(app_state)
         if not rows or app_state.snapshot is None or not app_state.snapshot.links:
             head = title("topology", width, "tab: tree")
-            return [head, (("  the links have not been read yet" if rows else "  no devices", "dim"),)]
+            return [head, (("  no reading of the links yet" if rows else "  no devices", "dim"),)]
         self._column = min(self._column, len(rows) - 1)
         layout = Layout.of(app_state, width, self._left, self._column)
         self._left = layout.left
@@ -128,7 +126,7 @@ class TopologyScreen(ListPage):
         drawn, keys = tree_lines(app_state, width)
         head = title("topology", width, "tab: matrix")
         if not drawn:
-            return [head, (("  the links have not been read yet", "dim"),)]
+            return [head, (("  no reading of the links yet", "dim"),)]
         place = next((i for i, key in enumerate(keys) if key == app_state.cursor), 0)
         room = max(1, height - 1)
         # The branch that the first device hangs under is worth seeing too.
@@ -176,7 +174,7 @@ class TopologyScreen(ListPage):
     def _selected(self, app_state: AppState) -> Line:
         snapshot, selected = app_state.snapshot, app_state.selected
         if snapshot is None or not selected:
-            return ((" nothing yet: space or 0-9 selects, b takes the best free one", "dim"),)
+            return ((" nothing: space or 0-9 selects, b selects the best free one", "dim"),)
         text = f" {app_state.vendor.device(0)}{f'…{len(selected) - 1}' if len(selected) > 1 else ''} = GPU "
         text += runs(app_state, selected)
         if len(selected) > 1:

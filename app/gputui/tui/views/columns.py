@@ -193,7 +193,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "name",
         "NAME",
-        "the product's name",
+        "product name",
         _names,
         2,
         _name,
@@ -203,7 +203,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "utilization",
         "UTIL",
-        "utilization: how much of the time a kernel ran",
+        "utilization: share of the time a kernel ran",
         lambda box: ((5, 8), (11, STATE), (15, 30), (19, 34), (25, 38), (35, 44)),
         0,
         _utilization,
@@ -213,7 +213,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "memory",
         "MEMORY",
-        "memory in use, and all of it",
+        "memory in use, and total",
         lambda box: tuple((box.amount + more, spare) for more, spare in _MEMORY_BARS),
         1,
         _memory,
@@ -232,7 +232,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "bandwidth",
         "MEM%",
-        "how much of the time memory was read or written",
+        "share of the time memory was read or written",
         _fixed(4, STATE),
         5,
         lambda device, cell: _number(device.memory_utilization, cell.width, cell.tone, "%"),

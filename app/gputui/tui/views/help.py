@@ -13,16 +13,16 @@ from gputui.tui.views.text import Line, Span, clip, fit, title, width_of, wrap
 
 MEANINGS: dict[State, str] = {
     "free": "nobody uses it",
-    "busy": "in use: the row says who",
+    "busy": "in use; the row says by whom",
     "held": "memory in use, no visible process",
-    "claimed": "another job has a lease on it",
-    "cooling": "free, but only for seconds",
+    "claimed": "reserved by a job (a lease)",
+    "cooling": "free, but not for long enough yet",
     "unknown": "unreadable",
     "lost": "off the bus, or needs a reset",
 }
 
 LINKS: tuple[tuple[str, str], ...] = (
-    ("NV", "NVLinks, and how many"),
+    ("NV", "NVLinks and their number"),
     ("PIX", "PIX: one PCIe switch"),
     ("PXB", "PXB: several switches"),
     ("PHB", "PHB: a host bridge"),
@@ -50,7 +50,7 @@ def help_lines(
         if rows
     ]
     if not sections:
-        return [(("  nothing has these words in it", "dim"),)]
+        return [(("  nothing matches", "dim"),)]
     if columns == 1:
         return [line for section in sections for line in section]
     half = sum(map(len, sections)) / 2
@@ -112,8 +112,7 @@ def _keys(action: Action, keymap: Mapping[str, str]) -> str:
         return " ".join(written(key) for key in keymap[action.id].split(","))
     shown = key_of(action.id, keymap)
     every = [written(key) for key in action.keys.split(",")]
-    named = (shown, *re.split("[ /]", shown))
-    return " ".join([shown, *(key for key in every if key not in named)])
+    return " ".join([shown, *(key for key in every if key not in (shown, *re.split("[ /]", shown)))])
 
 
 def _has(words: list[str], action: Action, keymap: Mapping[str, str], group: str) -> bool:

@@ -30,7 +30,7 @@ SIGNS: dict[str, tuple[str, str]] = {
 }
 """A glyph and a style for each state; the word stands beside it."""
 
-_NONE = " no jobs: d on the main screen, or gputui run --detach, starts one"
+_NONE = " no jobs: d on the main screen or gputui run --detach starts one"
 _WITH_PEAK = 72
 """Cells from which on a line has the peak memory."""
 _WITH_LOG = 100
@@ -157,7 +157,7 @@ def news(before: Snapshot | None, now: Snapshot) -> list[tuple[str, bool]]:
 def _ended(job: JobSummary) -> str:
     how = "was stopped" if job.state == "stopped" else f"ended with status {job.status}"
     if job.state != "stopped" and job.status is None:
-        how = "has ended, its status is not known,"
+        how = "ended, status unknown,"
     return f"{how} after {how_long(job, 0.0)}"
 
 

@@ -10,6 +10,9 @@ from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, clip, title, wrap
 
+_ROOMY = 12
+"""Lines that there must be for remarks to be wrapped: where there are fewer, panels say more."""
+
 
 def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | None = None) -> list[Line]:
     """A rule, and at most `most` lines: the launch line, its warnings, and remarks where there is room.
@@ -17,11 +20,11 @@ def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | N
     Remarks come only within `room_for_remarks` lines (None: as `most`).
     """
     name = f"launch: {app_state.launcher}" if app_state.options.command else "launch"
-    tail = "the demo's example: e edits it" if app_state.is_example else ""
+    tail = "the demo's example: e to edit" if app_state.is_example else ""
     lines = [title(name, width, tail)]
     if not app_state.options.command:
         shown = app_state.launch.line if app_state.selection.decided else ""
-        hint = "e types the command" if not shown else "…  e types the command"
+        hint = "press e to type a command" if not shown else "…  press e to type a command"
         lines.append(clip(((" $ ", "prompt"), (f"{shown} " if shown else "", ""), (hint, "dim")), width))
         return lines
     warnings = (*app_state.launch.warnings, *app_state.warnings)
@@ -38,18 +41,19 @@ def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | N
     left = max(0, with_remarks - len(warning_lines) - len(wrapped))
     # (The launch page itself, which has all the room for them, names no key for more.)
     key = key_of("launch_page", app_state.screen.keymap) if room_for_remarks is not None else ""
-    remarks = _remarks(app_state.launch.remarks, width, left, f" … ({key} shows all)" if key else " …")
+    more, roomy = (f" … ({key} shows all)", _ROOMY) if key else (" …", 0)
+    remarks = _remarks(app_state.launch.remarks, width, left, more, roomy)
     if app_state.launch.remarks and not remarks and key and not tail:
         lines[0] = title(name, width, f"{key} shows notes")
     return lines + remarks
 
 
-def _remarks(remarks: Sequence[str], width: int, most: int, more: str) -> list[Line]:
+def _remarks(remarks: Sequence[str], width: int, most: int, more: str, roomy: int) -> list[Line]:
     """As many remarks as there are lines; the first ones whole, as far as lines are left over. `more` stands
-    at the end where that is not all."""
+    at the end where that is not all. With less than `roomy` lines each has one."""
     lines: list[Line] = []
     shown = remarks[:most]
-    spare = most - len(shown)
+    spare = most - len(shown) if most >= roomy else 0
     cut = len(shown) < len(remarks)
     for remark in shown:
         pieces = wrap(remark, width - 5)

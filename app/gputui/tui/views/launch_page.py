@@ -47,7 +47,7 @@ def _row(row: Row, here: bool, more: int) -> Line:
 def remembered(
     known: Sequence[PastLaunch], cursor: int, width: int, now: float
 ) -> tuple[list[Line], list[int | None]]:
-    """The last launches, a line each: its name, its devices, how long ago, the command."""
+    """The recent launches, a line each: its name, its devices, how long ago, the command."""
     lines: list[Line] = []
     names = [f"★ {printable(each.name)}" if each.name else "" for each in known]
     wide = min(_LONGEST_NAME, max(map(cell_len, names), default=0))
@@ -74,12 +74,12 @@ def no_launches(width: int, trouble: str) -> list[Line]:
     """What stands there before anything was launched, or where what is kept cannot be read."""
     if trouble:
         return [((f" {piece}", "warn"),) for piece in wrap(printable(trouble), width - 2)]
-    return [clip(((" none yet: what is launched is kept here, s gives it a name", "dim"),), width)]
+    return [clip(((" none yet: launches are saved here, s gives one a name", "dim"),), width)]
 
 
 def heading(app_state: AppState, launches: bool, more: int, width: int) -> Line:
     """The rule at the top; `more` lines are below those that are to be seen."""
     name, other = (
-        ("last launches", "settings") if launches else (f"launch: {app_state.launcher}", "last launches")
+        ("recent launches", "settings") if launches else (f"launch: {app_state.launcher}", "recent launches")
     )
     return title(name, width, f"{f'{more} more below  ' if more else ''}tab: {other}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from gputui.inventory.formatting import UNKNOWN, size
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
-from gputui.tui.process_rows import Row, folded
+from gputui.tui.process_rows import Row, folded, groups
 from gputui.tui.views.text import Line, clip, fit, title, width_of, wrap
 
 _WIDE = 64
@@ -20,6 +20,16 @@ _COMMAND = 34
 
 # Beside the table
 
+_MOST_LINES = 100
+"""More than fit beside the table."""
+
+
+def facts_of_processes(app_state: AppState) -> object:
+    """All that `processes` depends on."""
+    found = groups(app_state)
+    shown = folded(app_state, found[:_MOST_LINES])
+    return shown, len(found), sum(map(len, found)), app_state.cursor
+
 
 def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     """A rule, and each job with its processes; commands in as many lines as fit in `height`.
@@ -27,13 +37,13 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     Where there are more rows than lines, the last one says how many processes are not shown, and the key.
     """
     lines = [title("processes", width)]
-    found = folded(app_state)
+    found = groups(app_state)
     if not found:
         return [*lines, clip(((" none", "dim"),), width)] if app_state.snapshot else lines
     room = max(1, height - 1)
-    shown = found if len(found) <= room else found[: room - 1]
+    shown = folded(app_state, found if len(found) <= room else found[: room - 1])
     label, pid, user, memory = (
-        max(len(getattr(fold.row, name)) for fold in found) for name in ("label", "pid", "user", "memory")
+        max(len(getattr(fold.row, name)) for fold in shown) for name in ("label", "pid", "user", "memory")
     )
     user = min(_MOST_USER, user)
     # Beside the table there is room for the command or for its number: the command says more.
@@ -52,8 +62,8 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
         )
         first, *more = _cut(pieces, lines_of_it)
         lines.append(clip((*head, (first, style or "dim")), width))
-        lines += [((" " * head_width, ""), (piece, style or "dim")) for piece in more]
-    hidden = sum(fold.processes for fold in found[len(shown) :])
+        lines += [clip(((" " * head_width, ""), (piece, style or "dim")), width) for piece in more]
+    hidden = sum(len(group) for group in found[len(shown) :])
     if hidden:
         lines.append(clip(((f" + {hidden} more: ", "dim"), ("p", "key")), width))
     return lines

@@ -91,7 +91,7 @@ def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line],
     line each line shows, None for none."""
     snapshot = app_state.snapshot
     if snapshot is None:
-        return [clip(((" nothing has been read yet", "dim"),), width)], [None]
+        return [clip(((" no reading yet", "dim"),), width)], [None]
     lines: list[Line] = []
     items: list[int | None] = []
     for place, (turn, row) in enumerate(

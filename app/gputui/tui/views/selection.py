@@ -37,11 +37,11 @@ def strip(app_state: AppState, width: int, dragged: str | None = None) -> Strip:
     """The strip of the selected devices; the one with the key `dragged` is in somebody's hand."""
     head = title("selected", width, "   ".join(filter(None, (_by_command(app_state), _limits(app_state)))))
     if app_state.selection.cpu_only:
-        return Strip([head, clip(((" no device: CPU only", "strong"), ("   c takes it back", "dim")), width)])
+        return Strip([head, clip(((" no device: CPU only", "strong"), ("   c undoes it", "dim")), width)])
     if not app_state.selected or app_state.snapshot is None:
         if app_state.snapshot is not None and not app_state.snapshot.devices:
             return Strip([head, clip(((" no devices in this box", "dim"), ("   c CPU only", "dim")), width)])
-        words = " nothing yet: space or 0-9 selects, b takes the best free one, c is CPU only"
+        words = " nothing: space or 0-9 selects, b selects the best free one, c is CPU only"
         return Strip([head, clip(((words, "dim"),), width)])
     facts = _facts(app_state)
     for before, texts, between in _forms(app_state):
@@ -107,7 +107,7 @@ def _limits(app_state: AppState) -> str:
         return ""
     words = f"inside {limits.words}{'' if limits.words[-1] != '=' else '(empty)'}"
     if limits.unknown:
-        return f"{words}: it is not known which GPUs these are"
+        return f"{words}: unknown which GPUs these are"
     if limits.note and app_state.snapshot is not None:
         given = [app_state.snapshot.by_key[key] for key in limits.keys]
         return f"{words}: GPU {','.join(map(app_state.snapshot.label, given))}"

@@ -48,7 +48,7 @@ _MARKED = 6
 """Lines from which on the page has a line for the mark of the cursor."""
 
 _STEPS = " ▁▂▃▄▅▆▇█"
-_MOST_ROWS = 5
+_MOST_ROWS = 10
 """Lines of the tallest chart of a list; one device alone takes all there are."""
 
 _TICKS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600)
@@ -83,7 +83,7 @@ class Frame:
         return next((self.span.time(each) for each in columns if 0 <= each < self.span.columns), None)
 
 
-def charts_key(app_state: AppState, width: int = 90, zoom: int = USUAL_ZOOM) -> Hashable:
+def charts_key(app_state: AppState, width: int = 160, zoom: int = USUAL_ZOOM) -> Hashable:
     """What charts of about this width show: while it stays the same, they need not be drawn again."""
     timelines, snapshot = app_state.timelines, app_state.snapshot
     if timelines is None or snapshot is None:
@@ -105,8 +105,12 @@ def timelines_pane(app_state: AppState, width: int, height: int, zoom: int = USU
     """A rule, the charts of as many devices as fit, and the axis."""
     if app_state.snapshot is None or height < 3:
         return []
+    devices = charted(app_state)
+    if len(devices) == 1:
+        charts = device_timeline(app_state, devices[0].key, width, height - 1, zoom)
+        return [title("timelines", width, f"last {zoom_name(zoom)}"), *charts]
     lines, frame = all_timelines(app_state, width, height - 1, zoom)
-    missing = len(charted(app_state)) - len({*frame.devices} - {""}) if frame else 0
+    missing = len(devices) - len({*frame.devices} - {""}) if frame else 0
     more = f"{missing} more: h  " if missing > 0 else ""
     return [title("timelines", width, f"{more}last {zoom_name(zoom)}"), *lines]
 
@@ -143,7 +147,8 @@ def all_timelines(
     if timelines is None or snapshot is None or not devices:
         return [], None
     label = max(len(printable(snapshot.label(device))) for device in devices)
-    beside = _beside(width, metric, _BESIDE_ON_PAGE if page else _BESIDE)
+    known = [each for each in METRICS if any(timelines.full(d.key, each) for d in devices)]
+    beside = min(_beside(width, metric, _BESIDE_ON_PAGE if page else _BESIDE), len(known))
     left = _gutter(label, beside)
     columns = _columns(width, left, beside)
     span = _span(timelines, columns, zoom)
@@ -151,10 +156,13 @@ def all_timelines(
     tag, heads = (0, 1) if beside > 1 else (_TAG + 1, 0)
     marked = page and height >= _MARKED
     room = height - 1 - heads - marked
-    rows, gap = _layout(max(1, room // len(devices)), metric, beside)
+    # (Behind the last device no gap is needed.)
+    tall = (room + 1) // len(devices)
+    rows, gap = _layout(tall if tall > 2 else max(1, room // len(devices)), metric, known[:beside])
     if page and metric is None and beside == 1:
-        each_tall = max(min(room, len(METRICS)), room // len(devices))
-        rows, gap = _stacked(each_tall - (each_tall > len(METRICS))), int(each_tall > len(METRICS))
+        each_tall = max(min(room, len(known)), room // len(devices))
+        gap = int(each_tall > len(known))
+        rows = _stacked(each_tall - gap, known)
     between: Line = (("  ", ""),)
     lines: list[Line] = []
     shown: list[str] = []
@@ -164,7 +172,9 @@ def all_timelines(
             if not any(timelines.full(device.key, each) for each in charts):
                 continue
             drawn = [
-                _with_figure(timelines, device.key, each, span, tall, cursor, device if page else None)
+                _with_figure(
+                    timelines, device.key, each, span, tall, cursor, not gap, device if page else None
+                )
                 for each in charts
             ]
             for place, parts in enumerate(zip(*drawn, strict=True)):
@@ -186,9 +196,9 @@ def all_timelines(
                 (fit(each, columns), "dim"),
                 (fit("now" if page else _SUMMARIES[each], _FIGURE, right=True), "dim"),
             )
-            for each in METRICS
+            for each in known[:beside]
         ]
-        lines.insert(0, ((" " * left, ""), *_joined(titles[:beside], between)))
+        lines.insert(0, ((" " * left, ""), *_joined(titles, between)))
         shown.insert(0, "")
     blank = ((" " * _FIGURE, ""),)
     lines.append(((" " * left, ""), *_joined([(*_axis(span), *blank)] * beside, between)))
@@ -222,10 +232,11 @@ def _with_figure(
     span: TimeSpan,
     tall: int,
     cursor: float | None,
+    close: bool,
     device: Device | None = None,
 ) -> list[Line]:
     """A chart before a figure that sums it up, or before that of the `device` now; blank where nothing is
-    known."""
+    known. `close`: another chart is just above."""
     full = timelines.full(key, metric)
     if full is None:
         return [((" " * (span.columns + _FIGURE), ""),)] * tall
@@ -238,15 +249,15 @@ def _with_figure(
         figure = _now(device, metric)
     return [
         (*drawn, (fit(figure if place == tall - 1 else "", _FIGURE, right=True), ""))
-        for place, drawn in enumerate(_chart(timelines, key, metric, span, tall, full, cursor))
+        for place, drawn in enumerate(_chart(timelines, key, metric, span, tall, full, cursor, close))
     ]
 
 
-def _stacked(tall: int) -> list[tuple[tuple[Metric, ...], int]]:
-    """All three charts of a device below each other: the first ones get the lines that are left over."""
-    each, over = divmod(max(1, tall), len(METRICS))
-    heights = [min(_MOST_ROWS, each + (place < over)) for place in range(len(METRICS))]
-    return [((metric,), high) for metric, high in zip(METRICS, heights, strict=True) if high]
+def _stacked(tall: int, metrics: Sequence[Metric]) -> list[tuple[tuple[Metric, ...], int]]:
+    """The charts of a device below each other: the first ones get the lines that are left over."""
+    each, over = divmod(max(1, tall), len(metrics))
+    heights = [min(_MOST_ROWS, each + (place < over)) for place in range(len(metrics))]
+    return [((metric,), high) for metric, high in zip(metrics, heights, strict=True) if high]
 
 
 def present(app_state: AppState) -> Hashable:
@@ -262,7 +273,7 @@ def _now(device: Device, metric: Metric) -> str:
 
 
 def _layout(
-    tall: int, metric: Metric | None, beside: int
+    tall: int, metric: Metric | None, beside: Sequence[Metric]
 ) -> tuple[list[tuple[tuple[Metric, ...], int]], int]:
     """The charts of each device that stand beside each other, with their lines, from the top down; and the
     lines between devices. Each device has `tall` lines."""
@@ -270,8 +281,8 @@ def _layout(
     tall = max(1, tall - gap)
     if metric is not None:
         return [((metric,), min(tall, _MOST_ROWS))], gap
-    if beside > 1:
-        return [(METRICS[:beside], min(tall, _MOST_ROWS))], gap
+    if len(beside) > 1:
+        return [(tuple(beside), min(tall, _MOST_ROWS))], gap
     if tall == 1:
         return [(("utilization",), 1)], gap
     if tall == 2:
@@ -405,9 +416,11 @@ def _chart(
     tall: int,
     full: float,
     cursor: float | None,
+    close: bool = False,
 ) -> list[Line]:
-    """`tall` lines of a chart from 0 to `full`, the newest column at the right."""
-    most = tall * 8
+    """`tall` lines of a chart from 0 to `full`, the newest column at the right. Where another one is just
+    above (`close`), an eighth of a line stays free between them."""
+    most = tall * 8 - close
     # A figure that is known has a base line at least; an unknown one has none.
     scale = most / full
     values = timelines.values(key, metric, span)

@@ -16,35 +16,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gputui.inventory.formatting import printable
+from gputui.tui.looks import look
 from gputui.tui.views.text import Line
-
-STYLES = (
-    "brand",
-    "busy",
-    "claimed",
-    "cooling",
-    "cursor",
-    "dim",
-    "free",
-    "held",
-    "key",
-    "load",
-    "lost",
-    "memory",
-    "power",
-    "prompt",
-    "rest",
-    "rule",
-    "slot",
-    "strong",
-    "title",
-    "unknown",
-    "warn",
-)
-"""The names that a span's style can have; `lines.tcss` says how each looks."""
-
-LINK_STYLES = (*(f"link-{name}" for name in ("nv", "near", "host", "node", "sys")), "here", "on")
-"""The names of the styles of links; with "-on" behind it a style is that of a cell within the selection."""
 
 _OWN_BACKGROUND = ("-on", "here", "brand", "slot")
 
@@ -59,7 +32,6 @@ class Lines(Widget):
     layout is already right.
     """
 
-    COMPONENT_CLASSES = {f"lines--{name}" for name in (*STYLES, "lit")}
     ALLOW_SELECT = False
 
     def __init__(self, id: str) -> None:
@@ -88,6 +60,13 @@ class Lines(Widget):
         self._height = lines
         if self.styles.height != Scalar.parse(str(lines)):
             self.styles.height = lines
+
+    def on_mount(self) -> None:
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._restyle())
+
+    def _restyle(self) -> None:
+        self._looks.clear()
+        self.refresh()
 
     def on_resize(self) -> None:
         if self._build is not None:
@@ -125,17 +104,13 @@ class Lines(Widget):
     def _style(self, name: str, lit: bool) -> Style:
         key = (name, lit)
         if key not in self._looks:
-            plain = name.removesuffix("-on")
-            style = self.get_component_rich_style(f"lines--{plain}") if plain else self.rich_style
+            plain, variables = name.removesuffix("-on"), self.app.theme_variables
+            style = self.rich_style
+            if plain:
+                style += look(plain, variables)
             if plain != name:
-                style += self.get_component_rich_style("lines--on", partial=True)
+                style += look("on", variables)
             if lit and not name.endswith(_OWN_BACKGROUND):
-                style += self.get_component_rich_style("lines--lit", partial=True)
+                style += look("lit", variables)
             self._looks[key] = style
         return self._looks[key]
-
-
-class LinkLines(Lines):
-    """Lines in which links are drawn. A class of its own: each style costs 25 KiB in every widget."""
-
-    COMPONENT_CLASSES = {f"lines--{name}" for name in LINK_STYLES}

@@ -9,10 +9,10 @@ from gputui.tui.app_state import AppState
 from gputui.tui.layout import Column
 from gputui.tui.panels import PANELS_BY_NAME
 from gputui.tui.views.text import Line
-from gputui.tui.widgets.lines import LinkLines
+from gputui.tui.widgets.lines import Lines
 
 
-class PanelColumn(LinkLines):
+class PanelColumn(Lines):
     """Panels below each other. Posts `Clicked` with the panel that was clicked, and the place within it."""
 
     class Clicked(Message):

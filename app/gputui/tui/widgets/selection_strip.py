@@ -20,8 +20,6 @@ class SelectionStrip(Lines):
     dragged the strip shows the order that dropping it would make.
     """
 
-    COMPONENT_CLASSES = {"lines--on"}
-
     class Clicked(Message):
         """A device was clicked."""
 

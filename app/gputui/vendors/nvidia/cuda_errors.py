@@ -13,7 +13,7 @@ _CODES: dict[int, tuple[str, str]] = {
     803: ("SYSTEM_DRIVER_MISMATCH", "libcuda and the kernel module are of different versions; reboot"),
     804: (
         "COMPAT_NOT_SUPPORTED_ON_DEVICE",
-        "cuda-compat is for data centre GPUs; take it out of the library path",
+        "cuda-compat is for data centre GPUs; remove it from the library path",
     ),
     999: ("UNKNOWN", "after a suspend or an update: reload nvidia_uvm, or reboot"),
 }
@@ -32,4 +32,4 @@ def of_library(error: str) -> str:
     """Why libcuda cannot be loaded, with what helps; `error` is the dynamic linker's."""
     missing = "libcuda.so.1" in error
     remedy = "is the driver installed (nvidia-smi), and mounted into this container?" if missing else ""
-    return f"there is no CUDA driver: {error}{remedy and '; ' + remedy}"
+    return f"no CUDA driver: {error}{remedy and '; ' + remedy}"

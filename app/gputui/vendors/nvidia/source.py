@@ -30,7 +30,7 @@ NO_PERMISSION, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, MISMATCH = 4, 9, 12, 18
 
 REMEDIES: dict[int, str] = {
     LIBRARY_NOT_FOUND: (
-        "no NVIDIA driver here: libnvidia-ml.so.1 is not found; install the driver, or start the container"
+        "no NVIDIA driver: libnvidia-ml.so.1 is not found; install the driver, or start the container"
         " with --gpus all; `gputui --demo` works anywhere"
     ),
     DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded; try `sudo modprobe nvidia`, or see `dmesg`",
@@ -39,7 +39,7 @@ REMEDIES: dict[int, str] = {
         " to finish its update"
     ),
     NO_PERMISSION: (
-        "no permission to talk to the NVIDIA driver; check the rights of /dev/nvidiactl and /dev/nvidia*"
+        "no permission to talk to the NVIDIA driver; check the permissions of /dev/nvidiactl and /dev/nvidia*"
     ),
 }
 
@@ -78,7 +78,7 @@ class NvmlSource:
         except nvml.NVMLError as error:
             if started:
                 _shut_down(nvml)
-            raise NoSourceError(REMEDIES.get(error.value, f"NVML does not start: {error}")) from None
+            raise NoSourceError(REMEDIES.get(error.value, f"NVML cannot be initialized: {error}")) from None
         self._nvml = nvml
         self._gpus = [Gpu(nvml, index, self._clock) for index in range(count)]
 

@@ -73,8 +73,8 @@ class Nvidia(Vendor):
     visibility = CudaVisibility()
     containers = NvidiaContainers()
     environment_hints = (
-        ("CUDA_LAUNCH_BLOCKING", "1", "an error names its line; slow"),
-        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less memory lost to fragments"),
+        ("CUDA_LAUNCH_BLOCKING", "1", "errors name their line; slow"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less memory lost to fragmentation"),
     )
     remedies = {
         "held": "`sudo fuser -v /dev/nvidia*` may show it",
@@ -116,7 +116,7 @@ class Nvidia(Vendor):
             return ()
         # NCCL tells devices apart by the bus id of the GPU (NVIDIA/nccl #1716, seen with 2.31.2).
         return (
-            f"NCCL takes several ranks on one GPU's instances with {_SEVERAL_RANKS}=1 only, from 2.30 on;"
+            f"NCCL accepts several ranks on one GPU's instances with {_SEVERAL_RANKS}=1 only, from 2.30 on;"
             " an older one stops (gloo does not)",
         )
 
