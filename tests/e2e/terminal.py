@@ -70,6 +70,11 @@ class Terminal:
         """Type."""
         self._child.send(keys)
 
+    def start_anyway(self) -> None:
+        """Answer the question that stands before a real start from a demo."""
+        self.until("start anyway?")
+        self.send("y")
+
     def resize(self, columns: int, lines: int) -> None:
         """Make the terminal another size, as a person drags it."""
         self._size = (columns, lines)

@@ -27,6 +27,7 @@ def after_first_picture(start: Start, delay: float, *words: str) -> Terminal:
 def test_keys_typed_early_do_what_they_say_in_their_order(start: Start, delay: float) -> None:
     terminal = after_first_picture(start, delay, "--", "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES; exit 7")
     terminal.send("10\r")
+    terminal.start_anyway()
     assert terminal.end() == 7
     assert "on 1,0" in terminal.text
 

@@ -101,6 +101,7 @@ def test_so_has_what_the_screen_starts(
     terminal = start("--demo", "shared", "--", *command, environment=environ)
     terminal.until("○ free")
     terminal.send(f"5{key}")
+    terminal.start_anyway()
     terminal.until(f"found-{'' if expected == 'unset' else expected}{expected}")
     if key == "r":
         terminal.until("press Enter to return to gputui")

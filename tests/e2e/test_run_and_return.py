@@ -34,6 +34,7 @@ def begin(start: Start) -> Begin:
         terminal = start("--demo", "shared", "--", *command, **more)
         terminal.until("○ free")
         terminal.send("5r")
+        terminal.start_anyway()
         return terminal
 
     return begun
@@ -85,6 +86,7 @@ def test_how_it_ended_is_said_on_the_screen_too(begin: Begin) -> None:
     terminal.send("\r")
     terminal.until("sh ended with status 7 after")
     terminal.send("r")
+    terminal.start_anyway()
     terminal.until(lambda t: t.text.count(ENDED) == 2)
     leave(back(terminal))
 
@@ -174,6 +176,7 @@ def begin_in(shell: Terminal, command: str) -> None:
     shell.send(f"{' '.join(GPUTUI)} --demo shared -- {command}\r")
     shell.until("○ free")
     shell.send("5r")
+    shell.start_anyway()
 
 
 def exit_from(shell: Terminal) -> None:

@@ -205,6 +205,7 @@ def test_the_screen_works_though_output_or_errors_lead_to_a_file(start: Start, t
         terminal.send("5")
         terminal.until("cuda:0 = GPU 5")
         terminal.send("\r")
+        terminal.start_anyway()
         assert terminal.end() == 0
         kept, shown = ("to-out", "to-err") if redirection == "> out" else ("to-err", "to-out")
         assert (tmp_path / "out").read_text() == f"{kept}\n"

@@ -106,6 +106,17 @@ async def test_a_free_device_is_never_asked_about(key: str, desk: Desk, environ:
 
 
 @WAYS
+async def test_from_a_demo_a_real_start_is_asked_about(key: str, desk: Desk, environ: dict[str, str]) -> None:
+    async with session(IDLE, command=("true",), environ=environ, interval=1000) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo idle"))
+        await s.press("1", key)
+        assert "This box is a demo; the command would really run on this machine" in await asked(s)
+        await no_starts_nothing_and_yes_starts_it(s, key, desk)
+    for each in all_jobs(desk.environ):
+        ended(each)
+
+
+@WAYS
 async def test_those_in_line_are_asked_about(key: str, desk: Desk, environ: dict[str, str]) -> None:
     with in_line(4):
         async with session("idle", command=("true",), environ=environ, interval=1000) as s:

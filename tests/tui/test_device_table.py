@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from textual.events import MouseScrollUp
@@ -16,6 +17,7 @@ from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
+from gputui.tui.device_rows import SORTS
 from gputui.tui.first_frame import frame
 from gputui.tui.screens.columns import ColumnsScreen
 from gputui.tui.screens.line_input import LineScreen
@@ -23,7 +25,8 @@ from gputui.tui.views.columns import COLUMNS
 from gputui.tui.views.table import table
 from gputui.tui.views.text import width_of
 from tui.support import Session, box_at, session
-from unit.builders import NOW, box, busy, gpu, instance
+from unit.builders import GIB, NOW, box, busy, gpu, instance
+from unit.builders import job as unit_job
 
 
 def texts(snapshot: Snapshot, width: int, height: int = 30, **screen: object) -> list[str]:
@@ -94,6 +97,18 @@ def test_instances_hang_under_their_gpu() -> None:
     assert [row[6:12].strip() for row in rows[1:]] == ["0", "└ 0:0", "└ 0:1", "1"]
 
 
+@pytest.mark.parametrize("sort", [each for each in SORTS if each])
+def test_no_sort_takes_instances_from_their_gpu(sort: str) -> None:
+    parent = replace(gpu(0, mig=True), utilization=None)
+    parts = (replace(instance(parent, 0), utilization=10), replace(instance(parent, 1), utilization=90))
+    rows = texts(box(parent, *parts, replace(gpu(1), utilization=50)), 80, sort=sort)
+    labels = [row[6:12].strip() for row in rows[1:]]
+    at = labels.index("0")
+    assert {*labels[at + 1 : at + 3]} == {"└ 0:0", "└ 0:1"}
+    if sort == "utilization":
+        assert labels == ["0", "└ 0:1", "└ 0:0", "1"]
+
+
 def test_a_device_of_a_job_of_ours_says_so() -> None:
     devices = (busy(gpu(0)), gpu(1))
     job = JobSummary(id="m6u5", title="train", state="running", keys=(devices[0].key,), started=NOW - 3720)
@@ -110,21 +125,20 @@ def test_a_device_of_a_job_of_ours_says_so() -> None:
 async def test_devices_that_do_not_fit_are_counted_and_scrolled_to() -> None:
     async with session("dgx-2", size=(80, 15)) as s:
         shown = len(s.texts("#table")) - 1
-        assert s.texts("#table")[-1].endswith(f"▼ {16 - shown} more")
+        assert s.texts("#table")[0].endswith(f"▼ {16 - shown} more")
+        assert "more" not in " ".join(s.texts("#table")[1:]), "no state is hidden"
         await s.press("end")
         assert s.texts("#table")[0].endswith(f"▲ {16 - shown} more")
-        assert s.texts("#table")[-1].startswith("▸     15") and "more" not in s.texts("#table")[-1]
+        assert s.texts("#table")[-1].startswith("▸     15")
         table = s.main.query_one("#table")
         for _ in range(16):
             table.post_message(MouseScrollUp(table, 5, 3, 0, -1, 0, False, False, False))
         await s.until(lambda: s.texts("#table")[1].split()[0] == "0")
         assert s.main.app_state.current is not None and s.main.app_state.current.index == 15
-        # The mark is no device: a click on it scrolls.
-        await s.pilot.click("#table", offset=(78, shown))
-        await s.pilot.pause()
-        assert s.selected == [] and s.texts("#table")[1].split()[0] != "0"
         await s.press("up")
         assert any(line.startswith("▸     14") for line in s.texts("#table"))
+        heading = s.texts("#table")[0]
+        assert re.search(r"▲ \d+ more ▼ 1 more$", heading), heading
 
 
 @pytest.mark.parametrize(
@@ -149,12 +163,51 @@ async def test_sorting_and_filtering_by_keys() -> None:
         assert loads == sorted(loads, reverse=True) and "UTIL▼" in s.texts("#table")[0]
         await s.press("slash")
         assert isinstance(s.app.screen, LineScreen)
-        await s.press(*"free", "enter")
-        assert "3 of 8" in s.texts("#table")[0] and len(s.texts("#table")) == 4
+        await s.press(*"free")
+        assert "3 of 8" in s.texts("#table")[0] and len(s.texts("#table")) == 4, "while it is typed"
+        await s.press("escape")
+        assert len(s.texts("#table")) == 9 and s.main.app_state.screen.filter == ""
+        await s.press("slash", *"free", "enter")
+        assert "3 of 8" in s.texts("#table")[0] and "esc clears" in s.texts("#table")[0]
+        await s.press("escape")
+        assert len(s.texts("#table")) == 9 and s.app.is_running
         s.main.save_screen(ScreenSettings(filter="nobody"))
         assert "no device matches" in " ".join(s.texts("#table"))
         await s.press("space")
         assert s.selected == []
+
+
+async def test_a_kept_filter_that_matches_nothing_is_not_applied(tmp_path: Path) -> None:
+    environ = {"XDG_CONFIG_HOME": str(tmp_path)}
+    kept = ScreenSettings(filter="olek")
+    async with session(screen=kept, environ=environ, size=(100, 24)) as s:
+        assert len(s.texts("#table")) == 9
+        await s.until(lambda: s.main.message == "filter “olek” matches nothing here: not applied")
+        await s.press("T")
+        assert s.main.message.startswith("theme: ")
+        file = tmp_path / "gputui" / "config.toml"
+        await s.until(lambda: file.exists() and "theme" in file.read_text())
+        assert "filter" not in file.read_text(), "another box may still have what it asks for"
+
+
+async def test_a_kept_filter_for_a_user_is_applied_as_soon_as_users_are_known() -> None:
+    full = box(busy(gpu(0), unit_job(user="olek")), gpu(1))
+    early = replace(full, devices=(busy(gpu(0), unit_job(user=None)), gpu(1)))
+    async with session(early, screen=ScreenSettings(filter="olek"), interval=1000) as s:
+        assert len(s.main.app_state.rows) == 2
+        s.source.snapshot = full
+        s.main.app.sampler.ask()  # type: ignore[attr-defined]
+        await s.until(lambda: len(s.main.app_state.rows) == 1)
+        assert s.main.app_state.screen.filter == "olek" and not s.main.message
+
+
+async def test_the_sort_and_filter_of_a_demo_are_not_kept(tmp_path: Path) -> None:
+    async with session(environ={"XDG_CONFIG_HOME": str(tmp_path)}) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
+        await s.press("s", "slash", *"free", "enter", "T")
+        file = tmp_path / "gputui" / "config.toml"
+        await s.until(lambda: file.exists() and "theme" in file.read_text())
+        assert "filter" not in file.read_text() and "sort" not in file.read_text()
 
 
 async def test_the_columns_page_shows_hides_and_moves_columns() -> None:
@@ -166,6 +219,34 @@ async def test_the_columns_page_shows_hides_and_moves_columns() -> None:
         await s.press("x", "home", "down", "J", "escape")
         heading = s.texts("#table")[0]
         assert heading.index("MEMORY") < heading.index("UTIL")
+
+
+async def test_on_the_columns_page_showing_and_hiding_moves_no_row() -> None:
+    async with session(size=(100, 40)) as s:
+        await s.press("f")
+
+        def names() -> list[str]:
+            return [line.split("]")[1].split()[0] for line in s.app.screen.body.texts[1:16]]  # type: ignore[attr-defined]
+
+        before = names()
+        await s.press("down", "space")
+        assert names() == before and s.app.screen.body.texts[2].startswith("▸ [ ]")  # type: ignore[attr-defined]
+        await s.press("end", "space")
+        assert names() == before
+        await s.press("home", "down", "space")
+        assert names() == before
+        await s.press("x")
+        assert names() == before
+
+
+def test_a_persons_own_columns_leave_the_states_their_room() -> None:
+    held = gpu(0, memory_used=20 * GIB)
+    columns = ("utilization", "memory", "temperature", "power", "command", "throttle", "fan")
+    for width in (60, 80, 100, 124):
+        heading, row, _ = texts(box(held, gpu(1)), width, columns=columns)
+        if {"COMMAND", "THROTTLE", "FAN"} & {*heading.split()}:
+            assert "…" not in row[heading.index("STATE") - 2 :], width
+    assert {"THROTTLE", "FAN"} <= {*heading.split()}
 
 
 async def test_details_are_read_only_while_a_column_shows_them() -> None:
@@ -194,6 +275,22 @@ class Later:
         for call in (*self.calls,):
             self.calls.remove(call)
             call()
+
+
+async def test_a_digit_takes_the_cursor_along_so_that_j_and_k_act_at_once() -> None:
+    async with session() as s:
+        await s.press("4", "5", "K")
+        assert s.selected == ["5", "4"]
+        await s.press("J", "J")
+        assert s.selected == ["4", "5"] and s.main.message == "GPU 5 is already the last one"
+        await s.press("home", "K")
+        assert s.selected == ["5", "4"]
+
+
+async def test_a_digit_scrolls_to_its_device_on_a_small_terminal() -> None:
+    async with session(size=(40, 10)) as s:
+        await s.press("7")
+        assert any(line.startswith("▸ [1]  7") for line in s.texts("#table")), s.texts("#table")
 
 
 async def test_two_digits_are_one_number_where_there_are_ten_gpus() -> None:

@@ -95,7 +95,7 @@ def test_without_a_reading_there_is_nothing_to_select() -> None:
     state = AppState({})
     assert (state.rows, state.selected, state.verdicts, state.limits) == ((), (), {}, None)
     assert state.current is None and state.gpus_with_index(0) == ()
-    assert state.move_cursor(1) is state and state.reorder(1) is state
+    assert state.move_cursor(1) is state and state.reorder(1)[0] is state
     for unchanged, reason in (state.add_best(), state.next_order()):
         assert unchanged is state and reason
 
@@ -263,9 +263,11 @@ def test_the_launch_line_says_who_waits_for_the_selected_devices() -> None:
 
 
 def test_the_device_at_the_cursor_moves_and_the_cursor_with_it() -> None:
-    state = replace(with_selected(app_state(), 0, 1, 2), cursor=FOUR[0].key).reorder(1).reorder(1)
+    state, _ = replace(with_selected(app_state(), 0, 1, 2), cursor=FOUR[0].key).reorder(1)
+    state, _ = state.reorder(1)
     assert (selected(state), state.cursor) == ([1, 2, 0], FOUR[0].key)
-    assert selected(state.reorder(1)) == [1, 2, 0]
+    state, message = state.reorder(1)
+    assert selected(state) == [1, 2, 0] and message == "GPU 0 is already the last one"
 
 
 def test_a_device_is_dropped_at_a_place_of_the_order() -> None:
@@ -276,7 +278,7 @@ def test_a_device_is_dropped_at_a_place_of_the_order() -> None:
 
 
 def test_without_a_selected_device_at_the_cursor_the_last_one_moves() -> None:
-    state = replace(with_selected(app_state(), 0, 1), cursor=FOUR[3].key).reorder(-1)
+    state, _ = replace(with_selected(app_state(), 0, 1), cursor=FOUR[3].key).reorder(-1)
     assert (selected(state), state.cursor) == ([1, 0], FOUR[1].key)
 
 

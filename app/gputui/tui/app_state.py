@@ -102,6 +102,7 @@ class AppState:
     short_of                how many devices were asked for last, where so many are not free
     screen                  which columns, panels and devices are shown
     example                 a command that nobody has typed, and that is not started; () for none
+    set_aside               a filter of the settings that matches nothing here so far, and is not applied
     timelines               how the devices were used over the last hours, None until that is kept
     measured                GB/s from one device to another, by their keys, where `v` has measured it
     """
@@ -124,6 +125,7 @@ class AppState:
     rules: Rules = DEFAULT_RULES
     screen: ScreenSettings = DEFAULT_SCREEN
     example: tuple[str, ...] = ()
+    set_aside: str = ""
     short_of: int | None = None
 
     # A new reading
@@ -138,7 +140,18 @@ class AppState:
             selection=selection,
             verdicts_when_selected={k: v for k, v in self.verdicts_when_selected.items() if k in selection},
         )
-        return replace(new, watch=self.watch.after(snapshot, new.verdicts_now))._with_visible_cursor()
+        new = replace(new, watch=self.watch.after(snapshot, new.verdicts_now))
+        if self.snapshot is None and new.screen.filter:
+            # (The first reading may not know yet whose the processes are: a later one applies it then.)
+            new = replace(new, set_aside=new.screen.filter, screen=new.screen._replace(filter=""))
+        return new._with_kept_filter()._with_visible_cursor()
+
+    def _with_kept_filter(self) -> AppState:
+        """The filter that was set aside, applied if a device matches it."""
+        if not self.set_aside:
+            return self
+        filtered = replace(self, set_aside="", screen=self.screen._replace(filter=self.set_aside))
+        return filtered if filtered.rows else self
 
     def with_problem(self, problem: str) -> AppState:
         """The app state when there is nothing to read; a snapshot from before stays."""
@@ -146,7 +159,8 @@ class AppState:
 
     def with_screen(self, screen: ScreenSettings) -> AppState:
         """The app state with other columns, another order of the rows, or another filter."""
-        return replace(self, screen=screen)._with_visible_cursor()
+        set_aside = self.set_aside if screen.filter == self.screen.filter else ""
+        return replace(self, screen=screen, set_aside=set_aside)._with_visible_cursor()
 
     def _with_visible_cursor(self) -> AppState:
         """The cursor on a row, or on a selected device: never on a device that is nowhere to be seen.
@@ -447,15 +461,20 @@ class AppState:
 
     # The order of the selected devices
 
-    def reorder(self, by: int) -> AppState:
+    def reorder(self, by: int) -> tuple[AppState, str | None]:
         """The selected device under the cursor, else the one selected last, earlier or later in the order.
 
         The cursor goes with it, so that the next press moves the same device.
         """
-        if not self.selection.keys:
-            return self
+        if not self.selection.keys or self.snapshot is None:
+            return self, "nothing is selected: space or 0-9 selects"
         key = self.cursor if self.cursor in self.selection else self.selection.keys[-1]
-        return replace(self._select(self.selection.move(key or "", by)), cursor=key)
+        moved = self.selection.move(key or "", by)
+        if moved == self.selection:
+            label = self.snapshot.label(self.snapshot.by_key[key or ""])
+            place = "last" if by > 0 else "first"
+            return replace(self, cursor=key), f"GPU {label} is already the {place} one"
+        return replace(self._select(moved), cursor=key), None
 
     def move_to(self, key: str, place: int) -> AppState:
         """The selected device at another place of the order, and the cursor on it."""

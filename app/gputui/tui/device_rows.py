@@ -39,8 +39,20 @@ def listed(
         found = [d for d in found if _matches(words, d, verdicts[d.key], jobs.get(d.key))]
     measure = _MEASURES.get(sort or "")
     if measure is not None:
-        found = sorted(found, key=lambda device: measure(device, verdicts[device.key]))
+        found = _sorted_by(measure, found, verdicts)
     return tuple(found)
+
+
+def _sorted_by(
+    measure: Callable[[Device, Verdict], Any], devices: Sequence[Device], verdicts: Mapping[str, Verdict]
+) -> list[Device]:
+    """The devices by a sort key; instances stay below their GPU, which goes where the first of them would."""
+    own = {device.key: measure(device, verdicts[device.key]) for device in devices}
+    boards: dict[str, list[Device]] = {}
+    for device in devices:
+        boards.setdefault(device.parent or device.key, []).append(device)
+    in_order = sorted(boards.values(), key=lambda board: min(own[device.key] for device in board))
+    return [d for board in in_order for d in sorted(board, key=lambda d: (d.parent is not None, own[d.key]))]
 
 
 def user_of(device: Device, verdict: Verdict) -> str | None:

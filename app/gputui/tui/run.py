@@ -43,6 +43,9 @@ def run_screen(
     additions, argv = assignments(command or example)
     options = LaunchOptions(command=argv, additions=additions)
     source.open()
+    if source.label:
+        # What was sorted and filtered on this machine says nothing of another box.
+        screen = screen._replace(sort=None, filter="")
     given = () if command else example
     app_state = AppState(environ, options, source.label, rules=rules, screen=screen, example=given)
     interval = interval or screen.interval or _INTERVAL

@@ -210,7 +210,8 @@ class LaunchController:
         return pending
 
     def start_or_ask(self, pending: PendingLaunch) -> None:
-        """Start the launch; first ask, where a device of it is not free or others wait for it."""
+        """Start the launch; first ask, where a device of it is not free, others wait for it, or the box is no
+        real one."""
         app_state, before = self._view.app_state, pending.app_state
         self._view.clear_message()
         changed: dict[str, str] = {}
@@ -223,7 +224,7 @@ class LaunchController:
             found = not_free(selected, as_selected, app_state.snapshot, app_state.verdicts)
             changed = not_free_lines(found, app_state.snapshot)
         if self._unclear() or any(
-            (changed, app_state.contradiction, pending.allocation.conflicts, pending.queue)
+            (app_state.label, changed, app_state.contradiction, pending.allocation.conflicts, pending.queue)
         ):
             self._ask(pending, changed)
         else:
@@ -275,6 +276,10 @@ class LaunchController:
         in_order = [lines[key] for key in pending.app_state.selection if key in lines]
         contradiction = self._view.app_state.contradiction
         said = (contradiction,) if contradiction else ()
+        if self._view.app_state.label:
+            kind = "demo" if self._view.app_state.label.startswith("demo") else "recording"
+            real = f"This box is a {kind}; the command would really run on this machine. y runs it"
+            more = (real, *more)
         reasons = [*more, *in_order, *self._unclear(), *said]
         reasons += [pending.queue.text()] if pending.queue else []
         self._view.open(ConfirmScreen(tuple(reasons), may_wait=pending.queue is not None), answered)

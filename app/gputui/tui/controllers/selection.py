@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from gputui.allocating.settings import ScreenSettings
 from gputui.choosing.grouping import GroupingError, parse_request
 from gputui.inventory.device import Device
 from gputui.tui.actions import key_of
@@ -105,12 +106,12 @@ class SelectionController:
         return self._view.app.set_timer(seconds, call).stop
 
     def toggle_number(self, index: int) -> None:
-        """Select or deselect the GPU with this index; where several vendors have one, ask which."""
+        """The cursor on the GPU with this index, as a click; where several vendors have one, ask which."""
         found = self._view.app_state.gpus_with_index(index)
         if not found:
             self._view.show_message(f"there is no GPU {index}", "warn")
         elif len(found) == 1:
-            self.toggle(found[0])
+            self.click(found[0].key)
         else:
             self._ask_which(index, found)
 
@@ -132,7 +133,7 @@ class SelectionController:
             now = self._view.app_state.snapshot
             device = now.by_key.get(matching(line)[0]) if now and line and line.strip() else None
             if device is not None:
-                self.toggle(device)
+                self.click(device.key)
 
         self._view.open(LineScreen(f"which GPU {index}: {names}?", check=check), answered)
 
@@ -154,17 +155,34 @@ class SelectionController:
         """Ask which devices to list."""
         from gputui.tui.screens.line_input import LineScreen
 
+        before, cursor = self._view.app_state.screen.filter, self._view.app_state.cursor
+
+        def filtered(line: str) -> ScreenSettings:
+            return self._view.app_state.screen._replace(filter=line.strip())
+
+        def typed(line: str) -> None:
+            self._view.set_app_state(self._view.app_state.with_screen(filtered(line)))
+
         def answered(line: str | None) -> None:
             if line is not None:
-                self._view.save_screen(self._view.app_state.screen._replace(filter=line.strip()))
+                self._view.save_screen(filtered(line))
+            else:
+                typed(before)
+                self.to_device(cursor or "")
 
         prompt = "show only: free, busy, a user, part of a name, your job   (empty: all)"
-        self._view.open(LineScreen(prompt, self._view.app_state.screen.filter), answered)
+        self._view.open(LineScreen(prompt, before, typed=typed), answered)
+
+    def end_filter(self) -> None:
+        """Show all devices again."""
+        screen = self._view.app_state.screen
+        if screen.filter:
+            self._view.save_screen(screen._replace(filter=""))
 
     def reorder(self, by: int) -> None:
-        if not self._view.app_state.selection.keys:
-            self._view.show_message("nothing is selected: space or 0-9 selects", "warn")
-        self._view.set_app_state(self._view.app_state.reorder(by))
+        app_state, message = self._view.app_state.reorder(by)
+        self._view.set_app_state(app_state)
+        self._view.show_message(message, "warn")
 
     def add_best(self) -> None:
         self._show(*self._view.app_state.add_best())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
+from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, shown
-from gputui.tui.views.columns import BY_ID, COLUMNS, USUAL, Columns
-from gputui.tui.views.table import heading, row
+from gputui.tui.views.columns import BY_ID, COLUMNS, USUAL
+from gputui.tui.views.table import columns_of, heading, row
 from gputui.tui.views.text import Line, clip, fit, title
 
 
@@ -19,8 +20,13 @@ class ColumnsScreen(ListPage):
         shown("space,enter", "show_or_hide", "show or hide", "space"),
         shown("J,shift+down", "move(1)", "move right", "J"),
         shown("K,shift+up", "move(-1)", "move left", "K"),
-        shown("x", "usual", "default"),
+        shown("x", "usual", "default", about="The default columns"),
     ]
+
+    def __init__(self, view: MainView) -> None:
+        super().__init__(view)
+        self._order = self._order_at_start()
+        """All columns, as a person has ordered them: to show or hide one moves none."""
 
     @property
     def _chosen(self) -> tuple[str, ...]:
@@ -28,19 +34,27 @@ class ColumnsScreen(ListPage):
         columns = self.view.app_state.screen.columns
         return USUAL if columns is None else tuple(dict.fromkeys(name for name in columns if name in BY_ID))
 
+    def _order_at_start(self) -> list[str]:
+        """The columns that are wanted in their order, each of the others behind the one that is before it."""
+        order = list(self._chosen)
+        for place, column in enumerate(COLUMNS):
+            if column.id not in order:
+                order.insert(order.index(COLUMNS[place - 1].id) + 1 if place else 0, column.id)
+        return order
+
     def item_keys(self) -> Sequence[Hashable]:
-        return [*self._chosen, *(column.id for column in COLUMNS if column.id not in self._chosen)]
+        return self._order
 
     def notes(self, width: int) -> list[Line]:
         app_state = self.view.app_state
         notes = [title("preview", width)]
-        columns = Columns.of(app_state, width)
+        columns = columns_of(app_state, width)
         notes.append(heading(app_state, columns, width))
         return [*notes, *(row(app_state, device, columns, width) for device in app_state.rows[:1])]
 
     def lines(self, width: int, height: int) -> list[Line]:
         names = [BY_ID[str(key)] for key in self.item_keys()]
-        there = {column.id for column, _ in Columns.of(self.view.app_state, width).shown}
+        there = {column.id for column, _ in columns_of(self.view.app_state, width).shown}
         listing: list[Line] = []
         for place, column in enumerate(names):
             wanted = column.id in self._chosen
@@ -65,24 +79,25 @@ class ColumnsScreen(ListPage):
         self.draw()
 
     def action_show_or_hide(self) -> None:
-        name, chosen = str(self.key), self._chosen
-        if name in chosen:
-            self._keep(tuple(each for each in chosen if each != name))
-        else:
-            self._keep((*chosen, name))
+        self._show({*self._chosen} ^ {str(self.key)})
 
     def action_move(self, by: int) -> None:
-        name, chosen = str(self.key), list(self._chosen)
-        if name not in chosen:
-            self.show_message("this column is hidden: space shows it")
-            return
-        place = min(max(chosen.index(name) + by, 0), len(chosen) - 1)
-        chosen.remove(name)
-        chosen.insert(place, name)
-        self._keep(tuple(chosen))
+        name, order = str(self.key), self._order
+        place = min(max(order.index(name) + by, 0), len(order) - 1)
+        order.remove(name)
+        order.insert(place, name)
+        self._show(self._chosen)
+
+    def _show(self, names: Collection[str]) -> None:
+        columns = tuple(name for name in self._order if name in names)
+        if columns != self._chosen:
+            self._keep(columns)
+        self.draw()
 
     def action_usual(self) -> None:
         self._keep(None)
+        self._order = self._order_at_start()
+        self.draw()
 
     def clicked(self, place: int) -> None:
         self.go_to(place)

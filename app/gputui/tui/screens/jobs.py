@@ -53,7 +53,7 @@ class JobsScreen(ListPage):
     BINDINGS = [
         shown("escape,q,D", "dismiss", "back", "esc"),
         *cursor_bindings("job"),
-        shown("pageup", "scroll_log(1)", "log", "pgup/pgdn"),
+        shown("pageup", "scroll_log(1)", "log", "pgup/pgdn", "Earlier in the log"),
         hidden("pagedown", "scroll_log(-1)", "Later in the log"),
         hidden("f", "follow_log", "To the end of the log"),
         hidden("w", "wrap_log", "Break long lines of the log, or cut them"),

@@ -20,6 +20,7 @@ from textual.containers import Container
 from textual.screen import Screen
 
 from gputui.allocating.settings import ScreenSettings, SettingsError
+from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
 from gputui.sources.source import NoSourceError, Want
@@ -80,6 +81,7 @@ class MainScreen(Screen[None]):
             for action in ACTIONS
         ),
         *(Binding(str(n), f"number({n})", show=False, id=f"number-{n}") for n in range(10)),
+        Binding("escape", "end_filter", show=False),
     ]
 
     def __init__(
@@ -114,6 +116,8 @@ class MainScreen(Screen[None]):
             Lines(id=name) for name in ("header", "launch", "message")
         )
         self._log = MessageLog()
+        self._first_began: float | None = None
+        """When the first reading began (`time.monotonic`)."""
         self._saved_screen, self._saving = app_state.screen, threading.Lock()
         self._list = Container(id="list")
         self._history, self._lists, self._bottom = (
@@ -206,6 +210,10 @@ class MainScreen(Screen[None]):
     def action_number(self, digit: int) -> None:
         self.press_digit(digit)
 
+    def action_end_filter(self) -> None:
+        self.selection.finish_digits()
+        self.selection.end_filter()
+
     def on_device_table_clicked(self, message: DeviceTable.Clicked) -> None:
         self.selection.finish_digits()
         self.selection.click(message.key)
@@ -231,6 +239,7 @@ class MainScreen(Screen[None]):
         """Another theme, here and at the next start."""
         self.app.theme = name
         self.save_screen(self.app_state.screen._replace(theme=name))
+        self.show_message(f"theme: {name}")
 
     def save_screen(self, screen: ScreenSettings) -> None:
         """Show the screen in another way, and keep that in the user's settings."""
@@ -243,6 +252,11 @@ class MainScreen(Screen[None]):
 
         with self._saving:
             before, after = self._saved_screen, self.app_state.screen
+            if self.app_state.label:
+                # (Of another box than this machine: `run_screen` does not read them there either.)
+                after = after._replace(sort=before.sort, filter=before.filter)
+            elif self.app_state.set_aside:
+                after = after._replace(filter=before.filter)
             if before == after:
                 return
             self._saved_screen = after
@@ -307,6 +321,7 @@ class MainScreen(Screen[None]):
             app_state = self.app_state.with_snapshot(result)
             self.set_app_state(replace(app_state, timelines=self.timelines.after(result)))
             self.jobs.after_reading(before, result, message.reading.began)
+            self._drop_kept_filter(message.reading.began)
             if pending is not None:
                 self.launch.start_or_ask(pending)
             elif self.app_state.command_is_unread and (result.links or len(result.devices) < 2):
@@ -316,6 +331,16 @@ class MainScreen(Screen[None]):
                 self.show_message("a selected device is no longer present and was deselected", "lost")
         else:
             raise result
+
+    def _drop_kept_filter(self, began: float) -> None:
+        """Forget a filter of the settings that matches nothing in the second reading, the first full one."""
+        words = self.app_state.set_aside
+        if words and self._first_began not in (None, began):
+            # (It stays in the settings: another box may have what it asks for.)
+            self._saved_screen = self._saved_screen._replace(filter="")
+            self.set_app_state(replace(self.app_state, set_aside=""))
+            self.show_message(f"filter “{printable(words)}” matches nothing here: not applied", "warn")
+        self._first_began = self._first_began or began
 
     def on_past_found(self, message: PastFound) -> None:
         """The past from before this run has been read, or computed."""

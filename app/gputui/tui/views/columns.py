@@ -332,6 +332,12 @@ USUAL = tuple(column.id for column in COLUMNS if column.usual)
 _CHOSEN_SPARE = 12
 """Cells for the state beside which a column that a person has chosen is shown."""
 
+_STATE_CAP = 32
+"""Cells beyond which the state gets no more of what optional columns and longer bars could have."""
+
+_OPTIONAL = 7
+"""The priority from which on a column, though a person has chosen it, leaves the longest state its room."""
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -348,11 +354,14 @@ class Columns:
     box: Box
 
     @classmethod
-    def of(cls, app_state: AppState, width: int) -> Columns:
-        """The columns that fit into `width`, each whole: the most important ones first, then wider ones."""
+    def of(cls, app_state: AppState, width: int, state: int = 0) -> Columns:
+        """The columns that fit into `width`, each whole: the most important ones first, then wider ones.
+
+        state  cells that the longest state needs: a person's own columns leave it so many
+        """
         snapshot = app_state.snapshot
         devices = snapshot.devices if snapshot else ()
-        tree = app_state.screen.sort is None and any(device.parent for device in devices)
+        tree = any(device.parent for device in devices)
         labels = [len(label_of(app_state, device, tree)) for device in devices]
         names = {short_name(device.name or "?") for device in devices}
         box = Box(
@@ -366,7 +375,7 @@ class Columns:
         chosen = app_state.screen.columns
         wanted = [BY_ID[name] for name in dict.fromkeys(USUAL if chosen is None else chosen) if name in BY_ID]
         widths: dict[str, int] = {}
-        for cells, column, spare in _wishes(wanted, box, chosen is not None):
+        for cells, column, spare in _wishes(wanted, box, chosen is not None, state):
             before = widths.get(column.id)
             more = cells + gap if before is None else cells - before
             if left - more >= spare:
@@ -387,15 +396,18 @@ def label_of(app_state: AppState, device: Device, tree: bool) -> str:
     return f"{'└ ' if tree and device.parent else ''}{app_state.snapshot.label(device)}"
 
 
-def _wishes(columns: Sequence[Column], box: Box, chosen: bool) -> list[tuple[int, Column, int]]:
+def _wishes(columns: Sequence[Column], box: Box, chosen: bool, state: int) -> list[tuple[int, Column, int]]:
     """Which column should be how wide, with how much left for the state: the most important wish first."""
     wishes = []
+    # (In steps, so that no column comes and goes as a state grows by a second.)
+    state = min(_STATE_CAP, -(-state // 8) * 8)
     for column in columns:
         for step, (cells, spare) in enumerate(column.sizes(box)):
             least = min(spare, _CHOSEN_SPARE) if chosen and not step else spare
-            wishes.append((least, column.priority, step, cells, column))
+            left = max(least, state) if chosen and (step or column.priority >= _OPTIONAL) else least
+            wishes.append((least, column.priority, step, cells, column, left))
     wishes.sort(key=lambda wish: wish[:3])
-    return [(cells, column, spare) for spare, _, _, cells, column in wishes]
+    return [(cells, column, left) for _, _, _, cells, column, left in wishes]
 
 
 def _amount(device: Device) -> int:

@@ -31,14 +31,12 @@ class Table(NamedTuple):
 
     keys   the device of each line below the heading
     lit    the line of the cursor, None where it is not among them
-    below  from which cell of the last line on it says how many devices are below, None where none are
     needs  what a source has to read for the columns that are shown
     """
 
     lines: list[Line]
     keys: tuple[str, ...] = ()
     lit: int | None = None
-    below: int | None = None
     needs: Want = Want.PROCESSES | Want.OWNERS
 
 
@@ -53,22 +51,23 @@ def table(
     rows = app_state.rows
     if not rows:
         return Table(nothing(app_state, width))
-    columns = Columns.of(app_state, width)
+    columns = columns_of(app_state, width)
     shown = rows[top : top + max(1, height - 1)]
     make = drawn or row
-    lines = [heading(app_state, columns, width, top)]
+    lines = [heading(app_state, columns, width, top, len(rows) - top - len(shown))]
     lines += [make(app_state, device, columns, width) for device in shown]
-    more, below = len(rows) - top - len(shown), None
-    if more > 0:
-        mark = f" ▼ {more} more"
-        below = max(0, width - len(mark))
-        lines[-1] = _with_mark(lines[-1], mark, width)
     lit = next((n for n, device in enumerate(shown, 1) if device.key == app_state.cursor), None)
-    return Table(lines, tuple(device.key for device in shown), lit, below, columns.needs)
+    return Table(lines, tuple(device.key for device in shown), lit, columns.needs)
 
 
-def heading(app_state: AppState, columns: Columns, width: int, above: int = 0) -> Line:
-    """The names of the columns, and what is not as usual: a sort, a filter, devices above the first row."""
+def columns_of(app_state: AppState, width: int) -> Columns:
+    """The columns that fit into `width`; those that a person has chosen leave the states their room."""
+    words = (_state_words(app_state, d) for d in app_state.rows) if app_state.screen.columns else ()
+    return Columns.of(app_state, width, max((2 + cell_len(each) for each in words), default=0))
+
+
+def heading(app_state: AppState, columns: Columns, width: int, above: int = 0, below: int = 0) -> Line:
+    """The names of the columns, and what is not as usual: a sort, a filter, devices above and below."""
     c, gap, sort = columns, " " * columns.gap, app_state.screen.sort
     sign = "▲" if sort in RISING else "▼"
     state = f"STATE{sign}" if sort == "state" else f"STATE{sign} by user" if sort == "user" else "STATE"
@@ -78,7 +77,8 @@ def heading(app_state: AppState, columns: Columns, width: int, above: int = 0) -
         for column, cells in c.shown
     ]
     names.append((sort if sort in _SORTED_IN_STATE else None, _BEFORE_STATE + state))
-    notes = [f"▲ {above} more"] if above else []
+    hidden = [f"{mark} {count} more" for mark, count in (("▲", above), ("▼", below)) if count > 0]
+    notes = [" ".join(hidden)] if hidden else []
     if app_state.screen.filter:
         notes.insert(0, _filter_note(app_state, width - sum(cell_len(name) for _, name in names)))
     shown, ids = _names_that_fit(names, notes, width)
@@ -107,8 +107,8 @@ def _filter_note(app_state: AppState, room: int) -> str:
     """How many of all devices are listed, and why not all."""
     every = len(app_state.snapshot.devices) if app_state.snapshot else 0
     found, words = len(app_state.rows), printable(app_state.screen.filter)
-    note = f"{found} of {every} devices (filter: {words})"
-    return note if cell_len(note) + 12 <= room else f"{found} of {every} ({words})"
+    note = f"{found} of {every} devices (filter: {words}; esc clears)"
+    return note if cell_len(note) + 12 <= room else f"{found} of {every} ({words}; esc clears)"
 
 
 def _with_mark(line: Line, mark: str, width: int) -> Line:
@@ -129,7 +129,7 @@ def nothing(app_state: AppState, width: int) -> list[Line]:
     elif app_state.snapshot is None:
         words = "reading the box …"
     elif app_state.snapshot.devices:
-        words = f"no device matches the filter “{printable(app_state.screen.filter)}”: / changes it"
+        words = f"no device matches the filter “{printable(app_state.screen.filter)}”: esc clears it"
     else:
         words = "no devices in this box"
     return [((" ", ""),), *(((f"  {piece}", "dim"),) for piece in wrap(words, width - 4))]

@@ -32,7 +32,6 @@ class DeviceTable(Lines):
         self._keys: tuple[str, ...] = ()
         self.needs = Want(0)
         """What a source has to read for the columns that are shown."""
-        self._below: int | None = None
         self._top = 0
         self._followed: object = None
         self._drawn: dict[str, tuple[object, Line]] = {}
@@ -49,7 +48,7 @@ class DeviceTable(Lines):
     def _rows(self, app_state: AppState, width: int, height: int) -> list[Line]:
         self._scroll(app_state, max(1, height - 1))
         found = table(app_state, width, height, self._top, self._row)
-        self._keys, self.lit, self._below, self.needs = found.keys, found.lit, found.below, found.needs
+        self._keys, self.lit, self.needs = found.keys, found.lit, found.needs
         return found.lines
 
     def _scroll(self, app_state: AppState, room: int) -> None:
@@ -86,8 +85,5 @@ class DeviceTable(Lines):
 
     def on_click(self, event: events.Click) -> None:
         place = event.y - 1
-        if self._below is not None and place == len(self._keys) - 1 and event.x >= self._below:
-            # (The mark of the rows below, not the device beside it.)
-            self._move(len(self._keys))
-        elif 0 <= place < len(self._keys):
+        if 0 <= place < len(self._keys):
             self.post_message(self.Clicked(self._keys[place]))
