@@ -119,7 +119,8 @@ def test_commands_wrap_line_by_line_as_far_as_there_is_room() -> None:
     app_state = AppState({}).with_snapshot(BOX)
     lines = ["".join(text for text, _ in line) for line in processes(app_state, 46, 9)]
     assert len(lines) == 9 and "7b --lr 3e-4" in lines[2] and "sft.yaml" in lines[4]
-    assert lines[6].endswith("…") and "ines" in lines[7]
+    # (What holds a device unseen has one line: its advice is on the pages.)
+    assert lines[5].endswith("…") and "ines" in lines[6] and lines[7].endswith("…")
 
 
 def test_remarks_are_wrapped_only_where_there_is_room() -> None:
@@ -129,7 +130,7 @@ def test_remarks_are_wrapped_only_where_there_is_room() -> None:
         app_state = app_state.toggle(BOX.devices[index])[0]
     low, high = (launch(app_state, 80, *launch_room(height, 8)) for height in (24, 40))
     assert len(low) < len(high) and _text(high[-1:]).endswith("torchrun, l)")
-    assert _text(low[-1:]).endswith("…")
+    assert _text(low[-1:]).endswith("… (L shows all)")
 
 
 def _text(lines: Sequence[Line]) -> str:
