@@ -43,7 +43,7 @@ def begin(start: Start) -> Begin:
 def back(terminal: Terminal) -> Terminal:
     """Go back to the screen, which must be whole and answer keys."""
     terminal.send("\r")
-    for part in (" gputui ", "NAME", "cuda:0 = GPU 5", "─ launch"):
+    for part in (" gputui ", "STATE", "cuda:0 = GPU 5", "─ launch"):
         terminal.until(part)
     terminal.send("4")
     return terminal.until("cuda:1 = GPU 4")

@@ -78,7 +78,7 @@ def test_ctrl_z_gives_the_shell_back_and_fg_the_screen(
     shell.until(lambda t: "between" in t.lines)
     shell.send("fg\r")
     # Every part is there again, not only what has changed meanwhile.
-    for part in (" gputui ", "NAME", "○ free", "─ selected ─", "nothing: space", "─ launch", "? help"):
+    for part in (" gputui ", "STATE", "○ free", "─ selected ─", "nothing: space", "─ launch", "? help"):
         shell.until(part)
     shell.send("5")
     shell.until("cuda:0 = GPU 5")

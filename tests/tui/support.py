@@ -131,7 +131,7 @@ async def session(
     command: tuple[str, ...] = ("python", "train.py"),
     environ: Mapping[str, str] | None = None,
     size: tuple[int, int] = (80, 24),
-    interval: float = 0.05,
+    interval: float = 0.25,
     source: Source | None = None,
     rules: Rules = DEFAULT_RULES,
     once: Want | None = None,

@@ -172,14 +172,16 @@ async def test_after_d_the_job_has_it_and_the_claim_says_which(desk: Desk, envir
     gate = desk.gate()
     async with session(command=("sh", "-c", gate.wait), environ=environ) as s:
         await s.press("4", "d")
-        await s.until(lambda: "started: D shows it" in s.main.message)
+        await s.until(lambda: "started on GPU 4: D shows it" in s.main.message)
+        assert s.selected == [], "it is in use by that job now"
         (job,) = all_jobs(desk.environ)
         (claim,) = claimed_for_others()
         assert (claim.key, claim.job, claim.pid) == (UUID[4], job.id, command(job).pid)
         # It is the job's: seen from here, too, and asked about.
         assert [each.job for each in claims(os.environ)[0]] == [job.id]
-        await s.press("enter")
+        await s.press("4", "enter")
         await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+        assert f"GPU 4 is claimed by your job {job.id}" in s.app.screen.reasons[0]
         await s.press("n")
     gate.open()
     ended(job)
@@ -273,6 +275,17 @@ async def test_w_asks_how_many_and_a_job_is_in_line(desk: Desk, environ: dict[st
         assert job.line.endswith(" run --wait -n 4 --group tp=2 -- python train.py")
 
 
+async def test_n_for_more_than_are_free_leads_to_the_line_for_as_many(environ: dict[str, str]) -> None:
+    async with session(environ=environ) as s:
+        await s.press("n", *"abc", "enter")
+        assert prompted(s) == "type a number, or a number with tp=N, pp=N"
+        await s.press("4", "enter")
+        assert s.app.screen is s.main, "what is typed has taken the place of what was wrong"
+        assert s.main.message == "only 3 of 4 devices are free: w waits in line for 4"
+        await s.press("w")
+        assert "⏎ waits for any 4 devices" in prompted(s)
+
+
 def prompted(s: Session) -> str:
     """What stands above the line that is typed."""
     return str(s.app.screen.query_one("#what", Static).visual)
@@ -309,7 +322,7 @@ async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> Non
         ("8", "never"),
         ("3 tp=2", "groups of tp=2"),
         ("these", "no devices are selected"),
-        ("x", "one of tp=N"),
+        ("x", "type a number, or a number with tp=N, pp=N"),
     ],
 )
 async def test_w_queues_nothing_that_can_never_be_had(

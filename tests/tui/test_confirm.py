@@ -121,8 +121,8 @@ async def test_those_in_line_are_asked_about(key: str, desk: Desk, environ: dict
     with in_line(4):
         async with session("idle", command=("true",), environ=environ, interval=1000) as s:
             await s.press("0", "1", key)
-            (before,) = (reason for reason in (await asked(s)).splitlines() if "in line" in reason)
-            assert numbers(before) == [1, 4]
+            (before,) = (reason for reason in (await asked(s)).splitlines() if "waits ahead" in reason)
+            assert numbers(before) == [4]
             await no_starts_nothing_and_yes_starts_it(s, key, desk)
     for each in all_jobs(desk.environ):
         ended(each)
@@ -229,11 +229,7 @@ async def test_the_question_of_a_driver_that_does_not_answer_tells_the_rest_too(
             await s.press("0", "enter")
             s.main.tick()
             words = await asked(s)
-            assert (
-                "driver" in words
-                and "--nproc-per-node=2" in words
-                and "1 person is ahead of you in line" in words
-            )
+            assert "driver" in words and "--nproc-per-node=2" in words and "your own run waits ahead" in words
             assert len(words.splitlines()) == 3
             assert s.main.message == ""
 

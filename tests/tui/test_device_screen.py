@@ -127,6 +127,16 @@ async def test_on_a_small_screen_all_of_it_scrolls_and_nothing_is_left_out_in_si
         assert shown(s) == "0"
 
 
+async def test_the_keys_of_the_charts_are_named_only_where_there_are_charts() -> None:
+    async with session(size=(130, 60)) as s:
+        await s.press("i")
+        await s.until(lambda: "+/- zoom" in texts(s, "#page-footer")[-1])
+        assert any("timelines" in text for text in texts(s))
+        await s.resize(80, 24)
+        await s.until(lambda: "zoom" not in texts(s, "#page-footer")[-1])
+        assert not any("timelines" in text for text in texts(s))
+
+
 async def test_a_device_that_is_gone_is_said_to_be() -> None:
     async with session(crowded(), size=(130, 40)) as s:
         await s.press("i")

@@ -13,6 +13,7 @@ from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.tui import panels
 from gputui.tui.actions import ACTIONS, GROUPS
+from gputui.tui.palette import ActionProvider, score
 from gputui.tui.screens.help import HelpScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.messages import MessagesScreen
@@ -119,6 +120,52 @@ async def test_the_help_is_filtered_while_one_types_and_escape_ends_the_filter_f
         assert s.app.screen is page and "with" not in body(s)[0]
         await s.press("escape")
         assert s.app.screen is s.main
+
+
+@pytest.mark.parametrize(
+    ("page", "own"),
+    [
+        ("t", ("tab", "Show what hangs where")),
+        ("p", ("s", "Next order: device")),
+        ("h", ("+ =", "A shorter span")),
+        ("D", ("w", "Break long lines")),
+        ("L", ("x delete", "Back to the default")),
+        ("i", ("[ shift+tab", "Previous device")),
+        ("Q", ("S", "Leave the queue")),
+    ],
+)
+async def test_the_help_of_a_page_begins_with_its_own_keys_and_ends_there(
+    page: str, own: tuple[str, str]
+) -> None:
+    async with session(size=(100, 50)) as s:
+        for key in ("question_mark", "f1"):
+            await s.press(page)
+            opened = s.app.screen
+            assert footer(s)[-1].endswith("  ? help")
+            await s.press(key)
+            assert isinstance(s.app.screen, HelpScreen) and "? help" not in footer(s)[-1]
+            lines = body(s)
+            ends = next(n for n, line in enumerate(lines) if "─ Select ─" in line)
+            assert "─ This page ─" in lines[1]
+            assert any(line.startswith(f"  {own[0]}") and own[1] in line for line in lines[2:ends])
+            await s.press("escape")
+            assert s.app.screen is opened
+            await s.press("escape")
+
+
+async def test_the_help_of_the_main_screen_has_no_page_and_names_each_key_once() -> None:
+    async with session(size=(100, 60)) as s:
+        await s.press("question_mark")
+        assert "─ Select ─" in body(s)[1]
+        assert any(line.startswith("  /       ") for line in body(s))
+
+
+async def test_keys_and_titles_of_pages_are_left_out_whole_where_it_is_narrow() -> None:
+    async with session(size=(40, 12)) as s:
+        for page in ("D", "p", "t", "L", "h"):
+            await s.press(page)
+            assert footer(s)[-1].endswith("  ? help") and "…" not in footer(s)[-1] + body(s)[0], page
+            await s.press("escape")
 
 
 # Panels
@@ -232,6 +279,24 @@ async def test_the_palette_is_grouped() -> None:
         groups = [title.split(":")[0] for title in titles]
         assert set(groups) == set(GROUPS)
         assert "Launch: Run the command" in titles and "Program: Quit" in titles
+
+
+def test_the_palette_finds_words_before_loose_letters() -> None:
+    def found(query: str) -> list[str]:
+        scored = [(score(query, action.title, action.about), action.id) for action in ACTIONS]
+        return [id for score, id in sorted(scored, key=lambda each: -each[0]) if score]
+
+    assert "queue" not in found("pow") and "export" in found("pow")
+    assert found("queue")[0] == "queue" and found("show time")[0] == "timelines"
+    assert found("xq") == []
+
+
+async def test_what_nothing_is_called_the_palette_finds_by_its_letters() -> None:
+    async with session() as s:
+        provider = ActionProvider(s.main)
+        for query, title in (("topol", "Show the topology"), ("shwtplgy", "Show the topology")):
+            hits = [hit async for hit in provider.search(query)]
+            assert title in str(max(hits, key=lambda hit: hit.score).text), query
 
 
 # The demo's command

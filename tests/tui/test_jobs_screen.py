@@ -80,7 +80,7 @@ async def test_d_starts_a_job_that_D_shows_and_that_outlives_the_screen(desk: De
     script = f"echo on $CUDA_VISIBLE_DEVICES; {gate.wait}; echo later; exit 3"
     async with session(command=("sh", "-c", script), environ=environ(desk)) as s:
         await s.press("5", "4", "d")
-        await s.until(lambda: "started: D shows it" in s.main.message)
+        await s.until(lambda: "started on GPU 5,4: D shows it" in s.main.message)
         (job,) = all_jobs(desk.environ)
         assert f"job {job.id} started" in s.main.message
         await s.press("D")
@@ -89,7 +89,7 @@ async def test_d_starts_a_job_that_D_shows_and_that_outlives_the_screen(desk: De
         assert "GPU 5,4" in texts(s)[1]
         assert "1 of 1 running" in texts(s)[0]
         devices = texts(s)[texts(s).index(next(t for t in texts(s) if "devices of" in t)) + 1 :][:2]
-        assert [re.split(r"\s+", line.strip())[1] for line in devices] == ["5", "4"]
+        assert [re.split(r"\s+", line.strip())[0] for line in devices] == ["5", "4"]
         await s.press("escape", "q")
         await s.until(lambda: not s.app.is_running)
     assert refreshed(job).state == "running"
@@ -332,7 +332,7 @@ async def test_R_shows_the_best_free_devices_and_starts_when_it_is_pressed_again
         await s.press("j", "R")
         assert len(all_jobs(desk.environ)) == 1
         await s.press("R")
-        await s.until(lambda: "is started" in told(s))
+        await s.until(lambda: "started on GPU" in told(s))
         again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
         assert ended(again).log.read_text() == f"on {found}\n"
         # What is on the main screen is another matter.
@@ -383,7 +383,10 @@ async def test_the_end_of_a_job_is_told_with_a_bell_and_a_notification(desk: Des
         text = "job m6u5 ended with status 1 after 1h02m"
         await s.until(lambda: s.main.message == text)
         assert s.written == [f"\a\x1b]9;gputui: {text}\x1b\\\x1b]777;notify;gputui;{text}\x1b\\"]
-        s.main.clear_message()
+        await s.press("j")
+        assert s.main.message == text, "a key that came at the same time was meant for something else"
+        await s.press("j")
+        assert s.main.message == ""
         s.app.sampler.ask()
         await s.pilot.pause(0.1)
         assert len(s.written) == 1
@@ -438,9 +441,16 @@ async def test_a_demo_shows_its_own_jobs_and_touches_none_of_ours(desk: Desk) ->
         assert "m6u5" in texts(s)[1] and "GPU 6" in texts(s)[1] and "k3f9" in texts(s)[2]
         assert ours.id not in "\n".join(texts(s))
         assert log(s)[:2] == [" epoch 1", " epoch 2"]
-        for key in ("S", "x", "c", "R", "y"):
+        for key in ("S", "x", "y"):
             await s.press(key)
             assert "m6u5 is not this machine's" in told(s)
+        await s.press("R")
+        assert "example job: nothing is started in the demo" in told(s)
+        await s.press("c")
+        assert s.app.screen is s.main and s.main.app_state.options.command == ("train.py",)
+        assert "m6u5 is on the launch line" in s.main.message
+        await s.press("4", "enter")
+        assert s.app.is_running and "example" in s.main.message
     assert ours.folder.exists()
 
 

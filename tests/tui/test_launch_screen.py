@@ -88,6 +88,19 @@ async def test_it_shows_the_settings_the_variables_and_the_line_that_they_come_t
         assert "esc back" in below(s)
 
 
+async def test_notes_that_are_cut_on_the_main_screen_are_here_in_full(environ: dict[str, str]) -> None:
+    async with session(environ=environ, size=(80, 18)) as s:
+        await s.press("4", "5")
+        (note,) = s.main.app_state.launch.remarks
+        cut = s.texts("#launch")[-1]
+        assert cut.endswith("… (L shows all)") and len(cut) <= 80
+        await s.press("L")
+        assert note in " ".join(below(s).split())
+    async with session(environ=environ, size=(80, 40)) as s:
+        await s.press("4", "5")
+        assert note in " ".join(" ".join(s.texts("#launch")).split())
+
+
 async def test_every_row_changes_the_plan_and_the_line(environ: dict[str, str]) -> None:
     async with session(environ=environ, command=("torchrun", "train.py")) as s:
         await s.press("5", "4", "L")

@@ -112,7 +112,7 @@ async def test_two_processes_are_in_line_and_ones_own_job_leaves_it_when_asked_t
         async with session("idle", environ=environ) as s:
             show(s, *waiters(os.environ))
             await s.press("Q")
-            assert "2 in line, 2 of them yours" in texts(s)[0] and job.id in texts(s)[3]
+            assert "2 in line, all yours" in texts(s)[0] and job.id in texts(s)[3]
             await s.press("S")
             assert "Ctrl-C" in texts(s, "#page-footer")[0], "the other one is no job"
             await s.press("down", "S")

@@ -52,9 +52,17 @@ def test_a_chart_is_full_at_a_hundred_percent_and_has_a_base_line_at_none() -> N
     chart = _texts(device_timeline(state, gpu(0).key, 74, 12, 60))
     util, memory, power = chart[0:3], chart[4:7], chart[8:11]
     assert all(line.endswith("█" * 60) for line in util)
-    assert [line[-1] for line in memory] == [" ", " ", "▁"]
-    assert [line[-1] for line in power] == [" ", "▄", "█"]
+    assert [line[-1] for line in memory] == ["┈", " ", "▁"]
+    assert [line[-1] for line in power] == ["┈", "▄", "█"]
     assert "100%" in util[0] and "80.0G" in memory[0] and "700W" in power[0]
+
+
+def test_one_device_alone_takes_all_the_room_and_what_no_device_tells_has_no_chart() -> None:
+    pane = timelines_pane(_seen(gpu(0, utilization=97)), 100, 30)
+    assert len(pane) == 30 and "100%" in _texts(pane)[1]
+    unified = [gpu(n, utilization=97, memory_used=None, memory_total=None) for n in range(2)]
+    lines, frame = all_timelines(_seen(*unified), 100, 12, 300)
+    assert frame is not None and "memory" not in _texts(lines)[0]
 
 
 def test_full_charts_of_two_devices_above_each_other_do_not_run_together() -> None:
@@ -142,6 +150,45 @@ def test_a_device_of_which_nothing_is_known_has_no_chart() -> None:
     assert device_timeline(AppState({}), gpu(0).key, 80, 20, 300) == []
 
 
+def _on_and_off(seconds: int = 600) -> AppState:
+    """A GPU that is at 90 % for 30 seconds of each minute."""
+    store, state = Store(), AppState({})
+    for second in range(1 - seconds, 1):
+        device = gpu(0, utilization=90 if second % 60 < 30 else 0, memory_used=40 * GIB, power=350.0)
+        snapshot = box(device, time=NOW + second)
+        state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
+    return state
+
+
+def test_one_device_has_a_scale_a_bright_edge_and_its_figures() -> None:
+    lines, _ = device_charts(_seen(*EIGHT), EIGHT[3].key, 80, 22, 60, "memory", page=True)
+    texts = _texts(lines)
+    assert [line[7:13].strip() for line in texts[:20] if line[7:13].strip()] == ["80.0G", "40.0G", "0"]
+    figures = [line[-12:].split() for line in texts[:5]]
+    assert figures == [*([name, "66.0G"] for name in ("now", "max", "mean", "min")), []]
+    bright = [line for line in lines if any(style == "memory" for _, style in line)]
+    assert len(bright) == 1
+    assert sum(any(style == "rest" and "█" in text for text, style in line) for line in lines) >= 15
+    assert any("┈" in text for text in texts[:1])
+
+
+def test_the_highest_of_a_column_is_marked_above_its_mean() -> None:
+    texts = _texts(device_charts(_on_and_off(), gpu(0).key, 30, 22, 3 * 3600, "utilization", page=True)[0])
+    top = next(n for n, line in enumerate(texts[:20]) if "─" in line)
+    assert top <= 2 and "█" not in texts[top] and any("█" in line for line in texts[8:20])
+
+
+def test_the_mark_of_the_cursor_leaves_the_axis_alone() -> None:
+    state = _seen(*EIGHT)
+    for cursor in (NOW, NOW - 10):
+        for lines in (
+            all_timelines(state, 80, 20, 300, cursor=cursor, page=True)[0],
+            device_charts(state, EIGHT[0].key, 80, 20, 300, cursor=cursor, page=True)[0],
+        ):
+            *_, axis, mark = _texts(lines)
+            assert axis.rstrip().endswith(" now") and "▲" not in axis and mark.strip() == "▲"
+
+
 # The screen
 
 
@@ -167,7 +214,7 @@ async def test_the_main_screen_shows_the_past_of_a_source_that_knows_it() -> Non
 async def test_the_page_zooms_reads_a_moment_and_goes_to_a_device() -> None:
     async with session(source=_WithPast(box(*EIGHT)), size=(100, 30)) as s:
         await s.press("h")
-        await s.until(lambda: any("█" * 10 in text for text in _page(s)))
+        await s.until(lambda: any(full in text for text in _page(s) for full in ("█" * 10, "▇" * 10)))
         assert "all devices" in _page(s)[0] and "last 5m" in _page(s)[0]
         await s.press("plus")
         assert "last 1m" in _page(s)[0]
@@ -182,14 +229,27 @@ async def test_the_page_zooms_reads_a_moment_and_goes_to_a_device() -> None:
         assert s.app.screen is s.main
 
 
+async def test_the_page_shows_what_its_title_says_with_the_figures_of_now() -> None:
+    async with session(source=_WithPast(box(*EIGHT)), size=(80, 24)) as s:
+        await s.press("h")
+        await s.until(lambda: any(full in text for text in _page(s) for full in ("█" * 10, "▇" * 10)))
+        head, *rows = _page(s)
+        assert "6 of 8 devices" in head and "utilization, memory, power" in head
+        of_first = [row for row in rows if row.split()[-1:] in (["97%"], ["66.0G"], ["610W"])][:3]
+        assert [row.split()[-1] for row in of_first] == ["97%", "66.0G", "610W"]
+        assert "util" in of_first[0] and "mem" in of_first[1] and "power" in of_first[2]
+        await s.press(*["n"] * 7)
+        assert any(row.lstrip("▸ ").startswith("7 ") for row in _page(s))
+
+
 async def test_the_mouse_reads_the_moment_and_the_device_under_it() -> None:
     async with session(source=_WithPast(box(*EIGHT)), size=(100, 30)) as s:
         await s.press("h")
-        await s.until(lambda: any("█" * 10 in text for text in _page(s)))
+        await s.until(lambda: any(full in text for text in _page(s) for full in ("█" * 10, "▇" * 10)))
         line = next(n for n, text in enumerate(_page(s)) if text.startswith("  3 "))
         await s.pilot.hover(Lines, offset=(90, line))
         await s.until(lambda: any(text.endswith("GPU 3: 97 %, 66.0 GiB, 610 W") for text in _page(s)))
-        await s.pilot.click(Lines, offset=(88, line - 1))
+        await s.pilot.click(Lines, offset=(88, line + 1))
         await s.until(lambda: s.main.app_state.cursor == EIGHT[3].key)
 
 

@@ -404,6 +404,19 @@ async def test_wide_terminals_have_the_links_beside_the_table() -> None:
         assert not any("links" in row for row in running.texts("#lists"))
 
 
+@pytest.mark.parametrize("size", [(40, 10), (30, 8), (40, 6), (20, 3)])
+async def test_a_small_page_has_a_row_of_the_matrix_or_says_that_it_is_too_small(
+    size: tuple[int, int],
+) -> None:
+    async with session("dgx-1", size=size) as running:
+        await running.press("t")
+        page = running.app.screen
+        assert isinstance(page, TopologyScreen)
+        shown = page.body.texts[: page.body.size.height]
+        assert any(row.startswith("▸") for row in shown) or "too small" in shown[0]
+        assert size[1] < 8 or not any("too small" in row for row in shown)
+
+
 def test_the_actions_of_the_topology_screen_are_the_main_screens() -> None:
     ids = {action.id for action in ACTIONS}
     of_main = [

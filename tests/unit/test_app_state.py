@@ -7,16 +7,23 @@ from dataclasses import fields, replace
 
 import pytest
 
+from gputui.allocating.allocation import Queue
 from gputui.allocating.settings import ScreenSettings
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.rules import Rules
+from gputui.choosing.selection import not_free
+from gputui.choosing.verdict_text import not_free_lines
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
+from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.waiter import Waiter
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.shell_words import assignments, split
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.tui.app_state import AppState
+from gputui.tui.views.keys import next_actions
+from gputui.tui.views.queue import lines_of_panel
 from gputui.tui.views.selection import selection_lines
 from gputui.vendors.nvidia.vendor import VENDOR
 from unit.builders import NOW, box, busy, gpu, job
@@ -209,7 +216,47 @@ def test_inherited_devices_are_the_only_ones_to_be_had() -> None:
     state, _ = AppState({VENDOR.visibility.variable: "1,2"}).with_snapshot(box(*FOUR)).select_best(2)
     assert sorted(selected(state)) == [1, 2]
     unchanged, message = state.select_best(3)
-    assert unchanged is state and message
+    assert unchanged.selection == state.selection
+    assert message == "only 2 of 3 devices are free in this session"
+
+
+def test_who_asks_for_more_than_are_free_is_told_how_many_are_and_the_number_is_kept() -> None:
+    state, message = app_state(*FOUR[:2], busy(FOUR[2])).select_best(3)
+    assert (message, state.short_of) == ("only 2 of 3 devices are free", 3)
+    assert with_selected(state, 0).short_of is None
+
+
+# Whose the devices are
+
+
+def test_ones_own_job_is_told_as_such_before_its_processes_are_seen_and_then() -> None:
+    claim = Claim(FOUR[0].key, "root", NOW - 2, "python t.py", job="c2j7", own=True)
+    mine = JobSummary(id="c2j7", title="x", state="running", keys=(FOUR[0].key,), started=NOW - 2)
+    for first in (FOUR[0], busy(FOUR[0], job(user="root"))):
+        snapshot = replace(box(first, *FOUR[1:]), claims=(claim,), jobs=(mine,))
+        state = with_selected(AppState({}, LaunchOptions(("true",))).with_snapshot(snapshot), 0)
+        assert state.warnings == ("GPU 0 is in use by your job c2j7, 2s",)
+        assert next_actions(state)[0] == "launch"
+        assert lines_of_panel(state) == 0
+        asked = not_free_lines(not_free(state.selection, {}, snapshot, state.verdicts), snapshot)
+        assert asked[FOUR[0].key].endswith("GPU 0 is in use by your job c2j7, 2s")
+    other = replace(box(*FOUR), claims=(replace(claim, own=False, user="ana", job=None),))
+    assert lines_of_panel(AppState({}).with_snapshot(other)) == 2
+
+
+def test_the_launch_line_says_who_waits_for_the_selected_devices() -> None:
+    wanted = frozenset({FOUR[1].key})
+    line = (
+        Waiter((1, ""), "ana", 4, devices=wanted),
+        Waiter((2, ""), "root", 3, devices=wanted, job="x3f1", ours=True),
+    )
+    state = AppState({}, LaunchOptions(("true",))).with_snapshot(replace(box(*FOUR), waiters=line))
+    assert with_selected(state, 0).warnings == ()
+    assert with_selected(state, 1).warnings == (Queue(line).text(),)
+    assert Queue(line).text() == (
+        "1 person is ahead of you in line for these: ana (4 devices);"
+        " your own job waits ahead (x3f1, 3 devices)"
+    )
 
 
 # Their order

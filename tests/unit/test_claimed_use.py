@@ -166,7 +166,7 @@ def test_verdicts_keep_their_states_and_say_it() -> None:
     judged = {d.index: verdicts(OUTSIDE)[d.key] for d in OUTSIDE.devices}
     assert [judged[n].state for n in (0, 1, 2, 6, 7)] == ["busy", "busy", "free", "claimed", "claimed"]
     assert reason(judged[6], NOW).startswith("by mira, 1h ago, until job m6u5 ends, which runs on 0,1")
-    assert brief(judged[7], NOW) == "claimed by mira, runs on 0,1"
+    assert brief(judged[7], NOW) == "mira, runs on 0,1"
     assert reason(judged[0], NOW).endswith("; its job m6u5 claimed 6,7")
     assert brief(judged[1], NOW) == "mira, claimed 6,7"
 

@@ -660,7 +660,8 @@ def test_without_a_terminal_the_screen_is_a_table(call: Call) -> None:
 
 def test_without_a_terminal_no_command_is_started(call: Call, tmp_path: Path) -> None:
     ended = call("--demo", "idle", "--", "touch", str(tmp_path / "started"))
-    assert ended.status == 2 and "nothing was started" in ended.err
+    # (The demo was there to be looked at. On a machine of one's own the command was to run.)
+    assert ended.status == 0 and "nothing was started" in ended.err
     assert not (tmp_path / "started").exists()
 
 

@@ -43,6 +43,14 @@ def test_run_detach_prints_the_id_and_says_what_was_started(call: Call, desk: De
     assert ended(job).log.read_text() == "5,4\n"
 
 
+def test_list_is_the_list(call: Call, desk: Desk) -> None:
+    ended(desk.sh("true"))
+    assert call("jobs", "list").out == call("jobs").out != ""
+    assert (
+        call("jobs", "list", "--json").out == call("jobs", "--json", "list").out == call("jobs", "--json").out
+    )
+
+
 def test_the_line_that_is_printed_is_the_line_that_runs(call: Call, desk: Desk) -> None:
     command = ("--", "/bin/sh", "-c", "env | grep -E '^(CUDA|PYTHON)' | sort")
     line = call(*RUN, "--dry-run", *command).line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Collection
 from dataclasses import replace
@@ -64,7 +65,8 @@ def test_a_job_is_followed_from_its_start_to_its_end(desk: Desk) -> None:
     now = by_id(source)[job.id]
     assert (now.state, now.status, now.over) == ("running", None, False)
     assert now.tail == ("epoch 1", "50%|###") and now.last_line == "50%|###"
-    assert now.title.startswith("/bin/sh -c") and now.started is not None
+    assert shlex.split(now.title) == list(job.argv), "the command with its quotes"
+    assert now.started is not None
     gate.open()
     ended(job)
     now = by_id(source)[job.id]

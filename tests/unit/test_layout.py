@@ -101,7 +101,7 @@ def test_where_all_links_are_the_same_one_line_says_so_and_processes_have_the_ro
     app_state = AppState({}).with_snapshot(BOX)
     assert PANELS_BY_NAME["links"].size(app_state, 130) == Size(2, 2)
     _, line = PANELS_BY_NAME["links"].lines(app_state, 48, 2)
-    assert "NV18 between every two of 8 GPUs" in "".join(text for text, _ in line)
+    assert "NV18 between all 8 GPUs" in "".join(text for text, _ in line)
     assert PANELS_BY_NAME["links"].size(app_state, 200) == Size(10, 10)
 
 

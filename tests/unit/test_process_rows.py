@@ -327,3 +327,26 @@ def test_what_has_no_line_beside_the_table_is_counted() -> None:
     lines = texts(processes(many, 76, 9))
     assert len(lines) == 9 and lines[-1] == " + 13 more: p"
     assert len(processes(many, 76, 21)) == 21
+
+
+def test_the_path_of_a_program_stands_only_where_there_is_width_for_all() -> None:
+    path = "/root/.pyenv/versions/3.11.7/bin/python3"
+    state = app_state(job(1, command=f"{path} train.py --lr 3e-4"), job(2, command=f"{path} -c \x1b[2J"))
+    panel = texts(processes(state, 120, 20))
+    assert not any(".pyenv" in line for line in panel) and any("python3 train.py --lr" in x for x in panel)
+    narrow, wide = (texts(listed(rows(state), width).lines(0, 2)) for width in (80, 160))
+    assert all(" python3 " in line for line in narrow) and all(path in line for line in wide)
+    assert "\x1b" not in "".join((*panel, *narrow, *wide))
+    assert pids(rows(state, filter_text=".pyenv")) == ["1", "2"]
+
+
+def test_held_memory_is_one_line_in_the_panel_and_has_its_advice_on_the_pages() -> None:
+    held = gpu(0, memory_used=22 * GIB, memory_free=58 * GIB)
+    state = AppState({}).with_snapshot(box(held))
+    assert [line.split("  ")[-1] for line in texts(processes(state, 80, 20))[1:]] == [
+        "held: 22.0G, no visible process"
+    ]
+    assert len(processes(state, 48, 20)) == 2
+    assert (
+        "sudo fuser" in rows(state)[0].what and "sudo fuser" in texts(listed(rows(state), 160).lines(0, 1))[0]
+    )

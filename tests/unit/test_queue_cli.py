@@ -48,10 +48,10 @@ def test_two_who_wait_are_listed_with_what_is_in_the_way(box: Box) -> None:
     first_row, second_row = (" ".join(row.split()) for row in rows[:2])
     assert re.fullmatch(rf"1 {user} \(you\) 7 devices \d+s k3f9 torchrun pretrain.py", first_row)
     assert re.fullmatch(rf"2 {user} \(you\) GPU 1 \d+s - python eval.py", second_row)
-    assert f"next: {user} (k3f9): GPU 2,3,4,5,6,7 are free, 1 more is needed" in rows
+    assert "next: your job k3f9: GPU 2,3,4,5,6,7 are free, 1 more is needed" in rows
     assert [row.split()[:3] for row in rows if row.startswith("GPU ")] == [
-        ["GPU", "0", user],
-        ["GPU", "1", user],
+        ["GPU", "0", "you"],
+        ["GPU", "1", "you"],
     ]
     told = json.loads(box.call("queue", "--json")[1])
     assert [{**each, "since": None} for each in told["waiters"]] == [
@@ -106,7 +106,7 @@ def test_one_reading_has_the_line_and_nothing_is_read_where_nobody_waits(
 
 def test_nobody_in_line_is_said_on_stderr(call: Call) -> None:
     ended = call("queue", "--demo", "idle")
-    assert (ended.status, ended.out) == (0, "") and "nobody" in ended.err
+    assert (ended.status, ended.out) == (0, "") and "queue is empty" in ended.err
     assert call("queue", "--demo", "idle", "--json").json == {"schema": 1, "waiters": []}
 
 

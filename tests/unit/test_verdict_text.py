@@ -121,6 +121,25 @@ TEXTS: list[tuple[State, Cause, str, str]] = [
     ),
     ("claimed", ClaimedBy(CLAIM), "by ana, 2h ago, until the job ends: python x.py", "claimed by ana 2h"),
     ("claimed", ClaimedBy(Claim("k", "ana")), "by ana, until the job ends", "claimed by ana"),
+    ("claimed", ClaimedBy(Claim("k", "ana", own=True)), "by you, until the job ends", "claimed by you"),
+    (
+        "claimed",
+        ClaimedBy(Claim("k", "ana", NOW - 7200, job="b4m8", own=True)),
+        "by your job b4m8, 2h ago, until it ends",
+        "your job b4m8 2h",
+    ),
+    (
+        "claimed",
+        ClaimedBy(Claim("k", "ana", job="b4m8", own=True), ("0", "6")),
+        "by your job b4m8, until it ends; it runs on 0,6",
+        "your job b4m8, on 0,6",
+    ),
+    (
+        "claimed",
+        ClaimedBy(Claim("k", "root", job="b4m8"), ("0", "6")),
+        "by root, until job b4m8 ends, which runs on 0,6",
+        "root, runs on 0,6",
+    ),
     ("unknown", Unreadable("processes"), "the driver does not list its processes", "processes unreadable"),
     ("unknown", Unreadable("memory"), "the driver does not report its memory", "memory unreadable"),
     (

@@ -101,6 +101,11 @@ class Allocation(NamedTuple):
         """The weakest link between them, None where that is not known or does not matter."""
         return self.alternatives[0].weakest if self.alternatives else None
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """How the devices are called on this box, in their order."""
+        return tuple(map(self.snapshot.label, self.devices))
+
     def recheck(
         self, later: Snapshot, judged: Mapping[str, Verdict], before: Mapping[str, Verdict]
     ) -> tuple[NoLongerFree, ...]:

@@ -47,20 +47,42 @@ def waiters(environ: Mapping[str, str]) -> tuple[Waiter, ...]:
 
 def in_line_for(keys: Collection[str], environ: Mapping[str, str]) -> tuple[Waiter, ...]:
     """Those in line who could take one of these devices, the first one first; steps inside leases are not."""
-    return tuple(each for each in waiters(environ) if each.step == 0 and each.wants_of(keys))
+    return wanting(waiters(environ), keys)
+
+
+def wanting(line: Sequence[Waiter], keys: Collection[str]) -> tuple[Waiter, ...]:
+    """Those of a line who could take one of these devices; steps inside leases are not."""
+    return tuple(each for each in line if each.step == 0 and each.wants_of(keys))
 
 
 def in_words(line: Sequence[Waiter]) -> str:
-    """Who is ahead in line: "1 person is ahead of you in line: ana (4 devices)"."""
-    how_many = "1 person is" if len(line) == 1 else f"{len(line)} are"
-    return f"{how_many} ahead of you in line: {names_in_line(line)}"
+    """Who is ahead in line: "1 person is ahead of you in line for these: ana (4 devices)", and
+    "your own job waits ahead (x3f1, 3 devices)"."""
+    others, own = [w for w in line if not w.ours], [w for w in line if w.ours]
+    said = []
+    if others:
+        how_many = "1 person is" if len(others) == 1 else f"{len(others)} are"
+        said.append(f"{how_many} ahead of you in line for these: {names_in_line(others)}")
+    if own:
+        named = [f"{f'{printable(w.job)}, ' if w.job else ''}{devices(w.count)}" for w in own[:_MOST_NAMED]]
+        more = f" and {len(own) - len(named)} more" if len(own) > len(named) else ""
+        what = "job" if all(w.job for w in own) else "run"
+        plural, verb = ("s", "wait") if len(own) > 1 else ("", "waits")
+        said.append(f"your own {what}{plural} {verb} ahead ({'; '.join(named)}{more})")
+    return "; ".join(said)
 
 
 def names_in_line(line: Sequence[Waiter]) -> str:
-    """The first ones of a line: "ana (4 devices), bo (1 device) and 2 more"."""
-    named = [f"{printable(each.user)} ({devices(each.count)})" for each in line[:_MOST_NAMED]]
+    """The first ones of a line: "ana (4 devices), your job x3f1 (1 device) and 2 more"."""
+    named = [f"{_name(each)} ({devices(each.count)})" for each in line[:_MOST_NAMED]]
     more = len(line) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
+
+
+def _name(waiter: Waiter) -> str:
+    if waiter.ours:
+        return f"your job {printable(waiter.job)}" if waiter.job else "you"
+    return printable(waiter.user)
 
 
 def devices(count: int) -> str:

@@ -69,6 +69,11 @@ def parse_request(text: str) -> tuple[int, Grouping]:
     """The number of devices and the grouping of "4", "8 tp=2 pp=2" or "tp=2,pp=2". Raises GroupingError."""
     words = text.replace(",", " ").split()
     number = words.pop(0) if words and words[0].isascii() and words[0].isdigit() else None
+    if any(not word.lower().startswith(("tp=", "pp=")) for word in words) and words not in (
+        ["all"],
+        ["none"],
+    ):
+        raise GroupingError("type a number, or a number with tp=N, pp=N")
     grouping = parse(",".join(words)) if words else ALL_REDUCE
     if number is None and grouping.unit == 1:
         raise GroupingError("enter a number of devices: 4, or 8 tp=2 pp=2")

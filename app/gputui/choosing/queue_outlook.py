@@ -168,6 +168,9 @@ def wants(waiter: Waiter, snapshot: Snapshot | None) -> str:
 
 def who(waiter: Waiter) -> str:
     """The user of one in line, and which of his jobs it is."""
+    job = f"job {printable(waiter.job)}" if waiter.job else ""
+    if waiter.ours:
+        return f"your {job}" if job else "you"
     return printable(waiter.user) + (f" ({printable(waiter.job)})" if waiter.job else "")
 
 
@@ -177,7 +180,7 @@ def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
     if turn.ahead:
         first = turn.ahead[0]
         more = f" and {len(turn.ahead) - 1} more" if len(turn.ahead) > 1 else ""
-        return f"after {printable(first.user)}{more}"
+        return f"after {who(first) if first.ours else printable(first.user)}{more}"
     if turn.could is None:
         return "waits for a step within its own job's devices"
     if len(turn.could) < waiter.count:
@@ -202,7 +205,8 @@ def occupied_by(each: Occupied, now: float) -> tuple[str, str, str, str, str]:
     device, claim, cause = each.device, each.claim, each.verdict.cause
     if each.free_in is not None:
         return "", "", "cooling down", f"counts as free in {each.free_in:.0f} s", ""
-    who = printable(each.user) if each.user is not None else "–"
+    own = claim is not None and claim.own and claim.user == each.user
+    who = "you" if own else printable(each.user) if each.user is not None else "–"
     memory = size(device.memory_used) if device.memory_used and each.verdict.state != "claimed" else ""
     if claim is not None and claim.user == each.user:
         held = "claimed" if each.since is None else f"claimed {duration(now - each.since)} ago"

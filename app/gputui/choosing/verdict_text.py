@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gputui.choosing.pick import Refusal
     from gputui.choosing.selection import NotFree
     from gputui.inventory.claim import Claim
+    from gputui.inventory.job_summary import JobSummary
     from gputui.inventory.process import Process
     from gputui.inventory.snapshot import Snapshot
     from gputui.vendors.vendor import Trouble
@@ -98,6 +99,7 @@ def refusal(why: Refusal, now: float) -> str:
 def not_free_lines(found: Mapping[str, NotFree], now: Snapshot) -> dict[str, str]:
     """A line for each selected device that is not free: which one, who has it, and what it was before."""
     # (Imported here: `ls` names no program's devices.)
+    from gputui.choosing.own_jobs import own_job_on
     from gputui.vendors.registry import vendor_named
 
     lines = {}
@@ -106,12 +108,27 @@ def not_free_lines(found: Mapping[str, NotFree], now: Snapshot) -> dict[str, str
         if each.device is None or each.verdict is None:
             lines[key] = f"{name} = {key} is no longer present"
             continue
+        job = own_job_on(now, each.verdict, key)
+        if job is not None:
+            lines[key] = f"{name} = GPU {now.label(each.device)} is {in_use_by(job, now.time)}"
+            continue
         was = f" (was {each.before})" if each.before and each.before != each.verdict.state else ""
         lines[key] = (
             f"{name} = GPU {now.label(each.device)} is {each.verdict.state}{was}:"
             f" {reason(each.verdict, now.time)}"
         )
     return lines
+
+
+def your_job(job: JobSummary, now: float) -> str:
+    """ "your job m6u5 3h", of one of the user's own jobs."""
+    return f"your job {printable(job.id)}{_age(job.started, now)}"
+
+
+def in_use_by(job: JobSummary, now: float) -> str:
+    """ "in use by your job m6u5, 3h", for a sentence."""
+    age = _age(job.started, now)
+    return f"in use by your job {printable(job.id)}{age and f',{age}'}"
 
 
 def claimed(name: str, claim: Claim | None, now: float) -> str:
@@ -123,7 +140,9 @@ def _says_state(cause: Cause) -> bool:
     """Whether the brief text of a cause begins with the state."""
     if isinstance(cause, Fault):
         return cause.kind == "lost"
-    return isinstance(cause, Utilized | Cooling | MemoryHeld | ClaimedBy)
+    if isinstance(cause, ClaimedBy):
+        return not cause.runs_on and not (cause.claim.own and cause.claim.job)
+    return isinstance(cause, Utilized | Cooling | MemoryHeld)
 
 
 def remedy_of(verdict: Verdict) -> str:
@@ -185,10 +204,11 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
         case MemoryHeld(memory):
             return f"{size(memory)} in use, {NO_PROCESS}", f"held, {NO_PROCESS}"
         case ClaimedBy(claim, runs_on):
-            user = printable(claim.user)
-            few = f"claimed by {user}{_age(claim.since, now)}"
+            age, job = _age(claim.since, now), claim.own and claim.job
+            few = f"{_holder(claim)}{age}" if job else f"claimed by {_holder(claim)}{age}"
             if runs_on:
-                few = f"claimed by {user}, runs on {_labels(runs_on)}"
+                # (The glyph of the state says "claimed", and a narrow column has 20 cells.)
+                few = f"{_holder(claim)}, {'' if job else 'runs '}on {_labels(runs_on)}"
             return _claimed_by(claim, now, runs_on), few
         case Unreadable(fact):
             return _UNREADABLE[fact]
@@ -220,14 +240,22 @@ def _claimed_by(claim: Claim, now: float, runs_on: Sequence[str] = ()) -> str:
 
     With the devices that its job runs on: "by ana, 2h ago, until job m6u5 ends, which runs on 0,1".
     """
-    until = f"until {_job(claim.job) if claim.job else 'the job'} ends"
+    own_job = claim.own and claim.job
+    until = f"until {'it' if own_job else _job(claim.job) if claim.job else 'the job'} ends"
     if claim.ended:
         until = "whose command has ended, but a process it started keeps the claim (see `gputui claims`)"
     elif runs_on:
-        until += f", which runs on {_labels(runs_on)}"
+        until += f"; it runs on {_labels(runs_on)}" if own_job else f", which runs on {_labels(runs_on)}"
     age = _age(claim.since, now)
     what = f": {printable(claim.command)[:80]}" if claim.command else ""
-    return f"by {printable(claim.user)}{age and f',{age} ago'}, {until}{what}"
+    return f"by {_holder(claim)}{age and f',{age} ago'}, {until}{what}"
+
+
+def _holder(claim: Claim) -> str:
+    """Who holds a claim: "your job m6u5", "you", or the name of somebody else."""
+    if claim.own:
+        return f"your {_job(claim.job)}" if claim.job else "you"
+    return printable(claim.user)
 
 
 def claimed_and_runs_on(use: ClaimedUse, snapshot: Snapshot) -> str:

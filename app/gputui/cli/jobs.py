@@ -51,6 +51,12 @@ def parser() -> Parser:
     )
     made.add_argument("--json", action="store_true", help="print the list as JSON")
     actions = made.add_subparsers(dest="action", metavar="ACTION", parser_class=_ActionParser)
+    listing = actions.add_parser(
+        "list", help="list the jobs, as without an action", description="List the jobs."
+    )
+    listing.add_argument(
+        "--json", action="store_true", default=argparse.SUPPRESS, help="print the list as JSON"
+    )
     log = actions.add_parser("log", help="print a job's output", description="Print a job's output.")
     log.add_argument("id", metavar="ID")
     log.add_argument("-f", "--follow", action="store_true", help="follow until the job ends")
@@ -124,7 +130,7 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command, "`gputui run --detach -- …` does")
-    if args.json and args.action:
+    if args.json and args.action not in (None, "list"):
         raise WrongCallError(f"--json is for the list, not for {args.action}")
     try:
         return _ACTIONS[args.action](args, stored(os.environ))
@@ -311,6 +317,7 @@ def _forget(args: argparse.Namespace, jobs: Stored) -> int:
 
 _ACTIONS: dict[str | None, Callable[[argparse.Namespace, Stored], int]] = {
     None: _list,
+    "list": _list,
     "log": _log,
     "wait": _wait,
     "stop": _stop,

@@ -65,7 +65,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     found = settings_or_wrong_call()
     reason = _no_screen()
     if reason:
-        return _table_instead(source, reason, command)
+        return _table_instead(source, reason, command, bool(source.label))
     from gputui.tui.run import run_screen
 
     example = EXAMPLE if args.demo is not None and not command else ()
@@ -124,7 +124,7 @@ def _streams() -> tuple[TextIO | None, ...]:
     return sys.stdin, sys.stdout, sys.stderr
 
 
-def _table_instead(source: Source, reason: str, command: Sequence[str] | None) -> int:
+def _table_instead(source: Source, reason: str, command: Sequence[str] | None, looked_at: bool) -> int:
     from gputui.cli.ls import table
 
     source.open()
@@ -135,4 +135,5 @@ def _table_instead(source: Source, reason: str, command: Sequence[str] | None) -
         say(reason)
         return DONE
     say(f"{reason}; nothing was started (without a screen: gputui run -n N -- COMMAND)")
-    return WRONG_CALL
+    # (A box that is not this machine's is there to be looked at: that was done.)
+    return DONE if looked_at else WRONG_CALL

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gputui.inventory.process import Identity
 
@@ -20,6 +20,7 @@ class Claim:
     ended     whether the process with that pid has ended: something that it has left keeps the claim
     step      0 for a lease on its own, 1 for a step inside a lease, 2 for a step inside such a step …
     ours      whether this process runs inside it: it has inherited the lease, and may divide it into steps
+    own       whether its holder is our own user, as the system tells
     roots     the processes whose descendants are the job's: its command, and its supervisor
     pids      the processes that belong to it, of those that were seen on devices when they were last looked
               up; None where that cannot be known
@@ -34,5 +35,6 @@ class Claim:
     ended: bool = False
     step: int = 0
     ours: bool = False
+    own: bool = field(default=False, compare=False)
     roots: tuple[Identity, ...] = ()
     pids: tuple[int, ...] | None = None

@@ -121,6 +121,7 @@ def _claim(claim: Claim | None) -> dict[str, Any] | None:
         return None
     return {
         "user": claim.user,
+        "own": claim.own,
         "since": None if claim.since is None else iso(claim.since),
         "command": as_text(claim.command),
         "pid": claim.pid,

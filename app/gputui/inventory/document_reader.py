@@ -203,7 +203,7 @@ def _claim(node: JsonValue, device: Device) -> Claim | None:
     if not node.known:
         return None
     since, command, pid, job = (node[key] for key in ("since", "command", "pid", "job"))
-    pids = node.get("pids", None)
+    pids, own = node.get("pids", None), node.get("own", None)
     return Claim(
         key=device.key,
         user=node["user"].text(),
@@ -212,6 +212,7 @@ def _claim(node: JsonValue, device: Device) -> Claim | None:
         pid=pid.whole() if pid.known else None,
         job=job.text() if job.known else None,
         pids=tuple(each.whole() for each in pids.items(MOST_PROCESSES)) if pids.known else None,
+        own=own.known and own.yes(),
     )
 
 

@@ -83,6 +83,13 @@ def program(command: str) -> str:
     return words[0].rsplit("/", 1)[-1] if words else "?"
 
 
+def without_path(command: str) -> str:
+    """A command line with the name of its program alone: "/usr/bin/python3 -m x" is "python3 -m x"."""
+    path, blank, rest = command.partition(" ")
+    name = path.rsplit("/", 1)[-1] if path.startswith("/") else path
+    return f"{name or path}{blank}{rest}"
+
+
 _UNITS = {"": 1, "K": 1024, "M": MIB, "G": GIB, "T": 1024 * GIB}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -121,7 +122,7 @@ class Job:
     @property
     def title(self) -> str:
         """How it is called where there is room for a few words: its name, else its command."""
-        return self.name or " ".join(self.argv)
+        return self.name or shlex.join(self.argv)
 
 
 LOG, GIVEN, STARTED, FINISHED, STOP = "log", "job.json", "started.json", "ended.json", "stop"

@@ -315,6 +315,14 @@ _SIGNS = {
     "right": "→",
     "comma": ",",
     "plus": "+",
+    "left": "←",
+    "minus": "-",
+    "equals_sign": "=",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "escape": "esc",
+    "pageup": "pgup",
+    "pagedown": "pgdn",
 }
 
 

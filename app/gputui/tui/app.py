@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from textual import events
 from textual.app import App, SystemCommand
@@ -28,6 +28,17 @@ from gputui.tui.readings import Mailbox, Reading
 from gputui.tui.screens.main import MainScreen
 from gputui.tui.theme import DARK, THEMES, default_theme
 
+if TYPE_CHECKING:
+    from textual.command import Provider
+
+
+def _actions() -> type[Provider]:
+    # (Imported when the palette is first opened.)
+    from gputui.tui.palette import ActionProvider
+
+    return ActionProvider
+
+
 _TERMINAL_CHECK = 2.0
 """Seconds between two looks whether the terminal is still there: a dead one makes Textual spin (PR #6690)."""
 
@@ -42,6 +53,7 @@ class GputuiApp(App[Outcome]):
 
     TITLE = "gputui"
     ENABLE_COMMAND_PALETTE = True
+    COMMANDS = {_actions}
     # Textual reads the styles of every screen but the first from the screen itself.
     CSS_PATH = "screens/main.tcss"
 
@@ -109,7 +121,9 @@ class GputuiApp(App[Outcome]):
             if self._early_keys is not None:
                 self._early_keys.append(event)
                 return
-            self.main.clear_message()
+            if not event.is_forwarded:
+                # (It comes a second time when no screen has used it.)
+                self.main.key_pressed()
             # Whatever screen is on top: Textual's own bindings for these end at a modal one.
             everywhere = {"ctrl+c": self.action_help_quit, "ctrl+z": self.action_suspend_process}
             if event.key in everywhere:

@@ -13,11 +13,12 @@ from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.links import permuted_behind_switches
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.order import ORDERS, Order, sorted_by
+from gputui.choosing.own_jobs import own_job_on
 from gputui.choosing.pick import Constraints, of_own_lease, pick
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.verdict import Verdict, verdicts
-from gputui.choosing.verdict_text import state_and_brief, state_and_reason
+from gputui.choosing.verdict_text import in_use_by, state_and_brief, state_and_reason
 from gputui.choosing.watch import Watch, with_cooling
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
@@ -98,6 +99,7 @@ class AppState:
     suggestion              what the best devices were last asked for
     order                   the order that was last asked for
     command_choice          what the command was last read to ask for, None before it was read
+    short_of                how many devices were asked for last, where so many are not free
     screen                  which columns, panels and devices are shown
     example                 a command that nobody has typed, and that is not started; () for none
     set_aside               a filter of the settings that matches nothing here so far, and is not applied
@@ -124,6 +126,7 @@ class AppState:
     screen: ScreenSettings = DEFAULT_SCREEN
     example: tuple[str, ...] = ()
     set_aside: str = ""
+    short_of: int | None = None
 
     # A new reading
 
@@ -236,6 +239,10 @@ class AppState:
         jobs = self.snapshot.jobs if self.snapshot else ()
         return {key: job for job in jobs if job.state == "running" for key in job.keys}
 
+    def own_job_on(self, key: str) -> JobSummary | None:
+        """The user's own job that has the device, where that is all there is to say of it."""
+        return own_job_on(self.snapshot, self.verdicts[key], key) if self.snapshot else None
+
     @property
     def current(self) -> Device | None:
         """The device under the cursor."""
@@ -277,7 +284,8 @@ class AppState:
         app_state = self._select(self.selection.toggle(device.key))
         if verdict.free:
             return app_state, None
-        why = state_and_reason(verdict, self.snapshot.time)
+        job, now = self.own_job_on(device.key), self.snapshot.time
+        why = in_use_by(job, now) if job else state_and_reason(verdict, now)
         return app_state, f"GPU {self.snapshot.label(device)} is {why}"
 
     def _refusal(self, device: Device) -> str | None:
@@ -305,7 +313,9 @@ class AppState:
     def _select(self, selection: Selection) -> AppState:
         earlier = self.verdicts_when_selected
         when_selected = {key: earlier.get(key) or self.verdicts[key] for key in selection}
-        return replace(self, selection=selection, verdicts_when_selected=when_selected, order=None)
+        return replace(
+            self, selection=selection, verdicts_when_selected=when_selected, order=None, short_of=None
+        )
 
     # Selecting the best devices
 
@@ -330,7 +340,10 @@ class AppState:
         before = self.suggested
         kept = before.kept if before else self.selection.keys
         grouping = before.grouping if before else ALL_REDUCE
-        return self.select_best(len(self.selection) + grouping.unit, grouping, kept)
+        app_state, message = self.select_best(len(self.selection) + grouping.unit, grouping, kept)
+        if app_state.short_of is not None and grouping.unit == 1:
+            return self, "no other device is free" if self.selection else message
+        return app_state, message
 
     def select_best(
         self, count: int, grouping: Grouping = ALL_REDUCE, kept: tuple[str, ...] = ()
@@ -349,7 +362,7 @@ class AppState:
             return self, "a MIG instance is selected: a process can use only one, and no GPU with it"
         picked = pick(self.snapshot, self.verdicts, constraints)
         if not picked.alternatives:
-            return self, self._shortage(count, len(picked.devices))
+            return replace(self, short_of=count), self._shortage(count, len(picked.devices))
         return self._take(Suggestion(picked.alternatives, 0, kept, grouping))
 
     def next_best(self) -> tuple[AppState, str | None]:
@@ -357,7 +370,7 @@ class AppState:
         before = self.suggested
         if before is None:
             app_state, reason = self.select_best(max(1, len(self.selection)))
-            return app_state, reason if app_state is self else f"the best again: {reason}"
+            return app_state, reason if app_state.short_of else f"the best again: {reason}"
         if len(before.alternatives) == 1:
             return self, "no other set of this size differs"
         return self._take(replace(before, index=(before.index + 1) % len(before.alternatives)))
@@ -369,8 +382,6 @@ class AppState:
     def _shortage(self, count: int, there: int) -> str:
         if not there:
             return "no device is free"
-        if count == len(self.selection) + 1:
-            return "no other device is free"
         given = " in this session" if self.limits else ""
         return f"only {there} of {count} devices {'is' if there == 1 else 'are'} free{given}"
 
@@ -541,6 +552,17 @@ class AppState:
             return "behind NVSwitches, NCCL may mix up an order that is not ascending (nccl #1906): o sorts"
         return None
 
+    def _in_line(self) -> str:
+        """Who is ahead in line for the selected devices, as the question before a launch says it."""
+        if self.snapshot is None or not self.snapshot.waiters or not self.selected:
+            return ""
+        # (The first frame mostly needs no queue.)
+        from gputui.allocating.queue import in_words, wanting
+
+        keys = [device.key for device in self.selected if device.key not in self.snapshot.own_lease]
+        line = wanting(self.snapshot.waiters, keys) if keys else ()
+        return in_words(line) if line else ""
+
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know before starting on the selected devices: not free, order, not real."""
@@ -548,10 +570,14 @@ class AppState:
         not_free = [device for device in self.selected if not self.verdicts[device.key].free]
         if self.snapshot is not None and len(not_free) <= 2:
             for device in not_free:
-                what = state_and_brief(self.verdicts[device.key], self.snapshot.time)
+                job, now = self.own_job_on(device.key), self.snapshot.time
+                what = in_use_by(job, now) if job else state_and_brief(self.verdicts[device.key], now)
                 found.append(f"GPU {self.snapshot.label(device)} is {what}")
         elif self.snapshot is not None:
             found.append(f"GPU {', '.join(self.snapshot.label(d) for d in not_free)} are not free")
+        in_line = self._in_line()
+        if in_line:
+            found.append(in_line)
         if self.order_warning:
             found.append(self.order_warning)
         if self.selected and self.limits and self.limits.unknown:

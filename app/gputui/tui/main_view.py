@@ -41,8 +41,9 @@ class MainView(Protocol):
     def messages(self) -> Sequence[Message]:
         """The last messages, the newest last."""
 
-    def show_message(self, text: str | None, style: str = "") -> None:
-        """Show a message until the next key, in a style of `widgets/lines.py`; None changes nothing."""
+    def show_message(self, text: str | None, style: str = "", lasting: bool = False) -> None:
+        """Show a message until the next key, a `lasting` one for some seconds at least, in a style of
+        `widgets/lines.py`; None changes nothing."""
 
     def clear_message(self) -> None:
         """Show no message."""

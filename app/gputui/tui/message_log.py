@@ -8,6 +8,9 @@ from typing import NamedTuple
 MOST = 200
 """Messages that are kept."""
 
+LASTS = 3.0
+"""Seconds for which a lasting message survives a key."""
+
 
 class Message(NamedTuple):
     """`time` in seconds since the epoch; `style` is one of `widgets/lines.py`."""
@@ -23,10 +26,23 @@ class MessageLog:
     def __init__(self) -> None:
         self.messages: deque[Message] = deque(maxlen=MOST)
         self.shown: Message | None = None
+        self._lasts = False
 
-    def add(self, time: float, text: str, style: str = "") -> None:
-        """Show a message. One that says the same as the one before it takes its place."""
-        self.shown = Message(time, text, style)
+    def add(self, time: float, text: str, style: str = "", lasting: bool = False) -> None:
+        """Show a message; a `lasting` one is not taken away by a key that follows at once. One that says the
+        same as the one before it takes its place."""
+        self.shown, self._lasts = Message(time, text, style), lasting
         if self.messages and self.messages[-1][1:] == self.shown[1:]:
             self.messages.pop()
         self.messages.append(self.shown)
+
+    def key_pressed(self, time: float) -> bool:
+        """Take away the message that is shown; whether there is none now.
+
+        The first key within a few seconds leaves a lasting one: nobody could have read that yet.
+        """
+        if self.shown is not None and self._lasts and time - self.shown.time < LASTS:
+            self._lasts = False
+            return False
+        self.shown = None
+        return True

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from gputui.choosing.verdict_text import state_and_reason
+from gputui.choosing.verdict_text import NO_PROCESS, state_and_brief, state_and_reason
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import UNKNOWN, duration, printable, size
+from gputui.inventory.formatting import UNKNOWN, duration, printable, size, without_path
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs
@@ -24,6 +24,7 @@ _MOST_ABOVE = 3
 class Row:
     """A process on a device; one that started some (no device); or what holds a device unseen (no process).
 
+    `short` is `what` for little room: a command without the path of its program, a state without advice.
     `depth` is how far it is indented in a tree; `amount` is the memory in bytes, 0 where it is not known.
     """
 
@@ -34,6 +35,7 @@ class Row:
     age: str
     where: str
     what: str
+    short: str
     process: Process | None = None
     key: str | None = None
     depth: int = 0
@@ -141,6 +143,7 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
             UNKNOWN if process.started is None else duration(snapshot.time - process.started),
             printable(process.container or ""),
             printable(process.command or process.note or "?"),
+            without_path(printable(process.command or process.note or "?")),
             process,
             device.key,
             amount=process.memory or 0,
@@ -148,8 +151,11 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
     used = UNKNOWN if device.memory_used is None else size(device.memory_used)
     claim = snapshot.claimed.get(device.key)
     user = printable(claim.user) if claim else UNKNOWN
-    what = state_and_reason(app_state.verdicts[device.key], snapshot.time)
-    return Row(label, "", user, used, UNKNOWN, "", what, None, device.key, amount=device.memory_used or 0)
+    verdict, amount = app_state.verdicts[device.key], device.memory_used or 0
+    what, short = state_and_reason(verdict, snapshot.time), state_and_brief(verdict, snapshot.time)
+    if verdict.state == "held":
+        short = f"held: {used}, {NO_PROCESS}"
+    return Row(label, "", user, used, UNKNOWN, "", what, short, None, device.key, amount=amount)
 
 
 def _matches(row: Row, filter_text: str) -> bool:
@@ -234,5 +240,5 @@ def _drawn(branches: Mapping[int, _Branch], commands: Mapping[int, str], depth: 
         for row in branch.rows:
             yield replace(row, depth=depth)
         if not branch.rows:
-            yield Row("", str(pid), "", "", "", "", commands[pid], depth=depth)
+            yield Row("", str(pid), "", "", "", "", commands[pid], without_path(commands[pid]), depth=depth)
         yield from _drawn(branch.below, commands, depth + 1)

@@ -124,8 +124,9 @@ def as_job(
     environ: Mapping[str, str],
     lease: Lease | None = None,
     options: LaunchOptions | None = None,
+    labels: Sequence[str] = (),
 ) -> tuple[str, bool]:
-    """Start the launch as a job; what became of it, and whether it runs."""
+    """Start the launch as a job on the devices with these labels; what became of it, and whether it runs."""
     from gputui.jobs.job import JobError
     from gputui.jobs.start import start_leased_job
 
@@ -133,7 +134,8 @@ def as_job(
         job = start_leased_job(launch, environ, lease, options=options)
     except (JobError, StartError) as error:
         return str(error), False
-    return f"job {job.id} started: D shows it", True
+    where = f" on GPU {','.join(labels)}" if labels else ""
+    return f"job {job.id} started{where}: D shows it", True
 
 
 def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitRequest) -> tuple[str, bool]:

@@ -137,16 +137,18 @@ def _alive(path: str, key: str, uid: int, ours: Files) -> Claim | None:
     finally:
         os.close(descriptor)
     import json
+    from dataclasses import replace
 
     from gputui.inventory.claim import Claim
 
     if len(data) > MAX_RECORD_BYTES:
         raise UntrustedFileError(f"{name} is longer than {MAX_RECORD_BYTES} bytes")
     try:
-        return _read(json.loads(data), key, user_name(uid))
+        claim = _read(json.loads(data), key, user_name(uid))
     except (ValueError, RecursionError):
         # The device is held all the same: the record's content is for people only.
-        return Claim(key, user_name(uid))
+        claim = Claim(key, user_name(uid))
+    return replace(claim, own=uid == os.geteuid())
 
 
 def empty_ended(path: str) -> None:

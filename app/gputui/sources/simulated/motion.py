@@ -66,6 +66,7 @@ def _claims(box: Box, elapsed: float, opened: float) -> tuple[Claim, ...]:
                     pid=task.pid,
                     job=task.job,
                     pids=() if runs is None else (task.pid + place,),
+                    own=task.job in {job.id for job in box.jobs},
                 )
             )
     return tuple(sorted(found, key=lambda claim: claim.key))

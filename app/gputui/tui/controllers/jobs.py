@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gputui.choosing.selection import Selection
+from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.snapshot import Snapshot
+from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.shell_words import split
 from gputui.launching.start import missing_program
 from gputui.launching.terminal_notification import terminal_notification
 from gputui.sources.sampler import Sampler
@@ -59,7 +62,7 @@ class JobsController:
             found = news(before, now)
             if found:
                 text = "; ".join(text for text, _ in found)
-                self._view.show_message(text, "" if all(good for _, good in found) else "lost")
+                self._view.show_message(text, "" if all(good for _, good in found) else "lost", lasting=True)
                 if self._write is not None:
                     self._write(terminal_notification(text))
         pending = self._pending
@@ -77,6 +80,13 @@ class JobsController:
         # (What it says of devices is read with the next reading.)
         self._view.set_app_state(replace(self._view.app_state, options=options))
         return f"the command of job {job.id} is on the launch line"
+
+    def clone_example(self, job: JobSummary) -> str:
+        """Put the command of a demo's job on the launch line, where it is not started either."""
+        command = split(job.title)
+        options = LaunchOptions(command)
+        self._view.set_app_state(replace(self._view.app_state, options=options, example=command))
+        return f"the command of the example job {job.id} is on the launch line"
 
     def best_for(self, job: Job) -> tuple[AppState | None, str]:
         """What a rerun of a job would start, on the best devices that are free now, and which these are; or
@@ -96,7 +106,7 @@ class JobsController:
         if not count:
             return self._startable(none_selected.cpu_only(), "CPU only")
         selected, reason = none_selected.select_best(count)
-        if selected is none_selected or selected.snapshot is None:
+        if not selected.selection or selected.snapshot is None:
             return None, f"{reason}; gputui jobs rerun {job.id} --wait waits for them"
         labels = ",".join(selected.snapshot.label(device) for device in selected.selected)
         return self._startable(selected, f"GPU {labels}")
@@ -113,7 +123,7 @@ class JobsController:
         self.cancel()
         allocation, queue = start_launch.hold_selected(app_state, self._environ)
         in_the_way = [conflict.text(allocation.snapshot) for conflict in allocation.conflicts]
-        in_the_way += [f"there are {queue.text()}"] if queue else []
+        in_the_way += [queue.text()] if queue else []
         if in_the_way:
             allocation.release()
             return f"nothing is started: {'; '.join(in_the_way)}"
@@ -156,7 +166,9 @@ class JobsController:
         app_state = pending.app_state
         launch, options = app_state.launch, app_state.options
         text, _ = pending.allocation.start(
-            lambda lease: start_launch.as_job(launch, self._environ, lease, options)
+            lambda lease: start_launch.as_job(
+                launch, self._environ, lease, options, pending.allocation.labels
+            )
         )
         warnings = "; ".join(notice.text for notice in pending.allocation.notices)
         return f"{text}; {warnings}" if warnings else text

@@ -310,8 +310,11 @@ class LaunchController:
         else:
             options = self._view.app_state.options
             text, good = allocation.start(
-                lambda lease: start_launch.as_job(launch, self._environ, lease, options)
+                lambda lease: start_launch.as_job(launch, self._environ, lease, options, allocation.labels)
             )
+            if good and self._view.app_state.selected:
+                # The devices are that job's from now on, and the next launch is for others.
+                self._view.set_app_state(self._view.app_state.clear())
         self._view.show_message(f"{text}; {warning}" if warning else text, "" if good else "lost")
 
     # Waiting
@@ -351,5 +354,7 @@ class LaunchController:
                 bad = "warn" if now.label else "lost"
                 self._view.show_message(text, "" if good else bad)
 
-        prompt, count = wait_prompt(app_state), max(1, len(app_state.selection))
-        self._view.open(LineScreen(prompt, str(count), "how many", error_in, explain=explain), answered)
+        prompt, count = wait_prompt(app_state), app_state.short_of or max(1, len(app_state.selection))
+        self._view.open(
+            LineScreen(prompt, str(count), "how many", error_in, explain=explain, replaces=True), answered
+        )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from gputui.allocating.settings import ScreenSettings
 from gputui.choosing.grouping import GroupingError, parse_request
 from gputui.inventory.device import Device
+from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
 from gputui.tui.device_rows import SORTS
@@ -201,7 +202,9 @@ class SelectionController:
             if line and line.strip():
                 self._show(*self._view.app_state.select_best(*parse_request(line)))
 
-        self._view.open(LineScreen(BEST_PROMPT, placeholder="how many", check=count_error), answered)
+        self._view.open(
+            LineScreen(BEST_PROMPT, placeholder="how many", check=count_error, replaces=True), answered
+        )
 
     def next_order(self) -> None:
         self._show(*self._view.app_state.next_order())
@@ -232,7 +235,7 @@ class SelectionController:
         elif self._view.app_state.snapshot is not None:
             app_state, message = self._view.app_state.with_command_read(again)
             self._view.set_app_state(app_state)
-            self._view.show_message(message, "warn")
+            self._view.show_message(self._with_waiting(message), "warn")
 
     def clear(self) -> None:
         self._view.set_app_state(self._view.app_state.clear())
@@ -242,6 +245,20 @@ class SelectionController:
 
     def _show(self, app_state: AppState, message: str | None) -> None:
         """Show what a key has made; its message is a warning where the key could not change anything."""
-        unchanged = app_state is self._view.app_state
+        unchanged = app_state is self._view.app_state or app_state.short_of is not None
         self._view.set_app_state(app_state)
-        self._view.show_message(message, "warn" if unchanged else "")
+        self._view.show_message(self._with_waiting(message), "warn" if unchanged else "")
+
+    def _with_waiting(self, message: str | None) -> str | None:
+        """Where too few devices are free, the message with the key that waits for as many."""
+        app_state = self._view.app_state
+        if message is None or app_state.short_of is None or not app_state.options.command:
+            return message
+        from gputui.tui.wait_request import read_wait_request
+
+        try:
+            read_wait_request(str(app_state.short_of), app_state)
+        except GroupingError:
+            return message
+        key = key_of("wait", app_state.screen.keymap)
+        return f"{message}: {key} waits in line for {app_state.short_of}"

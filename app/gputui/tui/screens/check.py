@@ -33,9 +33,9 @@ class CheckScreen(Page):
 
     BINDINGS = [
         shown("escape,q,v,enter", "leave", "back", "esc"),
-        shown("r", "again", "check again"),
-        shown("m", "measure", "measure the links"),
-        shown("down,j", "scroll_report(1)", "scroll", "↑↓"),
+        shown("r", "again", "check again", about="Ask the interpreter again"),
+        shown("m", "measure", "measure the links", about="Measure the bandwidth between the devices"),
+        shown("down,j", "scroll_report(1)", "scroll", "↑↓", "Down"),
         hidden("up,k", "scroll_report(-1)", "Up"),
     ]
 

@@ -20,7 +20,7 @@ class ColumnsScreen(ListPage):
         shown("space,enter", "show_or_hide", "show or hide", "space"),
         shown("J,shift+down", "move(1)", "move right", "J"),
         shown("K,shift+up", "move(-1)", "move left", "K"),
-        shown("x", "usual", "default"),
+        shown("x", "usual", "default", about="The default columns"),
     ]
 
     def __init__(self, view: MainView) -> None:

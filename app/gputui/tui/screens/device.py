@@ -26,13 +26,13 @@ class DeviceScreen(ProcessListPage):
 
     BINDINGS = [
         shown("escape,q,left,i", "dismiss", "back", "esc"),
-        shown("right_square_bracket,tab", "device(1)", "other device", "[ ]"),
-        hidden("left_square_bracket,shift+tab", "device(-1)", "The device before"),
-        shown("space", "select", "select"),
+        shown("right_square_bracket,tab", "device(1)", "other device", "[ ]", "Next device"),
+        hidden("left_square_bracket,shift+tab", "device(-1)", "Previous device"),
+        shown("space", "select", "select", about="Select the device, or deselect it"),
         *cursor_bindings("process"),
-        shown("X", "signal", "signal"),
-        shown("plus,equals_sign", "zoom(-1)", "zoom", "+/-"),
-        hidden("minus", "zoom(1)", "Longer"),
+        shown("X", "signal", "signal", about="Send SIGTERM, then SIGKILL; asked for twice"),
+        shown("plus,equals_sign", "zoom(-1)", "zoom", "+/-", "A shorter span of the timelines"),
+        hidden("minus", "zoom(1)", "A longer span of the timelines"),
         hidden("pagedown", "page(1)", "Page down"),
         hidden("pageup", "page(-1)", "Page up"),
     ]
@@ -42,8 +42,13 @@ class DeviceScreen(ProcessListPage):
         current = view.app_state.current
         self._key = current.key if current else ""
         self._zoom = USUAL_ZOOM
+        self._charted = False
+        """Whether there was room for timelines."""
         self._moved = False
         """Whether the page scrolls to the process at the cursor when it is painted next."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "zoom" or self._charted
 
     def process_rows(self) -> tuple[Row, ...]:
         return device_rows(self.view.app_state, self._key)
@@ -65,7 +70,12 @@ class DeviceScreen(ProcessListPage):
             nothing = "none" if device.processes is not None else "the driver does not list them"
             line = clip(((f" {nothing}", "dim"),), width)
             listing = Listing(line, (), lambda first, end: [])
-        facts += self._timeline(width, height - len(facts) - 2 - max(1, len(listing.items)))
+        charts = self._timeline(width, height - len(facts) - 2 - max(1, len(listing.items)))
+        facts += charts
+        if self._charted != bool(charts):
+            self._charted = not self._charted
+            # The footer, which was drawn before, names the keys of the charts.
+            self.call_later(self.draw)
         room = height - len(facts) - 2
         if room < min(len(listing.items), _LEAST_ROWS):
             return self._scrolled([*facts, title("processes", width), listing.heading], listing, height)

@@ -24,9 +24,9 @@ class ExportScreen(ListPage):
     BINDINGS = [
         shown("escape,q,Y", "dismiss", "back", "esc"),
         *cursor_bindings("form"),
-        shown("enter,y", "copy", "copy", "⏎ y"),
+        shown("enter,y", "copy", "copy", "⏎ y", "Copy this form"),
         shown("w", "write", "write to a file"),
-        shown("pageup", "scroll_text(-1)", "text", "pgup/pgdn"),
+        shown("pageup", "scroll_text(-1)", "text", "pgup/pgdn", "Earlier in the text"),
         hidden("pagedown", "scroll_text(1)", "Later in the text"),
     ]
 

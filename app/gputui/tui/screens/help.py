@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.page import Page, hidden, shown
@@ -12,26 +14,33 @@ _END = 100_000
 
 
 class HelpScreen(Page):
-    """The key that opened it closes it. Escape first ends the filter."""
+    """The key that opened it closes it. Escape first ends the filter.
+
+    of_page  the keys of the page that it was opened on, and what they do: they come first
+    """
 
     BINDINGS = [
         shown("escape", "back", "back", "esc"),
         hidden("q,question_mark,f1,enter", "dismiss", "Back"),
-        shown("pagedown,space", "pages(1)", "page", "pgdn/pgup"),
-        hidden("pageup", "pages(-1)", "Page up"),
+        shown("pagedown,space", "pages(1)", "page", "pgdn/pgup", "Next page"),
+        hidden("pageup", "pages(-1)", "Previous page"),
         shown("down,j", "scroll(1)", "scroll", "↑↓"),
         hidden("up,k", "scroll(-1)", "Up"),
         hidden("home,g", f"scroll({-_END})", "Top"),
         hidden("end,G", f"scroll({_END})", "End"),
-        shown("slash", "filter", "filter", "/"),
+        shown("slash", "filter", "filter", "/", "Only what has these words in it"),
     ]
 
-    def __init__(self, view: MainView) -> None:
+    def __init__(self, view: MainView, of_page: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__(view)
+        self._of_page = of_page
         self._filter, self._top, self._room = "", 0, 1
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "help"
+
     def lines(self, width: int, height: int) -> list[Line]:
-        every = help_lines(self.view.app_state.screen.keymap, self._filter, width)
+        every = help_lines(self.view.app_state.screen.keymap, self._filter, width, self._of_page)
         self._room = max(1, height - 1)
         self._top = min(max(0, self._top), max(0, len(every) - self._room))
         pages = -(-len(every) // self._room)

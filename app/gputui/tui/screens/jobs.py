@@ -53,7 +53,7 @@ class JobsScreen(ListPage):
     BINDINGS = [
         shown("escape,q,D", "dismiss", "back", "esc"),
         *cursor_bindings("job"),
-        shown("pageup", "scroll_log(1)", "log", "pgup/pgdn"),
+        shown("pageup", "scroll_log(1)", "log", "pgup/pgdn", "Earlier in the log"),
         hidden("pagedown", "scroll_log(-1)", "Later in the log"),
         hidden("f", "follow_log", "To the end of the log"),
         hidden("w", "wrap_log", "Break long lines of the log, or cut them"),
@@ -117,6 +117,11 @@ class JobsScreen(ListPage):
             self.show_message(f"job {summary.id} is not this machine's ({self.view.app_state.label})")
         return self._records.get(summary.id)
 
+    def _example(self) -> JobSummary | None:
+        """The job under the cursor where it is one of a demo's box, None for another."""
+        job, demo = self._current, self.view.app_state.label.startswith("demo")
+        return job if demo and job is not None and job.id not in self._records else None
+
     def lines(self, width: int, height: int) -> list[Line]:
         jobs, job, app_state = self._jobs, self._current, self.view.app_state
         head = headline(jobs, 0 if app_state.label else len(self._stored.unreadable), width)
@@ -157,14 +162,19 @@ class JobsScreen(ListPage):
 
     def action_clone(self) -> None:
         """Its command onto the launch line, and back to the main screen."""
-        job = self._record()
-        if job is not None:
-            message = self._controller.clone(job)
+        example = self._example()
+        job = None if example is not None else self._record()
+        if job is not None or example is not None:
+            clone = self._controller
+            message = clone.clone_example(example) if example else clone.clone(job) if job else ""
             self.dismiss()
             self.view.show_message(message)
 
     def action_rerun(self) -> None:
         """Asked once, with the devices that were found; what was found is not looked for again."""
+        if self._example() is not None:
+            self.show_message("example job: nothing is started in the demo")
+            return
         job = self._record()
         if job is None:
             return

@@ -33,6 +33,9 @@ from gputui.tui.views.launch import launch
 from gputui.tui.views.launch_page import heading, no_launches, remembered, settings
 from gputui.tui.views.text import Line
 
+_SETTINGS = 9
+"""Lines that settings, the rules, a message and the keys keep beside the launch line and its notes."""
+
 _OF_LAUNCHES = ("take", "name", "forget")
 _OF_SETTINGS = ("change", "type", "default", "keep")
 
@@ -43,16 +46,15 @@ class LaunchScreen(ListPage):
     BINDINGS = [
         shown("escape,q,L", "dismiss", "back", "esc"),
         *cursor_bindings("row"),
-        shown("space,right,enter", "change", "change", "space"),
-        shown("enter,space,right", "take", "take", "⏎"),
-        shown("e", "type", "type"),
-        shown("x,delete,backspace", "default", "default", "x"),
-        shown("x,delete,backspace", "forget", "forget", "x"),
-        shown("y", "perform('copy')", "copy"),
-        shown("s", "keep", "save as…"),
-        shown("s", "name", "name"),
+        shown("space,right,enter", "change", "change", "space", "Change the setting"),
+        shown("enter,space,right", "take", "take", "⏎", "Load the launch (in the list of launches)"),
+        shown("e", "type", "type", about="Type the setting"),
+        shown("x,delete,backspace", "default", "default", "x", "Back to the default"),
+        shown("x,delete,backspace", "forget", "forget", "x", "Forget the launch (in the list of launches)"),
+        shown("y", "perform('copy')", "copy", about="Copy the launch line"),
+        shown("s", "keep", "save as…", about="Save the launch under a name"),
+        shown("s", "name", "name", about="Name the launch (in the list of launches)"),
         hidden("tab", "other_list", "Settings or recent launches"),
-        hidden("question_mark,f1", "perform('help')", "Help"),
     ]
 
     def __init__(self, view: MainView, environ: Mapping[str, str]) -> None:
@@ -84,7 +86,8 @@ class LaunchScreen(ListPage):
 
     def notes(self, width: int) -> list[Line]:
         height = self.size.height
-        return launch(self.view.app_state, width, most=max(3, height // 3))[: max(1, height // 2)]
+        # (The notes of the launch stand here in full: a few settings are to be seen above, no more.)
+        return launch(self.view.app_state, width, most=max(3, height - _SETTINGS))[: max(1, height - 6)]
 
     def lines(self, width: int, height: int) -> list[Line]:
         if self._lists_launches:

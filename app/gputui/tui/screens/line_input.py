@@ -17,6 +17,7 @@ class LineScreen(ModalScreen[str | None]):
 
     `check` says what is wrong with a line, while it is typed; such a line is not taken. `typed` is told what
     stands there after every key. `explain` says what Enter does with a good line, in place of the prompt.
+    `replaces`: after Enter on a wrong line, what is typed takes its place.
     """
 
     CSS_PATH = "line_input.tcss"
@@ -30,11 +31,13 @@ class LineScreen(ModalScreen[str | None]):
         check: Callable[[str], str | None] | None = None,
         typed: Callable[[str], object] = lambda line: None,
         explain: Callable[[str], str] | None = None,
+        replaces: bool = False,
     ) -> None:
         super().__init__(classes="one-line")
         self.prompt, self._value, self._placeholder = prompt, value, placeholder
         self._typed = typed
         self._check = check or (lambda line: None)
+        self._replaces = replaces
         self._explain = explain or (lambda line: prompt)
 
     def compose(self) -> ComposeResult:
@@ -44,7 +47,9 @@ class LineScreen(ModalScreen[str | None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._typed(event.value)
-        self.query_one("#what", Static).update(self._words_for(event.value))
+        what = self.query_one("#what", Static)
+        what.update(self._words_for(event.value))
+        what.set_class(self._error_in(event.value) is not None, "-wrong")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         error = self._error_in(event.value)
@@ -52,6 +57,8 @@ class LineScreen(ModalScreen[str | None]):
             self.dismiss(event.value)
         else:
             self.query_one("#what", Static).update(error)
+            if self._replaces:
+                self.query_one(OneLine).action_select_all()
 
     def _words_for(self, line: str) -> str:
         """What stands above a line."""

@@ -370,10 +370,16 @@ class MainScreen(Screen[None]):
         """The last messages, the newest last."""
         return self._log.messages
 
-    def show_message(self, text: str | None, style: str = "") -> None:
-        """Show a message until the next key, in a style of `widgets/lines.py`; None changes nothing."""
+    def show_message(self, text: str | None, style: str = "", lasting: bool = False) -> None:
+        """Show a message until the next key, a `lasting` one for some seconds at least, in a style of
+        `widgets/lines.py`; None changes nothing."""
         if text:
-            self._log.add(self._clock(), text, style)
+            self._log.add(self._clock(), text, style, lasting)
+            self._draw_message()
+
+    def key_pressed(self) -> None:
+        """Show no message after a key, except one that lasts."""
+        if self._log.shown is not None and self._log.key_pressed(self._clock()):
             self._draw_message()
 
     def clear_message(self) -> None:

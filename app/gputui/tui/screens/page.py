@@ -15,9 +15,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import ModalScreen
 
+from gputui.tui.actions import written
 from gputui.tui.main_view import MainView
 from gputui.tui.views.messages import message_line
-from gputui.tui.views.text import Line, Span, clip
+from gputui.tui.views.text import Line, Span, clip, width_of
 from gputui.tui.widgets.lines import Lines
 
 _SHORT = 8
@@ -27,9 +28,12 @@ _END = 100_000
 """Items: more than any list has, so that the cursor goes to the end."""
 
 
-def shown(keys: str, action: str, hint: str, key_display: str = "") -> Binding:
-    """A binding that the last line of a page names: `key_display` (default: the key), and the hint."""
-    return Binding(keys, action, hint, key_display=key_display or keys)
+def shown(keys: str, action: str, hint: str, key_display: str = "", about: str = "") -> Binding:
+    """A binding that the last line of a page names: `key_display` (default: the key), and the hint.
+
+    `about` is what the help says of it, where the hint does not say enough.
+    """
+    return Binding(keys, action, hint, key_display=key_display or keys, tooltip=about)
 
 
 def hidden(keys: str, action: str, description: str) -> Binding:
@@ -40,17 +44,38 @@ def hidden(keys: str, action: str, description: str) -> Binding:
 def cursor_bindings(item: str) -> tuple[Binding, ...]:
     """The keys of a cursor that goes through items of this name."""
     return (
-        shown("down,j", "cursor(1)", item, "↑↓"),
-        hidden("up,k", "cursor(-1)", "Up"),
-        hidden("home,g", f"cursor({-_END})", "First"),
-        hidden("end,G", f"cursor({_END})", "Last"),
+        shown("down,j", "cursor(1)", item, "↑↓", f"Next {item}"),
+        hidden("up,k", "cursor(-1)", f"Previous {item}"),
+        hidden("home,g", f"cursor({-_END})", f"First {item}"),
+        hidden("end,G", f"cursor({_END})", f"Last {item}"),
     )
+
+
+def key_rows(bindings: Sequence[Any]) -> list[tuple[str, str]]:
+    """What the help says of a page's own keys: the keys, and what they do. Keys of one meaning are one row.
+
+    Actions of the main screen that the last line does not name have their rows in the help already.
+    """
+    rows: dict[str, list[str]] = {}
+    others = False
+    for binding in bindings:
+        if not isinstance(binding, Binding):
+            continue
+        if binding.action.startswith("perform(") and not binding.show:
+            others = True
+            continue
+        meaning = binding.tooltip or binding.description
+        keys = rows.setdefault(meaning[:1].upper() + meaning[1:], [])
+        keys += [written(key) for key in binding.key.split(",")]
+    found = [("0-9" if len(keys) == 10 else " ".join(keys), meaning) for meaning, keys in rows.items()]
+    return [*found, ("…", "Keys of the main screen work here, too")] if others else found
 
 
 class Page(ModalScreen[None]):
     """Follows the main screen (`view`): is drawn every second, after every change of size, and by `draw`."""
 
     CSS_PATH = "page.tcss"
+    BINDINGS = [hidden("question_mark,f1", "help", "Help")]
 
     def __init__(self, view: MainView) -> None:
         super().__init__(classes="page")
@@ -83,7 +108,7 @@ class Page(ModalScreen[None]):
         if not (width and self.is_mounted and self.is_attached):
             return
         message = message_line(self.view.message_shown, width)
-        keys = clip(self._key_hints(), width)
+        keys = self._key_hints(width)
         # (Where there is hardly room for a list, a message takes the place of the keys.)
         last = [message if self.view.message else keys] if height < _SHORT else [message, keys]
         footer = [*self.notes(width), *last]
@@ -98,16 +123,33 @@ class Page(ModalScreen[None]):
         """The lines of the footer above the message."""
         return []
 
-    def _key_hints(self) -> Line:
-        """The keys that do something now, from BINDINGS."""
-        hints: list[Span] = []
-        for binding in self.BINDINGS:
-            if isinstance(binding, Binding) and binding.show:
-                _, name, parameters = parse(binding.action)
-                if self.check_action(name, parameters):
-                    hints += [(f"{'  ' if hints else ' '}{binding.key_display}", "key")]
-                    hints += [(f" {binding.description}", "dim")]
-        return tuple(hints)
+    def _key_hints(self, width: int) -> Line:
+        """The keys that do something now, from BINDINGS: as many as fit, none cut; the help's always."""
+        hints = [
+            (binding.key_display or binding.key, binding.description)
+            for binding in self.BINDINGS
+            if isinstance(binding, Binding) and binding.show and self._does(binding)
+        ]
+        last = [("?", "help")] if self.check_action("help", ()) else []
+        while True:
+            spans: list[Span] = []
+            for key, hint in [*hints, *last]:
+                spans += [(f"{'  ' if spans else ' '}{key}", "key"), (f" {hint}", "dim")]
+            if width_of(tuple(spans)) <= width or not hints:
+                return clip(tuple(spans), width)
+            hints.pop()
+
+    def _does(self, binding: Binding) -> bool:
+        """Whether the action of a binding can be done now."""
+        _, name, parameters = parse(binding.action)
+        return bool(self.check_action(name, parameters))
+
+    def action_help(self) -> None:
+        """The help, which begins with the keys of this page."""
+        # (Imported here: the help is a page.)
+        from gputui.tui.screens.help import HelpScreen
+
+        self.view.open(HelpScreen(self.view, key_rows(self.BINDINGS)))
 
     @property
     def body(self) -> Lines:

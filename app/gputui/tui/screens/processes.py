@@ -20,11 +20,11 @@ class ProcessesScreen(ProcessListPage):
     BINDINGS = [
         shown("escape,q,p", "dismiss", "back", "esc"),
         *cursor_bindings("process"),
-        shown("s", "sort", "sort"),
-        shown("slash", "filter", "filter", "/"),
-        shown("tab", "tree", "tree"),
-        shown("P", "people", "people"),
-        shown("X", "signal", "signal"),
+        shown("s", "sort", "sort", about="Next order: " + ", ".join(SORTS)),
+        shown("slash", "filter", "filter", "/", "Show some processes only"),
+        shown("tab", "tree", "tree", about="As trees of who started whom, or as a list"),
+        shown("P", "people", "people", about="Show the people"),
+        shown("X", "signal", "signal", about="Send SIGTERM, then SIGKILL; asked for twice"),
     ]
 
     def __init__(self, view: MainView, open_people: Callable[[], None], filter_text: str = "") -> None:

@@ -24,6 +24,7 @@ from gputui.tui.views.timelines import (
     charted,
     charts_key,
     device_charts,
+    present,
     read_out,
     zoom_name,
 )
@@ -37,17 +38,17 @@ class TimelinesScreen(Page):
 
     BINDINGS = [
         shown("escape,q,h", "dismiss", "back", "esc"),
-        shown("plus,equals_sign", "zoom(-1)", "zoom", "+/-"),
-        hidden("minus", "zoom(1)", "Longer"),
-        shown("left", "moment(-1)", "moment", "←→"),
-        hidden("right", "moment(1)", "Later"),
+        shown("plus,equals_sign", "zoom(-1)", "zoom", "+/-", "A shorter span"),
+        hidden("minus", "zoom(1)", "A longer span"),
+        shown("left", "moment(-1)", "moment", "←→", "One column earlier: read the values there"),
+        hidden("right", "moment(1)", "One column later"),
         hidden("shift+left", "moment(-10)", "Ten columns earlier"),
         hidden("shift+right", "moment(10)", "Ten columns later"),
-        hidden("end", "now", "Now"),
-        shown("n,down,j", "device(1)", "device", "n/p"),
-        hidden("p,up,k", "device(-1)", "The device before"),
-        shown("enter,a", "one", "one or all", "⏎"),
-        shown("tab", "metric", "metric"),
+        hidden("end", "now", "Back to now"),
+        shown("n,down,j", "device(1)", "device", "n/p", "Next device"),
+        hidden("p,up,k", "device(-1)", "Previous device"),
+        shown("enter,a", "one", "one or all", "⏎", "One device, or all of them"),
+        shown("tab", "metric", "metric", about="Utilization, memory, power, or all three"),
     ]
 
     def __init__(self, view: MainView, timelines: TimelineController) -> None:
@@ -75,6 +76,7 @@ class TimelinesScreen(Page):
         app_state = self.view.app_state
         key = (
             charts_key(app_state, width, self._zoom),
+            present(app_state),
             (width, height, self._zoom, self._metric, self._one, self._moment, app_state.cursor),
         )
         if key != self._key:
@@ -88,13 +90,16 @@ class TimelinesScreen(Page):
         room = max(2, height - 1)
         if self._one and device is not None and app_state.snapshot is not None:
             drawn, self._frame = device_charts(
-                app_state, device.key, width, room, self._zoom, self._metric, self._moment
+                app_state, device.key, width, room, self._zoom, self._metric, self._moment, page=True
             )
             subject = f"GPU {printable(app_state.snapshot.label(device))}"
         else:
             drawn = self._all(width, room)
             subject = "all devices"
-        what = self._metric or "utilization, memory, power"
+        what = ", ".join(self._frame.metrics) if self._frame else ""
+        if self._frame is not None and not self._one:
+            seen, every = len({*self._frame.devices} - {""}), len(charted(app_state, self._metric))
+            subject = subject if seen == every else f"{seen} of {every} devices"
         head = title(f"timelines: {subject}", width, f"{what}  last {zoom_name(self._zoom)}")
         return [head, *(drawn or [(("  no reading yet", "dim"),)])]
 
@@ -114,6 +119,7 @@ class TimelinesScreen(Page):
                 self._first,
                 self._moment,
                 app_state.cursor,
+                page=True,
             )
             self._frame = frame
             if frame is None or keys[place] in frame.devices or self._first >= place:

@@ -25,7 +25,8 @@ from gputui.tui.views.text import Line, clip, title
 from gputui.tui.views.topology_tree import tree_lines
 
 _NO_PLACE = (
-    "topology", "down", "up", "first", "last", "palette", "stop", "quit", "columns", "sort", "filter"
+    "topology", "down", "up", "first", "last", "palette", "stop", "quit", "columns", "sort", "filter",
+    "help"
 )  # fmt: skip
 """Actions of the main screen that have no place here, or whose keys do the like. All others work here."""
 
@@ -38,12 +39,16 @@ _SHOWN = {
 """Those that the last line names: with which keys, and the hint."""
 
 
+_NOTES_FROM, _NOTE_FROM = 13, 8
+"""Lines from which on a page has all that is said below the matrix, and what is selected alone."""
+
+
 def _main_binding(action_id: str) -> Binding:
     """The key of an action of the main screen, for this page."""
     keys, action = BY_ID[action_id].keys, f"perform('{action_id}')"
     if action_id in _SHOWN:
         key_display, hint = _SHOWN[action_id]
-        return shown(keys, action, hint, key_display)
+        return shown(keys, action, hint, key_display, BY_ID[action_id].title)
     return hidden(keys, action, BY_ID[action_id].title)
 
 
@@ -53,13 +58,13 @@ class TopologyScreen(ListPage):
     BINDINGS = [
         shown("escape,q,t", "dismiss", "back", "esc"),
         *map(_main_binding, _SHOWN),
-        shown("right", "column(1)", "pair", "←→"),
-        hidden("left", "column(-1)", "Left"),
-        shown("tab", "show_tree", "tree"),
-        shown("tab", "show_matrix", "matrix"),
+        shown("right", "column(1)", "pair", "←→", "Next column: the pair is told below"),
+        hidden("left", "column(-1)", "Previous column"),
+        shown("tab", "show_tree", "tree", about="Show what hangs where"),
+        shown("tab", "show_matrix", "matrix", about="Show the matrix again"),
         *(replace(binding, show=False) for binding in cursor_bindings("device")),
         *(_main_binding(a.id) for a in ACTIONS if a.id not in (*_NO_PLACE, *_SHOWN)),
-        *(hidden(str(n), f"number({n})", f"GPU {n}") for n in range(10)),
+        *(hidden(str(n), f"number({n})", "Select the GPU of that number") for n in range(10)),
     ]
 
     def __init__(self, view: MainView) -> None:
@@ -103,6 +108,8 @@ class TopologyScreen(ListPage):
         layout = Layout.of(app_state, width, self._left, self._column)
         self._left = layout.left
         above = 1 + heading_height(layout)
+        if height <= above:
+            return [clip(((" too small: 60×15 or more", "warn"),), width)]
         room = max(1, height - above)
         drawn = matrix(app_state, layout, 0, len(rows), self._column)
         heading, drawn = drawn[: above - 1], drawn[above - 1 :]
@@ -139,6 +146,8 @@ class TopologyScreen(ListPage):
         """What is looked at, what is selected, what the signs mean."""
         app_state = self.view.app_state
         notes: list[Line] = [title("selected", width), clip(self._selected(app_state), width)]
+        if self.size.height < _NOTES_FROM:
+            return notes[1:] if self.size.height >= _NOTE_FROM else []
         if not self._as_tree:
             notes = [clip(self._pair(app_state), width), *notes, clip(legend(width), width)]
         if app_state.order_warning:

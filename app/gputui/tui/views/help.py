@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from gputui.choosing.verdict import GLYPHS, State
@@ -35,13 +35,18 @@ _KEYS = 14
 """Cells for the keys of an action."""
 
 
-def help_lines(keymap: Mapping[str, str], words: str, width: int) -> list[Line]:
-    """The sections that have something with all of `words` in it, in two columns where it is wide enough."""
+def help_lines(
+    keymap: Mapping[str, str], words: str, width: int, of_page: Sequence[tuple[str, str]] = ()
+) -> list[Line]:
+    """The sections that have something with all of `words` in it, in two columns where it is wide enough.
+
+    `of_page` are the keys of a page and what they do: the first section.
+    """
     columns = 2 if width >= _TWO_COLUMNS else 1
     room = width // columns - (columns - 1)
     sections = [
         [title(name, room), *(line for row in rows for line in _whole(row, room)), ()]
-        for name, rows in _sections(keymap, words.lower().split())
+        for name, rows in _sections(keymap, words.lower().split(), of_page)
         if rows
     ]
     if not sections:
@@ -58,7 +63,17 @@ def help_lines(keymap: Mapping[str, str], words: str, width: int) -> list[Line]:
     ]
 
 
-def _sections(keymap: Mapping[str, str], words: list[str]) -> Iterator[tuple[str, list[Line]]]:
+def _sections(
+    keymap: Mapping[str, str], words: list[str], of_page: Sequence[tuple[str, str]]
+) -> Iterator[tuple[str, list[Line]]]:
+    yield (
+        "This page",
+        [
+            ((f"  {fit(keys, _KEYS)}", "key"), (meaning, "strong"))
+            for keys, meaning in of_page
+            if all(word in f"{keys} {meaning} this page".lower() for word in words)
+        ],
+    )
     for group, actions in in_groups():
         yield group, [_row(action, keymap) for action in actions if _has(words, action, keymap, group)]
     states = [(glyph, state, f"{state:<8} {MEANINGS.get(state, '')}") for state, glyph in GLYPHS.items()]

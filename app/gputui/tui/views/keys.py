@@ -29,7 +29,9 @@ def _next_actions(app_state: AppState) -> Iterator[str]:
     if decided:
         if command:
             waits = any(
-                app_state.verdicts[device.key].state in ("busy", "held", "claimed") for device in selected
+                app_state.verdicts[device.key].state in ("busy", "held", "claimed")
+                and app_state.own_job_on(device.key) is None
+                for device in selected
             )
             yield from ("wait", "launch") if waits and not app_state.label else ("launch",)
         yield "copy"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len, set_cell_size
+
+from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, clip, title, wrap
 
@@ -36,18 +39,32 @@ def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | N
     lines += warning_lines
     with_remarks = most if room_for_remarks is None else room_for_remarks
     left = max(0, with_remarks - len(warning_lines) - len(wrapped))
-    return lines + _remarks(app_state.launch.remarks, width, left)
+    # (The launch page itself, which has all the room for them, names no key for more.)
+    key = key_of("launch_page", app_state.screen.keymap) if room_for_remarks is not None else ""
+    more, roomy = (f" … ({key} shows all)", _ROOMY) if key else (" …", 0)
+    remarks = _remarks(app_state.launch.remarks, width, left, more, roomy)
+    if app_state.launch.remarks and not remarks and key and not tail:
+        lines[0] = title(name, width, f"{key} shows notes")
+    return lines + remarks
 
 
-def _remarks(remarks: Sequence[str], width: int, most: int) -> list[Line]:
-    """As many remarks as there are lines; the first ones whole, as far as lines are left over."""
+def _remarks(remarks: Sequence[str], width: int, most: int, more: str, roomy: int) -> list[Line]:
+    """As many remarks as there are lines; the first ones whole, as far as lines are left over. `more` stands
+    at the end where that is not all. With less than `roomy` lines each has one."""
     lines: list[Line] = []
     shown = remarks[:most]
-    spare = most - len(shown) if most >= _ROOMY else 0
+    spare = most - len(shown) if most >= roomy else 0
+    cut = len(shown) < len(remarks)
     for remark in shown:
         pieces = wrap(remark, width - 5)
-        pieces = [*pieces[:spare], " ".join(pieces[spare:])] if len(pieces) > spare + 1 else pieces
+        over = len(pieces) > spare + 1
+        pieces = pieces[: spare + 1]
         spare -= len(pieces) - 1
+        cut = cut or over
+        end = more if cut and remark is shown[-1] else " …" if over else ""
+        if end:
+            last, room = pieces[-1], max(0, width - 5 - cell_len(end))
+            pieces[-1] = (set_cell_size(last, room).rstrip() if cell_len(last) > room else last) + end
         lines += [
             clip((("   · " if not place else "     ", "dim"), (piece, "dim")), width)
             for place, piece in enumerate(pieces)

@@ -87,8 +87,9 @@ def links_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     word, rows = alike(app_state), matrix_rows(app_state)
     if word is not None and height < len(rows) + 2:
         nodes = sorted({device.numa_node for device in rows if device.numa_node is not None})
-        sign, style = _cell(word, len(word) + 2)
-        line: list[Span] = [(f" {sign}", style), (f" between every two of {len(rows)} GPUs", "")]
+        sign, style = SIGNS["NV" if direct_links(word) else word]
+        which = f"every two of {len(rows)} GPUs" if len(rows) > 2 else "the two GPUs"
+        line: list[Span] = [(f" {sign}{word}", style), (f" between {which}", "")]
         line += [(f"   NUMA {','.join(map(str, nodes))}", "dim")] if nodes else []
         return [title("links", width, "t"), clip(tuple(line), width)]
     layout = Layout.of(app_state, width, 0, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gputui.inventory.formatting import UNKNOWN, size
 from gputui.inventory.process import Process
@@ -49,7 +49,9 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     # Beside the table there is room for the command or for its number: the command says more.
     pid = pid + 2 if width >= _WIDE else 0
     head_width = label + pid + user + memory + 15
-    whole = [wrap(fold.row.what, max(10, width - head_width)) for fold in shown]
+    # (Of what is no process, a line is enough: the advice is on the pages.)
+    text = max(10, width - head_width)
+    whole = [wrap(fold.row.short, text) if fold.row.process else [fold.row.short] for fold in shown]
     most = _lines_each([len(pieces) for pieces in whole], room - (len(shown) < len(found)))
     for fold, pieces, lines_of_it in zip(shown, whole, most, strict=True):
         row, style = fold.row, "strong" if app_state.cursor in fold.devices else ""
@@ -163,8 +165,14 @@ def listed(
     heading: Line = ((" ", ""), *((fit(c.name, widths[c], c.right) + "  ", "dim") for c in columns))
     room = max(10, width - width_of(heading))
 
-    def text(row: Row) -> str:
+    def in_full(row: Row) -> str:
         return row.what if _WHERE in columns or not row.where else f"{row.what} ({row.where})"
+
+    # Paths of programs only where there is room for all of them.
+    paths = all(len(in_full(row)) + 2 * row.depth <= room for row in found if row.what != row.short)
+
+    def text(row: Row) -> str:
+        return in_full(row) if paths or not row.pid else in_full(replace(row, what=row.short))
 
     def drawn(row: Row, pieces: Sequence[str]) -> Iterator[Line]:
         head: Line = ((" ", ""), *((fit(c.text(row), widths[c], c.right) + "  ", c.style) for c in columns))

@@ -38,8 +38,9 @@ def outlook_of(app_state: AppState) -> Outlook:
 
 
 def worth_a_panel(app_state: AppState) -> bool:
-    """Whether somebody waits, or holds a claim."""
-    return app_state.snapshot is not None and bool(app_state.snapshot.waiters or app_state.snapshot.claims)
+    """Whether somebody waits, or somebody else holds a claim. (One's own are in the panel of jobs.)"""
+    snapshot = app_state.snapshot
+    return snapshot is not None and bool(snapshot.waiters or any(not claim.own for claim in snapshot.claims))
 
 
 def lines_of_panel(app_state: AppState) -> int:
@@ -82,7 +83,10 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
 def headline(found: Outlook, width: int, key: str = "") -> Line:
     """The rule at the top: how many are in line, how many of them are one's own, and which key shows more."""
     count, ours = len(found.turns), sum(turn.waiter.ours for turn in found.turns)
-    tail = f"{count or 'nobody'} in line" + (f", {ours} of them yours" if ours else "")
+    yours = (
+        "" if not ours else ", yours" if ours == count == 1 else f", {'all' if ours == count else ours} yours"
+    )
+    tail = f"{count or 'nobody'} in line{yours}"
     return title("queue", width, tail + key)
 
 
@@ -111,7 +115,13 @@ def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line],
 
 
 def _told_in_panel(found: Outlook) -> list[Occupied]:
-    return [each for each in found.occupied if each.claim or each.hoarded or each.free_in is not None]
+    return [
+        each
+        for each in found.occupied
+        if (each.claim and not (each.claim.own and each.claim.job))
+        or each.hoarded
+        or each.free_in is not None
+    ]
 
 
 def _rows(shown: Sequence[Turn], snapshot: Snapshot, among: Sequence[Turn]) -> list[Line]:

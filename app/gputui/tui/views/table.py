@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from gputui.choosing.verdict import GLYPHS, ClaimedBy, UsedBy
-from gputui.choosing.verdict_text import brief
+from gputui.choosing.verdict import GLYPHS
+from gputui.choosing.verdict_text import brief, your_job
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import duration, printable
 from gputui.sources.source import Want
@@ -174,33 +174,18 @@ def _state(app_state: AppState, device: Device, given: bool) -> tuple[str, str, 
         return GLYPHS[verdict.state], f"not yours, {verdict.state}", verdict.state
     return (
         ("▶", words, "load")
-        if _has_own_job(app_state, device)
+        if app_state.own_job_on(device.key) is not None
         else (GLYPHS[verdict.state], words, verdict.state)
     )
-
-
-def _has_own_job(app_state: AppState, device: Device) -> bool:
-    """Whether a job of the user's own is all that there is to say of the device.
-
-    A job that runs on other devices than this one, and somebody else's process beside it, come first.
-    """
-    verdict, snapshot = app_state.verdicts[device.key], app_state.snapshot
-    if device.key not in app_state.own_jobs or verdict.state in ("lost", "unknown") or snapshot is None:
-        return False
-    claim, cause = snapshot.claimed.get(device.key), verdict.cause
-    if isinstance(cause, UsedBy):
-        strangers = claim is not None and any(p.user not in (None, claim.user) for p in cause.processes)
-        return not strangers and cause.unclaimed_use is None
-    return not (isinstance(cause, ClaimedBy) and cause.runs_on)
 
 
 def _state_words(app_state: AppState, device: Device) -> str:
     """The brief text of the verdict; how long it has been free; or the job of ours on it."""
     assert app_state.snapshot is not None
     verdict, now = app_state.verdicts[device.key], app_state.snapshot.time
-    if _has_own_job(app_state, device):
-        job = app_state.own_jobs[device.key]
-        return f"your job {job.id}{'' if job.started is None else f' {duration(now - job.started)}'}"
+    job = app_state.own_job_on(device.key)
+    if job is not None:
+        return your_job(job, now)
     words = brief(verdict, now)
     lasting = app_state.watch.seconds_in_state(device.key, now) or 0
     return f"{words} {duration(lasting)}" if verdict.free and lasting >= _LONG_ENOUGH else words

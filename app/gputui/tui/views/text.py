@@ -67,9 +67,14 @@ def place_mark(rank: int | None) -> tuple[Span, ...]:
 
 
 def title(text: str, width: int, tail: str = "") -> Line:
-    """A section's rule: " ─ selected ───────────"."""
+    """A section's rule: " ─ selected ───────────". `tail` stands at its end, as many of its parts (two spaces
+    between them) as fit."""
     head = f" ─ {text} "
-    end = f" {tail} ─" if tail else ""
+    parts = tail.split("  ") if tail else []
+    # (What does not fit is left out whole: half a hint is none.)
+    while parts and cell_len(head) + cell_len("  ".join(parts)) + 4 > width:
+        parts.pop()
+    end = f" {'  '.join(parts)} ─" if parts else ""
     rule = "─" * max(0, width - cell_len(head) - cell_len(end) - 1)
     return clip(((" ─ ", "rule"), (text, "title"), (f" {rule}", "rule"), (end, "dim")), width)
 

@@ -1,8 +1,9 @@
 """Timelines of utilization, memory and power: charts of the past, one above the other, over one time axis.
 
 Every chart goes from 0 to 100 %, of the memory and of the power limit: three percent of jitter must not look
-like work. The charts hold no figures of the present, which the table has: behind them stands the mean or the
-highest of what they show, so that they change only when a new column begins.
+like work. The panel's charts hold no figures of the present, which the table has: behind them stands the mean
+or the highest of what they show, so that they change only when a new column begins. The page, which has no
+table, has the present figures too.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB, printable, size
+from gputui.inventory.formatting import GIB, UNKNOWN, printable, size
 from gputui.timeline.store import METRICS, Metric, Timelines
 from gputui.timeline.store import Span as TimeSpan
 from gputui.tui.app_state import AppState
@@ -36,9 +38,17 @@ _SUMMARIES: dict[Metric, str] = {"utilization": "avg", "memory": "max", "power":
 """What that figure is of the span that the chart shows."""
 _BESIDE = ((170, 3), (76, 2))
 """From how many cells on so many charts of one device stand beside each other."""
+_BESIDE_ON_PAGE = ((120, 3),)
+"""The same on the page, which has all three in any case."""
+_FIGURES = 12
+"""Cells of the figures behind the chart of one device, " max 100.0G"."""
+_WITH_FIGURES = 50
+"""Cells from which on there are some."""
+_MARKED = 6
+"""Lines from which on the page has a line for the mark of the cursor."""
 
 _STEPS = " ▁▂▃▄▅▆▇█"
-_MOST_ROWS = 5
+_MOST_ROWS = 10
 """Lines of the tallest chart of a list; one device alone takes all there are."""
 
 _TICKS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600)
@@ -59,11 +69,13 @@ class Frame:
     lefts    cells before the first column of each of the charts that stand beside each other
     span     the time that the columns show
     devices  the key of the device that each line shows, "" for a line of none
+    metrics  what the charts show
     """
 
     lefts: tuple[int, ...]
     span: TimeSpan
     devices: tuple[str, ...]
+    metrics: tuple[Metric, ...] = METRICS
 
     def moment(self, x: int) -> float | None:
         """When the column at a cell of a line begins, None where there is no column."""
@@ -93,8 +105,12 @@ def timelines_pane(app_state: AppState, width: int, height: int, zoom: int = USU
     """A rule, the charts of as many devices as fit, and the axis."""
     if app_state.snapshot is None or height < 3:
         return []
+    devices = charted(app_state)
+    if len(devices) == 1:
+        charts = device_timeline(app_state, devices[0].key, width, height - 1, zoom)
+        return [title("timelines", width, f"last {zoom_name(zoom)}"), *charts]
     lines, frame = all_timelines(app_state, width, height - 1, zoom)
-    missing = len(charted(app_state)) - len({*frame.devices} - {""}) if frame else 0
+    missing = len(devices) - len({*frame.devices} - {""}) if frame else 0
     more = f"{missing} more: h  " if missing > 0 else ""
     return [title("timelines", width, f"{more}last {zoom_name(zoom)}"), *lines]
 
@@ -117,28 +133,36 @@ def all_timelines(
     first: int = 0,
     cursor: float | None = None,
     current: str | None = None,
+    page: bool = False,
 ) -> tuple[list[Line], Frame | None]:
     """The charts of all devices from the `first` one on, as many as fit, above one axis.
 
     metric  the only one to show; None: as many as there is room for
     first   how many devices are scrolled past
     cursor  a moment that is marked;  current: the key of a device that is
+    page    every figure is shown, as long as one device fits, with what it is now
     """
     timelines, snapshot = app_state.timelines, app_state.snapshot
     devices = charted(app_state, metric)
     if timelines is None or snapshot is None or not devices:
         return [], None
     label = max(len(printable(snapshot.label(device))) for device in devices)
-    beside = _beside(width, metric)
+    known = [each for each in METRICS if any(timelines.full(d.key, each) for d in devices)]
+    beside = min(_beside(width, metric, _BESIDE_ON_PAGE if page else _BESIDE), len(known))
     left = _gutter(label, beside)
     columns = _columns(width, left, beside)
     span = _span(timelines, columns, zoom)
     # Charts beside each other have a heading, one alone has a tag.
     tag, heads = (0, 1) if beside > 1 else (_TAG + 1, 0)
-    room = height - 1 - heads
+    marked = page and height >= _MARKED
+    room = height - 1 - heads - marked
     # (Behind the last device no gap is needed.)
     tall = (room + 1) // len(devices)
-    rows, gap = _layout(tall if tall > 2 else max(1, room // len(devices)), metric, beside)
+    rows, gap = _layout(tall if tall > 2 else max(1, room // len(devices)), metric, known[:beside])
+    if page and metric is None and beside == 1:
+        each_tall = max(min(room, len(known)), room // len(devices))
+        gap = int(each_tall > len(known))
+        rows = _stacked(each_tall - gap, known)
     between: Line = (("  ", ""),)
     lines: list[Line] = []
     shown: list[str] = []
@@ -148,7 +172,10 @@ def all_timelines(
             if not any(timelines.full(device.key, each) for each in charts):
                 continue
             drawn = [
-                _with_figure(timelines, device.key, each, span, tall, cursor, not gap) for each in charts
+                _with_figure(
+                    timelines, device.key, each, span, tall, cursor, not gap, device if page else None
+                )
+                for each in charts
             ]
             for place, parts in enumerate(zip(*drawn, strict=True)):
                 # What a chart is of stands at its foot, where also the idle ones are.
@@ -165,16 +192,21 @@ def all_timelines(
         shown += [""] * len(gaps) + [device.key] * len(block)
     if heads:
         titles = [
-            ((fit(each, columns), "dim"), (fit(_SUMMARIES[each], _FIGURE, right=True), "dim"))
-            for each in METRICS
+            (
+                (fit(each, columns), "dim"),
+                (fit("now" if page else _SUMMARIES[each], _FIGURE, right=True), "dim"),
+            )
+            for each in known[:beside]
         ]
-        lines.insert(0, ((" " * left, ""), *_joined(titles[:beside], between)))
+        lines.insert(0, ((" " * left, ""), *_joined(titles, between)))
         shown.insert(0, "")
     blank = ((" " * _FIGURE, ""),)
-    lines.append(((" " * left, ""), *_joined([(*_axis(span, cursor), *blank)] * beside, between)))
+    lines.append(((" " * left, ""), *_joined([(*_axis(span), *blank)] * beside, between)))
+    if marked:
+        lines.append(((" " * left, ""), *_joined([(*_mark(span, cursor), *blank)] * beside, between)))
     lefts = tuple(left + place * (columns + _FIGURE + 2) for place in range(beside))
     return [line if line == _BLANK else padded(clip(line, width), width) for line in lines], Frame(
-        lefts, span, tuple(shown)
+        lefts, span, tuple(shown), tuple(each for charts, _ in rows for each in charts)
     )
 
 
@@ -183,9 +215,9 @@ def _joined(parts: Sequence[Line], between: Line) -> Line:
     return tuple(span for place, part in enumerate(parts) for span in (*(between if place else ()), *part))
 
 
-def _beside(width: int, metric: Metric | None) -> int:
+def _beside(width: int, metric: Metric | None, widths: Sequence[tuple[int, int]] = _BESIDE) -> int:
     """How many charts of one device stand beside each other."""
-    return 1 if metric else next((count for least, count in _BESIDE if width >= least), 1)
+    return 1 if metric else next((count for least, count in widths if width >= least), 1)
 
 
 def _columns(width: int, left: int, beside: int) -> int:
@@ -201,9 +233,10 @@ def _with_figure(
     tall: int,
     cursor: float | None,
     close: bool,
+    device: Device | None = None,
 ) -> list[Line]:
-    """A chart before a figure that sums it up; blank where nothing is known. `close`: another chart is just
-    above."""
+    """A chart before a figure that sums it up, or before that of the `device` now; blank where nothing is
+    known. `close`: another chart is just above."""
     full = timelines.full(key, metric)
     if full is None:
         return [((" " * (span.columns + _FIGURE), ""),)] * tall
@@ -212,14 +245,35 @@ def _with_figure(
     figure = ""
     if known:
         figure = _amount(metric, max(known) if peaks else sum(known) / len(known))
+    if device is not None:
+        figure = _now(device, metric)
     return [
         (*drawn, (fit(figure if place == tall - 1 else "", _FIGURE, right=True), ""))
         for place, drawn in enumerate(_chart(timelines, key, metric, span, tall, full, cursor, close))
     ]
 
 
+def _stacked(tall: int, metrics: Sequence[Metric]) -> list[tuple[tuple[Metric, ...], int]]:
+    """The charts of a device below each other: the first ones get the lines that are left over."""
+    each, over = divmod(max(1, tall), len(metrics))
+    heights = [min(_MOST_ROWS, each + (place < over)) for place in range(len(metrics))]
+    return [((metric,), high) for metric, high in zip(metrics, heights, strict=True) if high]
+
+
+def present(app_state: AppState) -> Hashable:
+    """The figures that the page shows of now: while they stay the same, they need not be drawn again."""
+    devices = app_state.snapshot.devices if app_state.snapshot else ()
+    return tuple((device.utilization, device.memory_used, device.power) for device in devices)
+
+
+def _now(device: Device, metric: Metric) -> str:
+    values = {"utilization": device.utilization, "memory": device.memory_used, "power": device.power}
+    value = values[metric]
+    return UNKNOWN if value is None else _amount(metric, value)
+
+
 def _layout(
-    tall: int, metric: Metric | None, beside: int
+    tall: int, metric: Metric | None, beside: Sequence[Metric]
 ) -> tuple[list[tuple[tuple[Metric, ...], int]], int]:
     """The charts of each device that stand beside each other, with their lines, from the top down; and the
     lines between devices. Each device has `tall` lines."""
@@ -227,8 +281,8 @@ def _layout(
     tall = max(1, tall - gap)
     if metric is not None:
         return [((metric,), min(tall, _MOST_ROWS))], gap
-    if beside > 1:
-        return [(METRICS[:beside], min(tall, _MOST_ROWS))], gap
+    if len(beside) > 1:
+        return [(tuple(beside), min(tall, _MOST_ROWS))], gap
     if tall == 1:
         return [(("utilization",), 1)], gap
     if tall == 2:
@@ -254,17 +308,22 @@ def device_charts(
     zoom: int,
     metric: Metric | None = None,
     cursor: float | None = None,
+    page: bool = False,
 ) -> tuple[list[Line], Frame | None]:
-    """`device_timeline`, or only one metric of it, with a moment that is marked (`cursor`)."""
+    """`device_timeline`, or only one metric of it, with a moment that is marked (`cursor`); on the timelines'
+    own `page` with what each figure is now, and its highest, mean and lowest value in the span."""
     timelines = app_state.timelines
     if timelines is None:
         return [], None
     left = _TAG + _SCALE + 3
     wanted = [each for each in ((metric,) if metric else METRICS) if timelines.has(key, each)]
+    marked = page and height >= _MARKED
+    height -= marked
     wanted = wanted[: max(0, height - 1)]
     if not wanted or width < left + _TICK_ROOM:
         return [], None
-    span = _span(timelines, width - left, zoom)
+    figures = _FIGURES if page and width >= _WITH_FIGURES else 0
+    span = _span(timelines, width - left - figures, zoom)
     gap = 1 if height - 1 >= 4 * len(wanted) - 1 else 0
     tall, over = divmod(height - 1 - gap * (len(wanted) - 1), len(wanted))
     lines: list[Line] = []
@@ -272,13 +331,32 @@ def device_charts(
         lines += [_BLANK] * (gap if place else 0)
         full = timelines.full(key, each) or _highest(timelines, key, each, span)
         rows = tall + (place < over)
-        for n, drawn in enumerate(_chart(timelines, key, each, span, rows, full, cursor)):
+        device = app_state.snapshot.by_key.get(key) if figures and app_state.snapshot else None
+        told = _told(timelines, device, each, span, rows) if device is not None else [""] * rows
+        half = _half(rows)
+        for n, drawn in enumerate(_outlined(timelines, key, each, span, rows, full, cursor)):
             scale = _amount(each, full) if n == 0 else "0" if n == rows - 1 > 1 else ""
+            if half is not None and n == rows - 1 - half:
+                scale = _amount(each, full / 2)
             tag = _TAGS[each] if n == 0 else ""
-            lines.append(((f" {fit(tag, _TAG)} {fit(scale, _SCALE, right=True)} ", "dim"), *drawn))
+            front = (f" {fit(tag, _TAG)} {fit(scale, _SCALE, right=True)} ", "dim")
+            lines.append((front, *drawn, (fit(told[n], figures, right=True), "" if n == 0 else "dim")))
     shown = (key,) * len(lines)
-    lines.append(((" " * left, ""), *_axis(span, cursor)))
-    return lines, Frame((left,), span, shown)
+    lines.append(((" " * left, ""), *_axis(span)))
+    if marked:
+        lines.append(((" " * left, ""), *_mark(span, cursor)))
+    return lines, Frame((left,), span, shown, tuple(wanted))
+
+
+def _told(timelines: Timelines, device: Device, metric: Metric, span: TimeSpan, rows: int) -> list[str]:
+    """What stands behind the chart of one device: now, and the highest, mean and lowest value."""
+    means = [value for value in timelines.values(device.key, metric, span) if value == value]
+    peaks = [value for value in timelines.values(device.key, metric, span, peaks=True) if value == value]
+    told = [f"now {_now(device, metric):>6}"]
+    if means and peaks:
+        named = {"max": max(peaks), "mean": sum(means) / len(means), "min": min(means)}
+        told += [f"{name} {_amount(metric, value):>6}" for name, value in named.items()]
+    return [*told[:rows], *[""] * (rows - len(told))]
 
 
 def read_out(app_state: AppState, device: Device, frame: Frame, moment: float) -> str:
@@ -362,6 +440,55 @@ def _chart(
     return rows
 
 
+def _outlined(
+    timelines: Timelines,
+    key: str,
+    metric: Metric,
+    span: TimeSpan,
+    tall: int,
+    full: float,
+    cursor: float | None,
+) -> list[Line]:
+    """As `_chart`, with a bright edge over a dim body, dotted lines at 50 and 100 %, and a dim mark at the
+    highest value of a column where that is well above its mean."""
+    most = tall * 8
+
+    def levels(peaks: bool) -> list[int]:
+        scaled = timelines.values(key, metric, span, peaks)
+        return [0 if v != v else min(most, int(v * most / full + 0.5) or 1) for v in scaled]
+
+    columns = list(zip(levels(False), levels(True), strict=True))
+    dotted = {tall - 1, _half(tall)} if tall > 2 else set()
+    marked = span.column(cursor) if cursor is not None else -1
+
+    def cell(line: int, place: int, level: int, peak: int) -> tuple[str, str]:
+        top = (level - 1) // 8
+        text, style = " ", ""
+        if level and line < top:
+            text, style = "█", "rest"
+        elif level and line == top:
+            text, style = _steps(line, tall)[level], _STYLES[metric]
+        elif level and peak > level + 8 and line == (peak - 1) // 8:
+            text, style = "─", "dim"
+        elif level and line in dotted:
+            text, style = "┈", "rest"
+        if place == marked:
+            return (text if text not in " ┈" else "│"), "cursor"
+        return text, style
+
+    rows: list[Line] = []
+    for line in reversed(range(tall)):
+        cells = [cell(line, place, *each) for place, each in enumerate(columns)]
+        runs = groupby(cells, key=lambda each: each[1])
+        rows.append(tuple(("".join(text for text, _ in run), style) for style, run in runs))
+    return rows
+
+
+def _half(tall: int) -> int | None:
+    """The line of 50 %, counted from below; None where the chart is too low for one."""
+    return (tall * 4 - 1) // 8 if tall >= 5 else None
+
+
 @cache
 def _steps(line: int, tall: int) -> tuple[str, ...]:
     """By level, in eighths of a line: the part of one column that falls into one line, counted from below."""
@@ -371,7 +498,15 @@ def _steps(line: int, tall: int) -> tuple[str, ...]:
 # The axis
 
 
-def _axis(span: TimeSpan, cursor: float | None) -> Line:
+def _mark(span: TimeSpan, cursor: float | None) -> Line:
+    """The line below the axis: it has the mark of the cursor, so that the axis stays to be read."""
+    marked = span.column(cursor) if cursor is not None else -1
+    if not 0 <= marked < span.columns:
+        return ((" " * span.columns, ""),)
+    return (" " * marked, ""), ("▲", "cursor"), (" " * (span.columns - marked - 1), "")
+
+
+def _axis(span: TimeSpan) -> Line:
     """Marks with their times: back from now, or of the clock where hours are shown."""
     least = 60 if span.seconds > 120 else 1
     tick = next((t for t in _TICKS if t >= least and t / span.step >= _TICK_ROOM), _TICKS[-1])
@@ -382,11 +517,7 @@ def _axis(span: TimeSpan, cursor: float | None) -> Line:
             cells[column : column + len(text)] = text
     if span.columns > 4:
         cells[-4:] = " now"
-    marked = span.column(cursor) if cursor is not None else -1
-    text = "".join(cells)
-    if 0 <= marked < span.columns:
-        return (text[:marked], "dim"), ("▲", "cursor"), (text[marked + 1 :], "dim")
-    return ((text, "dim"),)
+    return (("".join(cells), "dim"),)
 
 
 def _ticks(span: TimeSpan, tick: int) -> Sequence[tuple[int, str]]:

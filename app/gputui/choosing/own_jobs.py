@@ -1,0 +1,22 @@
+"""Which devices are in use by the user's own jobs, so that they are told as such everywhere. Pure."""
+
+from __future__ import annotations
+
+from gputui.choosing.verdict import ClaimedBy, UsedBy, Verdict
+from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.snapshot import Snapshot
+
+
+def own_job_on(snapshot: Snapshot, verdict: Verdict, key: str) -> JobSummary | None:
+    """The user's own running job that is all there is to say of a device; None where there is none, or more.
+
+    A job that runs on other devices than this one, and somebody else's process beside it, come first.
+    """
+    job = next((job for job in snapshot.jobs if job.state == "running" and key in job.keys), None)
+    if job is None or verdict.state in ("lost", "unknown"):
+        return None
+    claim, cause = snapshot.claimed.get(key), verdict.cause
+    if isinstance(cause, UsedBy):
+        strangers = claim is not None and any(p.user not in (None, claim.user) for p in cause.processes)
+        return job if not strangers and cause.unclaimed_use is None else None
+    return None if isinstance(cause, ClaimedBy) and cause.runs_on else job
