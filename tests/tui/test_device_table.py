@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -24,7 +24,7 @@ from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.views.columns import COLUMNS
 from gputui.tui.views.table import table
 from gputui.tui.views.text import width_of
-from tui.support import Session, box_at, session
+from tui.support import Session, StillSource, box_at, session
 from unit.builders import GIB, NOW, box, busy, gpu, instance
 from unit.builders import job as unit_job
 
@@ -193,10 +193,13 @@ async def test_a_kept_filter_that_matches_nothing_is_not_applied(tmp_path: Path)
 async def test_a_kept_filter_for_a_user_is_applied_as_soon_as_users_are_known() -> None:
     full = box(busy(gpu(0), unit_job(user="olek")), gpu(1))
     early = replace(full, devices=(busy(gpu(0), unit_job(user=None)), gpu(1)))
-    async with session(early, screen=ScreenSettings(filter="olek"), interval=1000) as s:
-        assert len(s.main.app_state.rows) == 2
-        s.source.snapshot = full
-        s.main.app.sampler.ask()  # type: ignore[attr-defined]
+
+    class OwnersLater(StillSource):
+        def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+            super().read(want, among)
+            return full if Want.OWNERS in want else early
+
+    async with session(source=OwnersLater(early), screen=ScreenSettings(filter="olek")) as s:
         await s.until(lambda: len(s.main.app_state.rows) == 1)
         assert s.main.app_state.screen.filter == "olek" and not s.main.message
 

@@ -55,7 +55,7 @@ async def test_digits_choose_devices_in_the_order_in_which_they_are_pressed() ->
         await s.press("5", "4")
         assert s.selected == ["5", "4"]
         assert f"{ORDER}=PCI_BUS_ID {VISIBLE}=5,4 python train.py" in " ".join(s.texts("#launch"))
-        assert "cuda:0 = GPU 5 (C3:00.0)  cuda:1 = GPU 4 (9D:00.0)" in s.texts("#selection")[1]
+        assert "cuda:0 = GPU 5 (C3:00.0) ▸cuda:1 = GPU 4 (9D:00.0)" in s.texts("#selection")[1]
         assert "weakest link NV18" in s.texts("#selection")[1]
         assert s.texts("#table")[6].lstrip().startswith("[1]  5")
 
@@ -84,10 +84,10 @@ async def test_space_selects_the_device_at_the_cursor_and_again_deselects_it() -
 async def test_nothing_moves_when_devices_are_selected() -> None:
     async with session() as s:
         await s.press("down", "down", "7", "5")
-        assert s.main.app_state.current is not None and s.main.app_state.current.index == 2
+        assert s.main.app_state.current is not None and s.main.app_state.current.index == 5
         table = s.texts("#table")
         assert [line[6:8].strip() for line in table[1:]] == [str(n) for n in range(8)]
-        assert table[3].startswith("▸") and "[2]  5" in table[6] and "[1]  7" in table[8]
+        assert table[6].startswith("▸ [2]  5") and "[1]  7" in table[8]
 
 
 async def test_a_chosen_device_moves_earlier_and_later() -> None:

@@ -80,7 +80,7 @@ async def test_rows_and_columns_stand_in_the_order_of_the_box() -> None:
         rows = picture(running)
         assert rows[1].split() == ["0", "1", "2", "3"]
         assert rows[5].split()[:5] == ["[1]", "3", "▁SYS", "▁SYS", "█NV12"]
-        assert rows[3].split()[:2] == ["[2]", "1"]
+        assert rows[3].split()[:3] == ["▸", "[2]", "1"]
 
 
 async def test_devices_are_chosen_and_ordered_here_as_on_the_main_screen() -> None:
@@ -93,7 +93,7 @@ async def test_devices_are_chosen_and_ordered_here_as_on_the_main_screen() -> No
         assert running.selected == []
         await running.press("b", "b")
         assert running.selected == ["0", "1"]
-        assert [row.split()[:2] for row in picture(running)[2:4]] == [["[1]", "0"], ["▸", "[2]"]]
+        assert [row.split()[:2] for row in picture(running)[2:4]] == [["[1]", "0"], ["[2]", "1"]]
 
 
 async def test_the_pair_at_the_cursor_is_told_in_words() -> None:

@@ -57,7 +57,7 @@ def test_everything_about_the_screen_can_be_set(environ: dict[str, str], config:
         ("keys = 'x'", "screen.keys: 'x' is not a table"),
         ("keys = {copy = 1}", "screen.keys: 1 is not a name"),
         ("filter = 1", "screen.filter: 1 is not a string"),
-        ("color = 1", "there is no screen.color"),
+        ("color = 1", "unknown setting screen.color"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(environ: dict[str, str], config: Path, line: str, why: str) -> None:

@@ -52,8 +52,12 @@ class SelectionController:
 
     def click(self, key: str) -> None:
         """The cursor on the device with this key, and the device selected or deselected."""
-        self.to_device(key)
-        self.toggle_current()
+        snapshot = self._view.app_state.snapshot
+        if snapshot is not None and key in snapshot.by_key:
+            # (Drawn once.)
+            app_state, message = replace(self._view.app_state, cursor=key).toggle(snapshot.by_key[key])
+            self._view.set_app_state(app_state)
+            self._view.show_message(message, "warn")
 
     def to_device(self, key: str) -> None:
         """The cursor on the device with this key."""
