@@ -141,7 +141,7 @@ async def test_a_device_that_is_gone_is_said_to_be() -> None:
     async with session(crowded(), size=(130, 40)) as s:
         await s.press("i")
         show(s, box(busy(gpu(1), job(7))))
-        assert any("not there any more" in text for text in texts(s))
+        assert any("no longer present" in text for text in texts(s))
         await s.press("space", "X", "right_square_bracket")
         assert shown(s) == "1"
         # Of a divided GPU, the processes of its instances are listed, with the instance.

@@ -84,7 +84,7 @@ async def test_a_form_is_written_to_a_file_and_never_over_another(tmp_path: Path
         await s.press("g", "k", "w")
         s.app.screen.query_one(Input).value = str(file)
         await s.press("enter")
-        assert f"{file} is there already" in told(s)
+        assert f"{file} already exists" in told(s)
         assert file.read_text() == before
         await s.press("w", "escape")
         assert isinstance(s.app.screen, ExportScreen)
@@ -92,8 +92,8 @@ async def test_a_form_is_written_to_a_file_and_never_over_another(tmp_path: Path
 
 def test_a_file_that_cannot_be_is_said(tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
-    assert "is there already" in written(str(tmp_path / "dangling"), "x")
-    assert "is there already" in written(str(tmp_path), "x")
+    assert "already exists" in written(str(tmp_path / "dangling"), "x")
+    assert "already exists" in written(str(tmp_path), "x")
     assert os.strerror(errno.ENOENT) in written(str(tmp_path / "no" / "x"), "x")
     assert os.strerror(errno.ENAMETOOLONG) in written(str(tmp_path / ("x" * 300)), "x")
     assert "null byte" in written("a\0b", "x")

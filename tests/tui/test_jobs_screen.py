@@ -89,7 +89,7 @@ async def test_d_starts_a_job_that_D_shows_and_that_outlives_the_screen(desk: De
         assert "GPU 5,4" in texts(s)[1]
         assert "1 of 1 running" in texts(s)[0]
         devices = texts(s)[texts(s).index(next(t for t in texts(s) if "devices of" in t)) + 1 :][:2]
-        assert [re.split(r"\s+", line.strip())[0] for line in devices] == ["5", "4"]
+        assert [re.split(r"\s+", line.replace("▸", " ").strip())[0] for line in devices] == ["5", "4"]
         await s.press("escape", "q")
         await s.until(lambda: not s.app.is_running)
     assert refreshed(job).state == "running"

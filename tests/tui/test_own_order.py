@@ -29,7 +29,7 @@ async def test_the_devices_that_the_numbers_mean_are_shown_and_selected() -> Non
 
 async def test_where_nobody_knows_them_a_person_selects_and_is_asked(environ: dict[str, str]) -> None:
     async with session(seen(UNCLEAR), ("true",), environ={**environ, LIST: "0"}, interval=1000) as s:
-        assert f"{LIST}=0: " in s.texts("#selection")[0] and "not known" in s.texts("#selection")[0]
+        assert f"{LIST}=0: " in s.texts("#selection")[0] and "unknown" in s.texts("#selection")[0]
         await s.press("b")
         assert s.selected == [] and f"{LIST}=0" in s.main.message
         await s.press("2", "enter")

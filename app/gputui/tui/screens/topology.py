@@ -57,11 +57,11 @@ class TopologyScreen(ListPage):
 
     BINDINGS = [
         shown("escape,q,t", "dismiss", "back", "esc"),
+        shown("tab", "show_tree", "tree", about="Show what hangs where"),
+        shown("tab", "show_matrix", "matrix", about="Show the matrix again"),
         *map(_main_binding, _SHOWN),
         shown("right", "column(1)", "pair", "←→", "Next column: the pair is told below"),
         hidden("left", "column(-1)", "Previous column"),
-        shown("tab", "show_tree", "tree", about="Show what hangs where"),
-        shown("tab", "show_matrix", "matrix", about="Show the matrix again"),
         *(replace(binding, show=False) for binding in cursor_bindings("device")),
         *(_main_binding(a.id) for a in ACTIONS if a.id not in (*_NO_PLACE, *_SHOWN)),
         *(hidden(str(n), f"number({n})", "Select the GPU of that number") for n in range(10)),

@@ -10,6 +10,9 @@ from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, clip, title, wrap
 
+_NARROW = 40
+"""Cells below which a launch line that is cut does not say how to see all of it."""
+
 _ROOMY = 12
 """Lines that there must be for remarks to be wrapped: where there are fewer, panels say more."""
 
@@ -30,10 +33,12 @@ def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | N
     warnings = (*app_state.launch.warnings, *app_state.warnings)
     style = "" if app_state.selection.decided else "dim"
     wrapped = wrap(app_state.launch.line, width - 4)
-    warning_lines = _warnings(warnings, width, most)
+    # (One line is the launch line's: what Enter starts matters more than what there is to say of it.)
+    warning_lines = _warnings(warnings, width, most) if most > 1 else []
     room = max(1, most - len(warning_lines))
     if len(wrapped) > room:
-        wrapped = [*wrapped[: room - 1], f"{wrapped[room - 1][: width - 20]} … (e shows all)"]
+        more = " … (e shows all)" if width >= _NARROW else " …"
+        wrapped = [*wrapped[: room - 1], f"{wrapped[room - 1][: width - 4 - len(more)]}{more}"]
     for place, text in enumerate(wrapped):
         lines.append(clip(((" $ " if place == 0 else "   ", "prompt"), (text, style)), width))
     lines += warning_lines

@@ -88,7 +88,7 @@ def links_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     if word is not None and height < len(rows) + 2:
         nodes = sorted({device.numa_node for device in rows if device.numa_node is not None})
         sign, style = SIGNS["NV" if direct_links(word) else word]
-        which = f"every two of {len(rows)} GPUs" if len(rows) > 2 else "the two GPUs"
+        which = f"all {len(rows)} GPUs" if len(rows) > 2 else "the two GPUs"
         line: list[Span] = [(f" {sign}{word}", style), (f" between {which}", "")]
         line += [(f"   NUMA {','.join(map(str, nodes))}", "dim")] if nodes else []
         return [title("links", width, "t"), clip(tuple(line), width)]
