@@ -16,6 +16,14 @@ settings.register_profile("any speed", deadline=None, suppress_health_check=[Hea
 settings.load_profile("any speed")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--skipped-to",
+        metavar="FILE",
+        help="write the test files of which a test was skipped into FILE, a line each",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare this process, and what the tests start from it."""
     if randomly := config.pluginmanager.get_plugin("randomly"):
@@ -38,6 +46,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     failed = any(terminalreporter.stats.get(kind) for kind in ("failed", "error"))
     if isinstance(seed, int) and (failed or config.get_verbosity() < 0):
         terminalreporter.write_line(f"The order of this run: --randomly-seed={seed}")
+    if file := config.getoption("skipped_to"):
+        skipped = {report.nodeid.partition("::")[0] for report in terminalreporter.stats.get("skipped", [])}
+        Path(file).write_text("".join(f"{name}\n" for name in sorted(skipped)))
 
 
 @pytest.fixture(autouse=True)
