@@ -109,7 +109,7 @@ def test_a_named_device_that_is_claimed_is_refused_with_who_has_it(box: Box) -> 
     assert (status, out) == (4, "")
     (refusal,) = lines_of(err)
     assert refusal.startswith("GPU 1 is claimed") and "--force" in refusal
-    assert box.claims()[0].user in refusal and "python other.py" in refusal
+    assert "claimed by you" in refusal and "python other.py" in refusal
     assert box.claimed() == [1]
 
 
@@ -118,7 +118,7 @@ def test_force_takes_a_claimed_device_and_holds_the_others(box: Box) -> None:
     job = _running(box, "--force", "--gpus", "0,1,2")
     assert job.out == f"{job.pid} 0,1,2\n"
     warning = only_warning(job.err)
-    assert warning.startswith("GPU 1 is claimed") and warning.endswith("; --force")
+    assert warning.startswith("GPU 1 is claimed") and "--force" in warning
     assert sorted((claim.key, claim.pid == job.pid) for claim in box.claims()) == sorted(
         (box.uuids[n], n != 1) for n in (0, 1, 2)
     )

@@ -118,7 +118,7 @@ def test_taking_a_name_away_leaves_those_that_have_none_as_they_are() -> None:
 
 @pytest.mark.parametrize("name", ["", "  ", "-n", "two\nlines", "\x1b[31m", "\u202eback", "x" * 61, "3"])
 def test_a_name_that_could_not_be_typed_or_seen_is_refused(name: str) -> None:
-    with pytest.raises(KeepError, match=r"cannot be called|too long"):
+    with pytest.raises(KeepError, match=r"not a valid launch name|too long"):
         check_name(name)
 
 
@@ -198,7 +198,7 @@ def test_variables_that_are_offered_are_kept() -> None:
 def test_a_command_with_a_secret_among_its_words_is_not_remembered(
     words: tuple[str, ...], environ: dict[str, str], file: Path
 ) -> None:
-    with pytest.raises(KeepError, match=r"not remembered: .* (looks like|password)"):
+    with pytest.raises(KeepError, match=r"looks like|password"):
         keep(environ, LaunchOptions(words))
     assert not file.exists()
 
@@ -347,7 +347,7 @@ def test_what_is_no_file_is_not_read_and_not_waited_for(
 ) -> None:
     file.parent.mkdir(parents=True)
     make(file)
-    with pytest.raises(KeepError, match=r"it is no file|Is a directory"):
+    with pytest.raises(KeepError, match=r"not a file|Is a directory"):
         load(environ)
 
 

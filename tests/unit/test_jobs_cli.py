@@ -154,7 +154,7 @@ def test_a_broken_record_is_a_warning_and_no_traceback(call: Call, desk: Desk) -
     assert told.status == 0 and len(told.out.splitlines()) == 2
     assert only_warning(told.err).startswith("k3f9 ") and "job.json: not JSON" in told.err
     assert "is not a readable job" in call("jobs", "log", "k3f9").refused(2)
-    assert call("jobs", "forget", "k3f9").err == "gputui: forgot 1 job\n"
+    assert call("jobs", "forget", "k3f9").err == "gputui: removed 1 job\n"
     assert call("jobs").err == ""
 
 
@@ -283,7 +283,7 @@ def test_forget_removes_what_has_ended(call: Call, desk: Desk) -> None:
     for _ in range(3):
         ended(desk.sh("true"))
     assert "has not ended" in call("jobs", "forget", running.id).refused(2)
-    assert call("jobs", "forget", "--all-ended").err == "gputui: forgot 3 jobs\n"
+    assert call("jobs", "forget", "--all-ended").err == "gputui: removed 3 jobs\n"
     assert [job.id for job in all_jobs(desk.environ)] == [running.id]
     gate.open()
 

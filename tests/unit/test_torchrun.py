@@ -162,7 +162,7 @@ def test_another_number_of_machines_is_a_warning(given: str, said: str) -> None:
 def test_a_word_that_counts_something_else_is_a_warning(word: str) -> None:
     launch = made(f"torchrun --nproc-per-node={word} x.py")
     (warning,) = launch.warnings
-    assert warning.startswith(f"--nproc-per-node={word} of the command ")
+    assert warning.startswith(f"--nproc-per-node={word} in the command ")
     assert made(f"torchrun --nproc-per-node={word} x.py", 0).warnings == ()
 
 
