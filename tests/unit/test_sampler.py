@@ -240,16 +240,6 @@ def test_the_first_picture_waits_for_no_details() -> None:
     assert start.sampler.stop(PATIENCE)
 
 
-@pytest.mark.usefixtures("clock")
-def test_sensors_that_nobody_sees_are_not_read(desk: Start) -> None:
-    start = desk()
-    start.sampler.want_sensors(False)
-    start.settle()
-    start.sampler.want_sensors(True)
-    start.sampler.ask()
-    assert Want.SENSORS in start.source.turn()
-
-
 # Asking.
 
 

@@ -64,7 +64,6 @@ class Sampler:
         self._focused = True
         self._looked_at: frozenset[str] = frozenset()
         self._look_is_new = False
-        self._sensors = True
         self._thread = threading.Thread(target=self._run, name="gputui sampler", daemon=True)
         self._due: dict[Want, float] = {}
         self._last_good: float | None = None
@@ -97,11 +96,6 @@ class Sampler:
             if frozenset(keys) != self._looked_at:
                 self._looked_at, self._look_is_new = frozenset(keys), True
                 self._wake.notify()
-
-    def want_sensors(self, wanted: bool) -> None:
-        """Whether temperature, power and clocks are shown; `look_at` reads those of its devices anyway."""
-        with self._wake:
-            self._sensors = wanted
 
     @property
     def age(self) -> float | None:
@@ -177,8 +171,6 @@ class Sampler:
         now = time.monotonic()
         want = Want.LOAD | Want.NAMES | Want.QUEUE
         for part, every in _PACES:
-            if part == Want.SENSORS and not self._sensors:
-                continue
             # A little early is on time: turns do not come to the millisecond.
             if now >= self._due.get(part, 0.0) - 0.2 or (asked and Want.PROCESSES in part):
                 want |= part
