@@ -583,5 +583,5 @@ class AppState:
         if self.selected and self.limits and self.limits.unknown:
             found.append(self.limits.unknown)
         if self.label and self.options.command and self.selection.decided and not self.is_example:
-            found.append(f"not this machine's devices ({self.label}): the command really starts")
+            found.append(f"these devices belong to {self.label}: the command would start on this machine")
         return tuple(found)

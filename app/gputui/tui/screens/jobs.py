@@ -114,7 +114,8 @@ class JobsScreen(ListPage):
         if summary is None:
             return None
         if summary.id not in self._records:
-            self.show_message(f"job {summary.id} is not this machine's ({self.view.app_state.label})")
+            label = self.view.app_state.label
+            self.show_message(f"job {summary.id} belongs to {label}, not to this machine")
         return self._records.get(summary.id)
 
     def _example(self) -> JobSummary | None:

@@ -68,7 +68,8 @@ class ProcessListPage(ListPage):
         if asked is not None:
             self.show_message(self._send(*asked))
         elif self.view.app_state.label:
-            self.show_message(f"these processes are not this machine's ({self.view.app_state.label})")
+            label = self.view.app_state.label
+            self.show_message(f"these processes belong to {label}, not to this machine")
         elif row is None or row.process is None:
             self.show_message("no process to signal")
         else:
