@@ -336,8 +336,12 @@ async def test_w_queues_nothing_that_can_never_be_had(
     assert not all_jobs(desk.environ)
 
 
-async def test_w_queues_no_other_number_than_the_command_says(desk: Desk, environ: dict[str, str]) -> None:
-    command = ("torchrun", "--nproc-per-node=2", "train.py")
+async def test_w_queues_no_other_number_than_the_command_says(
+    desk: Desk, environ: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "torchrun").write_text("#!/bin/sh\n")
+    (tmp_path / "torchrun").chmod(0o755)
+    command = (str(tmp_path / "torchrun"), "--nproc-per-node=2", "train.py")
     async with session(command=command, environ=environ) as s:
         await s.press("w", "ctrl+u", "4", "enter")
         assert isinstance(s.app.screen, LineScreen) and "--nproc-per-node=2" in prompted(s)
