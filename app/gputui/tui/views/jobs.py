@@ -33,6 +33,9 @@ SIGNS: dict[str, tuple[str, str]] = {
 _NONE = " no jobs: d on the main screen or gputui run --detach starts one"
 _WITH_PEAK = 72
 """Cells from which on a line has the peak memory."""
+_LOG_LINES = 4
+"""Lines of a log in the panel: more would push out who waits and what runs. The jobs page has the rest."""
+
 _WITH_LOG = 100
 """Cells from which on a line ends with the last line of the log."""
 _LONGEST_TITLE = 40
@@ -235,7 +238,7 @@ def size_of_jobs(snapshot: Snapshot) -> tuple[int, int]:
     """The fewest lines that the panel is worth, and how many it would fill."""
     jobs, tail = _in_panel(snapshot), _tail(snapshot)
     rows = 1 + len(jobs) + (len(jobs) < len(snapshot.jobs))
-    return 2, rows + (1 + len(tail.tail) if tail else 0)
+    return 2, rows + (1 + min(_LOG_LINES, len(tail.tail)) if tail else 0)
 
 
 def facts_of_jobs(app_state: AppState, snapshot: Snapshot) -> object:
