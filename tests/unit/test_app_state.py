@@ -438,3 +438,9 @@ def test_a_command_that_needs_no_device_here_says_where_its_devices_come_from() 
     assert "says" in "".join(
         text for text, _ in selection_lines(with_command("torchrun --nproc-per-node 2 t.py"), 120)[0]
     )
+
+
+def test_of_instances_it_is_said_that_a_process_uses_one() -> None:
+    app_state = AppState(environ={}).with_snapshot(at(BOXES["a100-mig"], 0.0, 1_750_000_000.0))
+    after, message = app_state.select_best(2)
+    assert not after.selected and "MIG instance" in message

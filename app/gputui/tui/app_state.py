@@ -14,7 +14,7 @@ from gputui.choosing.links import permuted_behind_switches
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.order import ORDERS, Order, sorted_by
 from gputui.choosing.own_jobs import own_job_on
-from gputui.choosing.pick import Constraints, of_own_lease, pick
+from gputui.choosing.pick import Constraints, PickResult, SingleInstance, of_own_lease, pick
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.verdict import Verdict, verdicts
@@ -362,7 +362,7 @@ class AppState:
             return self, "a MIG instance is selected: a process can use only one, and no GPU with it"
         picked = pick(self.snapshot, self.verdicts, constraints)
         if not picked.alternatives:
-            return replace(self, short_of=count), self._shortage(count, len(picked.devices))
+            return replace(self, short_of=count), self._shortage(count, picked)
         return self._take(Suggestion(picked.alternatives, 0, kept, grouping))
 
     def next_best(self) -> tuple[AppState, str | None]:
@@ -379,11 +379,14 @@ class AppState:
         app_state = self._select(Selection(suggestion.keys))
         return replace(app_state, suggestion=suggestion), suggestion.reason
 
-    def _shortage(self, count: int, there: int) -> str:
-        if not there:
+    def _shortage(self, count: int, picked: PickResult) -> str:
+        there = len(picked.devices)
+        instances = any(isinstance(why, SingleInstance) for _, why in picked.refused)
+        if not there and not instances:
             return "no device is free"
         given = " in this session" if self.limits else ""
-        return f"only {there} of {count} devices {'is' if there == 1 else 'are'} free{given}"
+        whole = "; a process uses one MIG instance only" if instances else ""
+        return f"only {there} of {count} devices {'is' if there == 1 else 'are'} free{given}{whole}"
 
     # Selecting what the command says
 
