@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gputui.inventory.device import Device, Telemetry
-from gputui.inventory.formatting import GIB, printable, short_name
+from gputui.inventory.formatting import GIB, printable, short_name, size
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.inventory.text_table import aligned
@@ -116,7 +116,7 @@ def _rate(what: str, rate: float | None) -> str | None:
 
 
 def _gib(amount: int | None) -> str:
-    return "–" if amount is None else f"{amount / GIB:.1f}G"
+    return "–" if amount is None else size(amount)
 
 
 def _of(form: str, value: float | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gputui.inventory.device import Device, Telemetry
-from gputui.inventory.formatting import GIB, UNKNOWN, duration, printable
+from gputui.inventory.formatting import GIB, UNKNOWN, duration, printable, size
 from gputui.inventory.xid import MEANINGS
 
 _WORKING = 20
@@ -103,7 +103,7 @@ def _of(value: float | None, most: float | None, unit: str) -> str:
 def _memory(device: Device) -> Fact:
     used, total = device.memory_used, device.memory_total
     if used is None or not total:
-        return Fact("in use", UNKNOWN if used is None else f"{used / GIB:.1f}G")
+        return Fact("in use", UNKNOWN if used is None else size(used))
     return Fact("in use", f"{used / GIB:.1f} of {total / GIB:.1f}G", used / total)
 
 

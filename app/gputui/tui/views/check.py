@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gputui.checking.render import lines
 from gputui.checking.report import Comparison, Report
-from gputui.inventory.formatting import GIB, printable, short_bus_id, short_name
+from gputui.inventory.formatting import printable, short_bus_id, short_name, size
 from gputui.tui.views.text import Line, fit, wrap
 
 
@@ -33,7 +33,7 @@ def _device_lines(report: Report, number: int, each: Comparison) -> Iterator[Lin
     facts = ""
     if seen is not None:
         bus = short_bus_id(seen.bus) if seen.bus else "-"
-        memory = f"{seen.memory / GIB:.1f}G" if seen.memory else "-"
+        memory = size(seen.memory) if seen.memory else "-"
         facts = f"{bus:<9} {fit(short_name(seen.name or '-'), 18)} {memory:>7}  "
     words = each.state if each.state == "equal" else f"{each.state}: {each.why}"
     head: Line = (
