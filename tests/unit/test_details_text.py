@@ -1,0 +1,51 @@
+"""`ls --details` says what the device page says, in lines that fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gputui.cli.details_text import details_text
+from gputui.inventory.device import Device
+from gputui.inventory.device_facts import fact_groups, facts_elsewhere
+from gputui.inventory.formatting import UNKNOWN
+from unit.builders import GIB, NOW, box, busy, gpu, instance, job
+from unit.test_device_facts import on
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("width", [None, 40, 80, 200])
+def test_every_known_fact_of_the_device_page_is_there_at_every_width(width: int | None) -> None:
+    device = replace(on(throttle=("power limit", "thermal slowdown"), pcie_width=8), unified=True)
+    text = details_text(box(device), width)
+    for group in fact_groups(device, NOW):
+        assert group.name in text
+        for fact in group.facts:
+            assert f"{fact.name} {words(fact.text)}" in words(text)
+    assert width is None or all(len(line) <= width for line in text.splitlines())
+
+
+def test_what_is_not_known_is_left_out_with_the_name_of_its_group() -> None:
+    unread = Device(index=0, uuid="GPU-0", utilization=3)
+    text = details_text(box(unread), 80)
+    assert UNKNOWN not in text and "utilization 3 %" in text and "Errors" not in text
+    assert "no details" in details_text(box(replace(unread, utilization=None)), 80)
+
+
+def test_an_instance_has_its_own_facts_and_says_where_the_others_are() -> None:
+    divided = gpu(0, mig=True)
+    part = replace(instance(divided, 2), memory_used=GIB)
+    snapshot = box(divided, part)
+    block = details_text(snapshot, None).split("GPU 0:2", 1)[1]
+    assert "in use 1.0 of" in block and str(facts_elsewhere(part, snapshot)) in block
+
+
+def test_hostile_text_does_nothing_to_the_terminal() -> None:
+    evil = "\x1b]0;x\x07\u202e"
+    process = job(1, user=evil, command=evil, memory=GIB)
+    device = replace(on(throttle=(evil,)), name=evil, processes=(process,))
+    assert all(line.isprintable() for line in details_text(box(device, busy(gpu(1))), 80).splitlines())
