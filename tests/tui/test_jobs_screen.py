@@ -224,8 +224,9 @@ async def test_what_is_read_further_up_stays_while_the_log_grows(desk: Desk) -> 
         gate.open()
         says(job, "end")
         screen(s).draw()
-        assert log(s) == before
-        await s.press("pagedown", "pagedown")
+        now = log(s)
+        assert len(now) > 5 and now == before[: len(now)], "above it, lines say how the job has ended"
+        await s.press("pagedown", "pagedown", "pagedown")
         assert log(s)[-1] == " end"
         await s.press(*["pageup"] * 10)
         assert log(s)[0] == " line-1"
@@ -452,6 +453,30 @@ async def test_a_demo_shows_its_own_jobs_and_touches_none_of_ours(desk: Desk) ->
         await s.press("4", "enter")
         assert s.app.is_running and "example" in s.main.message
     assert ours.folder.exists()
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (130, 40)])
+async def test_of_a_job_that_has_ended_the_end_and_its_peaks_are_said(width: int, height: int) -> None:
+    jobs = (
+        summary("k3f9", state="failed", status=1, ended=OPENED - 60, started=OPENED - 240,
+                peak_memory=76 << 30, peak_process_memory=5 << 30),
+    )  # fmt: skip
+    async with session(replace(box_at("shared"), jobs=jobs), size=(width, height)) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
+        await s.press("D")
+        whole = " ".join(" ".join(texts(s)).split())
+        assert "ended with status 1 after 3m, 1m ago" in whole
+        assert "76.0G on a GPU, 5.0G RAM in its largest process" in whole
+
+
+async def test_the_launch_line_of_a_job_is_shown_and_leaves_its_log_room(desk: Desk) -> None:
+    ended(desk.start("/bin/sh", "-c", "seq 50 #" + " x" * 2000))
+    for height in (10, 24):
+        async with session(environ=environ(desk), size=(80, height)) as s:
+            await s.press("D")
+            await s.until(lambda: shown(s, " 50"))
+            assert shown(s, "$ ") is (height == 24)
+            assert len(log(s)) >= 3
 
 
 # The panel of the main screen

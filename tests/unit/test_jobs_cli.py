@@ -143,6 +143,7 @@ def test_the_json_has_everything_and_is_ascii(call: Call, desk: Desk) -> None:
     assert entry["environment"]["CUDA_VISIBLE_DEVICES"] == "5,4"
     assert [device["index"] for device in entry["devices"]] == [5, 4]
     assert entry["started"].endswith("+00:00") and entry["log"] == str(job.log)
+    assert entry["peak_process_memory"] == job.peak_process_memory
     assert entry["argv"][-1] == "caf\udce9" and entry["signal"] is None
 
 
@@ -314,6 +315,7 @@ def test_show_says_what_a_job_is_and_with_command_how_to_start_it_again(call: Ca
     job = ended(all_jobs(desk.environ)[0])
     facts = dict(line.split(None, 1) for line in call("jobs", "show", "llama").text.splitlines())
     assert (facts["id"], facts["state"], facts["status"]) == (job.id, "failed", "3")
+    assert "largest process" in call("jobs", "show", "llama").text
     assert facts["devices"] == "5,4" and facts["log"] == str(job.log)
     assert call("jobs", "show", job.id, "--command").line == (
         "gputui run -n 2 --launcher python -- sh -c 'exit 3'"

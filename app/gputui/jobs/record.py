@@ -198,6 +198,7 @@ def _finished(node: JsonValue) -> dict[str, Any]:
         "stop": _signal(node.get("stop", None)),
         "killed": _whole(node.get("killed", None)) or 0,
         "left": _whole(node.get("left", None)) or 0,
+        "peak_process_memory": _whole(node.get("peak_process_memory", None)),
         "trouble": _trouble(trouble) if trouble.known else None,
     }
 
