@@ -7,12 +7,14 @@ import json
 import os
 import re
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gputui.allocating.claims.read import claims
+from gputui.choosing.grouping import Grouping
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
@@ -304,12 +306,13 @@ async def test_each_of_its_keys_closes_it(desk: Desk) -> None:
 # Once more
 
 
-def of_this_box(desk: Desk, *argv: str, devices: int = 2, **options: object) -> Job:
+def of_this_box(
+    desk: Desk, *argv: str, devices: int = 2, constraints: Sequence[str] = (), **options: object
+) -> Job:
     """A job that the screen could have started."""
     given = LaunchOptions(argv, **options)  # type: ignore[arg-type]
-    return ended(
-        start_job(Launch(argv, devices=box_at("shared").devices[:devices]), desk.environ, options=given)
-    )
+    launch = Launch(argv, devices=box_at("shared").devices[:devices])
+    return ended(start_job(launch, desk.environ, options=given, constraints=constraints))
 
 
 async def test_c_puts_the_command_with_its_options_on_the_launch_line(desk: Desk, tmp_path: Path) -> None:
@@ -339,6 +342,36 @@ async def test_R_shows_the_best_free_devices_and_starts_when_it_is_pressed_again
         # What is on the main screen is another matter.
         assert s.selected == ["1"] and s.main.app_state.options.command == ("python", "train.py")
     assert claims(os.environ)[0] == ()
+
+
+async def test_R_keeps_the_constraints_of_the_job(desk: Desk) -> None:
+    constraints = ("--group", "tp=2", "--order", "given", "--never=4")
+    job = of_this_box(desk, "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES", constraints=constraints)
+    async with session(environ=environ(desk)) as s:
+        await s.press("D", "R")
+        assert "new job on GPU 5,7" in told(s)
+        await s.press("R")
+        await s.until(lambda: "started on GPU" in told(s))
+        again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
+        assert ended(again).log.read_text() == "on 5,7\n" and again.constraints == constraints
+
+
+async def test_d_keeps_what_the_devices_were_selected_for(desk: Desk) -> None:
+    async with session(environ=environ(desk)) as s:
+        (suggested, _) = s.main.app_state.select_best(2, Grouping(tensor=2))
+        options = LaunchOptions(("sh", "-c", "true"))
+        s.main.set_app_state(replace(suggested, options=options))
+        await s.press("d")
+        await s.until(lambda: all_jobs(desk.environ))
+    (job,) = all_jobs(desk.environ)
+    assert ended(job).constraints == ("--group", "tp=2")
+
+
+async def test_constraints_that_no_call_could_have_start_nothing(desk: Desk) -> None:
+    of_this_box(desk, "true", constraints=("--group", "tp=none"))
+    async with session(environ=environ(desk)) as s:
+        await s.press("D", "R", "R")
+        assert "cannot be read" in told(s) and len(all_jobs(desk.environ)) == 1
 
 
 async def test_R_starts_nothing_where_too_few_devices_are_free(desk: Desk) -> None:
