@@ -337,6 +337,7 @@ async def test_R_shows_the_best_free_devices_and_starts_when_it_is_pressed_again
         assert len(all_jobs(desk.environ)) == 1
         await s.press("R")
         await s.until(lambda: "started on GPU" in told(s))
+        assert "D shows it" not in told(s), "it is on this very page"
         again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
         assert ended(again).log.read_text() == f"on {found}\n"
         # What is on the main screen is another matter.
@@ -500,6 +501,16 @@ async def test_of_a_job_that_has_ended_the_end_and_its_peaks_are_said(width: int
         whole = " ".join(" ".join(texts(s)).split())
         assert "ended with status 1 after 3m, 1m ago" in whole
         assert "76.0G on a GPU, 5.0G RAM in its largest process" in whole
+
+
+async def test_the_only_cursor_is_the_one_in_the_list() -> None:
+    box = box_at("shared")
+    job = summary(keys=(box.devices[6].key, box.devices[7].key))
+    async with session(replace(box, jobs=(job,))) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo shared", cursor=box.devices[7].key))
+        await s.press("D")
+        assert shown(s, "devices of m6u5")
+        assert ["m6u5" in line for line in texts(s) if "▸" in line] == [True]
 
 
 async def test_the_launch_line_of_a_job_is_shown_and_leaves_its_log_room(desk: Desk) -> None:

@@ -136,7 +136,7 @@ def as_job(
     except (JobError, StartError) as error:
         return str(error), False
     where = f" on GPU {','.join(labels)}" if labels else ""
-    return f"job {job.id} started{where}: D shows it", True
+    return f"job {job.id} started{where}", True
 
 
 def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitRequest) -> tuple[str, bool]:

@@ -317,6 +317,7 @@ class LaunchController:
                     launch, self._environ, lease, options, allocation.labels, constraints
                 )
             )
+            text += ": D shows it" if good else ""
             if good and self._view.app_state.selected:
                 # The devices are that job's from now on, and the next launch is for others.
                 self._view.set_app_state(self._view.app_state.clear())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from rich.cells import cell_len, chop_cells
 
@@ -184,7 +185,9 @@ def _end_of(job: JobSummary, now: float) -> str:
     peaks = [] if job.peak_memory is None else [f"{size(job.peak_memory)} on a GPU"]
     if job.peak_process_memory is not None:
         peaks.append(f"{size(job.peak_process_memory)} RAM in its largest process")
-    return f"{_ended(job)}{ago}" + (f"; peak memory: {', '.join(peaks)}" if peaks else "")
+    return f"{_ended(job).removeprefix('was ')}{ago}" + (
+        f"; peak memory: {', '.join(peaks)}" if peaks else ""
+    )
 
 
 def devices_of(job: JobSummary, app_state: AppState, width: int, most: int) -> list[Line]:
@@ -196,6 +199,8 @@ def devices_of(job: JobSummary, app_state: AppState, width: int, most: int) -> l
     devices = [device for device in found if device is not None]
     if not devices:
         return []
+    # (The cursor is in the list of jobs here.)
+    app_state = replace(app_state, cursor=None)
     columns = Columns.of(app_state, width)
     lines = [row(app_state, device, columns, width) for device in devices[:most]]
     if len(devices) > most:
