@@ -36,6 +36,14 @@ def test_what_is_not_known_is_left_out_with_the_name_of_its_group() -> None:
     assert "no details" in details_text(box(replace(unread, utilization=None)), 80)
 
 
+def test_a_command_that_is_too_long_is_without_its_path_and_cut_with_a_sign() -> None:
+    process = job(7, command="/very/long/path/to/python train.py " + "--x 1 " * 30)
+    device = replace(on(), processes=(process,))
+    last = details_text(box(device), 60).splitlines()[-1]
+    assert " python train.py" in last and last.endswith("…") and len(last) <= 60
+    assert "…" not in details_text(box(device), None)
+
+
 def test_an_instance_has_its_own_facts_and_says_where_the_others_are() -> None:
     divided = gpu(0, mig=True)
     part = replace(instance(divided, 2), memory_used=GIB)

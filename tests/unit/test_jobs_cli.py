@@ -123,7 +123,8 @@ def test_the_list_has_a_line_a_job_the_newest_last(call: Call, desk: Desk) -> No
 
 def test_the_table_keeps_to_the_width_of_a_terminal(desk: Desk) -> None:
     job = ended(desk.sh("exit 0 # " + "x" * 300))
-    assert all(len(line) <= 60 for line in table([job], time.time(), 60))
+    lines = table([job], time.time(), 60)
+    assert all(len(line) <= 60 for line in lines) and lines[1].endswith("…")
     assert any("x" * 300 in line for line in table([job], time.time(), None))
 
 

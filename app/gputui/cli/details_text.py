@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gputui.inventory.device_facts import Group, fact_groups, facts_elsewhere
-from gputui.inventory.formatting import GIB, UNKNOWN, printable, short_name, size
+from gputui.inventory.formatting import GIB, UNKNOWN, printable, short_name, size, without_path
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
-from gputui.inventory.text_table import aligned
+from gputui.inventory.text_table import aligned, cut
 
 _BETWEEN = "   "
 """Between two facts: a comma would be lost among those within them."""
@@ -29,7 +29,7 @@ def details_text(snapshot: Snapshot, width: int | None) -> str:
         elsewhere = facts_elsewhere(device, snapshot)
         lines += [f"  {elsewhere}"] if elsewhere else []
         lines += [f"  {line}" for line in _processes(device.processes or ())]
-    return "".join(f"{line[:width].rstrip()}\n" for line in lines)
+    return "".join(f"{cut(line, width)}\n" for line in lines)
 
 
 def _facts(groups: Iterable[Group], width: int | None) -> list[str]:
@@ -80,7 +80,7 @@ def _processes(processes: Iterable[Process]) -> list[str]:
             _size(process.memory),
             UNKNOWN if process.host_cpu is None else f"{process.host_cpu:.0f}%",
             _size(process.host_memory),
-            printable(process.command or process.note or "?"),
+            without_path(printable(process.command or process.note or "?")),
         )
         for process in processes
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 from gputui.choosing.claimed_use import ClaimedUse, use_document
 from gputui.inventory.formatting import duration, printable, size
-from gputui.inventory.text_table import aligned
+from gputui.inventory.text_table import aligned, cut
 from gputui.jobs.job import Job, JobDevice
 from gputui.jobs.record import SCHEMA
 from gputui.jobs.start import why_not
@@ -27,7 +27,7 @@ def table(
     `uses` says of jobs, by id, that they run on other devices than they claimed.
     """
     rows = [_HEADINGS, *(_row(job, now, (uses or {}).get(job.id, "")) for job in jobs)]
-    return [line[:width].rstrip() for line in aligned(rows)]
+    return [cut(line, width) for line in aligned(rows)]
 
 
 def _row(job: Job, now: float, use: str) -> tuple[str, ...]:

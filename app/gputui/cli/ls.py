@@ -14,7 +14,7 @@ from gputui.cli.request_options import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_name
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.text_table import aligned
+from gputui.inventory.text_table import aligned, cut
 from gputui.sources.source import Want
 
 _COLOURS: dict[State, int] = {
@@ -82,7 +82,7 @@ def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, col
     lines = [heading(snapshot), f"  {first}"]
     for device, text in zip(snapshot.devices, others, strict=True):
         verdict = judged[device.key]
-        line = f"  {text}"[:width]
+        line = cut(f"  {text}", width)
         if colour:
             head, glyph, tail = line.partition(GLYPHS[verdict.state])
             line = f"{head}\x1b[{_COLOURS[verdict.state]}m{glyph}\x1b[0m{tail}"
