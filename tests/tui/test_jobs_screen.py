@@ -357,6 +357,16 @@ async def test_R_keeps_the_constraints_of_the_job(desk: Desk) -> None:
         assert ended(again).log.read_text() == "on 5,7\n" and again.constraints == constraints
 
 
+async def test_R_sets_the_threads_of_the_cpus_near_its_devices_anew(desk: Desk) -> None:
+    job = of_this_box(desk, "sh", "-c", "echo $OMP_NUM_THREADS", constraints=("--threads", "near"))
+    async with session(environ=environ(desk)) as s:
+        await s.press("D", "R", "R")
+        await s.until(lambda: "started on GPU" in told(s))
+    again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
+    assert int(ended(again).log.read_text()) > 0
+    assert again.constraints == job.constraints and again.launch["additions"] == []  # type: ignore[index]
+
+
 async def test_d_keeps_what_the_devices_were_selected_for(desk: Desk) -> None:
     async with session(environ=environ(desk)) as s:
         (suggested, _) = s.main.app_state.select_best(2, Grouping(tensor=2))

@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict_text import brief, reason
 from gputui.cli.details_text import details_text
+from gputui.cli.ls import table
 from gputui.inventory.device import Device
 from gputui.inventory.device_facts import fact_groups, facts_elsewhere
 from gputui.inventory.formatting import UNKNOWN
@@ -42,6 +45,16 @@ def test_a_command_that_is_too_long_is_without_its_path_and_cut_with_a_sign() ->
     last = details_text(box(device), 60).splitlines()[-1]
     assert " python train.py" in last and last.endswith("…") and len(last) <= 60
     assert "…" not in details_text(box(device), None)
+
+
+def test_where_a_reason_does_not_fit_the_table_has_the_brief_states_of_the_screen() -> None:
+    snapshot = box(busy(gpu(0)), gpu(1))
+    judged = verdicts(snapshot)
+    wide, narrow = (table(snapshot, judged, width, False) for width in (None, 80))
+    for device in snapshot.devices:
+        verdict = judged[device.key]
+        assert reason(verdict, NOW) in wide and brief(verdict, NOW) in narrow
+    assert "…" not in narrow and all(len(line) <= 80 for line in narrow.splitlines())
 
 
 def test_an_instance_has_its_own_facts_and_says_where_the_others_are() -> None:
