@@ -116,6 +116,32 @@ def test_an_instance_has_what_the_driver_tells_of_it_and_names_its_gpu_for_the_r
         assert "GPU 0:1" in text and "those of GPU 0" in " ".join(text.split())
 
 
+def test_memory_that_is_the_hosts_is_said_to_be() -> None:
+    """GB10, Jetson, GH200: what a program has on the device the host lacks."""
+    shared = "shared with the host"
+    assert fact(replace(on(), unified=True), "Memory", "unified").text == shared
+    for unified in (None, False):
+        assert all(
+            f.text != shared for g in fact_groups(replace(on(), unified=unified), NOW) for f in g.facts
+        )
+
+
+@pytest.mark.parametrize(
+    ("memory", "fan", "said"),
+    [
+        (75, 40, ("memory", "75 °C, fan 40 %")),
+        (75, None, ("memory", "75 °C")),
+        (None, 40, ("fan", "40 %")),
+        (None, None, ("memory, fan", "–")),
+    ],
+)
+def test_memory_temperature_and_fan_share_a_line_that_names_what_is_known(
+    memory: int | None, fan: int | None, said: tuple[str, str]
+) -> None:
+    device = on(memory_temperature=memory, fan=fan)
+    assert fact(device, "Power and temperature", said[0]) == Fact(*said)
+
+
 def test_errors_are_counted_and_zero_is_none() -> None:
     assert fact(on(), "Errors", "ECC errors").text == "4 corrected"
     assert fact(on(), "Errors", "bad memory").text == "none"

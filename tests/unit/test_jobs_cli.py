@@ -123,7 +123,8 @@ def test_the_list_has_a_line_a_job_the_newest_last(call: Call, desk: Desk) -> No
 
 def test_the_table_keeps_to_the_width_of_a_terminal(desk: Desk) -> None:
     job = ended(desk.sh("exit 0 # " + "x" * 300))
-    assert all(len(line) <= 60 for line in table([job], time.time(), 60))
+    lines = table([job], time.time(), 60)
+    assert all(len(line) <= 60 for line in lines) and lines[1].endswith("…")
     assert any("x" * 300 in line for line in table([job], time.time(), None))
 
 
@@ -143,6 +144,7 @@ def test_the_json_has_everything_and_is_ascii(call: Call, desk: Desk) -> None:
     assert entry["environment"]["CUDA_VISIBLE_DEVICES"] == "5,4"
     assert [device["index"] for device in entry["devices"]] == [5, 4]
     assert entry["started"].endswith("+00:00") and entry["log"] == str(job.log)
+    assert entry["peak_process_memory"] == job.peak_process_memory
     assert entry["argv"][-1] == "caf\udce9" and entry["signal"] is None
 
 
@@ -314,6 +316,7 @@ def test_show_says_what_a_job_is_and_with_command_how_to_start_it_again(call: Ca
     job = ended(all_jobs(desk.environ)[0])
     facts = dict(line.split(None, 1) for line in call("jobs", "show", "llama").text.splitlines())
     assert (facts["id"], facts["state"], facts["status"]) == (job.id, "failed", "3")
+    assert "largest process" in call("jobs", "show", "llama").text
     assert facts["devices"] == "5,4" and facts["log"] == str(job.log)
     assert call("jobs", "show", job.id, "--command").line == (
         "gputui run -n 2 --launcher python -- sh -c 'exit 3'"

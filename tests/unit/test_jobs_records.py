@@ -79,6 +79,7 @@ GIVEN = {
 STARTED = {"supervisor": {"pid": 2, "ticks": 3}, "command": {"pid": 2, "ticks": 3}, "started": 1.0}
 FINISHED = {
     "ended": 1.0, "status": 0, "signal": None, "stop": None, "killed": 0, "left": 0,
+    "peak_process_memory": 1,
     "trouble": {"step": "program", "errno": 2},
 }  # fmt: skip
 

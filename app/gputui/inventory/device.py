@@ -156,22 +156,6 @@ class Device:
         return (int(major), int(minor)) if numbers else None
 
     @property
-    def pcie_trained_down(self) -> bool:
-        """Whether its PCIe link is narrower or slower than it could be.
-
-        An idle GPU runs its link slower to save power, but never on fewer lanes.
-        """
-        told = self.telemetry
-        if told is None:
-            return False
-        fewer = None not in (told.pcie_width, told.max_pcie_width) and told.pcie_width < told.max_pcie_width  # type: ignore[operator]
-        slower = (
-            None not in (told.pcie_generation, told.max_pcie_generation)
-            and told.pcie_generation < told.max_pcie_generation  # type: ignore[operator]
-        )
-        return fewer or (slower and bool(self.utilization))
-
-    @property
     def key(self) -> str:
         """What tells this device from every other of its box, also when its UUID could not be read."""
         return self.uuid or f"{_NO_UUID}{self.index}"

@@ -346,9 +346,14 @@ class AppState:
         return app_state, message
 
     def select_best(
-        self, count: int, grouping: Grouping = ALL_REDUCE, kept: tuple[str, ...] = ()
+        self,
+        count: int,
+        grouping: Grouping = ALL_REDUCE,
+        kept: tuple[str, ...] = (),
+        order: Order = "best",
     ) -> tuple[AppState, str]:
-        """The best `count` devices for the grouping; the devices with the keys `kept` are among them."""
+        """The best `count` devices for the grouping, in that order; the devices with the keys `kept` are
+        among them."""
         if self.snapshot is None:
             return self, "no reading yet"
         if self.limits and self.limits.unknown:
@@ -356,7 +361,13 @@ class AppState:
         within = of_own_lease(self.snapshot, self.limits.keys if self.limits else None)
         never, prefer = (keys_named(words, self.snapshot) for words in (self.rules.never, self.rules.prefer))
         constraints = Constraints(
-            count, within=within, grouping=grouping, required=kept, never=never, prefer=prefer
+            count,
+            within=within,
+            grouping=grouping,
+            order=order,
+            required=kept,
+            never=never,
+            prefer=prefer,
         )
         if count > 1 and any(self.snapshot.by_key[key].parent for key in kept):
             return self, "a MIG instance is selected: a process can use only one, and no GPU with it"

@@ -119,6 +119,7 @@ def _job(box: Box, job: OwnJob, elapsed: float, opened: float) -> JobSummary:
         tail=log,
         last_line=log[-1],
         peak_memory=job.peak * MIB,
+        peak_process_memory=None if job.ram is None else job.ram * MIB,
     )
 
 

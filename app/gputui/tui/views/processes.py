@@ -17,6 +17,9 @@ _MOST_USER = 12
 _COMMAND = 34
 """Cells that a command keeps before what the process uses of the host gets a column."""
 
+_COMMAND_OF_DEVICE = 24
+"""The same on a device's page, which is opened for what its processes use: 80 columns have room for that."""
+
 
 # Beside the table
 
@@ -157,9 +160,10 @@ def listed(
         _WHERE: longest((row.where for row in found), 5),
     }
     columns = [_PID, _USER, _MEMORY, _AGE] if of_one_device else [_DEVICE, _PID, _USER, _MEMORY, _AGE]
+    least = _COMMAND_OF_DEVICE if of_one_device else _COMMAND
     places = any(row.where for row in found)
     for column in (_SM, _CPU, _RAM, *([_WHERE] if places else [])):
-        if width - 1 - sum(widths[each] + 2 for each in (*columns, column)) >= _COMMAND:
+        if width - 1 - sum(widths[each] + 2 for each in (*columns, column)) >= least:
             columns.append(column)
     columns.sort(key=_ORDER.index)
     heading: Line = ((" ", ""), *((fit(c.name, widths[c], c.right) + "  ", "dim") for c in columns))
