@@ -1,0 +1,69 @@
+"""Where PCI devices hang, and the class of a pair by the kernel's PCI tree.
+
+Two devices that share a bridge are PIX when no second switch lies between them, else PXB; under one host
+bridge PHB; on one NUMA node NODE; else SYS (`nvidia-smi topo -m`, legend).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+FUNCTION = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
+_HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+_ONE_SWITCH = 2
+"""From a port of a switch to the device in it, and from the switch's upstream port to that one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PciPlace:
+    """Where a PCI device hangs: its host bridge, then every bridge, then itself."""
+
+    path: tuple[str, ...]
+    numa_node: int | None
+
+    @property
+    def bus_id(self) -> str:
+        """NVML's 8-digit form."""
+        return long_bus_id(self.path[-1])
+
+
+def long_bus_id(function: str) -> str:
+    """NVML's 8-digit form of the kernel's "0000:57:00.0"."""
+    domain, rest = function.split(":", 1)
+    return f"{domain:>08}:{rest}".upper()
+
+
+def place(real: str, numa_node: int | None, is_own_bridge: Callable[[str], bool] | None = None) -> PciPlace | None:
+    """The place of the device whose folder in sysfs is `real` ("/sys/devices/pci0000:00/…/0000:57:00.0"); None
+    where that is no PCI device, as in a recording without links.
+
+    `is_own_bridge` says of a bridge's folder whether it is part of the card itself: such bridges, nearest to the
+    device, are left out, as every card has them and two cards share none.
+    """
+    words = real.split("/")
+    starts = [n for n, word in enumerate(words) if FUNCTION.fullmatch(word) or _HOST_BRIDGE.fullmatch(word)]
+    if not starts or starts[-1] != len(words) - 1 or not FUNCTION.fullmatch(words[-1]):
+        return None
+    if is_own_bridge is not None:
+        while len(starts) > 2 and is_own_bridge("/".join(words[: starts[-2] + 1])):
+            del starts[-2]
+    return PciPlace(tuple(words[n] for n in starts), numa_node)
+
+
+def pci_class(one: PciPlace, other: PciPlace, one_node: bool) -> str:
+    """The class of two devices; `one_node`: whether the machine has one NUMA node only."""
+    common = 0
+    for a, b in zip(one.path, other.path, strict=False):
+        if a != b:
+            break
+        common += 1
+    if common == 0:
+        same = one.numa_node is not None and one.numa_node == other.numa_node
+        return "NODE" if same or one_node else "SYS"
+    if common == 1 and _HOST_BRIDGE.fullmatch(one.path[0]):
+        return "PHB"
+    # Each end's distance from the bridge that they share, itself not counted.
+    away = max(len(one.path), len(other.path)) - common
+    return "PIX" if away <= _ONE_SWITCH else "PXB"

@@ -1,0 +1,156 @@
+"""Where the kernel's files are read: the machine's own `/`, or a folder in its stead (`--root DIR`).
+
+Everything that looks at a machine through files asks a `Root`, so that a folder with another machine's /sys, /proc
+and /usr/share is read as that machine. Reading is bounded: a file that is not a plain one (a pipe would hang), that
+cannot be read or is not there is None, and one that is too long is cut. Links that lead out of a folder are not
+followed: what is behind them is this machine's.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+
+MOST_BYTES = 64 * 1024
+"""Of one file, where the reader does not say more: sysfs gives a page (4 KiB), and a few files more."""
+
+MOST_ENTRIES = 65_536
+"""Of one folder: /proc of a large machine has some ten thousand."""
+
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class Root:
+    """A machine's files. Paths are the machine's own, absolute ("/sys/class/drm").
+
+    `on_read` is called with each path that was read as a file, and with each link that was followed to a folder:
+    what `record --trees` packs.
+    """
+
+    def __init__(self, folder: str = "/", on_read: Callable[[str], None] | None = None) -> None:
+        self._folder = "" if folder == "/" else os.path.realpath(folder)  # noqa: PTH
+        self._on_read = on_read
+
+    @property
+    def here(self) -> bool:
+        """Whether this is the machine that we run on, which has libraries, programs and users, too."""
+        return not self._folder
+
+    def watched(self, on_read: Callable[[str], None]) -> Root:
+        """The same machine, telling what is read."""
+        return Root(self._folder or "/", on_read)
+
+    def path(self, path: str) -> str:
+        """Where this path of the machine is on ours."""
+        return self._folder + path
+
+    def bytes(self, path: str, most: int = MOST_BYTES) -> bytes | None:
+        """The first `most` bytes of a plain file; None where there is none, or where it cannot be read."""
+        where = self._inside(path)
+        if where is None:
+            return None
+        try:
+            handle = os.open(where, _FLAGS)
+        except (OSError, ValueError):
+            return None
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return None
+            parts: list[bytes] = []
+            while most > 0 and (part := os.read(handle, min(most, MOST_BYTES))):
+                # (/proc gives a page or so at a time.)
+                parts.append(part)
+                most -= len(part)
+        except OSError:
+            return None
+        finally:
+            os.close(handle)
+        if self._on_read is not None:
+            self._on_read(path)
+        return b"".join(parts)
+
+    def text(self, path: str, most: int = MOST_BYTES) -> str | None:
+        """The same as text without the white space and NUL bytes around it."""
+        data = self.bytes(path, most)
+        return None if data is None else data.decode(errors="replace").strip(" \t\r\n\0")
+
+    def number(self, path: str, base: int = 10) -> int | None:
+        """The whole number that a file has, None for anything else. With base 16, also with "0x"."""
+        text = self.text(path, 64)
+        return None if text is None else whole(text, base)
+
+    def names(self, path: str) -> list[str]:
+        """The entries of a folder in no order; [] where it is none or cannot be read."""
+        where = self._inside(path)
+        if where is None:
+            return []
+        found: list[str] = []
+        try:
+            with os.scandir(where) as entries:
+                for entry in entries:
+                    found.append(entry.name)
+                    if len(found) >= MOST_ENTRIES:
+                        break
+        except (OSError, ValueError):
+            return found
+        return found
+
+    def has(self, path: str) -> bool:
+        """Whether there is such a file or folder."""
+        where = self._inside(path)
+        return where is not None and os.path.exists(where)  # noqa: PTH110 - quick
+
+    def real(self, path: str) -> str | None:
+        """The machine's path of what a link leads to in the end; None where that is nothing, or outside."""
+        where = self._inside(path)
+        if where is None:
+            return None
+        try:
+            found = os.path.realpath(where, strict=True)
+        except (OSError, ValueError):
+            return None
+        if self._on_read is not None:
+            self._on_read(path)
+        return found[len(self._folder) :] or "/"
+
+    def link(self, path: str) -> str | None:
+        """The text of a link, None where there is none."""
+        try:
+            return os.readlink(self.path(path))  # noqa: PTH115 - quick
+        except (OSError, ValueError):
+            return None
+
+    def program(self, name: str) -> str | None:
+        """Where a vendor's program is: of a folder that is read, in its `bin` only."""
+        if self.here:
+            import shutil
+
+            return shutil.which(name)
+        where = self._inside(f"/bin/{name}")
+        return where if where is not None and os.access(where, os.X_OK) else None
+
+    def _inside(self, path: str) -> str | None:
+        """Where a path of the machine is, None where links lead out of the folder, or round and round."""
+        if not self._folder:
+            return path
+        where = os.path.realpath(self._folder + path)  # noqa: PTH
+        return where if where == self._folder or where.startswith(self._folder + os.sep) else None
+
+
+def whole(text: str, base: int = 10) -> int | None:
+    """A whole number of at most 20 digits out of a kernel's file; None for any other text."""
+    digits = text[1:] if text[:1] == "-" else text
+    if base == 16:
+        digits = digits.removeprefix("0x").removeprefix("0X")
+    if not digits or len(digits) > 20 or not digits.isascii() or not digits.isalnum():
+        return None
+    try:
+        number = int(digits, base)
+    except ValueError:
+        return None
+    return -number if text[0] == "-" else number
+
+
+HERE = Root()
+"""This machine."""
