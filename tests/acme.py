@@ -13,6 +13,7 @@ from pathlib import Path
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoSourceError, Want
+from gputui.system.root import Root
 from gputui.vendors.vendor import Containers, Vendor
 from gputui.vendors.visibility import Visibility
 
@@ -82,7 +83,7 @@ class Acme(Vendor):
     environment_hints = (("ACME_TRACE", "1", "a line for every kernel"),)
     backend = "acmecl"
 
-    def source(self) -> AcmeSource:
+    def source(self, root: Root) -> AcmeSource:
         return AcmeSource()
 
 

@@ -1,4 +1,5 @@
-"""A folder read as a machine's root: bounded, never out of it, and a hostile one is only less of a machine."""
+"""A folder read as a machine's root: bounded, never out of it, and a hostile one is only less of a
+machine."""
 
 from __future__ import annotations
 
@@ -25,7 +26,11 @@ def root(sys: Path) -> Root:
 def test_files_are_read_below_it(sys: Path, root: Root) -> None:
     (sys / "busy").write_bytes(b"12\n\0")
     (sys / "id").write_text("0x1002\n")
-    assert (root.text("/sys/busy"), root.number("/sys/busy"), root.number("/sys/id", 16)) == ("12", 12, 0x1002)
+    assert (root.text("/sys/busy"), root.number("/sys/busy"), root.number("/sys/id", 16)) == (
+        "12",
+        12,
+        0x1002,
+    )
     assert sorted(root.names("/sys")) == ["busy", "id"]
     assert root.has("/sys/busy") and not root.has("/etc/passwd") and not root.here
 

@@ -79,6 +79,7 @@ def gputui(tmp_path: Path) -> Gputui:
 
 _NAMES_CUDA = re.compile(r"CUDA_|cuda:[^ ]|libcuda|vendors\.nvidia")
 _MAY_NAME_CUDA = {
+    "vendors/amd/visibility.py": "ROCm reads CUDA's list, too, where its own is not set",
     "vendors/registry.py": "has the module of each vendor that gputui brings",
 }
 
@@ -96,7 +97,7 @@ def test_nothing_outside_its_folder_names_what_is_nvidias() -> None:
 
 
 def test_a_vendor_is_found_by_the_entry_point_of_another_distribution() -> None:
-    assert [vendor.name for vendor in vendors()] == ["nvidia", "acme"]
+    assert [vendor.name for vendor in vendors()] == ["nvidia", "amd", "acme"]
     assert vendor_named("acme").visibility.variable == "ACME_VISIBLE_DEVICES"
 
 

@@ -34,6 +34,7 @@ from gputui.choosing.verdict import (
     Idle,
     MemoryHeld,
     NotCounted,
+    NotOffered,
     Prohibited,
     State,
     Unreadable,
@@ -54,7 +55,7 @@ from gputui.choosing.verdict_text import (
 from gputui.choosing.watch import Watch, with_cooling
 from gputui.cli.main import main
 from gputui.inventory.claim import Claim
-from gputui.inventory.device import FAULT_KINDS, Fault
+from gputui.inventory.device import APARTS, FAULT_KINDS, Fault
 from gputui.inventory.process import ANOTHER_NAMESPACE, KINDS, OWNER_UNKNOWN, Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES
@@ -141,6 +142,12 @@ TEXTS: list[tuple[State, Cause, str, str]] = [
         "root, runs on 0,6",
     ),
     ("unknown", Unreadable("processes"), "the driver does not list its processes", "processes unreadable"),
+    (
+        "unknown",
+        NotOffered("integrated"),
+        "an integrated GPU is not selected unless it is named",
+        "integrated, not offered",
+    ),
     ("unknown", Unreadable("memory"), "the driver does not report its memory", "memory unreadable"),
     (
         "unknown",
@@ -258,6 +265,7 @@ _causes: dict[type, st.SearchStrategy[Cause]] = {
     Cooling: st.builds(Cooling, st.floats(0, 2 * NOW), st.floats(0, 99)),
     MemoryHeld: st.builds(MemoryHeld, _sizes),
     ClaimedBy: st.builds(ClaimedBy, _claims, _labels),
+    NotOffered: st.builds(NotOffered, st.sampled_from(APARTS)),
     Unreadable: st.builds(Unreadable, st.sampled_from(["processes", "memory", "utilization"])),
     Fault: st.builds(Fault, st.sampled_from(FAULT_KINDS), _words, st.one_of(st.none(), st.floats(0, NOW))),
 }

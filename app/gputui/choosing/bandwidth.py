@@ -44,10 +44,15 @@ def generation(snapshot: Snapshot, one: Device, other: Device) -> int | None:
 
 
 def bandwidth(snapshot: Snapshot, one: Device, other: Device) -> float | None:
-    """The bandwidth between two devices in GB/s one way; None where a fact that it depends on is unknown."""
+    """The bandwidth between two devices in GB/s one way, the kernel's own figure where it has one; None where
+    a
+    fact that it depends on is unknown."""
     word = snapshot.link(one, other)
+    told = snapshot.link_bandwidth(one, other)
+    if told:
+        return round(told / 1000, 1)
     if word is None or word.startswith("XGMI"):
-        # (No model of AMD's links is at hand.)
+        # (No model of AMD's links is at hand, and the kernel tells of direct ones only.)
         return None
     count, oldest = direct_links(word), generation(snapshot, one, other)
     if oldest is None:

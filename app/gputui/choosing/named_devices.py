@@ -72,7 +72,7 @@ def _matches(word: str, snapshot: Snapshot) -> list[Device]:
         vendor, number = index
         gpus = [d for d in snapshot.devices if d.parent is None and str(d.index) == number]
         return [d for d in gpus if vendor in ("", d.vendor)]
-    whole = [d for d in snapshot.devices if d.uuid == word]
+    whole = [d for d in snapshot.devices if d.uuid == word or (d.key == word and not d.uuid_usable)]
     # (A prefix is at least the kind of the UUID: not every device whose UUID begins with "a".)
     return whole or [d for d in snapshot.devices if "-" in word and d.uuid.startswith(word)]
 
@@ -90,6 +90,8 @@ def _device_named(entry: str, text: str, snapshot: Snapshot) -> Device:
     if len(found) > 1:
         uuids = ", ".join(d.uuid for d in found)
         raise NamingError(f"--gpus {text}: {entry!r} is the beginning of {len(found)} UUIDs: {uuids}")
+    if found[0].index < 0:
+        raise NamingError(f"--gpus {text}: {entry} is no device that programs can be given")
     if found[0].mig:
         uuids = ", ".join(d.uuid for d in snapshot.instances(found[0])) or "none"
         raise NamingError(

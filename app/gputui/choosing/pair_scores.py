@@ -21,6 +21,7 @@ _NO_PEER_ACCESS = 1000
 _UNKNOWN = -10_000
 _PCIE_SCORES: dict[str, int] = {"SYS": 10, "NODE": 20, "PHB": 30, "PXB": 40, "PIX": 50}
 _NVLINK_SCORE = 100
+_ONE_HOP = 15
 """The score of a pair: its PCIe class, and 100 for each NVLink (NVIDIA's go-gpuallocator)."""
 
 
@@ -177,7 +178,29 @@ def _rank(snapshot: Snapshot, one: Device, other: Device) -> int:
     word = snapshot.link(one, other)
     if word is None:
         return _UNKNOWN
-    return strength(word) - (0 if snapshot.peer(one, other) == "OK" else _NO_PEER_ACCESS)
+    return (
+        strength(word)
+        + _nearness(snapshot, one, other)
+        - (0 if snapshot.peer(one, other) == "OK" else _NO_PEER_ACCESS)
+    )
+
+
+_FARTHEST = 99
+_TIERS = 8
+
+
+def _nearness(snapshot: Snapshot, one: Device, other: Device) -> int:
+    """What sets links of one word apart where the kernel measures them: the shortest way, then the widest
+    link."""
+    weight = snapshot.link_weight(one, other)
+    if weight is None:
+        return 0
+    wide = (snapshot.link_bandwidth(one, other) or 0) // _MBS_A_TIER
+    return (_FARTHEST - min(weight, _FARTHEST)) * _TIERS + min(wide, _TIERS - 1)
+
+
+_MBS_A_TIER = 50_000
+"""MB/s of one XGMI link, about."""
 
 
 def _score(snapshot: Snapshot, one: Device, other: Device) -> int:
@@ -185,7 +208,10 @@ def _score(snapshot: Snapshot, one: Device, other: Device) -> int:
         return 0
     word = snapshot.link(one, other)
     pcie = snapshot.pcie_class(one, other) or word
-    return _PCIE_SCORES.get(pcie or "", 0) + _NVLINK_SCORE * direct_links(word)
+    weight = snapshot.link_weight(one, other) if direct_links(word) else None
+    # (Over two hops a link is worth half.)
+    links = direct_links(word) if weight is None else _ONE_HOP / max(weight, 1)
+    return _PCIE_SCORES.get(pcie or "", 0) + round(_NVLINK_SCORE * links)
 
 
 def _numa_numbers(snapshot: Snapshot, devices: Sequence[Device]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
-from gputui.inventory.device import Device, Fault
+from gputui.inventory.device import Apart, Device, Fault
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 
@@ -126,6 +126,12 @@ class Unreadable(NamedTuple):
     fact: Literal["processes", "memory", "utilization"]
 
 
+class NotOffered(NamedTuple):
+    """unknown: it is listed, and no program is given it unless somebody names it (`Device.apart`)."""
+
+    why: Apart
+
+
 Cause = (
     Idle
     | DesktopOnly
@@ -138,6 +144,7 @@ Cause = (
     | MemoryHeld
     | ClaimedBy
     | Unreadable
+    | NotOffered
     | Fault
 )
 """Why a device is in its state. A `Fault` makes it lost (off the bus, or in need of a reset) or unknown."""
@@ -208,6 +215,8 @@ def judge(device: Device, rules: Rules = DEFAULT_RULES, instances: int = 0) -> V
 def _judged(device: Device, rules: Rules, instances: int) -> _Judged:
     if device.fault:
         return "unknown" if device.fault.kind == "error" else "lost", device.fault
+    if device.apart is not None:
+        return "unknown", NotOffered(device.apart)
     if device.mig:
         return "busy", Divided(instances)
     if device.compute_mode == "prohibited":
@@ -222,7 +231,7 @@ def _judged(device: Device, rules: Rules, instances: int) -> _Judged:
         return _not_counted(device, computing, rules)
     if not device.unified and (device.memory_used is None or device.memory_free is None):
         return "unknown", Unreadable("memory")
-    if device.utilization is None and device.parent is None:
+    if device.utilization is None and device.parent is None and device.board is None:
         return "unknown", Unreadable("utilization")
     return _by_load(device, device.processes, rules)
 

@@ -17,13 +17,14 @@ from gputui.choosing.verdict import (
     Idle,
     MemoryHeld,
     NotCounted,
+    NotOffered,
     Prohibited,
     Unreadable,
     UsedBy,
     Utilized,
     Verdict,
 )
-from gputui.inventory.device import Fault
+from gputui.inventory.device import Apart, Fault
 from gputui.inventory.formatting import duration, printable, program, size
 from gputui.inventory.process import OWNER_UNKNOWN
 
@@ -45,6 +46,19 @@ _UNREADABLE = {
     "processes": ("the driver does not list its processes", "processes unreadable"),
     "memory": ("the driver does not report its memory", "memory unreadable"),
     "utilization": ("the driver does not report its utilization", "utilization unreadable"),
+}
+
+_NOT_OFFERED: dict[Apart, tuple[str, str]] = {
+    "integrated": ("an integrated GPU is not selected unless it is named", "integrated, not offered"),
+    "no runtime": (
+        "the vendor's runtime does not list it: no program can compute on it",
+        "not for computing",
+    ),
+    "no access": (
+        "you may not open its device files; on most systems the groups render and video may",
+        "no access",
+    ),
+    "display": ("it only drives a display", "display only"),
 }
 
 
@@ -212,6 +226,8 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
             return _claimed_by(claim, now, runs_on), few
         case Unreadable(fact):
             return _UNREADABLE[fact]
+        case NotOffered(why):
+            return _NOT_OFFERED[why]
         case Fault():
             return _fault(cause)
 

@@ -9,7 +9,7 @@ from gputui.checking.check import SECONDS, check
 from gputui.checking.measurement import Measured, measure
 from gputui.checking.render import lines, measured_lines, name_of, to_document, to_measured_document
 from gputui.checking.report import Report
-from gputui.cli.common import CHECK_FAILED, DONE, Parser, duration_type, opened, print_line, say
+from gputui.cli.common import CHECK_FAILED, DONE, Parser, duration_type, elsewhere, opened, print_line, say
 from gputui.cli.launch_call import add_launch_options, launch_of
 from gputui.cli.request_options import memory, rules_of
 from gputui.inventory.formatting import GIB
@@ -67,7 +67,7 @@ def parser() -> Parser:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
     launch = launch_of(args, command or ())
-    if args.demo is not None or args.recording is not None:
+    if elsewhere(args):
         say("warning: the devices are not this machine's (--demo, --from)")
     report = check(
         launch, _box(args, launch, Want.NAMES), given_environment(), python=args.python, seconds=args.timeout

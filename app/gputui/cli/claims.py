@@ -12,7 +12,16 @@ from gputui.allocating.claims.folder import shared_folder
 from gputui.allocating.claims.read import claims
 from gputui.choosing.claimed_use import ClaimedUse, claimed_uses, use_document
 from gputui.choosing.verdict_text import claimed_and_runs_on
-from gputui.cli.common import DONE, Parser, add_source_options, opened, print_line, say, starting_nothing
+from gputui.cli.common import (
+    DONE,
+    Parser,
+    add_source_options,
+    elsewhere,
+    opened,
+    print_line,
+    say,
+    starting_nothing,
+)
 from gputui.inventory.claim import Claim
 from gputui.inventory.document import as_text, iso
 from gputui.inventory.formatting import duration, printable
@@ -45,7 +54,7 @@ def parser() -> Parser:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
     box: Snapshot | None = None
-    simulated = args.demo is not None or args.recording is not None
+    simulated = elsewhere(args)
     found, odd = ((), ()) if simulated else claims(os.environ)
     for each in odd:
         say(f"warning: {each}")

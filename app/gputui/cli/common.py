@@ -69,7 +69,7 @@ def duration_type(least: float = 0.0, most: float = 366 * 86_400.0) -> Callable[
 
 
 def add_source_options(parser: argparse.ArgumentParser) -> None:
-    """`--demo [BOX]` and `--from FILE`, which every subcommand takes."""
+    """`--demo [BOX]`, `--from FILE` and `--root DIR`, which every subcommand takes."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--demo",
@@ -82,6 +82,16 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--from", dest="recording", metavar="FILE", help="show a recording (`gputui record`), or such a file"
     )
+    where.add_argument(
+        "--root",
+        metavar="DIR",
+        help="read /sys, /proc and /usr/share below DIR: another machine's files (`gputui record --trees`)",
+    )
+
+
+def elsewhere(args: argparse.Namespace) -> bool:
+    """Whether a call looks at a box that is not this machine."""
+    return args.demo is not None or args.recording is not None or args.root is not None
 
 
 def _box(name: str) -> str:
@@ -93,7 +103,7 @@ def _box(name: str) -> str:
     return name
 
 
-def make_source(demo: str | None, recording: str | None) -> Source:
+def make_source(demo: str | None, recording: str | None, root: str | None = None) -> Source:
     """The source that the options name; this machine's when they name none."""
     if demo is not None:
         from gputui.sources.simulated.source import named as simulated
@@ -103,6 +113,10 @@ def make_source(demo: str | None, recording: str | None) -> Source:
         from gputui.sources.recorded import RecordedSource
 
         return RecordedSource(recording)
+    if root is not None:
+        from gputui.vendors.box import box_below
+
+        return box_below(root)
     from gputui.allocating.claims.source import WithClaims
     from gputui.vendors.box import this_box
 
@@ -115,8 +129,8 @@ def opened(args: argparse.Namespace, cpu_only: bool = False) -> Iterator[Source]
 
     With `cpu_only` no device is needed: a machine without a driver is a box without devices then.
     """
-    source: Source = InTime(make_source(args.demo, args.recording))
-    if cpu_only and args.demo is None and args.recording is None:
+    source: Source = InTime(make_source(args.demo, args.recording, args.root))
+    if cpu_only and not elsewhere(args):
         source = _for_cpu_only(source)
     source.open()
     try:

@@ -49,6 +49,8 @@ def whole_parser() -> argparse.ArgumentParser:
         for action in each._actions:
             if action.dest in ("recording", "file"):
                 action.complete = {"bash": "_shtab_compgen_files", "zsh": "_files"}  # type: ignore[attr-defined]
+            elif action.dest == "root":
+                action.complete = {"bash": "_shtab_compgen_dirs", "zsh": "_files -/"}  # type: ignore[attr-defined]
             elif action.dest == "demo":
                 action.choices = tuple(BOXES)
             elif action.dest == "env":

@@ -37,8 +37,8 @@ SUBCOMMANDS: dict[str, str] = {
 
 _SCREEN = "screen"
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EBADF, errno.EIO)
-_TAKE_A_VALUE = ("--from", "--interval")
-_VALUES_WITHIN = ("--demo=", "--from=", "--interval=")
+_TAKE_A_VALUE = ("--from", "--interval", "--root")
+_VALUES_WITHIN = ("--demo=", "--from=", "--interval=", "--root=")
 
 
 def dispatch(words: list[str]) -> int:

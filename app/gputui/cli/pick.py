@@ -54,6 +54,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         from gputui.launching.launch import Launch
 
         changes = visibility.changes(devices, args.ids)
+        if changes and devices:
+            changes = (*visibility.changes_here(os.environ), *changes)
         if not changes:
             # `env $E python train.py` with nothing in E would run on every device.
             raise WrongCallError("no environment variable can make exactly these devices visible")

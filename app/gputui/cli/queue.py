@@ -18,7 +18,16 @@ from gputui.choosing.queue_outlook import (
     who,
 )
 from gputui.choosing.verdict import verdicts
-from gputui.cli.common import DONE, Parser, add_source_options, opened, print_line, say, starting_nothing
+from gputui.cli.common import (
+    DONE,
+    Parser,
+    add_source_options,
+    elsewhere,
+    opened,
+    print_line,
+    say,
+    starting_nothing,
+)
 from gputui.cli.request_options import rules_of
 from gputui.inventory.document import waiters_document
 from gputui.inventory.formatting import duration, printable
@@ -48,7 +57,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         with opened(args) as source:
             snapshot = source.read(want)
     except NoSourceError as error:
-        if args.demo is not None or args.recording is not None:
+        if elsewhere(args):
             raise
         # Without a driver those in line can be told all the same.
         say(str(error))

@@ -17,7 +17,7 @@ from gputui.allocating.allocator import Allocator, Approve
 from gputui.allocating.request import Request
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.become import become
-from gputui.cli.common import DONE, Parser, WrongCallError, opened, print_line, say
+from gputui.cli.common import DONE, Parser, WrongCallError, elsewhere, opened, print_line, say
 from gputui.cli.launch_call import (
     NEAR,
     add_force,
@@ -90,7 +90,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.dry_run:
         print_line(launch.line)
         return DONE
-    if args.demo is not None or args.recording is not None:
+    if elsewhere(args):
         say("warning: the devices are not this machine's (--demo, --from); the command starts anyway")
     if not args.quiet:
         say(launch.line)

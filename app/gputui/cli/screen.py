@@ -19,6 +19,7 @@ from gputui.cli.common import (
     WrongCallError,
     add_source_options,
     duration_type,
+    elsewhere,
     make_source,
     say,
 )
@@ -42,9 +43,8 @@ def parser() -> Parser:
         "exit status: 0 done, 2 wrong call, 3 no source, 4 not enough devices, 5 a check failed, 124 waited\n"
         "too long, else the command's own",
     )
-    made.usage = (
-        "gputui [--demo [BOX] | --from FILE] [--interval S] [-- COMMAND…]\n       gputui SUBCOMMAND …"
-    )
+    where = "[--demo [BOX] | --from FILE | --root DIR]"
+    made.usage = f"gputui {where} [--interval S] [-- COMMAND…]\n       gputui SUBCOMMAND …"
     made.add_argument("--version", action="version", version=f"gputui {__version__}")
     made.add_argument(
         "--interval",
@@ -59,8 +59,8 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
-    source = make_source(args.demo, args.recording)
-    if args.demo is None and args.recording is None:
+    source = make_source(args.demo, args.recording, args.root)
+    if not elsewhere(args):
         source = WithJobs(source, os.environ)
     found = settings_or_wrong_call()
     reason = _no_screen()
@@ -82,7 +82,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     except SettingsError as error:
         raise WrongCallError(str(error)) from None
     except NoSourceError as error:
-        if not command or args.demo is not None or args.recording is not None:
+        if not command or elsewhere(args):
             raise
         # (A person with a command wants it to run.)
         raise NoSourceError(f"{error}; on the CPU: gputui run --gpus none -- {shlex.join(command)}") from None

@@ -23,6 +23,13 @@ COMPUTE_MODES: tuple[str, ...] = get_args(ComputeMode)
 UUID = r"[0-9A-Za-z]{1,16}-[0-9A-Za-z/-]{1,120}"
 """A UUID of whatever vendor: not an index, and nothing in it ends an entry of a list or moves a cursor."""
 
+Apart = Literal["integrated", "no runtime", "no access", "display"]
+"""Why a device is listed and not offered to programs: a GPU that shares the processor's chip and memory; one
+that the vendor's runtime does not know (no compute driver); one that we may not open; one that only draws
+(the adapter of a management controller)."""
+
+APARTS: tuple[str, ...] = get_args(Apart)
+
 _NO_UUID = "index "
 
 
@@ -97,12 +104,21 @@ class Telemetry:
 class Device:
     """What is known of one device at one moment. None is "not known", never 0.
 
-    index               the vendor's own (NVML's is PCI bus order); of a MIG instance: its place in its parent
-    uuid                "GPU-…", "MIG-…"; "" where the device was lost before it could be read
+    index               the vendor's own (NVML's is PCI bus order); of a MIG instance: its place in its
+                        parent; negative where it has none (see `apart`)
+    uuid                "GPU-…", "MIG-…"; "" where the device was lost before it could be read, or has none
+    uuid_usable         whether the UUID, or its lack, is the device's own: partitions of a GPU can share
+                        theirs, and some GPUs have none for good. Where it is not, the place on the bus
+                        tells devices apart
     vendor              the name of its vendor (`gputui.vendors`)
     ordinal             the number that the vendor's runtime gives it, asked of the runtime itself where that
                         does not count by `index` unless it is told to (CUDA)
     parent              the UUID of the GPU that a MIG instance is a part of
+    board, partition    of a partition that is a device with an index of its own (CPX): the bus id of the GPU
+                        that it is a part of, and its number there
+    apart               why it is not offered to programs, None where it is
+    render              the render node that opens it ("renderD128"), where the vendor's driver has those
+    pci_id              "1002:74a1": who made it, and which model it is, as the PCI bus has it
     pci_bus_id          NVML's 8-digit form, "00000000:57:00.0"
     mig                 whether the GPU is divided into MIG instances (it then runs nothing as a whole)
     memory_*            bytes; `memory_used` without what the driver reserves for itself, where NVML tells
@@ -110,7 +126,7 @@ class Device:
     memory_utilization  percent of that period in which device memory was read or written
     temperature         °C;  power, power_limit: W;  sm_clock: MHz
     throttled           why the clocks are lower than they could be, () for no reason
-    compute_capability  "9.0"
+    compute_capability  "9.0"; of AMD the architecture that programs are compiled for, "gfx942"
     cores, max_sm_clock how many cores, and MHz at most: what "fastest" is judged by
     compute_mode        how many programs may use it;  display: whether a monitor is attached to it
     unified             whether its memory is the host's (GB10, Jetson): what is free of it the host tells
@@ -121,11 +137,17 @@ class Device:
 
     index: int
     uuid: str
+    uuid_usable: bool = True
     name: str | None = None
     vendor: str = "nvidia"
     ordinal: int | None = None
     pci_bus_id: str | None = None
     parent: str | None = None
+    board: str | None = None
+    partition: int | None = None
+    apart: Apart | None = None
+    render: str | None = None
+    pci_id: str | None = None
     mig: bool | None = None
     memory_total: int | None = None
     memory_used: int | None = None
@@ -158,7 +180,16 @@ class Device:
     @property
     def key(self) -> str:
         """What tells this device from every other of its box, also when its UUID could not be read."""
-        return self.uuid or f"{_NO_UUID}{self.index}"
+        if self.uuid_usable or self.pci_bus_id is None:
+            return self.uuid if self.uuid and self.uuid_usable else f"{_NO_UUID}{self.index}"
+        # (In the form of a UUID: it is the same as long as the card stays in its slot, and can be claimed.)
+        part = "" if self.partition is None else f"-{self.partition}"
+        return f"{self.vendor}-{self.pci_bus_id.replace(':', '-').replace('.', '-')}{part}"
+
+    @property
+    def name_by_uuid(self) -> str:
+        """The UUID where it names this device and no other, else ""."""
+        return self.uuid if self.uuid_usable else ""
 
 
 def has_display(device: Device) -> bool:

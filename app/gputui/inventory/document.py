@@ -2,10 +2,12 @@
 
 `document_reader.py` reads it back, strictly, as a recording may come from a stranger. Bytes, percent, °C, W,
 MHz, ISO 8601; unknown is null. Beside the keys of the contract a device has `mig`,
-`claim`, `cores`, `max_sm_clock`, `compute_mode`, `display` and `unified`, a process has `note`, `container`
+`claim`, `cores`, `max_sm_clock`, `compute_mode`, `display`, `unified`, `uuid_usable`, `partition`, `apart`,
+`render` and `pci_id`, a process has `note`, `container`
 and `ancestors`, a claim has the `pids` of its processes on devices, and the box has `pcie`, `peers`,
-`topology` and `waiters`. With details the box also has `host_load`, a device `telemetry`, and a process `sm`,
-`host_cpu` and `host_memory`.
+`link_weights`, `link_bandwidths`, `topology` and `waiters`. `parent` is the UUID of a MIG instance's GPU, and
+the bus id of the GPU of a partition with an index of its own. With details the box also has `host_load`, a
+device `telemetry`, and a process `sm`, `host_cpu` and `host_memory`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault, Telemetry
-from gputui.inventory.link import LinkMatrix
+from gputui.inventory.link import LinkMatrix, NumberMatrix
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.inventory.topology import Topology, ranges
@@ -28,10 +30,15 @@ SCHEMA = 1
 DEVICE_FACTS: tuple[str, ...] = (
     "index",
     "uuid",
+    "uuid_usable",
     "name",
     "vendor",
     "pci_bus_id",
     "parent",
+    "partition",
+    "apart",
+    "render",
+    "pci_id",
     "mig",
     "memory_total",
     "memory_used",
@@ -93,6 +100,8 @@ def _document(snapshot: Snapshot, verdicts: Mapping[str, tuple[str, str]]) -> di
         "links": _rows(snapshot.links),
         "pcie": _rows(snapshot.pcie),
         "peers": _rows(snapshot.peers),
+        "link_weights": _rows(snapshot.link_weights),
+        "link_bandwidths": _rows(snapshot.link_bandwidths),
         "topology": topology_document(snapshot.topology) if snapshot.topology else None,
         "waiters": waiters_document(snapshot.waiters),
         "errors": [
@@ -110,6 +119,8 @@ def iso(moment: float) -> str:
 def _device(snapshot: Snapshot, device: Device, verdict: tuple[str, str]) -> dict[str, Any]:
     facts: dict[str, Any] = {name: getattr(device, name) for name in DEVICE_FACTS}
     facts["uuid"] = device.uuid or None
+    facts["index"] = None if device.index < 0 else device.index
+    facts["parent"] = device.parent or device.board
     facts["verdict"] = {"state": verdict[0], "reason": verdict[1]}
     facts["claim"] = _claim(snapshot.claimed.get(device.key))
     facts["processes"] = None if device.processes is None else [_process(p) for p in device.processes]
@@ -148,7 +159,7 @@ def waiters_document(line: Sequence[Waiter]) -> list[dict[str, Any]]:
     ]
 
 
-def _rows(matrix: LinkMatrix) -> list[list[str | None]]:
+def _rows(matrix: LinkMatrix | NumberMatrix) -> list[list[Any]]:
     return [list(row) for row in matrix]
 
 

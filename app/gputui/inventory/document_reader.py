@@ -12,9 +12,11 @@ from typing import Any, cast
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import (
+    APARTS,
     COMPUTE_MODES,
     FAULT_KINDS,
     UUID,
+    Apart,
     ComputeMode,
     Device,
     Fault,
@@ -22,7 +24,7 @@ from gputui.inventory.device import (
     Telemetry,
 )
 from gputui.inventory.document import ACTIVITY_FACTS, LOAD_FACTS, SCHEMA, TELEMETRY_FACTS
-from gputui.inventory.link import PEER_WORDS, SELF, LinkMatrix, is_link
+from gputui.inventory.link import PEER_WORDS, SELF, LinkMatrix, NumberMatrix, is_link
 from gputui.inventory.process import KINDS, Ancestor, Kind, Process
 from gputui.inventory.snapshot import Host, HostLoad, Snapshot
 from gputui.inventory.topology import Locality, Nic, Topology, from_ranges
@@ -60,7 +62,7 @@ def from_document(document: Any) -> Snapshot:
         raise schema.wrong(f"schema {SCHEMA} of this gputui")
     faults, errors = _errors(root["errors"])
     devices = tuple(
-        _device(node, faults.pop(place, None))
+        _device(node, faults.pop(place, None), place)
         for place, node in enumerate(root["devices"].items(MOST_DEVICES))
     )
     if faults:
@@ -83,6 +85,8 @@ def from_document(document: Any) -> Snapshot:
         errors=errors,
         pcie=_matrix(root.get("pcie", []), len(devices), len(devices), _link),
         peers=_matrix(root.get("peers", []), len(devices), len(devices), _peer),
+        link_weights=_number_matrix(root.get("link_weights", []), len(devices)),
+        link_bandwidths=_number_matrix(root.get("link_bandwidths", []), len(devices)),
         topology=_topology(root.get("topology", None), len(devices)),
         claims=tuple(claim for claim in claims if claim is not None),
         waiters=tuple(
@@ -98,6 +102,8 @@ def _check_family(devices: tuple[Device, ...]) -> None:
     for place, device in enumerate(devices):
         if device.uuid and not _UUID.fullmatch(device.uuid):
             raise DocumentError(f"devices[{place}].uuid: a UUID expected (GPU-…, MIG-…)")
+        if not device.uuid_usable and device.pci_bus_id and not _BUS_ID.fullmatch(device.pci_bus_id):
+            raise DocumentError(f"devices[{place}].pci_bus_id: a bus id expected (00000000:57:00.0)")
         if device.parent is None:
             whole.add(device.uuid)
         elif device.parent not in whole or not device.uuid:
@@ -107,7 +113,11 @@ def _check_family(devices: tuple[Device, ...]) -> None:
         places.add((device.vendor, device.parent, device.index))
 
 
-def _device(node: JsonValue, fault: Fault | None) -> Device:
+_BUS_ID = re.compile(r"[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-9A-F]")
+"""Of the GPU that a partition is a part of; a MIG instance has its GPU's UUID in the same place."""
+
+
+def _device(node: JsonValue, fault: Fault | None, place: int) -> Device:
     def maybe_text(key: str) -> str | None:
         return node[key].text() if node[key].known else None
 
@@ -121,17 +131,30 @@ def _device(node: JsonValue, fault: Fault | None) -> Device:
         """A fact that recordings of older versions do not have."""
         return node.get(key, None).whole() if node.get(key, None).known else None
 
+    def later_text(key: str) -> str | None:
+        return node.get(key, None).text() if node.get(key, None).known else None
+
     mig, processes = node.get("mig", None), node["processes"]
     telemetry = _telemetry(node.get("telemetry", None))
     mode, display = node.get("compute_mode", None), node.get("display", None)
     unified = node.get("unified", None)
+    usable, apart = node.get("uuid_usable", True), node.get("apart", None)
+    of = maybe_text("parent")
+    is_board = of is not None and _BUS_ID.fullmatch(of) is not None
     return Device(
-        index=node["index"].whole(),
+        # (One that has no index is told apart from others by its place here.)
+        index=-1 - place if not node["index"].known and apart.known else node["index"].whole(),
         uuid=maybe_text("uuid") or "",
+        uuid_usable=usable.yes(),
         name=maybe_text("name"),
         vendor=node["vendor"].text(),
         pci_bus_id=maybe_text("pci_bus_id"),
-        parent=maybe_text("parent"),
+        parent=None if is_board else of,
+        board=of if is_board else None,
+        partition=later_whole("partition"),
+        apart=cast(Apart, apart.word(APARTS)) if apart.known else None,
+        render=later_text("render"),
+        pci_id=later_text("pci_id"),
         mig=mig.yes() if mig.known else None,
         memory_total=maybe_whole("memory_total"),
         memory_used=maybe_whole("memory_used"),
@@ -316,7 +339,7 @@ def _nic(node: JsonValue) -> Nic:
     )
 
 
-def _matrix(node: JsonValue, rows: int, columns: int, check: Callable[[JsonValue], None]) -> LinkMatrix:
+def _matrix(node: JsonValue, rows: int, columns: int, check: Callable[[JsonValue], object]) -> LinkMatrix:
     found = node.items(2 * MOST_DEVICES)
     if not found:
         return ()
@@ -337,9 +360,13 @@ def _matrix(node: JsonValue, rows: int, columns: int, check: Callable[[JsonValue
     return tuple(matrix)
 
 
+def _number_matrix(node: JsonValue, count: int) -> NumberMatrix:
+    return cast(NumberMatrix, _matrix(node, count, count, lambda cell: cell.whole()))
+
+
 def _link(cell: JsonValue) -> None:
     if not is_link(cell.text()):
-        raise cell.wrong("a link (X, NVn, PIX, PXB, PHB, NODE, SYS)")
+        raise cell.wrong("a link (X, NVn, XGMI, PIX, PXB, PHB, NODE, SYS)")
 
 
 def _peer(cell: JsonValue) -> None:

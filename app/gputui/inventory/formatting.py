@@ -11,7 +11,7 @@ MIB = 1024**2
 UNKNOWN = "–"
 """How a fact that is not known is shown: never as 0."""
 
-_PREFIXES = ("NVIDIA GeForce ", "NVIDIA ", "Tesla ")
+_PREFIXES = ("NVIDIA GeForce ", "NVIDIA ", "Tesla ", "AMD Instinct ", "AMD Radeon ", "AMD ")
 
 
 def size(amount: int) -> str:
@@ -53,6 +53,10 @@ def short_name(name: str) -> str:
     name = printable(name)
     if " MIG " in name:
         return name.split(" MIG ", 1)[1] + " MIG"
+    if name.endswith("]") and "[" in name:
+        # (pci.ids: the chip, and in brackets what it is sold as.)
+        sold = name[name.rindex("[") + 1 : -1].removeprefix("AMD ").removeprefix("Instinct ")
+        name = sold or name
     for prefix in _PREFIXES:
         if name.startswith(prefix):
             return name[len(prefix) :]

@@ -12,7 +12,14 @@ PCIE_CLASSES: tuple[str, ...] = ("SYS", "NODE", "PHB", "PXB", "PIX")
 """From the weakest to the strongest: across sockets; across host bridges of one NUMA node; through one
 host bridge; through several PCIe switches; through one (`nvidia-smi topo -m`, legend)."""
 
+XGMI = "XGMI"
+"""AMD's link between GPUs of one hive. The kernel counts no links; how far it leads says
+`Snapshot.link_weights`."""
+
 _COUNTED = re.compile(r"(?:NV|XGMI)([1-9][0-9]{0,2})")
+
+NumberMatrix = tuple[tuple[int | None, ...], ...]
+"""As `LinkMatrix`, of a number for each pair."""
 
 LinkMatrix = tuple[tuple[str | None, ...], ...]
 """Row i, column j: the link between the i-th and the j-th device of a snapshot. None: not known."""
@@ -27,12 +34,14 @@ PeerMatrix = tuple[tuple[str | None, ...], ...]
 
 
 def is_link(word: str) -> bool:
-    """Whether `word` is one of the words a link can have: X, SYS … PIX, NVn, XGMIn."""
-    return word == SELF or word in PCIE_CLASSES or _COUNTED.fullmatch(word) is not None
+    """Whether `word` is one of the words a link can have: X, SYS … PIX, NVn, XGMI, XGMIn."""
+    return word in (SELF, XGMI) or word in PCIE_CLASSES or _COUNTED.fullmatch(word) is not None
 
 
 def direct_links(word: str | None) -> int:
-    """How many NVLinks (or XGMI links) a word counts: 12 for "NV12", 0 for a PCIe class."""
+    """How many NVLinks (or XGMI links) a word counts: 12 for "NV12", 1 for "XGMI", 0 for a PCIe class."""
+    if word == XGMI:
+        return 1
     match = _COUNTED.fullmatch(word) if word else None
     return int(match[1]) if match else 0
 

@@ -29,6 +29,7 @@ Legend:
   PXB  = several PCIe switches, not through the CPU
   PIX  = one PCIe switch at most
   NVn  = n NVLinks together, directly or through NVSwitches
+  XGMI = AMD's links, directly or over another GPU
 """
 
 PEER_LEGEND = """\
@@ -119,7 +120,7 @@ def write_peers(snapshot: Snapshot) -> str:
 
 
 def _whole(snapshot: Snapshot) -> list[Device]:
-    return [device for device in snapshot.devices if device.parent is None]
+    return [device for device in snapshot.devices if device.parent is None and device.index >= 0]
 
 
 def _cell(word: str | None) -> str:

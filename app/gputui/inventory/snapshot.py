@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import short_name
-from gputui.inventory.link import LinkMatrix, PeerMatrix
+from gputui.inventory.link import LinkMatrix, NumberMatrix, PeerMatrix
 
 if TYPE_CHECKING:
     # (`pick`, which must be quick, reads no topology, and mostly finds no claim.)
@@ -55,7 +55,10 @@ class Snapshot:
 
     Three matrices have a row and a column for every device, and are empty until they have been read:
     `links`; `pcie`, the PCIe class of every pair, also of those that NVLinks join; and `peers`, peer access
-    of every pair (reads), one of `PEER_WORDS`.
+    of every pair (reads), one of `PEER_WORDS`. Two more are there where the kernel tells: `link_weights`, how
+    far it
+    is over the link by the kernel's own measure, which compares links of one word (AMD: XGMI 15 a hop), and
+    `link_bandwidths` in MB/s.
     `errors` are of the box as a whole; a device's own trouble is in `Device.fault`. `claims` are those that
     are alive. `waiters` are in line for devices, the first one first; `jobs` are the user's own.
     """
@@ -67,6 +70,8 @@ class Snapshot:
     errors: tuple[str, ...] = field(default=())
     pcie: LinkMatrix = ()
     peers: PeerMatrix = ()
+    link_weights: NumberMatrix = ()
+    link_bandwidths: NumberMatrix = ()
     topology: Topology | None = None
     claims: tuple[Claim, ...] = ()
     waiters: tuple[Waiter, ...] = ()
@@ -119,19 +124,22 @@ class Snapshot:
     @cached_property
     def models(self) -> str:
         """The GPUs by model, "8× H100 80GB HBM3": how a box is called in one breath."""
-        counted = Counter(short_name(d.name or "unknown GPU") for d in self.devices if d.parent is None)
+        offered = [d for d in self.devices if d.parent is None and d.apart is None] or self.devices
+        counted = Counter(short_name(d.name or "unknown GPU") for d in offered if d.parent is None)
         return " + ".join(f"{count}× {name}" for name, count in counted.items()) or "no devices"
 
     @cached_property
     def mixed(self) -> bool:
-        """Whether the box has devices of several vendors."""
-        return len({device.vendor for device in self.devices}) > 1
+        """Whether indices of several vendors' devices are there to be confused."""
+        return len({device.vendor for device in self.devices if device.index >= 0}) > 1
 
     def label(self, device: Device) -> str:
         """The number that a person sees: the vendor's index, "0:1" for instance 1 of GPU 0 (as nvidia-smi).
 
         In a box of several vendors, each with indices of its own, it is "nvidia:0".
         """
+        if device.index < 0:
+            return "–"
         if device.parent is None:
             return f"{device.vendor}:{device.index}" if self.mixed else str(device.index)
         parent = self.by_key.get(device.parent)
@@ -162,6 +170,17 @@ class Snapshot:
     def peer(self, one: Device, other: Device) -> str | None:
         """Whether one device reads the other's memory itself, None where it is not known."""
         return self._cell(self.peers, one, other)
+
+    def link_weight(self, one: Device, other: Device) -> int | None:
+        """How far it is over the link of two devices by the kernel's measure, None where it does not tell."""
+        matrix = self.link_weights
+        return matrix[self.position[one.key]][self.position[other.key]] if matrix else None
+
+    def link_bandwidth(self, one: Device, other: Device) -> int | None:
+        """The bandwidth of the link of two devices in MB/s as the kernel has it, None where it does not
+        tell."""
+        matrix = self.link_bandwidths
+        return matrix[self.position[one.key]][self.position[other.key]] if matrix else None
 
     def _cell(self, matrix: LinkMatrix, one: Device, other: Device) -> str | None:
         return matrix[self.position[one.key]][self.position[other.key]] if matrix else None

@@ -61,7 +61,8 @@ def compose(
         completed = _completed(
             launcher, prefix, command, devices, options, environ, host_environment or ThisHost(), vendor
         )
-    ours = visibility.changes(devices, options.ids)
+    before = visibility.changes_here(environ) if devices else ()
+    ours = (*before, *visibility.changes(devices, options.ids))
     if completed.visible == "command":
         ours = visibility.changes_beside_own_list()
     elif completed.visible == "elsewhere":
@@ -71,6 +72,11 @@ def compose(
         ours = (*ours, *(change for other in box if other is not vendor for change in _hidden(other)))
     prefix, rewritten = with_variables(prefix, ours)
     notices = Notices([*completed.warnings], [*completed.remarks], completed.own)
+    taken_away = [
+        f"{name}={environ[name]}" for name, value in ours if value is None and (name, value) in before
+    ]
+    if taken_away:
+        notices.remark(f"{' '.join(taken_away)} unset: {visibility.variable} would count what it leaves")
     for words in rewritten:
         if not visibility.names_in_order(_value_in(words, visibility.variable), devices):
             notices.remark(f"{words} replaced by the selected devices")

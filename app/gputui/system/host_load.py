@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from gputui.inventory.snapshot import HostLoad
+from gputui.system.root import HERE, Root
 
 _IDLE = (3, 4)
 """Fields of the line "cpu" of /proc/stat that are no work: idle, and waiting for a disk."""
@@ -13,16 +14,16 @@ _IDLE = (3, 4)
 class HostLoadReader:
     """Reads the load; CPU percent is since the reading before, None at the first."""
 
-    def __init__(self, proc: str = "/proc") -> None:
-        self._proc = proc
+    def __init__(self, root: Root = HERE) -> None:
+        self._root = root
         self._before: tuple[int, int] | None = None
 
     def read(self) -> HostLoad:
         total, available = self._memory()
         return HostLoad(
             cpu=self._cpu(),
-            load=_load_average(),
-            cpus=os.cpu_count(),
+            load=self._load_average(),
+            cpus=os.cpu_count() if self._root.here else self._cpus(),
             memory_used=None if total is None or available is None else max(0, total - available),
             memory_total=total,
         )
@@ -53,12 +54,24 @@ class HostLoadReader:
         return found.get("MemTotal"), found.get("MemAvailable")
 
     def _text(self, name: str) -> str:
-        with open(f"{self._proc}/{name}", encoding="ascii", errors="replace") as file:  # noqa: PTH123
-            return file.read()
+        # (/proc/stat has a line for each interrupt.)
+        text = self._root.text(f"/proc/{name}", 1 << 20)
+        if text is None:
+            raise FileNotFoundError(name)
+        return text
 
+    def _load_average(self) -> float | None:
+        try:
+            if self._root.here:
+                return os.getloadavg()[0]
+            return float(self._text("loadavg").split()[0])
+        except (OSError, ValueError, IndexError, AttributeError):
+            return None
 
-def _load_average() -> float | None:
-    try:
-        return os.getloadavg()[0]
-    except (OSError, AttributeError):
-        return None
+    def _cpus(self) -> int | None:
+        """How many CPUs a recorded machine has."""
+        try:
+            lines = self._text("stat").splitlines()
+        except OSError:
+            return None
+        return sum(line.startswith("cpu") and line[3:4].isdigit() for line in lines) or None

@@ -35,11 +35,15 @@ def long_bus_id(function: str) -> str:
     return f"{domain:>08}:{rest}".upper()
 
 
-def place(real: str, numa_node: int | None, is_own_bridge: Callable[[str], bool] | None = None) -> PciPlace | None:
-    """The place of the device whose folder in sysfs is `real` ("/sys/devices/pci0000:00/…/0000:57:00.0"); None
+def place(
+    real: str, numa_node: int | None, is_own_bridge: Callable[[str], bool] | None = None
+) -> PciPlace | None:
+    """The place of the device whose folder in sysfs is `real` ("/sys/devices/pci0000:00/…/0000:57:00.0");
+    None
     where that is no PCI device, as in a recording without links.
 
-    `is_own_bridge` says of a bridge's folder whether it is part of the card itself: such bridges, nearest to the
+    `is_own_bridge` says of a bridge's folder whether it is part of the card itself: such bridges, nearest to
+    the
     device, are left out, as every card has them and two cards share none.
     """
     words = real.split("/")

@@ -1,7 +1,7 @@
 """RDMA network devices and what joins them to GPUs, from the kernel's PCI tree (`pci_tree.py`).
 
-A network device without a PCI parent (a software one: rxe, siw) is left out; it makes nvidia-smi's whole command
-fail.
+A network device without a PCI parent (a software one: rxe, siw) is left out; it makes nvidia-smi's whole
+command fail.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Where the kernel's files are read: the machine's own `/`, or a folder in its stead (`--root DIR`).
 
-Everything that looks at a machine through files asks a `Root`, so that a folder with another machine's /sys, /proc
-and /usr/share is read as that machine. Reading is bounded: a file that is not a plain one (a pipe would hang), that
-cannot be read or is not there is None, and one that is too long is cut. Links that lead out of a folder are not
-followed: what is behind them is this machine's.
+Everything that looks at a machine through files asks a `Root`, so that a folder with another machine's /sys,
+/proc and /usr/share is read as that machine. Reading is bounded: a file that is not a plain one (a pipe would
+hang), that cannot be read or is not there is None, and one that is too long is cut. Links that lead out of a
+folder are not followed: what is behind them is this machine's.
 """
 
 from __future__ import annotations
 
+# ruff: noqa: PTH110, PTH114, PTH115 - quick: pathlib alone takes milliseconds
 import os
 import stat
 from collections.abc import Callable
@@ -24,13 +25,15 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 class Root:
     """A machine's files. Paths are the machine's own, absolute ("/sys/class/drm").
 
-    `on_read` is called with each path that was read as a file, and with each link that was followed to a folder:
+    `on_read` is called with each path that was read as a file, and with each link that was followed to a
+    folder:
     what `record --trees` packs.
     """
 
     def __init__(self, folder: str = "/", on_read: Callable[[str], None] | None = None) -> None:
-        self._folder = "" if folder == "/" else os.path.realpath(folder)  # noqa: PTH
+        self._folder = "" if folder == "/" else os.path.realpath(folder)
         self._on_read = on_read
+        self._folders: dict[str, str | None] = {}
 
     @property
     def here(self) -> bool:
@@ -99,7 +102,7 @@ class Root:
     def has(self, path: str) -> bool:
         """Whether there is such a file or folder."""
         where = self._inside(path)
-        return where is not None and os.path.exists(where)  # noqa: PTH110 - quick
+        return where is not None and os.path.exists(where)
 
     def real(self, path: str) -> str | None:
         """The machine's path of what a link leads to in the end; None where that is nothing, or outside."""
@@ -117,7 +120,7 @@ class Root:
     def link(self, path: str) -> str | None:
         """The text of a link, None where there is none."""
         try:
-            return os.readlink(self.path(path))  # noqa: PTH115 - quick
+            return os.readlink(self.path(path))
         except (OSError, ValueError):
             return None
 
@@ -134,8 +137,21 @@ class Root:
         """Where a path of the machine is, None where links lead out of the folder, or round and round."""
         if not self._folder:
             return path
-        where = os.path.realpath(self._folder + path)  # noqa: PTH
-        return where if where == self._folder or where.startswith(self._folder + os.sep) else None
+        folder, _, name = path.rpartition("/")
+        if folder not in self._folders:
+            if len(self._folders) > MOST_ENTRIES:
+                self._folders.clear()
+            self._folders[folder] = self._resolved(self._folder + folder)
+        real = self._folders[folder]
+        if real is None:
+            return None
+        where = f"{real}/{name}"
+        # (A link is what costs: most files of a machine are none.)
+        return self._resolved(where) if os.path.islink(where) or name in ("", ".", "..") else where
+
+    def _resolved(self, where: str) -> str | None:
+        found = os.path.realpath(where)
+        return found if found == self._folder or found.startswith(self._folder + os.sep) else None
 
 
 def whole(text: str, base: int = 10) -> int | None:

@@ -18,9 +18,10 @@ from gputui.choosing.pick import Constraints, PickResult, SingleInstance, of_own
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.verdict import Verdict, verdicts
-from gputui.choosing.verdict_text import in_use_by, state_and_brief, state_and_reason
+from gputui.choosing.verdict_text import in_use_by, reason, state_and_brief, state_and_reason
 from gputui.choosing.watch import Watch, with_cooling
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import short_name
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch
@@ -292,6 +293,8 @@ class AppState:
         """Why the device cannot be selected at all, None when it can."""
         verdict = self.verdicts[device.key]
         name = f"GPU {self.snapshot.label(device)}" if self.snapshot else device.key
+        if device.index < 0:
+            return f"{short_name(device.name or 'this device')}: {reason(verdict, 0.0)}"
         if device.mig:
             return f"{name} is divided into MIG instances: select one of them"
         if verdict.state == "lost" or (device.fault and not device.uuid):

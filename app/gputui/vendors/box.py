@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+# ruff: noqa: PTH112,PTH119 - quick: pathlib alone takes milliseconds
 import contextlib
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gputui.inventory.link import LinkMatrix
+from gputui.inventory.formatting import printable
+from gputui.inventory.link import LinkMatrix, NumberMatrix
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
+from gputui.system.root import HERE, Root
 from gputui.vendors.registry import vendors
 
 if TYPE_CHECKING:
@@ -19,20 +23,41 @@ if TYPE_CHECKING:
 
 def this_box() -> Source:
     """The source of this machine."""
-    return BoxSource([vendor.source() for vendor in vendors()])
+    return BoxSource(_sources(HERE))
+
+
+def box_below(folder: str) -> Source:
+    """The source of the machine whose files a folder has. Raises NoSourceError where that is no folder."""
+    root = Root(folder)
+    if not os.path.isdir(folder):
+        raise NoSourceError(f"there is no folder {folder!r}")
+    sources = _sources(root)
+    name = os.path.basename(os.path.realpath(folder))
+    return BoxSource(
+        sources, root, f"root {printable(name)}", f"no device of a known vendor below {folder!r}"
+    )
+
+
+def _sources(root: Root) -> list[Source]:
+    """Of every vendor of whom there may be something; of this machine's at least the first, who says what is
+    missing."""
+    there = [vendor for vendor in vendors() if vendor.maybe_there(root)]
+    return [vendor.source(root) for vendor in there]
 
 
 class BoxSource:
     """Several vendors' sources read as one box: the devices of the first, then those of the next.
 
     A vendor whose source does not open has no devices here, as long as another one's does. How busy the
-    machine itself is, is read here; a vendor's source need not know.
+    machine itself is, is read here; a vendor's source need not know. `nothing`: what to say where none opens,
+    of a
+    machine that is not ours.
     """
 
-    label = ""
-
-    def __init__(self, sources: Sequence[Source]) -> None:
-        self._sources = tuple(sources)
+    def __init__(
+        self, sources: Sequence[Source], root: Root = HERE, label: str = "", nothing: str | None = None
+    ) -> None:
+        self._sources, self._root, self.label, self._nothing = tuple(sources), root, label, nothing
         self._open: list[Source] = []
         self._load_reader: HostLoadReader | None = None
         self._load: HostLoad | None = None
@@ -49,6 +74,8 @@ class BoxSource:
                 first = first or error
             else:
                 self._open.append(source)
+        if self._nothing is not None and not self._open:
+            raise NoSourceError(self._nothing)
         if first is not None and not self._open:
             raise first
 
@@ -65,7 +92,7 @@ class BoxSource:
             # Imported here: most calls do not ask.
             from gputui.system.host_load import HostLoadReader
 
-            self._load_reader = HostLoadReader()
+            self._load_reader = HostLoadReader(self._root)
         return self._load_reader.read()
 
     def close(self) -> None:
@@ -101,17 +128,19 @@ def joined(boxes: Sequence[Snapshot]) -> Snapshot:
         errors=tuple(error for box in boxes for error in box.errors),
         pcie=_diagonal([box.pcie for box in boxes], sizes),
         peers=_diagonal([box.peers for box in boxes], sizes),
+        link_weights=_diagonal([box.link_weights for box in boxes], sizes),
+        link_bandwidths=_diagonal([box.link_bandwidths for box in boxes], sizes),
         topology=Topology(near, between_cpus=next((t.between_cpus for t in known if t), None))
         if any(known)
         else None,
     )
 
 
-def _diagonal(matrices: Sequence[LinkMatrix], sizes: Sequence[int]) -> LinkMatrix:
+def _diagonal(matrices: Sequence[LinkMatrix] | Sequence[NumberMatrix], sizes: Sequence[int]) -> Any:
     """One matrix with these along its diagonal, None for every pair of two boxes; () where none is known."""
     if not any(matrices):
         return ()
-    rows: list[tuple[str | None, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     for place, (matrix, size) in enumerate(zip(matrices, sizes, strict=True)):
         before, behind = (None,) * sum(sizes[:place]), (None,) * sum(sizes[place + 1 :])
         for row in range(size):

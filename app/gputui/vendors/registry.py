@@ -22,7 +22,7 @@ from gputui.vendors.visibility import Inherited
 
 GROUP = "gputui.vendors"
 
-_BUILT_IN = {"nvidia": "gputui.vendors.nvidia.vendor"}
+_BUILT_IN = {"nvidia": "gputui.vendors.nvidia.vendor", "amd": "gputui.vendors.amd.vendor"}
 """By name, the module that has the vendor's `VENDOR`."""
 
 
@@ -97,7 +97,7 @@ def inherited(environ: Mapping[str, str], snapshot: Snapshot) -> Inherited | Non
 
 def inherits(environ: Mapping[str, str]) -> bool:
     """Whether the environment has a list of devices, of any vendor that is installed."""
-    return any(vendor.visibility.variable in environ for vendor in vendors() if vendor.visibility.variable)
+    return any(vendor.visibility.lists_in(environ) for vendor in vendors())
 
 
 def order_to_read(environ: Mapping[str, str], text: str | None = None) -> Want:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gputui.sources.source import Source
+    from gputui.system.root import Root
 
 Trouble = Literal["held", "prohibited", "reset"]
 """What a person can do something about: memory is in use by no process that can be seen; the compute mode
@@ -119,9 +120,18 @@ class Vendor:
     def driver_probe(self) -> Path | None:
         return None
 
-    def source(self) -> Source:
-        """Where facts of the vendor's devices on this machine come from; not open yet."""
+    def source(self, root: Root) -> Source:
+        """Where facts of the vendor's devices come from, on the machine whose files `root` has; not open yet.
+
+        Libraries and ioctls are asked on this machine only (`root.here`), and programs are `root.program`'s.
+        """
         raise NotImplementedError
+
+    def maybe_there(self, root: Root) -> bool:
+        """Whether the machine may have the vendor's devices: a look at a file or two, as every call takes it
+        for
+        every vendor."""
+        return True
 
     def device(self, number: int) -> str:
         """What a program calls the selected device of that number, counted from 0."""

@@ -94,9 +94,10 @@ class Visibility:
     def identifiers(self, devices: Sequence[Device], ids: Ids = "index") -> str:
         """The devices as the list names them: no spaces, no mixed forms, instances always by UUID."""
         if self.uuid_prefixes and (
-            any(device.parent for device in devices) or (ids == "uuid" and all(d.uuid for d in devices))
+            any(device.parent for device in devices)
+            or (ids == "uuid" and all(d.name_by_uuid for d in devices))
         ):
-            # (A device that failed before its UUID was read can be named by its index only.)
+            # (A device that failed before its UUID was read, or shares it, can be named by its index only.)
             return ",".join(device.uuid for device in devices)
         return ",".join(str(device.index) for device in devices)
 
@@ -113,6 +114,14 @@ class Visibility:
         """What goes with a command that names the devices itself, by index, and must not have a list."""
         order: Changes = (self.order,) if self.order else ()
         return (*order, (self.variable, None)) if self.variable else order
+
+    def changes_here(self, environ: Mapping[str, str]) -> Changes:
+        """What goes before `changes` in this environment: lists that count below ours are taken away."""
+        return ()
+
+    def lists_in(self, environ: Mapping[str, str]) -> bool:
+        """Whether the environment has a list that the vendor's runtime reads."""
+        return bool(self.variable) and self.variable in environ
 
     def means_our_indices(self, changes: Mapping[str, str | None]) -> bool:
         """Whether an index means `Device.index` to a program that is started with these changes."""

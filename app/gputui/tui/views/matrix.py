@@ -13,6 +13,7 @@ from gputui.tui.views.text import Line, Span, clip, fit, place_mark, title
 
 SIGNS: dict[str, tuple[str, str]] = {
     "NV": ("█", "link-nv"),
+    "XGMI": ("█", "link-nv"),
     "PIX": ("▆", "link-near"),
     "PXB": ("▅", "link-near"),
     "PHB": ("▄", "link-host"),
@@ -21,7 +22,7 @@ SIGNS: dict[str, tuple[str, str]] = {
 }
 """The stronger a link, the taller its sign. Where there is room its word stands beside it."""
 
-_SHORT = {"PIX": "PI", "PXB": "PX", "PHB": "PH", "NODE": "ND", "SYS": "SY"}
+_SHORT = {"XGMI": "XG", "PIX": "PI", "PXB": "PX", "PHB": "PH", "NODE": "ND", "SYS": "SY"}
 _WIDE, _NARROW, _TINY = 6, 4, 2
 """Cells that a column takes: sign and word, sign and two letters, the sign alone."""
 
@@ -51,7 +52,7 @@ class Layout:
 def matrix_rows(app_state: AppState) -> tuple[Device, ...]:
     """The devices of the matrix: those that links are known of, in the box's order."""
     devices = app_state.snapshot.devices if app_state.snapshot else ()
-    return tuple(device for device in devices if device.parent is None)
+    return tuple(device for device in devices if device.parent is None and device.index >= 0)
 
 
 def matrix(app_state: AppState, layout: Layout, top: int, rows: int, column: int | None) -> list[Line]:
@@ -87,7 +88,7 @@ def links_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     word, rows = alike(app_state), matrix_rows(app_state)
     if word is not None and height < len(rows) + 2:
         nodes = sorted({device.numa_node for device in rows if device.numa_node is not None})
-        sign, style = SIGNS["NV" if direct_links(word) else word]
+        sign, style = SIGNS[word if word in SIGNS else "NV"]
         which = f"all {len(rows)} GPUs" if len(rows) > 2 else "the two GPUs"
         line: list[Span] = [(f" {sign}{word}", style), (f" between {which}", "")]
         line += [(f"   NUMA {','.join(map(str, nodes))}", "dim")] if nodes else []
@@ -142,8 +143,8 @@ def _cell(word: str | None, cell: int) -> Span:
         return fit("╲", room), "dim"
     if word is None:
         return fit("?", room), "dim"
-    count = direct_links(word)
-    sign, style = SIGNS["NV" if count else word]
+    count = 0 if word in SIGNS else direct_links(word)
+    sign, style = SIGNS[word if word in SIGNS else "NV"]
     if room == 1:
         return sign, style
     if room < _WIDE - 1:

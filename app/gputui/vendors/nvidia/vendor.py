@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gputui.sources.source import Source
+    from gputui.system.root import Root
 
 
 _SEVERAL_RANKS = "NCCL_MULTI_RANK_GPU_ENABLE"
@@ -97,10 +98,14 @@ class Nvidia(Vendor):
 
         return Path(__file__).parent / "driver_probe.py"
 
-    def source(self) -> Source:
+    def source(self, root: Root) -> Source:
         from gputui.vendors.nvidia.source import NvmlSource
 
         return NvmlSource()
+
+    def maybe_there(self, root: Root) -> bool:
+        # (NVML is this machine's; the kernel's files tell nothing of memory and load.)
+        return root.here
 
     def launch_warnings(
         self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool

@@ -1,0 +1,172 @@
+"""The kernel's graphics devices: cards, their drivers, their sensors, and what programs have of them
+(fdinfo).
+
+For every vendor whose driver is a DRM driver (drm-usage-stats.rst, sysfs-class-hwmon). Cards of several
+vendors stand in one list in no order that means anything: a card is known by its driver and its bus id, never
+by its number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gputui.system.pci_tree import FUNCTION
+from gputui.system.root import Root, whole
+
+DRM = "/sys/class/drm"
+MOST_CARDS = 1024
+_CARD = re.compile(r"card\d{1,5}")
+_RENDER = re.compile(r"renderD\d{1,5}")
+_UNITS = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+_MOST_FDS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A graphics device. `folder` is the one of its hardware in /sys; `function` its PCI function
+    ("0000:05:00.0"), None where it is none; ids are four hex digits, "" where they are not known."""
+
+    folder: str
+    driver: str
+    function: str | None
+    render: str | None
+    vendor_id: str
+    device_id: str
+
+    @property
+    def pci_id(self) -> str | None:
+        return f"{self.vendor_id}:{self.device_id}" if self.vendor_id and self.device_id else None
+
+
+def card_of(root: Root, name: str) -> Card | None:
+    """The hardware behind "card0" or "renderD128", None where there is none."""
+    folder = f"{DRM}/{name}/device"
+    found = dict(
+        line.partition("=")[::2] for line in (root.text(f"{folder}/uevent") or "").splitlines() if "=" in line
+    )
+    driver = found.get("DRIVER", "")
+    real = None if "DRIVER" in found and "PCI_SLOT_NAME" in found else root.real(folder)
+    if not driver and real is None:
+        return None
+    if not driver:
+        driver = (root.real(f"{folder}/driver") or "").rpartition("/")[2]
+    function = found.get("PCI_SLOT_NAME") or (real or "").rpartition("/")[2]
+    known = FUNCTION.fullmatch(function.lower())
+    renders = sorted(n for n in root.names(f"{folder}/drm") if _RENDER.fullmatch(n))
+    render = name if _RENDER.fullmatch(name) else renders[0] if renders else None
+    ids = found.get("PCI_ID", "").lower().partition(":")
+    return Card(
+        folder=folder,
+        driver=driver,
+        function=function.lower() if known else None,
+        render=render,
+        vendor_id=ids[0] or _hex(root, f"{folder}/vendor"),
+        device_id=ids[2] or _hex(root, f"{folder}/device"),
+    )
+
+
+def _hex(root: Root, path: str) -> str:
+    number = root.number(path, 16)
+    return "" if number is None else f"{number & 0xFFFF:04x}"
+
+
+def cards(root: Root) -> list[Card]:
+    """Every card, by its number. Connectors ("card0-HDMI-A-1") are none."""
+    names = sorted((n for n in root.names(DRM) if _CARD.fullmatch(n)), key=lambda n: (len(n), n))
+    return [card for name in names[:MOST_CARDS] if (card := card_of(root, name)) is not None]
+
+
+def asleep(root: Root, card: Card) -> bool:
+    """Whether the kernel has powered it down: to read its sensors could wake it up."""
+    return root.text(f"{card.folder}/power/runtime_status", 64) == "suspended"
+
+
+class Sensors:
+    """The hwmon of a card: its attributes, and which one has which label ("temp2" is "junction")."""
+
+    def __init__(self, root: Root, card: Card) -> None:
+        self._root = root
+        folder = f"{card.folder}/hwmon"
+        names = sorted(name for name in root.names(folder) if name.startswith("hwmon"))
+        self._folder = f"{folder}/{names[0]}" if names else None
+        self._there = frozenset(root.names(self._folder)) if self._folder else frozenset()
+        self.labels: dict[tuple[str, str], str] = {}
+        for name in sorted(self._there):
+            if name.endswith("_label"):
+                channel = name.removesuffix("_label")
+                kind = channel.rstrip("0123456789")
+                label = (root.text(f"{self._folder}/{name}", 64) or "").lower()
+                self.labels.setdefault((kind, label), channel)
+
+    def number(self, *names: str) -> int | None:
+        """The first of these attributes that can be read."""
+        for name in names:
+            if name in self._there and (found := self._root.number(f"{self._folder}/{name}")) is not None:
+                return found
+        return None
+
+    def labelled(self, kind: str, labels: Iterable[str], suffix: str = "_input") -> int | None:
+        """The attribute of the first of these labels that can be read: ("temp", ("edge", "junction"))."""
+        channels = (self.labels.get((kind, label)) for label in labels)
+        return self.number(*(f"{channel}{suffix}" for channel in channels if channel))
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What one process has of one card: bytes by region ("vram", "gtt"), nanoseconds by engine ("gfx")."""
+
+    pid: int
+    function: str
+    memory: Mapping[str, int]
+    engines: Mapping[str, int]
+
+
+def clients(root: Root) -> list[Client]:
+    """The programs that have a card open, of those that we may look at: our own, unless we are root."""
+    found: list[Client] = []
+    for name in root.names("/proc"):
+        if name.isdigit():
+            found += _clients_of(root, name)
+    return found
+
+
+def _clients_of(root: Root, pid: str) -> list[Client]:
+    by_id: dict[tuple[str, str], dict[str, str]] = {}
+    for number in root.names(f"/proc/{pid}/fdinfo")[:_MOST_FDS]:
+        # (A link costs less to read than the file, and most descriptors are no card's.)
+        if root.here and not (root.link(f"/proc/{pid}/fd/{number}") or "").startswith("/dev/dri/"):
+            continue
+        text = root.text(f"/proc/{pid}/fdinfo/{number}", 16_384) or ""
+        if "drm-pdev" not in text:
+            continue
+        pairs = dict(line.partition(":")[::2] for line in text.splitlines() if ":" in line)
+        facts = {key.strip(): value.strip() for key, value in pairs.items()}
+        # (Several descriptors of one client tell the same.)
+        by_id[facts["drm-pdev"].lower(), facts.get("drm-client-id", number)] = facts
+    found: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
+    for (function, _), facts in by_id.items():
+        memory, engines = found.setdefault(function, ({}, {}))
+        for region, size in regions(facts).items():
+            memory[region] = memory.get(region, 0) + size
+        for key, value in facts.items():
+            if key.startswith("drm-engine-") and not key.startswith("drm-engine-capacity-"):
+                spent = whole(value.removesuffix("ns").strip()) or 0
+                engine = key.removeprefix("drm-engine-")
+                engines[engine] = engines.get(engine, 0) + spent
+    return [Client(int(pid), function, *each) for function, each in found.items()]
+
+
+def regions(facts: Mapping[str, str]) -> dict[str, int]:
+    """Bytes by region. Kernels tell one thing under several names: resident counts before memory, then
+    total."""
+    found: dict[str, int] = {}
+    for kind in ("drm-total-", "drm-memory-", "drm-resident-"):
+        for key, value in facts.items():
+            if key.startswith(kind):
+                number, _, unit = value.partition(" ")
+                amount = whole(number)
+                if amount is not None and amount >= 0 and unit.strip() in _UNITS:
+                    found[key.removeprefix(kind)] = amount * _UNITS[unit.strip()]
+    return found

@@ -1,0 +1,65 @@
+"""The owners of processes of another machine, whose /proc was recorded (`--root DIR`).
+
+The same questions as to `ProcessTable`. Users are numbers, as their names are not recorded.
+"""
+
+from __future__ import annotations
+
+from gputui.inventory.process import OWNER_UNKNOWN
+from gputui.system.containers import container
+from gputui.system.processes import HostUse, Owner
+from gputui.system.root import Root, whole
+
+_TICKS = 100
+"""A second, on every machine that Linux runs on today (USER_HZ)."""
+
+
+class RootProcesses:
+    """Processes below a root, each looked up once."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._known: dict[int, Owner] = {}
+        self._booted: float | None = None
+
+    def owner(self, pid: int) -> Owner:
+        if pid not in self._known:
+            self._known[pid] = self._look(pid)
+        return self._known[pid]
+
+    def last(self, pid: int) -> Owner:
+        return self._known.get(pid, Owner())
+
+    still = last
+
+    def use(self, pid: int) -> HostUse:
+        return HostUse()
+
+    def forget_all_but(self, pids: set[int]) -> None:
+        self._known = {pid: owner for pid, owner in self._known.items() if pid in pids}
+
+    def _look(self, pid: int) -> Owner:
+        status = self._root.text(f"/proc/{pid}/status")
+        if status is None:
+            return Owner(note=OWNER_UNKNOWN)
+        facts = dict(line.partition(":")[::2] for line in status.splitlines() if ":" in line)
+        uid = (facts.get("Uid", "").split() or [""])[0]
+        words = (self._root.bytes(f"/proc/{pid}/cmdline") or b"").rstrip(b"\0")
+        command = words.replace(b"\0", b" ").decode(errors="replace") or facts.get("Name", "").strip()
+        return Owner(
+            user=uid if whole(uid) is not None else None,
+            command=command or None,
+            started=self._started(pid),
+            note=None if whole(uid) is not None else OWNER_UNKNOWN,
+            container=container(self._root.text(f"/proc/{pid}/cgroup") or ""),
+        )
+
+    def _started(self, pid: int) -> float | None:
+        # (The name, in parentheses, may have anything in it.)
+        fields = (self._root.text(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
+        ticks = whole(fields[19]) if len(fields) > 19 else None
+        if self._booted is None:
+            lines = (self._root.text("/proc/stat", 1 << 20) or "").splitlines()
+            told = next((whole(line[6:].strip()) for line in lines if line.startswith("btime ")), None)
+            self._booted = float(told) if told is not None else None
+        return None if ticks is None or self._booted is None else self._booted + ticks / _TICKS

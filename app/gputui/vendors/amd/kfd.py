@@ -1,0 +1,178 @@
+"""The compute driver's topology: /sys/class/kfd/kfd/topology (Linux,
+drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
+
+A node is a CPU or a GPU, its `properties` lines of "key value", decimal. Old kernels lack many keys; in a
+container whose device cgroup leaves a GPU out, its node cannot be read (kfd_devcgroup_check_permission).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gputui.system.root import Root, whole
+
+TOPOLOGY = "/sys/class/kfd/kfd/topology"
+NODES = f"{TOPOLOGY}/nodes"
+PROCESSES = "/sys/class/kfd/kfd/proc"
+
+PCIE, XGMI = 2, 11
+"""CRAT's types of a link (include/uapi: kfd_crat.h, CRAT_IOLINK_TYPE_*)."""
+
+_FRAME_BUFFER = (1, 2)
+"""Types of heap that are the device's memory: public and private (kfd_topology.h)."""
+
+MOST_NODES = 1024
+_MOST_LINKS = 4096
+_PARTITION_SHIFT = 28
+
+
+@dataclass(frozen=True, slots=True)
+class IoLink:
+    """A link from a node to another: its type, the kernel's weight, and MB/s where that is a direct one."""
+
+    to: int
+    type: int
+    weight: int | None
+    bandwidth: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A GPU. `memory` is bytes, and `banks` the folders of it; `location` is the PCI function
+    ("0000:05:00.0").
+
+    partition  the number of a partition of the GPU at `location`; 0 also of a GPU as a whole
+    """
+
+    number: int
+    properties: Mapping[str, int]
+    gpu_id: int | None
+    name: str
+    memory: int | None
+    banks: tuple[str, ...]
+
+    @property
+    def pci_id(self) -> str:
+        return f"{self.properties.get('vendor_id', 0):04x}:{self.properties.get('device_id', 0):04x}"
+
+    @property
+    def location(self) -> str:
+        """The PCI function of the GPU. The bits of the function number, or the uppermost four, are a
+        partition's
+        (another kernel, another place): such functions do not exist on the bus."""
+        where = self.properties.get("location_id", 0)
+        domain = self.properties.get("domain", 0)
+        return f"{domain & 0xFFFFFFFF:04x}:{where >> 8 & 0xFF:02x}:{where >> 3 & 0x1F:02x}.0"
+
+    @property
+    def partition(self) -> int:
+        where = self.properties.get("location_id", 0)
+        return where >> _PARTITION_SHIFT & 0xF or where & 7
+
+    @property
+    def unique_id(self) -> int:
+        return self.properties.get("unique_id", 0)
+
+    @property
+    def render(self) -> str | None:
+        minor = self.properties.get("drm_render_minor", 0)
+        return f"renderD{minor}" if minor > 0 else None
+
+    @property
+    def architecture(self) -> str | None:
+        """What compilers call it: 90402 is gfx942, 90010 is gfx90a, 110003 is gfx1103."""
+        version = self.properties.get("gfx_target_version", 0)
+        return f"gfx{version // 10_000}{version // 100 % 100:x}{version % 100:x}" if version > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The GPUs by their nodes' numbers, the numbers of the CPU nodes, and whether the kernel makes links of
+    GPUs
+    that reach each other over PCIe only."""
+
+    gpus: tuple[Node, ...]
+    cpus: tuple[int, ...]
+    tells_peers: bool
+
+
+def present(root: Root) -> bool:
+    """Whether the compute driver is loaded."""
+    return root.has(NODES)
+
+
+def topology(root: Root) -> Topology:
+    """What the driver tells now, without what changes. Nodes that cannot be read are left out."""
+    gpus: list[Node] = []
+    cpus: list[int] = []
+    tells_peers = False
+    numbers = sorted(n for name in root.names(NODES) if (n := whole(name)) is not None and n >= 0)
+    for number in numbers[:MOST_NODES]:
+        folder = f"{NODES}/{number}"
+        found = properties(root, f"{folder}/properties")
+        if not found:
+            continue
+        if found.get("simd_count", 0) <= 0:
+            cpus.append(number)
+            continue
+        if found.get("cpu_cores_count", 0) > 0:
+            # (An old APU: its CPU and its GPU are one node.)
+            cpus.append(number)
+        banks, memory = _banks(root, folder)
+        tells_peers = tells_peers or "p2p_links_count" in found
+        gpus.append(
+            Node(
+                number=number,
+                properties=found,
+                gpu_id=root.number(f"{folder}/gpu_id"),
+                name=root.text(f"{folder}/name", 256) or "",
+                memory=memory,
+                banks=banks,
+            )
+        )
+    return Topology(tuple(gpus), tuple(cpus), tells_peers)
+
+
+def properties(root: Root, path: str) -> dict[str, int]:
+    """Lines of "key value"; what is no number is left out. {} where there is no such file."""
+    found: dict[str, int] = {}
+    for line in (root.text(path) or "").splitlines():
+        key, _, text = line.partition(" ")
+        number = whole(text.strip())
+        if number is not None:
+            found[key] = number
+    return found
+
+
+def _banks(root: Root, folder: str) -> tuple[tuple[str, ...], int | None]:
+    """The folders of a node's memory that belong to the device, and their bytes; None where none is told."""
+    found: list[str] = []
+    total = 0
+    for name in sorted(root.names(f"{folder}/mem_banks"))[:MOST_NODES]:
+        bank = f"{folder}/mem_banks/{name}"
+        facts = properties(root, f"{bank}/properties") if name.isdigit() else {}
+        if facts.get("heap_type") in _FRAME_BUFFER:
+            found.append(bank)
+            total += max(0, facts.get("size_in_bytes", 0))
+    return tuple(found), total or None
+
+
+def links(root: Root, node: int) -> tuple[IoLink, ...]:
+    """The links of a node."""
+    return (*_links(root, f"{NODES}/{node}/io_links"), *_links(root, f"{NODES}/{node}/p2p_links"))
+
+
+def _links(root: Root, folder: str) -> list[IoLink]:
+    found: list[IoLink] = []
+    for name in root.names(folder)[:_MOST_LINKS]:
+        link = properties(root, f"{folder}/{name}/properties") if name.isdigit() else {}
+        if "node_to" in link and "type" in link:
+            # (Where it comes from says the folder; the file of a copied node says otherwise.)
+            bandwidth = link.get("max_bandwidth", 0)
+            found.append(
+                IoLink(
+                    link["node_to"], link["type"], link.get("weight"), bandwidth if bandwidth > 0 else None
+                )
+            )
+    return found

@@ -1,0 +1,107 @@
+"""What joins AMD's GPUs: the compute driver's links, and the PCI tree where it has none. Pure.
+
+XGMI is what the driver calls XGMI, also over another GPU; its weight says how far that is (15 a hop; between
+partitions 13 in a package, 41 to another one). Over PCIe a weight tells only whether two GPUs have the same
+CPU node: 40 is what four cards behind one switch print, and what two at two host bridges do. So PIX to NODE
+come from the PCI tree, or are not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gputui.inventory.link import SELF, LinkMatrix, NumberMatrix, PeerMatrix
+from gputui.inventory.link import XGMI as XGMI_WORD
+from gputui.system.pci_tree import PciPlace, pci_class
+from gputui.vendors.amd.kfd import PCIE, XGMI, IoLink, Node, Topology
+
+Links = Mapping[int, tuple[IoLink, ...]]
+"""The links of each node, by its number."""
+
+AnyMatrix = tuple[LinkMatrix, LinkMatrix, PeerMatrix, NumberMatrix, NumberMatrix]
+
+
+def matrices(
+    nodes: Sequence[Node | None],
+    places: Sequence[PciPlace | None],
+    topology: Topology,
+    links: Links,
+    one_numa_node: bool,
+) -> AnyMatrix:
+    """Links, PCIe classes, peer access, weights and bandwidths (MB/s) of every pair of devices.
+
+    A row is a GPU of the compute driver, and where it hangs on the bus; either may be None, not known.
+    """
+    between = [[_between(one, other, links) for other in nodes] for one in nodes]
+    pcie = [
+        [
+            _pcie(one, other, a, b, topology, links, one_numa_node)
+            for other, b in zip(nodes, places, strict=True)
+        ]
+        for one, a in zip(nodes, places, strict=True)
+    ]
+    count = range(len(nodes))
+
+    def word(i: int, j: int) -> str | None:
+        link = between[i][j]
+        return XGMI_WORD if link is not None and link.type == XGMI else pcie[i][j]
+
+    def peer(i: int, j: int) -> str | None:
+        link = between[i][j]
+        if link is not None and link.type in (XGMI, PCIE):
+            return "OK"
+        known = nodes[i] is not None and nodes[j] is not None and topology.tells_peers
+        # (ROCm lets a GPU read another's memory where the kernel has made a link of the two.)
+        return "NS" if known else None
+
+    def weight(i: int, j: int) -> int | None:
+        link = between[i][j]
+        return None if link is None else link.weight
+
+    def bandwidth(i: int, j: int) -> int | None:
+        link = between[i][j]
+        return None if link is None else link.bandwidth
+
+    return (
+        tuple(tuple(SELF if i == j else word(i, j) for j in count) for i in count),
+        tuple(tuple(SELF if i == j else pcie[i][j] for j in count) for i in count),
+        tuple(tuple(SELF if i == j else peer(i, j) for j in count) for i in count),
+        tuple(tuple(0 if i == j else weight(i, j) for j in count) for i in count),
+        tuple(tuple(None if i == j else bandwidth(i, j) for j in count) for i in count),
+    )
+
+
+def cpu_node(node: Node, topology: Topology, links: Links) -> int | None:
+    """The CPU node that a GPU hangs on, which is a NUMA node of the host."""
+    near = [link for link in links[node.number] if link.to in topology.cpus]
+    return min(near, key=lambda link: link.weight or 0).to if near else None
+
+
+def _between(one: Node | None, other: Node | None, links: Links) -> IoLink | None:
+    """The link of two GPUs as either of them tells it; XGMI counts before PCIe."""
+    if one is None or other is None or one is other:
+        return None
+    found = [link for link in links[one.number] if link.to == other.number]
+    found += [link for link in links[other.number] if link.to == one.number]
+    return min(
+        found, key=lambda link: (link.type != XGMI, link.weight or 0, -(link.bandwidth or 0)), default=None
+    )
+
+
+def _pcie(
+    one: Node | None,
+    other: Node | None,
+    here: PciPlace | None,
+    there: PciPlace | None,
+    topology: Topology,
+    links: Links,
+    one_numa_node: bool,
+) -> str | None:
+    if one is not None and one is other:
+        return SELF
+    if here is not None and there is not None and here.path != there.path:
+        return pci_class(here, there, one_numa_node)
+    if one is None or other is None:
+        return None
+    near, far = cpu_node(one, topology, links), cpu_node(other, topology, links)
+    return "SYS" if near is not None and far is not None and near != far else None

@@ -1,0 +1,101 @@
+"""AMD behind the vendor port: its source, its words, and how containers are given the devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gputui.inventory.device import Device
+from gputui.vendors.amd.visibility import HipVisibility
+from gputui.vendors.vendor import Containers, Vendor, renumbered
+from gputui.vendors.visibility import Changes, Visibility
+
+if TYPE_CHECKING:
+    from gputui.sources.source import Source
+    from gputui.system.root import Root
+
+_TEXT_AS_BYTES = re.compile(r"(?:3[0-9]|6[1-6]){16}")
+"""Sixteen hexadecimal digits as ASCII: what HIP has in the sixteen bytes of a UUID."""
+
+
+class AmdContainers(Containers):
+    """The device files themselves (ROCm, "Running ROCm Docker containers"): AMD's toolkit need not be
+    installed."""
+
+    def docker(self, devices: Sequence[Device]) -> list[str]:
+        nodes = ["/dev/kfd", *(f"/dev/dri/{device.render}" for device in devices if device.render)]
+        # (A second device of the same card opens the same node.)
+        words = [word for node in dict.fromkeys(nodes) for word in ("--device", node)]
+        return [*words, "--group-add", "video", "--group-add", "render"]
+
+    podman = docker
+
+    def gives_devices(self, option: str, value: str) -> bool:
+        return (option == "device" and value.partition(":")[0].startswith(("/dev/kfd", "/dev/dri"))) or (
+            option == "runtime" and value == "amd"
+        )
+
+    def changes(self, devices: Sequence[Device], visibility: Visibility, by_number: bool = False) -> Changes:
+        """A container has only its own devices, and HIP numbers them anew, in the order of their nodes."""
+        if not devices:
+            return visibility.changes(())
+        inside = renumbered(devices)
+        in_order = [device.index for device in inside] == list(range(len(inside)))
+        return () if in_order else visibility.changes(inside)
+
+
+class Amd(Vendor):
+    """AMD's GPUs and their partitions, read from amdkfd and amdgpu."""
+
+    name = "amd"
+    title = "AMD"
+    runtime = "ROCm"
+    # (torch calls ROCm's devices so.)
+    device_type = "cuda"
+    uuid_prefixes = ("GPU-",)
+    visibility = HipVisibility()
+    containers = AmdContainers()
+    environment_hints = (
+        ("AMD_SERIALIZE_KERNEL", "3", "errors name their line; slow"),
+        ("PYTORCH_HIP_ALLOC_CONF", "expandable_segments:True", "less memory lost to fragmentation"),
+    )
+    remedies = {
+        "held": "`sudo fuser -v /dev/kfd` may show it",
+        "reset": "`sudo amd-smi reset --gpureset` resets it",
+    }
+    backend = "nccl"
+    driver = "the ROCm runtime"
+    torch_build = "install a build for ROCm: https://pytorch.org/get-started/locally"
+    other_builds = {
+        "tensorflow": "install AMD's build: pip install tensorflow-rocm",
+        "jax": "install AMD's build: pip install 'jax[rocm]'",
+    }
+
+    def source(self, root: Root) -> Source:
+        from gputui.vendors.amd.source import AmdSource
+
+        return AmdSource(root)
+
+    def maybe_there(self, root: Root) -> bool:
+        # (A recording may have the graphics devices only.)
+        return not root.here or root.has("/sys/class/kfd") or root.has("/sys/module/amdgpu")
+
+    def launch_warnings(
+        self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
+    ) -> tuple[str, ...]:
+        found = []
+        if not by_index and devices:
+            found.append("HIP reads UUIDs from 6.2 on; an older one sees no device (indices: i)")
+        if any(device.apart == "integrated" for device in devices):
+            found.append("an integrated GPU shares the host's memory; many ROCm builds do not support it")
+        return tuple(found)
+
+    def bare_uuid(self, uuid: str) -> str:
+        digits = super().bare_uuid(uuid).replace("-", "")
+        if _TEXT_AS_BYTES.fullmatch(digits):
+            return bytes.fromhex(digits).decode()
+        return digits
+
+
+VENDOR = Amd()

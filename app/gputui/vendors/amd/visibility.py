@@ -1,0 +1,134 @@
+"""HIP_VISIBLE_DEVICES, and the two lists that ROCm reads beside it.
+
+ROCr filters first, by ROCR_VISIBLE_DEVICES, and what it leaves is numbered anew; HIP filters that by
+HIP_VISIBLE_DEVICES, or where this is not set or empty by CUDA_VISIBLE_DEVICES (ROCm/clr, rocdevice.cpp;
+ROCR-Runtime, amd_filter_device.cpp). A launch of ours names devices as the whole machine numbers them, so it
+takes a ROCR list away; a CUDA list is not read beside ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gputui.inventory.device import Device
+from gputui.vendors.visibility import Changes, Ids, Inherited, Listed, Visibility
+
+HIP, ROCR, CUDA = "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"
+
+
+class HipVisibility(Visibility):
+    """HIP's indices, or UUIDs where a UUID names one device only; "-1" for none, as an empty list is no
+    list."""
+
+    variable = HIP
+    none = "-1"
+    uuid_prefixes = ("GPU-",)
+    also = (ROCR,)
+    reader = "HIP"
+
+    def identifiers(self, devices: Sequence[Device], ids: Ids = "index") -> str:
+        if ids == "uuid" and devices and all(device.name_by_uuid for device in devices):
+            return ",".join(device.uuid for device in devices)
+        return ",".join(str(device.index) for device in devices)
+
+    def changes_here(self, environ: Mapping[str, str]) -> Changes:
+        # (With it, our numbers would count what it leaves.)
+        return ((ROCR, None),) if environ.get(ROCR) is not None else ()
+
+    def lists_in(self, environ: Mapping[str, str]) -> bool:
+        return any(_list_of(environ, name) is not None for name in (HIP, ROCR, CUDA))
+
+    def listed(
+        self, text: str, environ: Mapping[str, str], devices: Sequence[Device], words: str | None = None
+    ) -> Listed:
+        """As HIP reads a list: the first entry that names nothing ends it, a second time is skipped."""
+        return _hip(text, words or f"{self.variable}={text}", devices)
+
+    def inherited(self, environ: Mapping[str, str], devices: Sequence[Device]) -> Inherited | None:
+        visible = [device for device in devices if device.index >= 0]
+        settings: list[tuple[str, str]] = []
+        said: list[str | None] = []
+        notes: list[str] = []
+        rocr, hip, cuda = (_list_of(environ, name) for name in (ROCR, HIP, CUDA))
+        if rocr is not None:
+            settings.append((ROCR, rocr))
+            found = _rocr(rocr, visible)
+            visible, warning = list(found.devices), found.warning
+            said.append(warning)
+            visible_of_hip = [_renumbered(device, place) for place, device in enumerate(visible)]
+        else:
+            visible_of_hip = visible
+        name, text = (HIP, hip) if hip is not None else (CUDA, cuda)
+        if text is not None:
+            settings.append((name, text))
+            found = _hip(text, f"{name}={text}", visible_of_hip)
+            keys = {device.key: place for place, device in enumerate(visible_of_hip)}
+            visible = [visible[keys[device.key]] for device in found.devices]
+            said.append(found.warning)
+            if rocr is not None:
+                numbers = ",".join(str(device.index) for device in visible) or "none"
+                notes.append(f"{name}={text} counts what {ROCR}={rocr} leaves: GPU {numbers} here")
+            elif name == CUDA:
+                notes.append(f"ROCm obeys {CUDA}={text} where {HIP} is not set")
+        if not settings:
+            return None
+        if hip is not None and cuda is not None:
+            notes.append(f"ROCm does not read {CUDA}={cuda} beside {HIP}")
+        return Inherited(
+            tuple(settings),
+            tuple(device.key for device in visible),
+            "; ".join(filter(None, said)) or None,
+            "; ".join(notes) or None,
+        )
+
+    def _is_named(self, device: Device, entry: str) -> bool:
+        if not device.uuid_usable and not entry.isdigit():
+            return False
+        return super()._is_named(device, entry)
+
+
+def _list_of(environ: Mapping[str, str], name: str) -> str | None:
+    """A list that counts: ROCr's also where it is empty (no device), the others' not."""
+    text = environ.get(name)
+    return text if text or (name == ROCR and text is not None) else None
+
+
+def _renumbered(device: Device, index: int) -> Device:
+    from dataclasses import replace
+
+    return replace(device, index=index)
+
+
+def _hip(text: str, setting: str, devices: Sequence[Device]) -> Listed:
+    found: list[Device] = []
+    for entry in text.split(","):
+        device = next((d for d in devices if _hip_means(d, entry)), None)
+        if device is None:
+            none = entry in ("-1", "") and not found
+            stops = f"{setting}: {entry!r} names no device of this box; HIP stops there"
+            return Listed(tuple(found), None if none else stops)
+        if device not in found:
+            found.append(device)
+    return Listed(tuple(found))
+
+
+def _hip_means(device: Device, entry: str) -> bool:
+    if entry.isascii() and entry.isdigit():
+        return device.index == int(entry) if len(entry) < 10 else False
+    # (Of partitions that share a UUID, HIP takes the first one.)
+    return bool(device.uuid) and entry == device.uuid
+
+
+def _rocr(text: str, devices: Sequence[Device]) -> Listed:
+    """ROCr reads prefixes of UUIDs in either case; a second time and an ambiguous prefix end the list."""
+    found: list[Device] = []
+    for entry in map(str.strip, text.split(",")) if text.strip() else ():
+        if entry.isascii() and entry.isdigit():
+            named = [d for d in devices if len(entry) < 10 and d.index == int(entry)]
+        else:
+            named = [d for d in devices if len(entry) > 4 and d.uuid.lower().startswith(entry.lower())]
+        if len(named) != 1 or named[0] in found:
+            why = "names no device of this box" if not named else "names several, or one again"
+            return Listed(tuple(found), f"{ROCR}={text}: {entry!r} {why}; ROCr stops there")
+        found.append(named[0])
+    return Listed(tuple(found))
