@@ -318,7 +318,7 @@ def test_no_cpus_and_cpus_not_known_are_told_apart() -> None:
 # Recordings of older versions.
 
 
-@pytest.mark.parametrize("name", BOXES)
+@pytest.mark.parametrize("name", [name for name in BOXES if name != "amd-cpx"])
 def test_a_recording_of_an_older_version_can_be_read(name: str) -> None:
     whole = at(BOXES[name], 12.0, NOW)
     written = document(whole)
@@ -339,6 +339,10 @@ def test_a_recording_of_an_older_version_can_be_read(name: str) -> None:
             compute_mode=None,
             display=None,
             unified=None,
+            uuid_usable=True,
+            partition=None,
+            render=None,
+            pci_id=None,
             processes=tuple(replace(p, container=None, ancestors=()) for p in d.processes or ())
             if d.processes is not None
             else None,
@@ -346,7 +350,15 @@ def test_a_recording_of_an_older_version_can_be_read(name: str) -> None:
         for d in from_json(_text(whole)).devices
     )
     assert from_document(written) == replace(
-        whole, devices=devices, pcie=(), peers=(), topology=None, claims=(), waiters=(), jobs=()
+        whole,
+        devices=devices,
+        pcie=(),
+        peers=(),
+        link_weights=(),
+        topology=None,
+        claims=(),
+        waiters=(),
+        jobs=(),
     )
 
 

@@ -26,6 +26,7 @@ from unit.calling import Call
 
 NOW = 1_750_000_000.0
 GIB = 2**30
+NVIDIA = [name for name, box in BOXES.items() if box.vendor == "nvidia"]
 DGX = BOXES["dgx-h100"]
 RATES = ("pcie_sent", "pcie_received", "nvlink_sent", "nvlink_received")
 MOVING = (*RATES, "sm_active", "sm_occupancy", "tensor_active")
@@ -73,7 +74,7 @@ def telemetry(snapshot: Snapshot, place: int = 0) -> Telemetry:
     return found
 
 
-@pytest.mark.parametrize("name", BOXES)
+@pytest.mark.parametrize("name", NVIDIA)
 def test_what_the_driver_tells_is_read(nvml_here: SimulatedNvml, name: str) -> None:
     truth = detailed(nvml_here.show_box(BOXES[name], 30, NOW), BOXES[name], 30)
     source = NvmlSource(ProcessTable(host_pids=False), clock=lambda: NOW + 30)

@@ -152,7 +152,7 @@ def test_peer_access_may_be_another_each_way(call: Call, save: Save) -> None:
 
 # JSON.
 
-LINK_KEYS = {"devices", "link", "kind", "count", "generation", "gb_per_s", "peer_access"}
+LINK_KEYS = {"devices", "link", "kind", "count", "generation", "gb_per_s", "weight", "peer_access"}
 
 
 @pytest.mark.parametrize("name", [name for name in BOXES if name != "lost"])

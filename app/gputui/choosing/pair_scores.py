@@ -222,9 +222,15 @@ def _numa_numbers(snapshot: Snapshot, devices: Sequence[Device]) -> tuple[int, .
     """
     if not snapshot.pcie:
         return tuple(-1 - i if d.numa_node is None else d.numa_node for i, d in enumerate(devices))
-    return connected_components(
-        len(devices), lambda i, j: snapshot.pcie_class(devices[i], devices[j]) not in (None, "SYS")
-    )
+    return connected_components(len(devices), lambda i, j: _one_node(snapshot, devices[i], devices[j]))
+
+
+def _one_node(snapshot: Snapshot, one: Device, other: Device) -> bool:
+    word = snapshot.pcie_class(one, other)
+    if word is None:
+        # (Of partitions of one GPU the bus tells nothing.)
+        return one.numa_node is not None and one.numa_node == other.numa_node
+    return word != "SYS"
 
 
 class SubsetSums:

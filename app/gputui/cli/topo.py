@@ -12,7 +12,7 @@ from gputui.cli.common import DONE, Parser, add_source_options, opened, print_li
 from gputui.inventory.device import Device
 from gputui.inventory.document import SCHEMA, topology_document
 from gputui.inventory.formatting import printable, short_name
-from gputui.inventory.link import direct_links
+from gputui.inventory.link import XGMI, direct_links
 from gputui.inventory.matrix_text import write, write_peers
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Want
@@ -78,24 +78,26 @@ def _document(snapshot: Snapshot) -> dict[str, Any]:
         "links": [
             _link(snapshot, one, other)
             for one, other in combinations(snapshot.devices, 2)
-            if one.parent is None and other.parent is None
+            if all(each.parent is None and each.index >= 0 for each in (one, other))
         ],
         "topology": topology_document(snapshot.topology) if snapshot.topology else None,
     }
 
 
 def _link(snapshot: Snapshot, one: Device, other: Device) -> dict[str, Any]:
-    """A pair by its indices. `gb_per_s` is one way, as NCCL models it; null where that needs what is not
-    known."""
+    """A pair by its indices. `gb_per_s` is one way, as the kernel tells or NCCL models it, and `weight` how far
+    it is by the kernel's measure; null where that needs what is not known."""
     word = snapshot.link(one, other)
     count = direct_links(word)
     return {
         "devices": [one.index, other.index],
         "link": word,
         "kind": _kind(word),
-        "count": count or None,
+        # (The kernel counts no XGMI links.)
+        "count": None if word == XGMI else count or None,
         "generation": None if word is None else generation(snapshot, one, other),
         "gb_per_s": bandwidth(snapshot, one, other),
+        "weight": snapshot.link_weight(one, other),
         "peer_access": snapshot.peer(one, other),
     }
 

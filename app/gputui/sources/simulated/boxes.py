@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gputui.sources.simulated.models import A100, H100, NO_NUMA, RTX_3090_GPU, RTX_4090_GPU, V100
+from gputui.inventory.link import SELF, XGMI
+from gputui.sources.simulated.models import (
+    A100,
+    H100,
+    MI300X,
+    MI300X_PARTITION,
+    NO_NUMA,
+    RTX_3090_GPU,
+    RTX_4090_GPU,
+    V100,
+)
 from gputui.sources.simulated.spec import (
     Box,
     Gpu,
@@ -19,6 +29,7 @@ from gputui.sources.simulated.spec import (
     rows,
     sockets,
     uniform,
+    weights,
 )
 
 DEFAULT = "shared"
@@ -448,6 +459,77 @@ IDLE = Box(
     pcie=uniform(2, "PHB"),
 )
 
+_MI300X_BUSES = ("05", "27", "47", "65", "85", "A7", "C7", "E5")
+
+AMD = Box(
+    name="amd",
+    about="8× MI300X, each joined to each by XGMI, with two jobs of others",
+    host="mi300x-1",
+    driver="6.10.5",
+    cuda=None,
+    vendor="amd",
+    uuid_digits=16,
+    gpus=tuple(
+        replace(gpu, render=128 + 8 * place) for place, gpu in enumerate(_gpus(MI300X, _MI300X_BUSES, 4))
+    ),
+    links=uniform(8, XGMI),
+    weights=weights((8,), 15, 15),
+    tasks=(
+        replace(
+            _train("0 1", "mira", "torchrun --nproc-per-node=2 pretrain.py", 41007, 151_300, age=10_900),
+            claims=3.0,
+        ),
+        _train(
+            "5", "bo", "python -m vllm.entrypoints.openai.api_server", 40221, 176_900, load=12, age=52_000
+        ),
+        Task(
+            devices=("7",),
+            user="ines",
+            command="python eval.py --model ckpt/70b",
+            pid=42_600,
+            memory=64_000,
+            load=74,
+            starts=6,
+            ends=40,
+            every=60,
+        ),
+    ),
+)
+
+AMD_CPX = Box(
+    name="amd-cpx",
+    about="2× MI300X, each divided into eight partitions (CPX), which are devices of their own",
+    host="mi300x-2",
+    driver="6.10.5",
+    cuda=None,
+    vendor="amd",
+    uuid_digits=16,
+    gpus=tuple(
+        replace(MI300X_PARTITION, bus=f"{bus}:00.0", numa=node, partition=part, render=128 + 8 * node + part)
+        for node, bus in enumerate(("05", "85"))
+        for part in range(8)
+    ),
+    links=uniform(16, XGMI),
+    weights=weights((8, 8), 13, 41),
+    pcie=tuple(
+        tuple(SELF if i == j else None if i // 8 == j // 8 else "SYS" for j in range(16)) for i in range(16)
+    ),
+    tasks=(
+        _train("0 1 2 3", "mira", "torchrun --nproc-per-node=4 sft.py", 51007, 19_100, age=4_000),
+        Task(
+            devices=("9",),
+            user="jun",
+            command="python notebook-kernel.py",
+            pid=52_001,
+            memory=6_100,
+            load=0,
+            starts=5,
+            ends=30,
+            every=50,
+        ),
+    ),
+)
+
 BOXES: dict[str, Box] = {
     box.name: box
     for box in (
@@ -464,6 +546,8 @@ BOXES: dict[str, Box] = {
         LAPTOP,
         WSL,
         IDLE,
+        AMD,
+        AMD_CPX,
     )
 }
 """Every named box, the default first."""

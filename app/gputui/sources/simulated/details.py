@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from gputui.inventory.device import Device, Telemetry
 from gputui.inventory.formatting import GIB
@@ -13,7 +13,7 @@ from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.sources.simulated.motion import noise
 from gputui.sources.simulated.spec import MIB, Box, Gpu
 
-_MEMORY_CLOCKS = {"H100": 2619, "A100": 1593, "V100": 877, "3090": 9751, "4090": 10501}
+_MEMORY_CLOCKS = {"MI300X": 1300, "H100": 2619, "A100": 1593, "V100": 877, "3090": 9751, "4090": 10501}
 _SLOWDOWN, _SHUTDOWN = 92, 95
 _IDLE_MEMORY_CLOCK = 405
 _PCIE, _NVLINK = 3e9, 60e9
@@ -74,7 +74,7 @@ def _telemetry(snapshot: Snapshot, box: Box, device: Device, gpu: Gpu, elapsed: 
     name, label = gpu.name, str(device.index)
     busy = device.utilization or 0
     consumer = any(word in name for word in ("GeForce", "GB10", "Laptop"))
-    stacked = any(word in name for word in ("H100", "A100", "V100"))
+    stacked = any(word in name for word in ("H100", "A100", "V100", "MI300X"))
     clock = next((mhz for word, mhz in _MEMORY_CLOCKS.items() if word in name), None)
     linked = any(direct_links(snapshot.link(device, other)) for other in snapshot.devices if other != device)
     hot = device.temperature
@@ -87,7 +87,7 @@ def _telemetry(snapshot: Snapshot, box: Box, device: Device, gpu: Gpu, elapsed: 
             return None
         return round(min(100.0, max(0.0, busy * share * (1 + 0.05 * noise(box, label, elapsed, salt)))), 1)
 
-    return Telemetry(
+    told = Telemetry(
         encoder=0,
         decoder=0,
         memory_clock=_IDLE_MEMORY_CLOCK if clock and consumer and not busy else clock,
@@ -115,6 +115,7 @@ def _telemetry(snapshot: Snapshot, box: Box, device: Device, gpu: Gpu, elapsed: 
         tensor_active=percent(0.31, 16),
         energy=max(0.0, (snapshot.time - _JOULES_SINCE) * 100),
     )
+    return replace(told, **{fact.name: None for fact in fields(Telemetry) if fact.name in gpu.unsupported})
 
 
 def _active(box: Box, device: Device, process: Process, label: str, elapsed: float) -> Process:

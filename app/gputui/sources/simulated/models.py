@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gputui.sources.simulated.spec import Gpu
 
 NO_NUMA = frozenset({"numa_node"})
@@ -49,6 +51,40 @@ RTX_4090_GPU = Gpu(
     clock=2520,
     idle_power=18,
 )
+_UNTOLD = frozenset(
+    {
+        *("mig", "compute_mode", "display", "unified", "throttled", "switched"),
+        *("encoder", "decoder", "fan", "shutdown_temperature", "throttle", "performance_state"),
+        *("ecc_corrected", "ecc_uncorrected", "retired_pages", "remapped_rows"),
+        *("pcie_sent", "pcie_received", "nvlink_sent", "nvlink_received"),
+        *("sm_active", "sm_occupancy", "tensor_active", "energy"),
+    }
+)
+"""What the kernel's files do not tell of AMD's GPUs."""
+
+MI300X = Gpu(
+    name="AMD Instinct MI300X",
+    cores=19456,
+    generation=5,
+    memory=196592,
+    bus="",
+    capability="gfx942",
+    power_limit=750,
+    clock=2100,
+    idle_power=138,
+    reserve=283,
+    pci_id="1002:74a1",
+    unsupported=_UNTOLD,
+)
+MI300X_PARTITION = replace(
+    MI300X,
+    memory=24574,
+    cores=2432,
+    reserve=0,
+    unsupported=_UNTOLD
+    | {"utilization", "memory_utilization", "temperature", "power", "power_limit", "sm_clock"},
+)
+"""One of eight (CPX): the sensors are the whole GPU's."""
 A100 = Gpu(
     name="NVIDIA A100-SXM4-80GB",
     cores=6912,

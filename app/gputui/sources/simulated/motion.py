@@ -21,6 +21,9 @@ from gputui.sources.simulated.wiring import wired
 MESSAGES = {"lost": "GPU is lost", "reset": "GPU requires restart", "error": "Unknown Error"}
 """The words of nvidia-ml-py for the faults that a simulated GPU can have."""
 
+_OF_IDENTITY = frozenset({"mig", "compute_mode", "display", "unified", "power_limit"})
+"""What some vendors' drivers do not tell of any GPU."""
+
 _WARM_UP = 4.0
 """Seconds for which a task that has just started shows 0 %: real ones load their data first."""
 _FILL = 10.0
@@ -38,6 +41,7 @@ def at(box: Box, elapsed: float, opened: float) -> Snapshot:
         links=wiring.links,
         pcie=wiring.pcie,
         peers=wiring.peers,
+        link_weights=wiring.weights,
         topology=wiring.topology,
         claims=_claims(box, elapsed, opened),
         waiters=_waiters(box, elapsed, opened),
@@ -147,7 +151,14 @@ def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> l
         numa_node=gpu.numa,
         unified="memory_total" in gpu.unsupported,
         memory_total=None if "memory_total" in gpu.unsupported else gpu.memory * MIB,
+        vendor=box.vendor,
+        uuid_usable=gpu.partition is None,
+        board=None if gpu.partition is None else f"00000000:{gpu.bus}",
+        partition=gpu.partition,
+        render=None if gpu.render is None else f"renderD{gpu.render}",
+        pci_id=gpu.pci_id,
     )
+    identity = _with(identity, **dict.fromkeys(gpu.unsupported & _OF_IDENTITY))
     if gpu.fails_after is not None and elapsed >= gpu.fails_after:
         # A GPU that is lost keeps the facts that were read before; its instances are gone with it.
         message = MESSAGES[gpu.fault]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gputui.inventory.device import FaultKind
-from gputui.inventory.link import SELF, LinkMatrix
+from gputui.inventory.link import SELF, LinkMatrix, NumberMatrix
 from gputui.inventory.process import Kind
 from gputui.inventory.topology import Locality
 
@@ -32,7 +32,9 @@ class Gpu:
     generation    of PCIe, on 16 lanes; `lanes`: on how many of them it runs now
     locality      what is near it, where that does not follow from `numa` (32 CPUs a NUMA node, its memory)
     reserve       MiB in use with nobody on it (a desktop, the driver)
-    unsupported   the attributes of `Device` that this GPU's driver answers with "not supported"
+    partition     of a GPU that is divided into devices with indices of their own (CPX): which part this is
+    render        the number of its render node, where its driver has those;  pci_id: its model on the bus
+    unsupported   the attributes of `Device` and `Telemetry` that its driver answers with "not supported"
     fails_after   seconds after the box was opened at which `fault` strikes; None: never
     """
 
@@ -50,6 +52,9 @@ class Gpu:
     idle_power: float = 20.0
     reserve: int = 0
     mig: tuple[Mig, ...] = ()
+    partition: int | None = None
+    render: int | None = None
+    pci_id: str | None = None
     unsupported: frozenset[str] = frozenset()
     fault: FaultKind = "lost"
     fails_after: float | None = None
@@ -128,6 +133,8 @@ class OwnJob:
 class Box:
     """A named box.
 
+    vendor     the name of the vendor of its GPUs; `uuid_digits`: how many a UUID has, where it has no groups
+    weights    how far it is over the link of each pair by the kernel's measure, where the kernel has one
     switched   all its NVLinks go to NVSwitches, none from GPU to GPU
     fabrics    the group of each GPU, as a number: GPUs of one group share switches; None: all do
     pcie       the PCIe class of every pair; None: that of `links`, and of two GPUs that NVLinks join NODE on
@@ -143,10 +150,13 @@ class Box:
     about: str
     host: str
     driver: str
-    cuda: str
+    cuda: str | None
     gpus: tuple[Gpu, ...]
     links: LinkMatrix
     tasks: tuple[Task, ...] = ()
+    vendor: str = "nvidia"
+    uuid_digits: int | None = None
+    weights: NumberMatrix = ()
     switched: bool = False
     fabrics: tuple[int, ...] | None = None
     pcie: LinkMatrix | None = None
@@ -158,8 +168,12 @@ class Box:
     jobs: tuple[OwnJob, ...] = ()
 
     def uuid(self, label: str) -> str:
-        """The UUID of a device of this box, always the same one."""
-        digits = hashlib.sha256(f"{self.name} {label}".encode()).hexdigest()
+        """The UUID of a device of this box, always the same one; partitions have that of their GPU."""
+        gpu = self.gpus[int(label)] if ":" not in label else None
+        of = label if gpu is None or gpu.partition is None else gpu.bus
+        digits = hashlib.sha256(f"{self.name} {of}".encode()).hexdigest()
+        if self.uuid_digits is not None:
+            return f"GPU-{digits[: self.uuid_digits]}"
         groups = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32])
         return ("MIG-" if ":" in label else "GPU-") + "-".join(groups)
 
@@ -174,6 +188,15 @@ def sockets(sizes: Iterable[int], inside: str, across: str) -> LinkMatrix:
     group = [place for place, size in enumerate(sizes) for _ in range(size)]
     return tuple(
         tuple(SELF if i == j else inside if a == b else across for j, b in enumerate(group))
+        for i, a in enumerate(group)
+    )
+
+
+def weights(sizes: Iterable[int], inside: int, across: int) -> NumberMatrix:
+    """As `sockets`, of the kernel's weights."""
+    group = [place for place, size in enumerate(sizes) for _ in range(size)]
+    return tuple(
+        tuple(0 if i == j else inside if a == b else across for j, b in enumerate(group))
         for i, a in enumerate(group)
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gputui.inventory.link import SELF, LinkMatrix, PeerMatrix, direct_links
+from gputui.inventory.link import SELF, LinkMatrix, NumberMatrix, PeerMatrix, direct_links
 from gputui.inventory.topology import Locality, Nic, Topology
 from gputui.sources.simulated.spec import Box, Gpu
 
@@ -21,6 +21,7 @@ class Wired:
     pcie: LinkMatrix
     peers: PeerMatrix
     topology: Topology
+    weights: NumberMatrix = ()
 
 
 @lru_cache(maxsize=4)
@@ -61,6 +62,9 @@ def wired(box: Box, failed: tuple[int, ...] = ()) -> Wired:
             nics=tuple(Nic(name) for name in box.nics),
             nic_links=nic_links if box.nics else (),
         ),
+        weights=tuple(
+            tuple(0 if i == j else w for j, w in enumerate(row)) for i, row in enumerate(box.weights)
+        ),
     )
 
 
@@ -91,7 +95,7 @@ def _locality(box: Box, gpu: Gpu, index: int) -> Locality:
     return Locality(
         cpus=tuple(range(first, first + _CPUS_A_NODE)),
         memory_nodes=None if gpu.numa is None else (gpu.numa,),
-        switched=box.switched and joined,
+        switched=None if "switched" in gpu.unsupported else box.switched and joined,
         pcie_generation=gpu.generation,
         pcie_width=16,
     )

@@ -60,7 +60,11 @@ to gfx942, of which MI300A is one, are for training."""
 
 @dataclass
 class _Gpu:
-    """One GPU: its node of the compute driver, its card, and what was last read of it."""
+    """One GPU: its node of the compute driver, its card, and what was last read of it.
+
+    shared_card  it is a partition: the card is the whole GPU's, and so are the card's sensors
+    banks_used   its banks of memory tell what is in use
+    """
 
     device: Device
     node: Node | None = None
@@ -145,7 +149,6 @@ class AmdSource:
         by_function = {card.function: card for card in cards(self._root) if _is_ours(card)}
         ids = Counter(node.unique_id for node in nodes)
         spots = Counter((node.location, node.partition) for node in nodes)
-        boards = Counter(node.location for node in nodes)
         gpus: list[_Gpu] = []
         for index, node in enumerate(nodes):
             card = self._card(node, by_function)
@@ -177,8 +180,7 @@ class AmdSource:
                 unified=True if integrated else None,
                 memory_total=node.memory,
             )
-            shared = divided and boards[node.location] > 1
-            gpus.append(_Gpu(device, node, card, shared_card=shared))
+            gpus.append(_Gpu(device, node, card, shared_card=divided))
         known = {node.location for node in self._topology.gpus}
         rest = [card for function, card in by_function.items() if function not in known]
         for other in rest:
@@ -218,7 +220,10 @@ class AmdSource:
         """The card behind a node: that of its render node, which may be another vendor's in a recording."""
         card = card_of(self._root, node.render) if node.render else None
         if card is None or not _is_ours(card) or card.function not in (None, node.location):
-            card = by_function.get(node.location) if not node.partition else None
+            card = None
+        if card is None or card.function is None:
+            # (A partition has a device of its own, which tells nothing: the whole GPU's tells who it is.)
+            card = by_function.get(node.location)
         return AmdCard(self._root, card) if card is not None else None
 
     def _numa(self, node: Node, card: AmdCard | None) -> int | None:
@@ -321,6 +326,7 @@ class AmdSource:
         gpus = self._gpus or []
         for gpu in gpus:
             if gpu.card is not None and gpu.card.card.function is not None:
+                # (Partitions of one GPU have one place, of which the bus tells nothing.)
                 real = self._root.real(gpu.card.card.folder)
                 numa = gpu.device.numa_node
                 gpu.place = None if real is None else place(real, numa, gpu.card.is_own_bridge)

@@ -1,0 +1,205 @@
+"""AMD's reader on trees of our own: the simulated boxes written as files, and files that are broken."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import simtrees
+from gputui.choosing.pick import Constraints, pick
+from gputui.choosing.verdict import verdicts
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.details import detailed
+from gputui.sources.source import NoSourceError, Want
+from gputui.system.root import Root
+from gputui.vendors.amd.source import AmdSource
+
+AMD = [name for name, box in BOXES.items() if box.vendor == "amd"]
+
+
+def read(root: Path, want: Want = Want.ALL) -> Snapshot:
+    return AmdSource(Root(str(root)), clock=lambda: 0.0).read(want)
+
+
+def without_users(device: Device) -> Device:
+    """(A tree has no user names, and no claims.)"""
+    processes = tuple(
+        replace(p, user=None, ancestors=(), started=p.started and round(p.started))
+        for p in device.processes or ()
+    )
+    return replace(device, processes=processes)
+
+
+@pytest.mark.parametrize("elapsed", [0.0, 12.0, 47.0])
+@pytest.mark.parametrize("name", AMD)
+def test_a_box_written_as_files_is_read_as_the_simulated_one(
+    tmp_path: Path, name: str, elapsed: float
+) -> None:
+    truth = simtrees.write(tmp_path, BOXES[name], elapsed)
+    seen = read(tmp_path)
+    assert list(map(without_users, seen.devices)) == list(map(without_users, truth.devices))
+    assert all(p.user == "1042" for d in seen.devices for p in d.processes or ())
+    assert (seen.links, seen.pcie, seen.peers) == (truth.links, truth.pcie, truth.peers)
+    assert seen.link_weights == truth.link_weights
+    assert seen.host == truth.host and seen.topology is not None and truth.topology is not None
+    if name == "amd":
+        assert seen.topology.localities == truth.topology.localities
+
+
+def test_the_details_of_one_are_those_of_the_simulated_one(tmp_path: Path) -> None:
+    box = BOXES["amd"]
+    truth = detailed(simtrees.write(tmp_path, box), box, 30.0)
+    seen = read(tmp_path, Want.ALL | Want.DETAILS)
+    assert [d.telemetry for d in seen.devices] == [d.telemetry for d in truth.devices]
+
+
+@pytest.mark.parametrize("name", AMD)
+def test_the_short_reading_of_pick_comes_to_the_same_choice(tmp_path: Path, name: str) -> None:
+    truth = simtrees.write(tmp_path, BOXES[name])
+    source = AmdSource(Root(str(tmp_path)))
+    judged = verdicts(source.read(Want.VERDICT))
+    assert {k: v.state for k, v in judged.items()} == {k: v.state for k, v in verdicts(truth).items()}
+    short = source.read(Want.LINKS)
+    for count in (1, 2, 4):
+        keys = [d.key for d in pick(truth, verdicts(truth), Constraints(count)).devices]
+        assert [d.key for d in pick(short, judged, Constraints(count)).devices] == keys
+
+
+def test_only_nodes_that_can_be_opened_are_numbered(tmp_path: Path) -> None:
+    """A container that was given two of eight."""
+    simtrees.write(tmp_path, BOXES["amd"])
+    for minor in (144, 176):
+        file = tmp_path / "dev" / "dri" / f"renderD{minor}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    found = [(d.index, d.pci_bus_id, d.render) for d in read(tmp_path).devices if d.apart is None]
+    assert found == [(0, "00000000:47:00.0", "renderD144"), (1, "00000000:C7:00.0", "renderD176")]
+
+
+def test_a_node_that_may_not_be_read_is_not_numbered(tmp_path: Path) -> None:
+    simtrees.write(tmp_path, BOXES["amd"])
+    (tmp_path / "sys/class/kfd/kfd/topology/nodes/2/properties").unlink()
+    devices = [d for d in read(tmp_path).devices if d.apart is None]
+    assert (devices[0].index, devices[0].pci_bus_id) == (0, "00000000:27:00.0")
+
+
+def test_a_sleeping_card_is_left_asleep(tmp_path: Path) -> None:
+    simtrees.write(tmp_path, BOXES["amd"])
+    card = (tmp_path / "sys/class/drm/card2/device").resolve()
+    (card / "power/runtime_status").write_text("suspended\n")
+    seen: list[str] = []
+    source = AmdSource(Root(str(tmp_path), on_read=seen.append))
+    device = source.read(Want.ALL | Want.DETAILS).devices[2]
+    assert (device.utilization, device.power, device.temperature) == (0, None, None)
+    sensors = ("busy_percent", "_input", "pp_dpm_sclk")
+    assert not any("/renderD144/" in path and path.endswith(sensors) for path in seen)
+    assert any("/renderD128/" in path and path.endswith(sensors) for path in seen)
+    assert verdicts(source.read())[device.key].free
+
+
+def test_where_the_kernel_lists_no_processes_nothing_is_free(tmp_path: Path) -> None:
+    simtrees.write(tmp_path, BOXES["amd"])
+    shutil.rmtree(tmp_path / "sys/class/kfd/kfd/proc")
+    assert {verdict.state for verdict in verdicts(read(tmp_path)).values()} == {"unknown"}
+
+
+def test_cards_behind_their_own_bridges_are_told_apart_by_the_switch_above(tmp_path: Path) -> None:
+    """Two cards on one switch, each with two bridges of its own: PIX, and without the rule PXB."""
+    box = BOXES["amd"]
+    two = replace(box, gpus=box.gpus[:2], links=(), weights=((0, 0), (0, 0)), tasks=())
+    truth = replace(two, links=(("X", "PIX"), ("PIX", "X")))
+    simtrees.write(tmp_path, truth)
+    for place, bus in enumerate(("05", "27")):
+        old = (tmp_path / f"sys/class/drm/card{place}/device").resolve()
+        ports = f"pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:0{place}.0"
+        own = f"0000:0{3 + 2 * place}:00.0/0000:0{4 + 2 * place}:00.0"
+        new = tmp_path / "sys/devices" / ports / own / f"0000:{bus}:00.0"
+        new.parent.mkdir(parents=True)
+        old.rename(new)
+        for bridge, device in ((new.parent, "0x1479"), (new.parent.parent, "0x1478")):
+            (bridge / "vendor").write_text("0x1002\n")
+            (bridge / "device").write_text(f"{device}\n")
+        for name in (f"card{place}", f"renderD{two.gpus[place].render}"):
+            link = tmp_path / f"sys/class/drm/{name}/device"
+            link.unlink()
+            link.symlink_to(os.path.relpath(new, link.parent))
+        shutil.rmtree(tmp_path / f"sys/class/kfd/kfd/topology/nodes/{2 + place}/io_links")
+    assert read(tmp_path).links == (("X", "PIX"), ("PIX", "X"))
+
+
+# What is not as it should be.
+
+
+def test_no_files_are_no_devices(tmp_path: Path) -> None:
+    with pytest.raises(NoSourceError):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_hostile_tree_is_only_less_known(tmp_path: Path, seed: int) -> None:
+    box = BOXES[AMD[seed % 2]]
+    simtrees.write(tmp_path, box)
+    chance = random.Random(seed)
+    for file in sorted(path for path in tmp_path.rglob("*") if path.is_file() and not path.is_symlink()):
+        match chance.randrange(10):
+            case 0:
+                file.unlink()
+            case 1:
+                file.write_bytes(b"")
+            case 2:
+                file.write_bytes(bytes(chance.randrange(256) for _ in range(60)))
+            case 3:
+                file.write_text("9" * 100_000)
+            case 4:
+                file.write_text("-1\n")
+            case 5:
+                file.unlink()
+                file.symlink_to(file.name)
+            case 6:
+                file.unlink()
+                file.symlink_to("/etc/hostname")
+            case 7:
+                file.unlink()
+                file.mkdir()
+            case _:
+                pass
+    source = AmdSource(Root(str(tmp_path)))
+    try:
+        snapshot = source.read(Want.ALL | Want.DETAILS | Want.HOST)
+    except NoSourceError:
+        return
+    keys = [device.key for device in snapshot.devices]
+    assert len(set(keys)) == len(keys)
+    verdicts(snapshot)
+
+
+def test_looping_folders_and_pipes_end(tmp_path: Path) -> None:
+    simtrees.write(tmp_path, BOXES["amd"])
+    (tmp_path / "sys/class/drm/card9").symlink_to(".")
+    nodes = tmp_path / "sys/class/kfd/kfd/topology/nodes"
+    (nodes / "99").symlink_to("..")
+    os.mkfifo(nodes / "2" / "mem_banks" / "pipe")
+    (nodes / "3" / "gpu_id").unlink()
+    os.mkfifo(nodes / "3" / "gpu_id")
+    devices = read(tmp_path).devices
+    assert len(devices) == 8 and devices[1].processes is None
+
+
+def test_eight_devices_are_read_in_a_few_milliseconds(tmp_path: Path) -> None:
+    simtrees.write(tmp_path, BOXES["amd"])
+    source = AmdSource(Root(str(tmp_path)))
+    source.read()
+    times = []
+    for _ in range(20):
+        began = time.perf_counter()
+        source.read(Want.LOAD | Want.PROCESSES | Want.SENSORS)
+        times.append(time.perf_counter() - began)
+    assert min(times) <= 0.005
