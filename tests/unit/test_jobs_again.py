@@ -28,6 +28,7 @@ KEPT = {
     "window": ["--window=2.5"],
     "wait": ["--wait"],
     "threads": ["--threads", "near"],
+    "vendor": ["--vendor", "nvidia"],
 }
 """A constraint of each kind, in the words that a rerun has."""
 
@@ -44,6 +45,7 @@ NOT_KEPT = {
     "saved": "its options are kept in full",
     "env": "variables are kept with the launch options",
     "demo": "where to look",
+    "root": "where to look",
     "recording": "where to look",
 }
 

@@ -194,6 +194,15 @@ def test_devices_of_two_vendors_are_a_wrong_call(gputui: Gputui, tmp_path: Path)
     assert done.returncode == 2 and "nvidia:0" in done.stderr and "acme:0" in done.stderr
 
 
+def test_one_vendors_devices_can_be_asked_for(gputui: Gputui, tmp_path: Path) -> None:
+    file = recording(tmp_path, MIXED)
+    assert gputui("pick", "--from", file, "--vendor", "acme", "-n", "2").stdout == "0,1\n"
+    assert gputui("pick", "--from", file, "--vendor", "acme", "-n", "3").returncode == 4
+    named = gputui("pick", "--from", file, "--vendor", "acme", "--gpus", "1", "--format", "env")
+    assert named.stdout == "ACME_VISIBLE_DEVICES=1\n"
+    assert gputui("pick", "--from", file, "--vendor", "nobody").returncode == 2
+
+
 def test_they_may_be_named_together_to_pick_from(gputui: Gputui, tmp_path: Path) -> None:
     listed = ("pick", "--from", recording(tmp_path, MIXED), "--gpus", "acme:1,nvidia:0,acme:0")
     assert gputui(*listed, "-n", "2", "--ids", "uuid").stdout == "ACME-0000,ACME-0001\n"

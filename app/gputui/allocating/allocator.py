@@ -115,7 +115,7 @@ class Allocator:
                 words = self.request.command_list.words
                 devices = self._listed(names, self.request.command_list, snapshot)
             else:
-                devices = devices_named(names, snapshot)
+                devices = devices_named(names, snapshot, self.request.vendor)
             if not self.request.picks:
                 vendor_of(devices)
         except (NamingError, MixedVendorsError) as error:
@@ -164,6 +164,7 @@ class Allocator:
             limit=1,
             never=keys_named(request.rules.never, snapshot),
             prefer=keys_named(request.rules.prefer, snapshot),
+            vendor=request.vendor,
         )
 
     def choose(

@@ -29,6 +29,7 @@ class CommandList(NamedTuple):
 class Request:
     """One request for devices.
 
+    vendor     whose devices: the name of a vendor, None for any one's
     count      how many of the best; None where `names` says exactly which
     names      devices as `--gpus` names them, in order; with a `count`, the devices to pick from
     command_list  says that `names` stand in the command, and not in `--gpus`
@@ -60,6 +61,7 @@ class Request:
     facts: Want = Want.VERDICT
     purpose: str = ""
     job: str | None = None
+    vendor: str | None = None
 
     def __post_init__(self) -> None:
         """Raises RequestError for a count that the group does not divide."""

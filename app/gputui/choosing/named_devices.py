@@ -15,14 +15,16 @@ class NamingError(ValueError):
     """An entry names no device, several, or one a second time. The message is one line."""
 
 
-def devices_named(text: str, snapshot: Snapshot) -> tuple[Device, ...]:
+def devices_named(text: str, snapshot: Snapshot, vendor: str | None = None) -> tuple[Device, ...]:
     """The devices that the comma-separated `text` names, in its order; () for "none". Raises NamingError.
+
+    With `vendor` only that one's are meant.
 
     An entry is an index ("nvidia:0" where vendors share it), a UUID, or the beginning of exactly one UUID.
     """
     devices: list[Device] = []
     for entry in entries_of(text):
-        device = _device_named(entry, text, snapshot)
+        device = _device_named(entry, text, snapshot, vendor)
         if device in devices:
             raise NamingError(f"--gpus {text}: {entry} names {_label(device, snapshot)} a second time")
         devices.append(device)
@@ -77,12 +79,12 @@ def _matches(word: str, snapshot: Snapshot) -> list[Device]:
     return whole or [d for d in snapshot.devices if "-" in word and d.uuid.startswith(word)]
 
 
-def _device_named(entry: str, text: str, snapshot: Snapshot) -> Device:
-    found = _matches(entry, snapshot)
+def _device_named(entry: str, text: str, snapshot: Snapshot, vendor: str | None) -> Device:
+    found = [device for device in _matches(entry, snapshot) if vendor in (None, device.vendor)]
     if not found and not could_name(entry):
         raise NamingError(f"--gpus {text}: {entry!r} is neither an index nor a UUID (GPU-…, MIG-…)")
     if not found:
-        labels = ", ".join(snapshot.label(d) for d in snapshot.devices) or "no devices"
+        labels = ", ".join(snapshot.label(d) for d in snapshot.devices if d.index >= 0) or "no devices"
         raise NamingError(f"--gpus {text}: unknown device {entry!r}; this box has {labels}")
     if len(found) > 1 and entry.isdigit():
         names = " and ".join(snapshot.label(d) for d in found)

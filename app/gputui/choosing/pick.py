@@ -27,6 +27,7 @@ class Constraints:
     required   keys of devices that are picked in any case
     limit      how many alternatives are returned
     never      keys of devices that are not picked
+    vendor     whose devices may be picked, None for any one vendor's; others are not even refused
     prefer     keys of devices that are picked before others, the first one first; links decide among equals
     """
 
@@ -40,6 +41,7 @@ class Constraints:
     limit: int = MAX_ALTERNATIVES
     never: Collection[str] = ()
     prefer: Sequence[str] = ()
+    vendor: str | None = None
 
 
 class NeverTaken(NamedTuple):
@@ -105,6 +107,8 @@ def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: 
     good: list[Device] = []
     refused: list[tuple[Device, Refusal]] = []
     for device in snapshot.devices:
+        if device.index < 0 or constraints.vendor not in (None, device.vendor):
+            continue
         if device.key not in constraints.required:
             if constraints.within is not None and device.key not in constraints.within:
                 continue

@@ -31,6 +31,9 @@ def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> Non
         "--gpus", metavar="LIST", help="these devices, in this order: indices or UUIDs; none for CPU only"
     )
     parser.add_argument(
+        "--vendor", type=_vendor, metavar="NAME", help="devices of this vendor only, in a box of several"
+    )
+    parser.add_argument(
         "--group",
         type=grouping,
         metavar="SHAPE",
@@ -46,6 +49,16 @@ def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> Non
     )
     _add_rules(parser)
     parser.add_argument("--why", action="store_true", help="explain the selection on stderr")
+
+
+def _vendor(text: str) -> str:
+    """The name of an installed vendor."""
+    from gputui.vendors.registry import vendors
+
+    names = [vendor.name for vendor in vendors()]
+    if text not in names:
+        raise argparse.ArgumentTypeError(f"no vendor is called {text!r}; there are: {', '.join(names)}")
+    return text
 
 
 def count(text: str) -> int:
@@ -123,6 +136,7 @@ def _size_word(amount: int) -> str:
 
 
 CONSTRAINTS: Mapping[str, Callable[[Any], Sequence[str]]] = {
+    "vendor": lambda name: ["--vendor", name],
     "group": lambda group: ["--group", group.word],
     "order": lambda order: ["--order", order],
     "never": lambda devices: [f"--never={','.join(devices)}"],
@@ -185,6 +199,7 @@ def request_of(
         facts=facts,
         purpose=purpose,
         job=job,
+        vendor=getattr(args, "vendor", None),
     )
 
 

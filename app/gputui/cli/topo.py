@@ -85,8 +85,8 @@ def _document(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _link(snapshot: Snapshot, one: Device, other: Device) -> dict[str, Any]:
-    """A pair by its indices. `gb_per_s` is one way, as the kernel tells or NCCL models it, and `weight` how far
-    it is by the kernel's measure; null where that needs what is not known."""
+    """A pair by its indices. `gb_per_s` is one way, the kernel's figure or NCCL's model; `weight` is how far
+    it is by the kernel's measure. Null where that needs what is not known."""
     word = snapshot.link(one, other)
     count = direct_links(word)
     return {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gputui.sources.source import Source
     from gputui.system.root import Root
 
-_TEXT_AS_BYTES = re.compile(r"(?:3[0-9]|6[1-6]){16}")
+_TEXT_AS_BYTES = r"(?:3[0-9]|6[1-6]){16}"
 """Sixteen hexadecimal digits as ASCII: what HIP has in the sixteen bytes of a UUID."""
 
 
@@ -93,7 +93,7 @@ class Amd(Vendor):
 
     def bare_uuid(self, uuid: str) -> str:
         digits = super().bare_uuid(uuid).replace("-", "")
-        if _TEXT_AS_BYTES.fullmatch(digits):
+        if re.fullmatch(_TEXT_AS_BYTES, digits):
             return bytes.fromhex(digits).decode()
         return digits
 
