@@ -188,7 +188,8 @@ def is_same(device: Device, seen: SeenDevice) -> bool | None:
     bare = vendor_named(device.vendor).bare_uuid
     if seen.uuid is not None and device.uuid:
         if seen.uuid == bare(device.uuid):
-            return True
+            # (One that partitions share proves the GPU, and not which part of it.)
+            return True if device.uuid_usable else None
         if device.parent is not None and seen.uuid == bare(device.parent):
             # An older driver and torch tell the GPU of an instance only.
             return None
@@ -196,8 +197,8 @@ def is_same(device: Device, seen: SeenDevice) -> bool | None:
     if seen.bus is not None and device.pci_bus_id is not None:
         if not same_bus(seen.bus, device.pci_bus_id):
             return False
-        # All instances of a GPU have its bus id.
-        return None if device.parent is not None else True
+        # All instances and partitions of a GPU have its bus id.
+        return None if device.parent is not None or device.board is not None else True
     return None
 
 

@@ -319,6 +319,8 @@ def _warn(
     if options.nodes > 1 and launcher_of(options).name != "torchrun":
         notices.warn("several machines are started by torchrun here: --launcher torchrun")
     by_index = (wanted.get(variable) or "-")[0].isdigit()
+    if vendor.by_uuid_warning and devices and wanted.get(variable) and not by_index:
+        notices.warn(vendor.by_uuid_warning)
     for warning in vendor.launch_warnings(devices, environ, by_index):
         notices.warn(warning)
     if not vendor.visibility.keeps_order and len(devices) > 1:

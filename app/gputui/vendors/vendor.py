@@ -88,6 +88,8 @@ class Vendor:
     containers         how a container is given devices; None where gputui does not know
     environment_hints  variables that are worth offering beside a launch: name, value, what it does
     remedies           what helps, in the vendor's own commands, by what is wrong: a clause of a sentence
+    by_uuid_warning    what a launch that names its devices by UUID must be warned of; "" where every version
+                       of the runtime reads UUIDs
     one_part           why a process uses one only of several parts of devices that it sees; "" where it uses
                        them all
 
@@ -110,6 +112,7 @@ class Vendor:
     containers: Containers | None = None
     environment_hints: tuple[tuple[str, str, str], ...] = ()
     remedies: Mapping[Trouble, str] = {}
+    by_uuid_warning: str = ""
     one_part: str = ""
     backend: str = "gloo"
     driver: str = "the driver"

@@ -72,6 +72,7 @@ class Visibility:
     none_in_words  such a value that is not empty, for shells that cannot set a variable to nothing
     keeps_order    whether a program counts its devices in the order of the list
     uuid_prefixes  how a UUID in the list begins; () where the list takes indices only
+    slurm          the variable that Slurm sets for a job; "" where that is `variable`
     also           other variables that say which devices there are, in a container for example
     reader         who reads the list, in a sentence
     """
@@ -82,6 +83,7 @@ class Visibility:
     none_in_words: str = "-1"
     keeps_order: bool = True
     uuid_prefixes: tuple[str, ...] = ()
+    slurm: str = ""
     also: tuple[str, ...] = ()
     reader: str = "the driver"
 

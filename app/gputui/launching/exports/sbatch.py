@@ -57,7 +57,9 @@ def to_sbatch(launch: Launch, options: ExportOptions = DEFAULT) -> str:
         raise ExportError(f"srun would read {launch.argv[0]!r} as its own option")
     lines = ["#!/bin/bash", *_header(launch, options), ""]
     if launch.devices:
-        lines.append(f"# Slurm selects the devices, and sets {launch.vendor.visibility.variable} itself.")
+        visibility = launch.vendor.visibility
+        variable = visibility.slurm or visibility.variable
+        lines.append(f"# Slurm selects the devices, and sets {variable} itself.")
     if launch.directory and not _PLAIN.fullmatch(launch.directory):
         place = launch.directory if launch.directory.startswith("/") else f"./{launch.directory}"
         lines.append(f"cd -- {quote(place)} || exit")

@@ -64,6 +64,7 @@ class Amd(Vendor):
         "held": "`sudo fuser -v /dev/kfd` may show it",
         "reset": "`sudo amd-smi reset --gpureset` resets it",
     }
+    by_uuid_warning = "HIP reads UUIDs from 6.2 on; an older one sees no device then (--ids index)"
     backend = "nccl"
     driver = "the ROCm runtime"
     torch_build = "install a build for ROCm: https://pytorch.org/get-started/locally"
@@ -84,12 +85,9 @@ class Amd(Vendor):
     def launch_warnings(
         self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
     ) -> tuple[str, ...]:
-        found = []
-        if not by_index and devices:
-            found.append("HIP reads UUIDs from 6.2 on; an older one sees no device (indices: i)")
         if any(device.apart == "integrated" for device in devices):
-            found.append("an integrated GPU shares the host's memory; many ROCm builds do not support it")
-        return tuple(found)
+            return ("an integrated GPU has the host's memory, and many builds for ROCm do not support it",)
+        return ()
 
     def bare_uuid(self, uuid: str) -> str:
         digits = super().bare_uuid(uuid).replace("-", "")

@@ -23,6 +23,8 @@ class HipVisibility(Visibility):
     variable = HIP
     none = "-1"
     uuid_prefixes = ("GPU-",)
+    # (gres.conf, AutoDetect=rsmi.)
+    slurm = ROCR
     also = (ROCR,)
     reader = "HIP"
 

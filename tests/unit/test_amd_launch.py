@@ -1,0 +1,195 @@
+"""What AMD's programs are given: HIP's list, containers, what `check` compares; and lists that were inherited.
+
+The rules and where they stand upstream are named in vendors/amd/visibility.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from gputui.checking.answer import SeenDevice
+from gputui.checking.report import is_same
+from gputui.choosing.named_devices import NamingError, devices_named
+from gputui.choosing.pick import Constraints, pick
+from gputui.choosing.verdict import verdicts
+from gputui.inventory.device import Device
+from gputui.launching.compose import compose
+from gputui.launching.exports import FORMS, ExportOptions
+from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.motion import at
+from gputui.vendors.amd.vendor import VENDOR
+from gputui.vendors.registry import inherited, inherits
+from unit.builders import box, gpu
+from unit.calling import Call
+
+AMD = at(BOXES["amd"], 30.0, 0.0)
+CPX = at(BOXES["amd-cpx"], 30.0, 0.0)
+HIP, ROCR, CUDA = "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"
+read = VENDOR.visibility
+
+
+def launch(devices: tuple[Device, ...], *command: str, **environ: str) -> Launch:
+    return compose(devices, LaunchOptions(command or ("python", "t.py")), environ)
+
+
+def test_a_launch_sets_hips_list_and_no_variable_of_cuda(call: Call) -> None:
+    line = call("run", "--demo", "amd", "--gpus", "1,0", "--dry-run", "--", "python", "t.py").out
+    assert "HIP_VISIBLE_DEVICES=1,0" in line and "CUDA" not in line
+
+
+def test_no_device_is_minus_one_as_an_empty_list_is_no_list() -> None:
+    assert dict(compose((), LaunchOptions(("python", "t.py")), {}, box=(VENDOR,)).changes) == {HIP: "-1"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("torchrun", "t.py"),
+        ("accelerate", "launch", "t.py"),
+        ("deepspeed", "t.py"),
+        ("mpirun", "python", "t.py"),
+        ("python", "t.py"),
+    ],
+)
+def test_every_launcher_is_given_it(command: tuple[str, ...]) -> None:
+    found = launch((AMD.devices[6], AMD.devices[2]), *command)
+    assert dict(found.changes).get(HIP) == "6,2" and not any("CUDA" in name for name, _ in found.changes)
+
+
+@pytest.mark.parametrize("form", sorted(FORMS))
+def test_every_form_of_export_is_without_cuda(form: str) -> None:
+    text = FORMS[form].write(launch((AMD.devices[6], AMD.devices[2])), ExportOptions())
+    assert "CUDA" not in text
+    if form == "docker":
+        nodes = "--device /dev/kfd --device /dev/dri/renderD176 --device /dev/dri/renderD144"
+        # (Inside, the two are counted in the order of their nodes.)
+        assert nodes in text and f"{HIP}=1,0" in text
+    elif form == "sbatch":
+        assert ROCR in text
+    else:
+        assert HIP in text
+
+
+def test_devices_in_their_own_order_need_no_list_in_a_container() -> None:
+    found = launch(AMD.devices[2:4], "docker", "run", "rocm/pytorch", "python", "t.py")
+    assert HIP not in " ".join(found.argv) and "/dev/dri/renderD144" in found.argv
+
+
+def test_partitions_are_named_by_index_as_they_share_a_uuid() -> None:
+    options = LaunchOptions(("python", "t.py"), ids="uuid")
+    assert dict(compose(CPX.devices[3:5], options, {}).changes) == {HIP: "3,4"}
+    named = compose(AMD.devices[3:5], options, {})
+    assert dict(named.changes)[HIP] == ",".join(d.uuid for d in AMD.devices[3:5])
+    assert any("6.2" in warning for warning in named.warnings)
+
+
+def test_a_command_may_use_several_partitions(call: Call) -> None:
+    assert len(call("pick", "--demo", "amd-cpx", "-n", "4").out.strip().split(",")) == 4
+
+
+# Lists that were there before. (Places are those of `AMD.devices`.)
+
+INHERITED: list[tuple[str, Mapping[str, str], list[int], bool]] = [
+    ("HIP's list", {HIP: "3,1"}, [3, 1], False),
+    ("the first that names nothing ends it", {HIP: "2,99,1"}, [2], True),
+    ("a space is no index", {HIP: "2, 1"}, [2], True),
+    ("a second time is skipped", {HIP: "2,2,1"}, [2, 1], False),
+    ("minus one is none", {HIP: "-1"}, [], False),
+    ("an empty list counts as none, then CUDA's does", {HIP: "", CUDA: "4"}, [4], False),
+    ("CUDA's list where HIP has none", {CUDA: "5,0"}, [5, 0], False),
+    ("CUDA's list is not read beside HIP's", {HIP: "1", CUDA: "5"}, [1], False),
+    ("ROCr's list", {ROCR: "6,2"}, [6, 2], False),
+    ("an empty list of ROCr's is none", {ROCR: ""}, [], False),
+    ("HIP counts what ROCr leaves", {ROCR: "6,2", HIP: "1,0"}, [2, 6], False),
+    ("more than ROCr leaves", {ROCR: "6,2", HIP: "0,2"}, [6], True),
+    ("ROCr ends at a second time", {ROCR: "6,6,2"}, [6], True),
+]
+
+
+@pytest.mark.parametrize(
+    ("environ", "places", "warns"), [c[1:] for c in INHERITED], ids=[c[0] for c in INHERITED]
+)
+def test_what_was_inherited_is_read_as_rocm_reads_it(
+    environ: Mapping[str, str], places: list[int], warns: bool
+) -> None:
+    assert inherits(environ)
+    found = inherited(environ, AMD)
+    assert found is not None
+    assert list(found.keys) == [AMD.devices[place].key for place in places]
+    assert (found.warning is not None) == warns
+
+
+def test_uuids_are_read_in_either_list() -> None:
+    one = AMD.devices[4]
+    for name, text in (
+        (HIP, one.uuid),
+        (ROCR, one.uuid.upper().replace("GPU", "gpu")),
+        (ROCR, one.uuid[:12]),
+    ):
+        found = inherited({name: text}, AMD)
+        assert found is not None and found.keys == (one.key,)
+
+
+def test_of_partitions_with_one_uuid_hip_takes_the_first() -> None:
+    found = inherited({HIP: CPX.devices[8].uuid}, CPX)
+    assert found is not None and found.keys == (CPX.devices[8].key,)
+
+
+def test_no_list_is_no_limit() -> None:
+    assert inherited({HIP: "", CUDA: ""}, AMD) is None and not inherits({HIP: ""})
+
+
+def test_a_list_beside_ours_is_taken_away_and_said() -> None:
+    found = launch((AMD.devices[3],), ROCR_VISIBLE_DEVICES="2,3")
+    assert dict(found.changes) == {ROCR: None, HIP: "3"}
+    assert any(ROCR in remark for remark in found.remarks)
+    beside = inherited({ROCR: "2,3", HIP: "1"}, AMD)
+    assert beside is not None and beside.note is not None and ROCR in beside.note
+
+
+def test_in_a_box_of_two_vendors_cudas_list_limits_both_as_both_read_it() -> None:
+    mixed = box(gpu(0), gpu(1), *AMD.devices[:2])
+    found = inherited({CUDA: "1"}, mixed)
+    assert found is not None and found.keys == (gpu(1).key, AMD.devices[1].key)
+    both = inherited({CUDA: "1", HIP: "0"}, mixed)
+    assert both is not None and both.keys == (gpu(1).key, AMD.devices[0].key)
+
+
+# What `check` compares.
+
+
+def test_a_uuid_of_hip_is_text_in_sixteen_bytes() -> None:
+    one = AMD.devices[0]
+    digits = one.uuid.removeprefix("GPU-").encode().hex()
+    told = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    assert VENDOR.bare_uuid(told) == VENDOR.bare_uuid(one.uuid)
+    seen = SeenDevice(uuid=VENDOR.bare_uuid(told), bus=None, name=one.name, memory=one.memory_total)
+    assert is_same(one, seen) is True
+    assert is_same(AMD.devices[1], seen) is False
+
+
+def test_a_uuid_that_partitions_share_proves_no_partition() -> None:
+    one = CPX.devices[0]
+    seen = SeenDevice(uuid=VENDOR.bare_uuid(one.uuid), bus=None, name=one.name, memory=one.memory_total)
+    assert is_same(one, seen) is None
+    assert is_same(CPX.devices[8], seen) is False
+
+
+# What is listed and not offered.
+
+
+def test_an_integrated_gpu_is_not_picked_and_may_be_named() -> None:
+    inside = replace(AMD.devices[0], apart="integrated", processes=(), memory_used=0, utilization=0)
+    both = box(inside, AMD.devices[2])
+    assert pick(both, verdicts(both), Constraints(1)).devices == (AMD.devices[2],)
+    assert devices_named("0", both) == (inside,)
+    unlisted = replace(inside, index=-1, apart="no runtime")
+    apart = box(unlisted, AMD.devices[2])
+    assert apart.label(unlisted) == "–"
+    with pytest.raises(NamingError):
+        devices_named(unlisted.uuid, apart)
