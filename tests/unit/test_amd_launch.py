@@ -1,4 +1,4 @@
-"""What AMD's programs are given: HIP's list, containers, what `check` compares; and lists that were inherited.
+"""What AMD's programs are given: HIP's list, containers, what `check` compares; and lists that came before.
 
 The rules and where they stand upstream are named in vendors/amd/visibility.py.
 """
