@@ -42,7 +42,7 @@ DEVICE_KEYS = {
     *("compute_capability", "numa_node", "verdict", "processes"),
 }
 DEVICE_KEYS_SINCE = {"mig", "cores", "max_sm_clock", "compute_mode", "display", "unified"} | {
-    *("uuid_usable", "partition", "apart", "render", "pci_id"),
+    *("uuid_usable", "partition", "apart", "render", "pci_id", "module", "memory_idle"),
 }
 PROCESS_KEYS = {"pid", "user", "kind", "memory", "command", "started"}
 PROCESS_KEYS_SINCE = {"note", "container", "ancestors"}
@@ -343,6 +343,9 @@ def test_a_recording_of_an_older_version_can_be_read(name: str) -> None:
             partition=None,
             render=None,
             pci_id=None,
+            module=None,
+            memory_idle=None,
+            apart=None,
             processes=tuple(replace(p, container=None, ancestors=()) for p in d.processes or ())
             if d.processes is not None
             else None,

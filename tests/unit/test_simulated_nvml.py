@@ -29,7 +29,9 @@ from simnvml.__main__ import play
 from simnvml.rendering import RESERVED, render
 
 SHARED, MIG, LOST, RTX, DGX = (BOXES[n] for n in ("shared", "a100-mig", "lost", "rtx3090", "dgx-h100"))
-HEALTHY = [name for name, box in BOXES.items() if name != "lost" and box.vendor == "nvidia"]
+HEALTHY = [
+    name for name, box in BOXES.items() if name not in ("lost", "mixed-vendors") and box.vendor == "nvidia"
+]
 MOMENT = 12.0
 """Seconds after opening at which the boxes are looked at: tasks that come and go are there."""
 PATIENCE = 20.0

@@ -97,7 +97,7 @@ def test_nothing_outside_its_folder_names_what_is_nvidias() -> None:
 
 
 def test_a_vendor_is_found_by_the_entry_point_of_another_distribution() -> None:
-    assert [vendor.name for vendor in vendors()] == ["nvidia", "amd", "acme"]
+    assert [vendor.name for vendor in vendors()] == ["nvidia", "amd", "intel", "gaudi", "apple", "acme"]
     assert vendor_named("acme").visibility.variable == "ACME_VISIBLE_DEVICES"
 
 

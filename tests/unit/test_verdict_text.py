@@ -295,7 +295,9 @@ def _decided() -> list[object]:
     for snapshot in _snapshots():
         judged = verdicts(snapshot)
         watch = Watch().after(snapshot, judged)
-        everything = Selection(tuple(device.key for device in snapshot.devices))
+        # (Those of several vendors are never selected together.)
+        first = snapshot.devices[0].vendor
+        everything = Selection(tuple(d.key for d in snapshot.devices if d.vendor == first))
         decided += [
             with_cooling(judged, watch, snapshot.time, 10.0),
             [pick(snapshot, judged, Constraints(count)) for count in (1, 2, 4, 99)],

@@ -116,8 +116,8 @@ class Allocator:
                 devices = self._listed(names, self.request.command_list, snapshot)
             else:
                 devices = devices_named(names, snapshot, self.request.vendor)
-            if not self.request.picks:
-                vendor_of(devices)
+            if not self.request.picks and (why := vendor_of(devices).refused(devices)) is not None:
+                raise RequestError(f"--gpus {names}: {why}")
         except (NamingError, MixedVendorsError) as error:
             raise RequestError(str(error)) from None
         outside = [snapshot.label(d) for d in devices if limits and d.key not in limits.keys]

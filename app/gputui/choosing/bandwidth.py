@@ -33,7 +33,7 @@ def nvlink_generation(device: Device) -> int | None:
 def generation(snapshot: Snapshot, one: Device, other: Device) -> int | None:
     """The generation of the link between two devices, NVLink or else PCIe: that of the older end."""
     word = snapshot.link(one, other) or ""
-    if word.startswith("XGMI"):
+    if _is_unmodelled(word):
         return None
     if direct_links(word):
         ends = [nvlink_generation(one), nvlink_generation(other)]
@@ -51,8 +51,8 @@ def bandwidth(snapshot: Snapshot, one: Device, other: Device) -> float | None:
     told = snapshot.link_bandwidth(one, other)
     if told:
         return round(told / 1000, 1)
-    if word is None or word.startswith("XGMI"):
-        # (No model of AMD's links is at hand, and the kernel tells of direct ones only.)
+    if word is None or _is_unmodelled(word):
+        # (No model of AMD's and Intel's links is at hand, and the kernel tells of direct ones only.)
         return None
     count, oldest = direct_links(word), generation(snapshot, one, other)
     if oldest is None:
@@ -69,6 +69,11 @@ def bandwidth(snapshot: Snapshot, one: Device, other: Device) -> float | None:
         return round(over_pcie, 1)
     between = snapshot.topology.between_cpus if snapshot.topology else None
     return None if between is None else round(min(over_pcie, between), 1)
+
+
+def _is_unmodelled(word: str) -> bool:
+    """Whether it is a direct link of another kind than NVLink."""
+    return direct_links(word) > 0 and not word.startswith("NV")
 
 
 def _pcie(snapshot: Snapshot, device: Device) -> tuple[int | None, int | None]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from gputui.choosing.speed import memory_tiers, slowness_weights
 from gputui.inventory.device import Device, has_display
 from gputui.inventory.formatting import GIB
-from gputui.inventory.link import LinkMatrix, PeerMatrix, connected_components, direct_links, strength
+from gputui.inventory.link import LinkMatrix, PeerMatrix, connected_components, direct_links, strength, worth
 from gputui.inventory.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -210,7 +210,7 @@ def _score(snapshot: Snapshot, one: Device, other: Device) -> int:
     pcie = snapshot.pcie_class(one, other) or word
     weight = snapshot.link_weight(one, other) if direct_links(word) else None
     # (Over two hops a link is worth half.)
-    links = direct_links(word) if weight is None else _ONE_HOP / max(weight, 1)
+    links = worth(word) if weight is None else _ONE_HOP / max(weight, 1)
     return _PCIE_SCORES.get(pcie or "", 0) + round(_NVLINK_SCORE * links)
 
 

@@ -11,7 +11,7 @@ from gputui.choosing.best import MAX_ALTERNATIVES, Alternative, best, describe_o
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.order import SORT_KEYS, Order, sorted_by
 from gputui.choosing.verdict import Verdict
-from gputui.inventory.device import Device
+from gputui.inventory.device import GROUP_SIZES, Device
 from gputui.inventory.snapshot import Snapshot
 
 
@@ -72,7 +72,14 @@ class OtherVendor(NamedTuple):
     vendor: str
 
 
-Refusal = Verdict | NeverTaken | SingleInstance | TooLittleMemory | TooMuchLoad | OtherVendor
+class OutsideGroup(NamedTuple):
+    """The device is free, and works together with others in aligned groups of 2, 4 or 8 only, of which none
+    of so many (`size`) is free."""
+
+    size: int
+
+
+Refusal = Verdict | OutsideGroup | NeverTaken | SingleInstance | TooLittleMemory | TooMuchLoad | OtherVendor
 """Why a device is not picked: its verdict, or a constraint. `verdict_text.refusal` makes its text."""
 
 
@@ -137,6 +144,8 @@ def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Const
     if not found.enough(constraints):
         return found
     candidates = found.devices
+    if _works_in_groups(candidates, constraints):
+        return _pick_group(snapshot, found, constraints)
     required = set(constraints.required)
     sort_key = SORT_KEYS.get(constraints.order) or (
         _preference(constraints.prefer) if constraints.prefer else None
@@ -162,6 +171,43 @@ def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Const
         found.refused,
         (describe_order(snapshot, found.devices, picked, constraints.grouping), *alternatives[1:]),
     )
+
+
+def _works_in_groups(candidates: Sequence[Device], constraints: Constraints) -> bool:
+    return constraints.count > 1 and any(device.module is not None for device in candidates)
+
+
+def _pick_group(snapshot: Snapshot, found: PickResult, constraints: Constraints) -> PickResult:
+    """The best aligned group: one with all required devices, then the most preferred ones, then that leaves
+    the largest groups to others."""
+    count, candidates = constraints.count, found.devices
+    by_module = {device.module: device for device in candidates if device.module is not None}
+    starts = range(0, max(by_module, default=0) + 1, count) if count in GROUP_SIZES else ()
+    groups = [
+        tuple(by_module[module] for module in range(start, start + count))
+        for start in starts
+        if all(module in by_module for module in range(start, start + count))
+    ]
+    groups = [group for group in groups if set(constraints.required) <= {device.key for device in group}]
+    if not groups:
+        refused = (*found.refused, *((device, OutsideGroup(count)) for device in candidates))
+        return PickResult((), refused)
+
+    def around(group: Sequence[Device]) -> tuple[int, ...]:
+        module = group[0].module or 0
+        liked = sum(device.key in constraints.prefer for device in group)
+        free = (
+            sum(start <= other < start + size for other in by_module)
+            for size in GROUP_SIZES
+            for start in (module // size * size,)
+        )
+        return (-liked, *free, module)
+
+    groups = sorted(groups, key=around)[: constraints.limit]
+    alternatives = tuple(
+        describe_order(snapshot, candidates, group, constraints.grouping) for group in groups
+    )
+    return PickResult(groups[0], found.refused, alternatives)
 
 
 def _preference(prefer: Sequence[str]) -> Callable[[Device], tuple[int, ...]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gputui.choosing.grouping import Grouping
 from gputui.choosing.pair_scores import PairScores
 from gputui.choosing.sets import RankedSet, comparison_key
-from gputui.inventory.link import connected_components, direct_links, strength
+from gputui.inventory.link import SELF, connected_components, direct_links, family, strength
 
 _PCIE_WORDS: dict[str, str] = {
     "PIX": "behind one PCIe switch",
@@ -111,8 +111,8 @@ def _avoids_display(pairs: PairScores, members: Sequence[int]) -> bool:
 
 def _family(pairs: PairScores) -> str:
     """What the direct links of the box are called."""
-    words = (word or "" for row in pairs.links for word in row)
-    return "XGMI" if any(word.startswith("XGMI") for word in words) else "NVLink"
+    words = (word for row in pairs.links for word in row if word and word != SELF and direct_links(word))
+    return family(next(words, "NV1"))
 
 
 def _where(pairs: PairScores, members: Sequence[int]) -> str:

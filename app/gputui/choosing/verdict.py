@@ -44,10 +44,11 @@ _EXCLUSIVE = ("exclusive_process", "exclusive_thread")
 class Idle(NamedTuple):
     """free: no process, and no more utilization and memory in use than the rules allow.
 
-    `display`: a monitor is attached to it.
+    `display`: a monitor is attached to it. `unseen`: processes cannot be listed, and memory tells of them.
     """
 
     display: bool = False
+    unseen: bool = False
 
 
 class DesktopOnly(NamedTuple):
@@ -221,9 +222,9 @@ def _judged(device: Device, rules: Rules, instances: int) -> _Judged:
         return "busy", Divided(instances)
     if device.compute_mode == "prohibited":
         return "busy", Prohibited()
-    if device.processes is None:
+    if device.processes is None and device.memory_idle is None:
         return "unknown", Unreadable("processes")
-    computing = [process for process in device.processes if process.kind != "graphics"]
+    computing = [process for process in device.processes or () if process.kind != "graphics"]
     counting = [process for process in computing if rules.counts(process.user)]
     if counting:
         return _used_by(counting, device.compute_mode in _EXCLUSIVE)
@@ -233,7 +234,7 @@ def _judged(device: Device, rules: Rules, instances: int) -> _Judged:
         return "unknown", Unreadable("memory")
     if device.utilization is None and device.parent is None and device.board is None:
         return "unknown", Unreadable("utilization")
-    return _by_load(device, device.processes, rules)
+    return _by_load(device, device.processes or (), rules)
 
 
 def _by_load(device: Device, drawing: Sequence[Process], rules: Rules) -> _Judged:
@@ -242,7 +243,7 @@ def _by_load(device: Device, drawing: Sequence[Process], rules: Rules) -> _Judge
     What is in use of unified memory is the host's: only what the device's processes have of it counts.
     """
     load = device.utilization or 0
-    used = _of_processes(drawing) if device.unified else device.memory_used
+    used = _of_processes(drawing) if device.unified else _beyond_idle(device)
     if drawing:
         if (used or 0) > rules.desktop_memory or load > rules.desktop_utilization:
             return _used_by(drawing)
@@ -251,7 +252,12 @@ def _by_load(device: Device, drawing: Sequence[Process], rules: Rules) -> _Judge
         return "busy", Utilized(load)
     if used is not None and used > rules.memory:
         return "held", MemoryHeld(used)
-    return "free", Idle(bool(device.display))
+    return "free", Idle(bool(device.display), device.processes is None)
+
+
+def _beyond_idle(device: Device) -> int | None:
+    """Bytes in use beyond those that a device with nobody on it has in use."""
+    return None if device.memory_used is None else max(0, device.memory_used - (device.memory_idle or 0))
 
 
 def _of_processes(processes: Sequence[Process]) -> int | None:
@@ -268,7 +274,7 @@ def _not_counted(device: Device, processes: Sequence[Process], rules: Rules) -> 
     rest = (
         _of_processes(drawing) or 0
         if device.unified
-        else (device.memory_used or 0) - sum(process.memory or 0 for process in processes)
+        else (_beyond_idle(device) or 0) - sum(process.memory or 0 for process in processes)
     )
     if rest > (rules.desktop_memory if drawing else rules.memory):
         return _used_by(drawing) if drawing else ("held", MemoryHeld(rest))

@@ -24,7 +24,7 @@ from gputui.choosing.verdict import (
     Utilized,
     Verdict,
 )
-from gputui.inventory.device import Apart, Fault
+from gputui.inventory.device import GROUP_SIZES, Apart, Fault
 from gputui.inventory.formatting import duration, printable, program, size
 from gputui.inventory.process import OWNER_UNKNOWN
 
@@ -92,7 +92,13 @@ def for_document(verdicts: Mapping[str, Verdict], now: float) -> dict[str, tuple
 def refusal(why: Refusal, now: float) -> str:
     """Why a device is not picked."""
     # (Imported here: `ls` shows verdicts and picks nothing.)
-    from gputui.choosing.pick import NeverTaken, OtherVendor, SingleInstance, TooLittleMemory
+    from gputui.choosing.pick import (
+        NeverTaken,
+        OtherVendor,
+        OutsideGroup,
+        SingleInstance,
+        TooLittleMemory,
+    )
 
     if isinstance(why, Verdict):
         return state_and_reason(why, now)
@@ -102,6 +108,10 @@ def refusal(why: Refusal, now: float) -> str:
         return "a MIG instance: a process can use only one"
     if isinstance(why, OtherVendor):
         return f"free, but a command can use only one vendor's devices ({why.vendor})"
+    if isinstance(why, OutsideGroup):
+        return f"free, but in no free aligned group of {why.size}" + (
+            "" if why.size in GROUP_SIZES else " (there are groups of 2, 4 and 8)"
+        )
     if isinstance(why, TooLittleMemory):
         free = "free memory unknown" if why.free is None else f"{size(why.free)} free"
         return f"{free}, {size(why.least)} required"
@@ -182,6 +192,8 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
     match cause:
         case Idle(display=True):
             return "no process, no load, display attached", "free, display"
+        case Idle(unseen=True):
+            return "memory as of an idle device, no load", "free"
         case Idle():
             return "no process, no load", "free"
         case DesktopOnly(memory):

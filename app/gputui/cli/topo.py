@@ -12,7 +12,7 @@ from gputui.cli.common import DONE, Parser, add_source_options, opened, print_li
 from gputui.inventory.device import Device
 from gputui.inventory.document import SCHEMA, topology_document
 from gputui.inventory.formatting import printable, short_name
-from gputui.inventory.link import XGMI, direct_links
+from gputui.inventory.link import direct_links, family, is_counted
 from gputui.inventory.matrix_text import write, write_peers
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Want
@@ -93,8 +93,8 @@ def _link(snapshot: Snapshot, one: Device, other: Device) -> dict[str, Any]:
         "devices": [one.index, other.index],
         "link": word,
         "kind": _kind(word),
-        # (The kernel counts no XGMI links.)
-        "count": None if word == XGMI else count or None,
+        # (Nobody counts some: XGMI, MDF.)
+        "count": count if is_counted(word) else None,
         "generation": None if word is None else generation(snapshot, one, other),
         "gb_per_s": bandwidth(snapshot, one, other),
         "weight": snapshot.link_weight(one, other),
@@ -104,6 +104,4 @@ def _link(snapshot: Snapshot, one: Device, other: Device) -> dict[str, Any]:
 
 def _kind(word: str | None) -> str | None:
     """The link's family: NVLink, XGMI, or the PCIe class itself."""
-    if not direct_links(word) or word is None:
-        return word
-    return "NVLink" if word.startswith("NV") else "XGMI"
+    return None if word is None else family(word)

@@ -119,9 +119,13 @@ class Device:
     apart               why it is not offered to programs, None where it is
     render              the render node that opens it ("renderD128"), where the vendor's driver has those
     pci_id              "1002:74a1": who made it, and which model it is, as the PCI bus has it
+    module              the number by which it works together with others of its machine, of which only
+                        aligned groups of 2, 4 or 8 do (Gaudi's module id); None where any devices can
     pci_bus_id          NVML's 8-digit form, "00000000:57:00.0"
     mig                 whether the GPU is divided into MIG instances (it then runs nothing as a whole)
     memory_*            bytes; `memory_used` without what the driver reserves for itself, where NVML tells
+    memory_idle         bytes in use with nobody on it, where its vendor says so. Such a device takes one
+                        process at a time, and what is in use beyond them tells of anybody's
     utilization         percent of the driver's last sampling period in which a kernel ran (NVML)
     memory_utilization  percent of that period in which device memory was read or written
     temperature         °C;  power, power_limit: W;  sm_clock: MHz
@@ -148,10 +152,12 @@ class Device:
     apart: Apart | None = None
     render: str | None = None
     pci_id: str | None = None
+    module: int | None = None
     mig: bool | None = None
     memory_total: int | None = None
     memory_used: int | None = None
     memory_free: int | None = None
+    memory_idle: int | None = None
     utilization: int | None = None
     memory_utilization: int | None = None
     temperature: int | None = None
@@ -180,8 +186,11 @@ class Device:
     @property
     def key(self) -> str:
         """What tells this device from every other of its box, also when its UUID could not be read."""
-        if self.uuid_usable or self.pci_bus_id is None:
-            return self.uuid if self.uuid and self.uuid_usable else f"{_NO_UUID}{self.index}"
+        if self.uuid_usable:
+            return self.uuid if self.uuid else f"{_NO_UUID}{self.index}"
+        if self.pci_bus_id is None:
+            # (On no bus: a processor has one GPU, and keeps it.)
+            return f"{self.vendor}-{self.index}"
         # (In the form of a UUID: it is the same as long as the card stays in its slot, and can be claimed.)
         part = "" if self.partition is None else f"-{self.partition}"
         return f"{self.vendor}-{self.pci_bus_id.replace(':', '-').replace('.', '-')}{part}"
@@ -207,3 +216,19 @@ def one_model(devices: Iterable[Device]) -> bool:
     gpus = [device for device in devices if device.parent is None]
     names = {device.name for device in gpus if device.name or not device.fault}
     return len(gpus) < 2 or (len(names) < 2 and None not in names)
+
+
+GROUP_SIZES = (2, 4, 8)
+"""How many devices with a `module` can work together: as many from a multiple of their number on."""
+
+
+def aligned(devices: Iterable[Device]) -> bool:
+    """Whether these devices can work together: one always can, several where none has a `module`, or where
+    theirs are an aligned group."""
+    modules = sorted(device.module for device in devices if device.module is not None)
+    size = len(modules)
+    if size < 2:
+        return True
+    return size in GROUP_SIZES and modules == list(
+        range(modules[0] // size * size, modules[0] // size * size + size)
+    )

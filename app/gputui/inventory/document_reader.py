@@ -155,10 +155,12 @@ def _device(node: JsonValue, fault: Fault | None, place: int) -> Device:
         apart=cast(Apart, apart.word(APARTS)) if apart.known else None,
         render=later_text("render"),
         pci_id=later_text("pci_id"),
+        module=later_whole("module"),
         mig=mig.yes() if mig.known else None,
         memory_total=maybe_whole("memory_total"),
         memory_used=maybe_whole("memory_used"),
         memory_free=maybe_whole("memory_free"),
+        memory_idle=later_whole("memory_idle"),
         utilization=maybe_whole("utilization"),
         memory_utilization=maybe_whole("memory_utilization"),
         temperature=node["temperature"].whole(least=-273) if node["temperature"].known else None,
@@ -366,7 +368,7 @@ def _number_matrix(node: JsonValue, count: int) -> NumberMatrix:
 
 def _link(cell: JsonValue) -> None:
     if not is_link(cell.text()):
-        raise cell.wrong("a link (X, NVn, XGMI, PIX, PXB, PHB, NODE, SYS)")
+        raise cell.wrong("a link (X, NVn, XGMI, MDF, XLn, XL*, PIX, PXB, PHB, NODE, SYS)")
 
 
 def _peer(cell: JsonValue) -> None:

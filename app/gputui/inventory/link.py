@@ -16,7 +16,12 @@ XGMI = "XGMI"
 """AMD's link between GPUs of one hive. The kernel counts no links; how far it leads says
 `Snapshot.link_weights`."""
 
-_COUNTED = re.compile(r"(?:NV|XGMI)([1-9][0-9]{0,2})")
+TILES, OVER_TILE = "MDF", "XL*"
+"""Intel's links beside XLn, n lanes of Xe Link directly: of tiles of one card, which is the strongest; and
+over Xe Link and then another tile, which is the weakest (xpu-smi, `topology -m`)."""
+
+_COUNTED = re.compile(r"(?:NV|XGMI|XL)([1-9][0-9]{0,2})")
+_UNCOUNTED = (XGMI, TILES, OVER_TILE)
 
 NumberMatrix = tuple[tuple[int | None, ...], ...]
 """As `LinkMatrix`, of a number for each pair."""
@@ -34,16 +39,38 @@ PeerMatrix = tuple[tuple[str | None, ...], ...]
 
 
 def is_link(word: str) -> bool:
-    """Whether `word` is one of the words a link can have: X, SYS … PIX, NVn, XGMI, XGMIn."""
-    return word in (SELF, XGMI) or word in PCIE_CLASSES or _COUNTED.fullmatch(word) is not None
+    """Whether `word` is one of the words a link can have: X, SYS … PIX, NVn, XGMI, XGMIn, MDF, XLn, XL*."""
+    return word in (SELF, *_UNCOUNTED) or word in PCIE_CLASSES or _COUNTED.fullmatch(word) is not None
 
 
 def direct_links(word: str | None) -> int:
-    """How many NVLinks (or XGMI links) a word counts: 12 for "NV12", 1 for "XGMI", 0 for a PCIe class."""
-    if word == XGMI:
+    """How many NVLinks (XGMI links, lanes of Xe Link) a word counts: 12 for "NV12", 0 for a PCIe class, 1 for
+    a direct link that nobody counts ("XGMI")."""
+    if word in _UNCOUNTED:
         return 1
     match = _COUNTED.fullmatch(word) if word else None
     return int(match[1]) if match else 0
+
+
+def is_counted(word: str | None) -> bool:
+    """Whether a direct link's word has a number."""
+    return direct_links(word) > 0 and word not in _UNCOUNTED
+
+
+def family(word: str) -> str:
+    """What the links of that word are called, for people; a PCIe class is its own."""
+    if not direct_links(word):
+        return word
+    return "NVLink" if word.startswith("NV") else "XGMI" if word.startswith(XGMI) else "Xe Link"
+
+
+def worth(word: str | None) -> int:
+    """What a direct link adds to a sum, in links: of tiles of one card more than of all lanes of Xe Link."""
+    return _TILES_WORTH if word == TILES else direct_links(word)
+
+
+_TILES_WORTH = 32
+_BESIDE_COUNTED = {TILES: 1200, OVER_TILE: 100}
 
 
 def strength(word: str | None) -> int:
@@ -55,6 +82,8 @@ def strength(word: str | None) -> int:
         return -1
     if word == SELF:
         return 10_000
+    if word in _BESIDE_COUNTED:
+        return _BESIDE_COUNTED[word]
     count = direct_links(word)
     return 100 + count if count else PCIE_CLASSES.index(word)
 

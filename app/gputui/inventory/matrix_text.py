@@ -30,6 +30,7 @@ Legend:
   PIX  = one PCIe switch at most
   NVn  = n NVLinks together, directly or through NVSwitches
   XGMI = AMD's links, directly or over another GPU
+  XLn  = n lanes of Intel's Xe Link; XL* goes on over a tile, MDF joins tiles of one card
 """
 
 PEER_LEGEND = """\
@@ -89,7 +90,7 @@ def write(snapshot: Snapshot) -> str:
     gpus = _whole(snapshot)
     topology = snapshot.topology
     nics = topology.nics if topology else ()
-    names = [f"GPU{device.index}" for device in gpus]
+    names = _names(gpus)
     columns = [*names, *(f"NIC{n}" for n in range(len(nics)))]
     lines = ["\t".join(["", *columns, *TAIL])]
     for device, name in zip(gpus, names, strict=True):
@@ -108,10 +109,17 @@ def write(snapshot: Snapshot) -> str:
     return "\n".join(lines) + f"\n\n{LEGEND}{named}"
 
 
+def _names(gpus: Sequence[Device]) -> list[str]:
+    """What the columns are called: by index, and in a box of several vendors, who each count from 0, by
+    place."""
+    indices = [device.index for device in gpus]
+    return [f"GPU{n}" for n in (indices if len(set(indices)) == len(indices) else range(len(indices)))]
+
+
 def write_peers(snapshot: Snapshot) -> str:
     """Peer access of every pair of GPUs (reads), in the form of `nvidia-smi topo -p2p r`."""
     gpus = _whole(snapshot)
-    names = [f"GPU{device.index}" for device in gpus]
+    names = _names(gpus)
     lines = ["\t".join(["", *names])]
     for device, name in zip(gpus, names, strict=True):
         words = [SELF if o is device else snapshot.peer(device, o) or "U" for o in gpus]

@@ -76,7 +76,9 @@ def compose(
         f"{name}={environ[name]}" for name, value in ours if value is None and (name, value) in before
     ]
     if taken_away:
-        notices.remark(f"{' '.join(taken_away)} unset: {visibility.variable} would count what it leaves")
+        notices.remark(
+            f"{' '.join(taken_away)} unset: beside it, {visibility.variable} would mean other devices"
+        )
     for words in rewritten:
         if not visibility.names_in_order(_value_in(words, visibility.variable), devices):
             notices.remark(f"{words} replaced by the selected devices")
@@ -103,7 +105,7 @@ def compose(
         launcher=launcher.name,
         own=_with_option(notices.own, visibility),
         vendor_name=vendor.name,
-        refused=completed.refused or (intent.refused if devices else None),
+        refused=completed.refused or (intent.refused if devices else None) or vendor.refused(devices),
         names=completed.names or completed.visible == "command",
         settings=completed.settings,
     )
@@ -324,7 +326,9 @@ def _warn(
     for warning in vendor.launch_warnings(devices, environ, by_index):
         notices.warn(warning)
     if not vendor.visibility.keeps_order and len(devices) > 1:
-        notices.warn(f"{vendor.title} does not keep the order of {variable}: it counts in its own")
+        notices.warn(
+            f"{vendor.title} does not keep the order of {variable}: {vendor.visibility.order_in_words}"
+        )
 
 
 def _warn_of_lists(

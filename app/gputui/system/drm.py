@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gputui.system.pci_tree import FUNCTION
 from gputui.system.root import Root, whole
@@ -21,6 +21,7 @@ _CARD = re.compile(r"card\d{1,5}")
 _RENDER = re.compile(r"renderD\d{1,5}")
 _UNITS = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 _MOST_FDS = 4096
+_OWN_MEMORY = re.compile(r"(?:vram|local)\d{0,2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +116,23 @@ class Sensors:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What one process has of one card: bytes by region ("vram", "gtt"), nanoseconds by engine ("gfx")."""
+    """What one process has of one card: bytes by region ("vram", "gtt"), nanoseconds by engine ("gfx").
+
+    cycles   where the driver counts those in place of time (xe): busy ones by engine ("ccs")
+    """
 
     pid: int
     function: str
     memory: Mapping[str, int]
     engines: Mapping[str, int]
+    cycles: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def device_memory(self) -> int | None:
+        """Bytes of the card's own memory: "vram", and where a card has several parts of it "vram0", "vram1"
+        (xe) or "local0" (i915); None where none is told."""
+        sizes = [size for region, size in self.memory.items() if _OWN_MEMORY.fullmatch(region)]
+        return sum(sizes) if sizes else None
 
 
 def clients(root: Root) -> list[Client]:
@@ -145,9 +157,9 @@ def _clients_of(root: Root, pid: str) -> list[Client]:
         facts = {key.strip(): value.strip() for key, value in pairs.items()}
         # (Several descriptors of one client tell the same.)
         by_id[facts["drm-pdev"].lower(), facts.get("drm-client-id", number)] = facts
-    found: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
+    found: dict[str, tuple[dict[str, int], dict[str, int], dict[str, int]]] = {}
     for (function, _), facts in by_id.items():
-        memory, engines = found.setdefault(function, ({}, {}))
+        memory, engines, cycles = found.setdefault(function, ({}, {}, {}))
         for region, size in regions(facts).items():
             memory[region] = memory.get(region, 0) + size
         for key, value in facts.items():
@@ -155,6 +167,9 @@ def _clients_of(root: Root, pid: str) -> list[Client]:
                 spent = whole(value.removesuffix("ns").strip()) or 0
                 engine = key.removeprefix("drm-engine-")
                 engines[engine] = engines.get(engine, 0) + spent
+            elif key.startswith("drm-cycles-"):
+                engine = key.removeprefix("drm-cycles-")
+                cycles[engine] = cycles.get(engine, 0) + (whole(value) or 0)
     return [Client(int(pid), function, *each) for function, each in found.items()]
 
 

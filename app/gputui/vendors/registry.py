@@ -22,7 +22,13 @@ from gputui.vendors.visibility import Inherited
 
 GROUP = "gputui.vendors"
 
-_BUILT_IN = {"nvidia": "gputui.vendors.nvidia.vendor", "amd": "gputui.vendors.amd.vendor"}
+_BUILT_IN = {
+    "nvidia": "gputui.vendors.nvidia.vendor",
+    "amd": "gputui.vendors.amd.vendor",
+    "intel": "gputui.vendors.intel.vendor",
+    "gaudi": "gputui.vendors.gaudi.vendor",
+    "apple": "gputui.vendors.apple.vendor",
+}
 """By name, the module that has the vendor's `VENDOR`."""
 
 

@@ -146,6 +146,10 @@ class Vendor:
         """What a launch on these devices must be warned of; `by_index`: whether it names them by index."""
         return ()
 
+    def refused(self, devices: Sequence[Device]) -> str | None:
+        """Why no program can be given these devices together, None where one can."""
+        return None
+
     def part_warnings(self, devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[str, ...]:
         """The warning for several processes that work together on a part of a GPU each."""
         return ()

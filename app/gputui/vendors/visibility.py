@@ -71,6 +71,7 @@ class Visibility:
     none           the value of the list that shows no device
     none_in_words  such a value that is not empty, for shells that cannot set a variable to nothing
     keeps_order    whether a program counts its devices in the order of the list
+    order_in_words how a program counts its devices, where it does not keep the order
     uuid_prefixes  how a UUID in the list begins; () where the list takes indices only
     slurm          the variable that Slurm sets for a job; "" where that is `variable`
     also           other variables that say which devices there are, in a container for example
@@ -82,6 +83,7 @@ class Visibility:
     none: str = ""
     none_in_words: str = "-1"
     keeps_order: bool = True
+    order_in_words: str = "it counts in its own"
     uuid_prefixes: tuple[str, ...] = ()
     slurm: str = ""
     also: tuple[str, ...] = ()

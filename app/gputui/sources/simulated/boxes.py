@@ -10,12 +10,17 @@ from dataclasses import replace
 from gputui.inventory.link import SELF, XGMI
 from gputui.sources.simulated.models import (
     A100,
+    ARC_B580,
+    GAUDI_3,
     H100,
+    M3_MAX,
+    MAX_1550_TILE,
     MI300X,
     MI300X_PARTITION,
     NO_NUMA,
     RTX_3090_GPU,
     RTX_4090_GPU,
+    UHD,
     V100,
 )
 from gputui.sources.simulated.spec import (
@@ -530,6 +535,170 @@ AMD_CPX = Box(
     ),
 )
 
+INTEL = Box(
+    name="intel",
+    about="2× Data Center GPU Max 1550, whose tiles are devices, joined by Xe links",
+    host="pvc-1",
+    driver="xe 6.14",
+    cuda=None,
+    vendor="intel",
+    gpus=tuple(
+        replace(
+            MAX_1550_TILE,
+            bus=f"{bus}:00.0",
+            numa=card,
+            partition=tile,
+            render=128 + card,
+        )
+        for card, bus in enumerate(("4D", "A8"))
+        for tile in range(2)
+    ),
+    links=rows(
+        """
+        X     MDF   XL*   XL16
+        MDF   X     XL16  XL*
+        XL*   XL16  X     MDF
+        XL16  XL*   MDF   X
+        """
+    ),
+    pcie=tuple(
+        tuple(SELF if i == j else None if i // 2 == j // 2 else "SYS" for j in range(4)) for i in range(4)
+    ),
+    peers=None,
+    tasks=(
+        Task(
+            devices=("2", "3"),
+            user="mira",
+            command="torchrun --nproc-per-node=2 pretrain.py",
+            pid=61_007,
+            memory=51_300,
+            load=91,
+            starts=8,
+            ends=45,
+            every=70,
+        ),
+    ),
+)
+
+GAUDI = Box(
+    name="gaudi",
+    about="8× Gaudi 3, which work together in aligned groups of 2, 4 and 8",
+    host="hls-1",
+    driver="1.22.1",
+    cuda=None,
+    vendor="gaudi",
+    uuid_digits=8,
+    uuid_prefix="01P4-HL3090A0-18-",
+    gpus=tuple(
+        replace(
+            gpu,
+            module=place,
+            unsupported=gpu.unsupported - {"processes"} if place in (4, 5) else gpu.unsupported,
+        )
+        for place, gpu in enumerate(_gpus(GAUDI_3, ("19", "1A", "33", "34", "B3", "B4", "CC", "CD"), 4))
+    ),
+    links=uniform(8, None),
+    peers=None,
+    tasks=(
+        _train("4 5", "you", "python gaudi_spawn.py --world_size 2 sft.py", 71_007, 98_000, load=88),
+        Task(
+            devices=("2",),
+            user="bo",
+            command="python serve.py",
+            pid=72_001,
+            memory=61_000,
+            load=35,
+            starts=5,
+            ends=40,
+            every=60,
+        ),
+    ),
+)
+
+APPLE = Box(
+    name="apple",
+    about="a Mac: one GPU, whose memory is the host's",
+    host="studio",
+    driver="Metal",
+    cuda=None,
+    ram=65_536,
+    vendor="apple",
+    gpus=(M3_MAX,),
+    links=uniform(1, SELF),
+    peers=None,
+    tasks=(
+        Task(
+            devices=("0",),
+            user="you",
+            command="/System/Library/PrivateFrameworks/SkyLight.framework/Resources/WindowServer",
+            pid=391,
+            memory=None,
+            load=6,
+            swing=4,
+            age=90_000,
+            kind="graphics",
+        ),
+        Task(
+            devices=("0",),
+            user="you",
+            command="python train.py --device mps",
+            pid=8120,
+            memory=21_000,
+            load=70,
+            starts=10,
+            ends=35,
+            every=55,
+        ),
+    ),
+)
+
+MIXED_VENDORS = Box(
+    name="mixed-vendors",
+    about="2× RTX 4090 and 2× Arc B580 in one workstation, and the processor's own GPU, which is not offered",
+    host="rainbow",
+    driver="570.86.16, xe 6.14",
+    cuda="12.8",
+    gpus=(
+        *(replace(RTX_4090_GPU, bus=f"{bus}:00.0", unsupported=NO_NUMA) for bus in ("01", "21")),
+        *(
+            replace(ARC_B580, bus=f"{bus}:00.0", vendor="intel", render=129 + place)
+            for place, bus in enumerate(("43", "63"))
+        ),
+        replace(UHD, vendor="intel", render=128),
+    ),
+    links=tuple(
+        tuple(
+            SELF if i == j else "PHB" if max(i, j) < 2 or (min(i, j) > 1 and max(i, j) < 4) else None
+            for j in range(5)
+        )
+        for i in range(5)
+    ),
+    tasks=(
+        Task(
+            devices=("0",),
+            user="jun",
+            command="python train.py",
+            pid=81_007,
+            memory=18_200,
+            load=90,
+            starts=5,
+            ends=40,
+            every=60,
+        ),
+        Task(
+            devices=("3",),
+            user="lee",
+            command="python xpu.py",
+            pid=82_007,
+            memory=7_100,
+            load=60,
+            starts=20,
+            ends=50,
+            every=70,
+        ),
+    ),
+)
+
 BOXES: dict[str, Box] = {
     box.name: box
     for box in (
@@ -548,6 +717,10 @@ BOXES: dict[str, Box] = {
         IDLE,
         AMD,
         AMD_CPX,
+        INTEL,
+        GAUDI,
+        APPLE,
+        MIXED_VENDORS,
     )
 }
 """Every named box, the default first."""

@@ -66,7 +66,10 @@ def _detailed(snapshot: Snapshot, box: Box, device: Device, elapsed: float) -> D
     )
     if device.parent is not None:
         return replace(device, processes=processes)
-    telemetry = _telemetry(snapshot, box, device, box.gpus[device.index], elapsed)
+    gpu = box.gpus[box.place(device)]
+    if "telemetry" in gpu.unsupported:
+        return replace(device, processes=processes)
+    telemetry = _telemetry(snapshot, box, device, gpu, elapsed)
     return replace(device, processes=processes, telemetry=telemetry)
 
 

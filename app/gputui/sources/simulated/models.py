@@ -85,6 +85,88 @@ MI300X_PARTITION = replace(
     | {"utilization", "memory_utilization", "temperature", "power", "power_limit", "sm_clock"},
 )
 """One of eight (CPX): the sensors are the whole GPU's."""
+_UNTOLD_ELSEWHERE = frozenset(
+    {"telemetry", "mig", "compute_mode", "display", "throttled", "switched", "memory_utilization"}
+)
+"""What xe, hl-smi and ioreg do not tell."""
+
+MAX_1550_TILE = Gpu(
+    name="Intel Data Center GPU Max 1550",
+    generation=5,
+    memory=65_536,
+    bus="",
+    capability="",
+    power_limit=None,
+    clock=1600,
+    idle_power=0,
+    reserve=34,
+    pci_id="8086:0bd5",
+    has_uuid=False,
+    unified=False,
+    unsupported=_UNTOLD_ELSEWHERE | {"temperature", "power", "power_limit"},
+)
+"""One of two, a device of its own under Level Zero's default (FLAT); the sensors are the card's."""
+
+ARC_B580 = Gpu(
+    name="Intel Arc B580",
+    memory=12_216,
+    bus="",
+    capability="",
+    power_limit=190,
+    clock=2850,
+    idle_power=35,
+    reserve=33,
+    pci_id="8086:e20b",
+    has_uuid=False,
+    unified=False,
+    unsupported=_UNTOLD_ELSEWHERE | NO_NUMA,
+)
+UHD = Gpu(
+    name="Intel UHD Graphics 770",
+    memory=0,
+    bus="00:02.0",
+    capability="",
+    power_limit=None,
+    clock=1650,
+    idle_power=0,
+    pci_id="8086:a780",
+    has_uuid=False,
+    apart="integrated",
+    unified=True,
+    unsupported=_UNTOLD_ELSEWHERE
+    | {"numa_node", "power", "power_limit", "temperature", "memory_total", "memory_used", "memory_free"},
+)
+GAUDI_3 = Gpu(
+    name="HL-325L",
+    generation=5,
+    memory=131_072,
+    bus="",
+    capability="",
+    power_limit=850,
+    clock=0,
+    idle_power=226,
+    reserve=672,
+    idle_memory=672,
+    unified=False,
+    unsupported=_UNTOLD_ELSEWHERE | {"sm_clock", "processes"},
+)
+"""hl-smi names no processes of other users."""
+
+M3_MAX = Gpu(
+    name="Apple M3 Max",
+    cores=40,
+    memory=65_536,
+    bus="",
+    capability="",
+    power_limit=None,
+    clock=0,
+    idle_power=0,
+    reserve=410,
+    has_uuid=False,
+    unified=True,
+    unsupported=_UNTOLD_ELSEWHERE
+    | {"numa_node", "memory_free", "temperature", "power", "power_limit", "sm_clock"},
+)
 A100 = Gpu(
     name="NVIDIA A100-SXM4-80GB",
     cores=6912,

@@ -33,7 +33,7 @@ _FILL = 10.0
 def at(box: Box, elapsed: float, opened: float) -> Snapshot:
     """The box `elapsed` seconds after it was opened, at `opened` seconds since the epoch."""
     devices = devices_at(box, elapsed, opened)
-    wiring = wired(box, tuple(device.index for device in devices if device.fault))
+    wiring = wired(box, tuple(box.place(d) for d in devices if d.fault and d.parent is None))
     return Snapshot(
         host=Host(box.host, box.driver, box.cuda),
         time=opened + elapsed,
@@ -63,7 +63,7 @@ def _claims(box: Box, elapsed: float, opened: float) -> tuple[Claim, ...]:
         for place, label in enumerate(task.devices):
             found.append(
                 Claim(
-                    key=box.uuid(label),
+                    key=box.key(label),
                     user=task.user,
                     since=opened + started - task.claims,
                     command=_program_and_script(task.command),
@@ -98,7 +98,7 @@ def _waiters(box: Box, elapsed: float, opened: float) -> tuple[Waiter, ...]:
                 place=(round((opened + since) * 1e9), each.user),
                 user=each.user,
                 count=each.count,
-                devices=None if each.devices is None else frozenset(map(box.uuid, each.devices)),
+                devices=None if each.devices is None else frozenset(map(box.key, each.devices)),
                 since=opened + since,
                 command=each.command,
                 job=each.job,
@@ -115,7 +115,7 @@ def _job(box: Box, job: OwnJob, elapsed: float, opened: float) -> JobSummary:
         id=job.id,
         title=job.title,
         state="running" if runs else "failed" if job.status else "done",
-        keys=tuple(map(box.uuid, job.devices)),
+        keys=tuple(map(box.key, job.devices)),
         created=began,
         started=began,
         ended=None if job.ended is None else opened - job.ended,
@@ -137,10 +137,10 @@ def devices_at(box: Box, elapsed: float, opened: float) -> tuple[Device, ...]:
 def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> list[Device]:
     label = str(index)
     identity = Device(
-        index=index,
+        index=box.index(index),
         uuid=box.uuid(label),
         name=gpu.name,
-        pci_bus_id=f"00000000:{gpu.bus}",
+        pci_bus_id=f"00000000:{gpu.bus}" if gpu.bus else None,
         mig=bool(gpu.mig),
         power_limit=gpu.power_limit,
         compute_capability=gpu.capability or None,
@@ -149,14 +149,17 @@ def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> l
         compute_mode="default",
         display=any(label in task.devices and task.kind == "graphics" for task in box.tasks),
         numa_node=gpu.numa,
-        unified="memory_total" in gpu.unsupported,
+        unified="memory_total" in gpu.unsupported if gpu.unified is None else gpu.unified,
         memory_total=None if "memory_total" in gpu.unsupported else gpu.memory * MIB,
-        vendor=box.vendor,
-        uuid_usable=gpu.partition is None,
+        vendor=gpu.vendor or box.vendor,
+        uuid_usable=gpu.partition is None and gpu.has_uuid,
         board=None if gpu.partition is None else f"00000000:{gpu.bus}",
         partition=gpu.partition,
         render=None if gpu.render is None else f"renderD{gpu.render}",
         pci_id=gpu.pci_id,
+        apart=gpu.apart,
+        module=gpu.module,
+        memory_idle=None if gpu.idle_memory is None else gpu.idle_memory * MIB,
     )
     identity = _with(identity, **dict.fromkeys(gpu.unsupported & _OF_IDENTITY))
     if gpu.fails_after is not None and elapsed >= gpu.fails_after:

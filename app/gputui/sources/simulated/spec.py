@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gputui.inventory.device import FaultKind
+from gputui.inventory.device import Apart, Device, FaultKind
 from gputui.inventory.link import SELF, LinkMatrix, NumberMatrix
 from gputui.inventory.process import Kind
 from gputui.inventory.topology import Locality
@@ -34,7 +34,12 @@ class Gpu:
     reserve       MiB in use with nobody on it (a desktop, the driver)
     partition     of a GPU that is divided into devices with indices of their own (CPX): which part this is
     render        the number of its render node, where its driver has those;  pci_id: its model on the bus
-    unsupported   the attributes of `Device` and `Telemetry` that its driver answers with "not supported"
+    vendor        where it is another than the box's;  apart: why it is not offered
+    has_uuid      whether it has a UUID of its own; else its place on the bus tells it apart
+    module, idle_memory   as of a `Device`, the latter in MiB
+    unified       whether its memory is the host's, where that does not follow from `unsupported`
+    unsupported   the attributes of `Device` and `Telemetry` that its driver answers with "not supported";
+                  "telemetry" for all of that
     fails_after   seconds after the box was opened at which `fault` strikes; None: never
     """
 
@@ -55,6 +60,12 @@ class Gpu:
     partition: int | None = None
     render: int | None = None
     pci_id: str | None = None
+    vendor: str | None = None
+    apart: Apart | None = None
+    has_uuid: bool = True
+    module: int | None = None
+    idle_memory: int | None = None
+    unified: bool | None = None
     unsupported: frozenset[str] = frozenset()
     fault: FaultKind = "lost"
     fails_after: float | None = None
@@ -133,7 +144,8 @@ class OwnJob:
 class Box:
     """A named box.
 
-    vendor     the name of the vendor of its GPUs; `uuid_digits`: how many a UUID has, where it has no groups
+    vendor     the name of the vendor of its GPUs; `uuid_digits`: how many a UUID has, where it has no groups,
+               behind `uuid_prefix`
     weights    how far it is over the link of each pair by the kernel's measure, where the kernel has one
     switched   all its NVLinks go to NVSwitches, none from GPU to GPU
     fabrics    the group of each GPU, as a number: GPUs of one group share switches; None: all do
@@ -156,6 +168,7 @@ class Box:
     tasks: tuple[Task, ...] = ()
     vendor: str = "nvidia"
     uuid_digits: int | None = None
+    uuid_prefix: str = "GPU-"
     weights: NumberMatrix = ()
     switched: bool = False
     fabrics: tuple[int, ...] | None = None
@@ -172,18 +185,45 @@ class Box:
         gpu = self.gpus[int(label)] if ":" not in label else None
         of = label if gpu is None or gpu.partition is None else gpu.bus
         digits = hashlib.sha256(f"{self.name} {of}".encode()).hexdigest()
+        if gpu is not None and not gpu.has_uuid:
+            return ""
         if self.uuid_digits is not None:
-            return f"GPU-{digits[: self.uuid_digits]}"
+            return f"{self.uuid_prefix}{digits[: self.uuid_digits]}"
         groups = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32])
         return ("MIG-" if ":" in label else "GPU-") + "-".join(groups)
 
+    def key(self, label: str) -> str:
+        """`Device.key` of a device of this box."""
+        gpu = self.gpus[int(label)] if ":" not in label else None
+        if gpu is None or (gpu.has_uuid and gpu.partition is None):
+            return self.uuid(label)
+        return Device(
+            index=self.index(int(label)),
+            uuid="",
+            uuid_usable=False,
+            vendor=gpu.vendor or self.vendor,
+            pci_bus_id=f"00000000:{gpu.bus}" if gpu.bus else None,
+            partition=gpu.partition,
+        ).key
 
-def uniform(count: int, word: str) -> LinkMatrix:
+    def index(self, place: int) -> int:
+        """The index of the GPU at that place: each vendor counts its own."""
+        vendor = self.gpus[place].vendor
+        return sum(gpu.vendor == vendor for gpu in self.gpus[:place])
+
+    def place(self, device: Device) -> int:
+        """The place of a GPU."""
+        vendor = None if device.vendor == self.vendor else device.vendor
+        own = [place for place, gpu in enumerate(self.gpus) if gpu.vendor == vendor]
+        return own[device.index]
+
+
+def uniform(count: int, word: str | None) -> LinkMatrix:
     """Every pair joined in the same way."""
     return sockets((count,), inside=word, across=word)
 
 
-def sockets(sizes: Iterable[int], inside: str, across: str) -> LinkMatrix:
+def sockets(sizes: Iterable[int], inside: str | None, across: str | None) -> LinkMatrix:
     """Consecutive groups of `sizes` devices, joined `inside` a group and `across` groups."""
     group = [place for place, size in enumerate(sizes) for _ in range(size)]
     return tuple(

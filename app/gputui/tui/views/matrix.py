@@ -14,6 +14,8 @@ from gputui.tui.views.text import Line, Span, clip, fit, place_mark, title
 SIGNS: dict[str, tuple[str, str]] = {
     "NV": ("█", "link-nv"),
     "XGMI": ("█", "link-nv"),
+    "MDF": ("█", "link-nv"),
+    "XL*": ("█", "link-nv"),
     "PIX": ("▆", "link-near"),
     "PXB": ("▅", "link-near"),
     "PHB": ("▄", "link-host"),
@@ -22,7 +24,16 @@ SIGNS: dict[str, tuple[str, str]] = {
 }
 """The stronger a link, the taller its sign. Where there is room its word stands beside it."""
 
-_SHORT = {"XGMI": "XG", "PIX": "PI", "PXB": "PX", "PHB": "PH", "NODE": "ND", "SYS": "SY"}
+_SHORT = {
+    "XGMI": "XG",
+    "MDF": "MD",
+    "XL*": "X*",
+    "PIX": "PI",
+    "PXB": "PX",
+    "PHB": "PH",
+    "NODE": "ND",
+    "SYS": "SY",
+}
 _WIDE, _NARROW, _TINY = 6, 4, 2
 """Cells that a column takes: sign and word, sign and two letters, the sign alone."""
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 
 from gputui.inventory.formatting import printable
+from gputui.system import pci_ids
 from gputui.system.root import Root
 
 _LIBDRM = ("/usr/share/libdrm/amdgpu.ids",)
-_PCI_IDS = ("/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids")
 _MOST = 4 * 1024 * 1024
-"""Bytes of pci.ids: 1.5 MB in 2025."""
 _MOST_NAME = 80
 
 KNOWN: dict[str, str] = {
@@ -85,19 +84,5 @@ class Names:
 
     def _by_model(self, device: str) -> str | None:
         if device not in self._pci_ids:
-            text = next(filter(None, (self._root.text(path, _MOST) for path in _PCI_IDS)), "")
-            self._pci_ids[device] = _of_pci_ids(text, "1002", device)
+            self._pci_ids[device] = pci_ids.name_of(self._root, "1002", device) or ""
         return self._pci_ids[device] or None
-
-
-def _of_pci_ids(text: str, vendor: str, device: str) -> str:
-    """The name of a device in the text of pci.ids: the vendor's line, and under it, after a tab, the
-    device's."""
-    start = re.search(rf"^{vendor}\s", text, re.MULTILINE)
-    if start is None:
-        return ""
-    end = re.compile(r"^[0-9a-f]{4}\s", re.MULTILINE).search(text, start.end())
-    found = re.compile(rf"^\t{re.escape(device)}\s+(.+)$", re.MULTILINE).search(
-        text, start.end(), end.start() if end else len(text)
-    )
-    return printable(found[1].strip()) if found else ""

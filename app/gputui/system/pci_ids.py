@@ -1,0 +1,26 @@
+"""The names of PCI devices by pci.ids, where the machine has that file; containers mostly have none."""
+
+from __future__ import annotations
+
+import re
+
+from gputui.inventory.formatting import printable
+from gputui.system.root import Root
+
+_FILES = ("/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids")
+_MOST = 4 * 1024 * 1024
+"""Bytes of pci.ids: 1.5 MB in 2025."""
+
+
+def name_of(root: Root, vendor: str, device: str) -> str | None:
+    """The name of a model by the four hex digits of its vendor and of its own, None where there is none."""
+    text = next(filter(None, (root.text(path, _MOST) for path in _FILES)), "")
+    # The vendor's line, and under it, after a tab, the device's.
+    start = re.search(rf"^{re.escape(vendor)}\s", text, re.MULTILINE)
+    if start is None:
+        return None
+    end = re.compile(r"^[0-9a-f]{4}\s", re.MULTILINE).search(text, start.end())
+    found = re.compile(rf"^\t{re.escape(device)}\s+(.+)$", re.MULTILINE).search(
+        text, start.end(), end.start() if end else len(text)
+    )
+    return printable(found[1].strip()) if found else None

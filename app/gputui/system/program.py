@@ -1,0 +1,133 @@
+"""A vendor's own program, asked for facts that the kernel does not tell (xpu-smi, hl-smi, ioreg).
+
+Such a program is somebody else's, can hang and can print anything: it has a deadline, what it prints is
+bounded, and after it has failed to answer in time it is left alone for a while.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from gputui.inventory.formatting import printable
+from gputui.system.root import Root
+
+DEADLINE = 5.0
+"""Seconds for one answer: hl-smi and xpu-smi take one or two on a machine with eight devices."""
+
+PAUSE = 60.0
+"""Seconds for which a program is not asked again after it did not answer in time."""
+
+MOST_OUTPUT = 4 * 1024 * 1024
+
+
+class Program:
+    """The program of that name, of the machine whose files `root` has.
+
+    `trouble` says in one line why the last question had no answer; None where it had one, or where the
+    machine has no such program.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        name: str,
+        deadline: float = DEADLINE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.trouble: str | None = None
+        self._root, self._deadline, self._clock = root, deadline, clock
+        self._path: str | None = None
+        self._looked = False
+        self._not_before = float("-inf")
+
+    @property
+    def there(self) -> bool:
+        """Whether the machine has it."""
+        return self._where() is not None
+
+    def _where(self) -> str | None:
+        if not self._looked:
+            self._looked, self._path = True, self._root.program(self.name)
+        return self._path
+
+    @property
+    def silent(self) -> bool:
+        """Whether it is left alone now, as it did not answer in time."""
+        return self._clock() < self._not_before
+
+    def ask(self, *words: str) -> str | None:
+        """What it prints for these words; None where it is not there, fails, or does not answer in time."""
+        path = self._where()
+        if path is None or self.silent:
+            return None
+        self.trouble = None
+        began = self._clock()
+        try:
+            status, output = _output((path, *words), self._deadline)
+        except OSError as error:
+            self.trouble = f"{self.name} cannot be started: {error.strerror or error}"
+            self._not_before = began + PAUSE
+            return None
+        if status is None:
+            self.trouble = f"{self.name} did not answer within {self._deadline:g} s; its facts are unknown"
+            self._not_before = self._clock() + PAUSE
+            return None
+        text = output.decode(errors="replace")
+        if status != 0:
+            first = printable(next(iter(text.strip().splitlines()), ""))[:120]
+            self.trouble = f"{self.name} ended with status {status}" + (f": {first}" if first else "")
+            return None
+        if not text.strip():
+            self.trouble = f"{self.name} printed nothing"
+            return None
+        return text
+
+
+def _output(argv: tuple[str, ...], deadline: float) -> tuple[int | None, bytes]:
+    """The status and the standard output of a program; no status where it took too long or printed too
+    much. It is ended with all that it has started."""
+    import contextlib
+    import selectors
+    import signal
+    import subprocess
+
+    ends = time.monotonic() + deadline
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env={**os.environ, "LC_ALL": "C"},
+    )
+    assert process.stdout is not None
+    parts: list[bytes] = []
+    size = 0
+    done = False
+    try:
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(process.stdout, selectors.EVENT_READ)
+            while size <= MOST_OUTPUT and (left := ends - time.monotonic()) > 0:
+                if not waiting.select(left):
+                    break
+                part = os.read(process.stdout.fileno(), 65_536)
+                if not part:
+                    done = True
+                    break
+                parts.append(part)
+                size += len(part)
+        if not done:
+            return None, b""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(max(0.0, ends - time.monotonic())), b"".join(parts)
+        return None, b""
+    finally:
+        # (Its children, too, may hang. The group cannot be another one before the process is waited for.)
+        if process.returncode is None:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        process.stdout.close()

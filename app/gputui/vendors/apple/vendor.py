@@ -1,0 +1,48 @@
+"""Apple behind the vendor port: one device, no variable that hides it, no containers."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from gputui.vendors.vendor import Vendor
+from gputui.vendors.visibility import Visibility
+
+if TYPE_CHECKING:
+    from gputui.sources.source import Source
+    from gputui.system.root import Root
+
+
+class Apple(Vendor):
+    """The GPU of a Mac with Apple silicon, read from ioreg."""
+
+    name = "apple"
+    title = "Apple"
+    runtime = "Metal"
+    device_type = "mps"
+    visibility = Visibility()
+    environment_hints = (
+        ("PYTORCH_ENABLE_MPS_FALLBACK", "1", "what Metal cannot do runs on the CPU; slow"),
+        ("PYTORCH_MPS_HIGH_WATERMARK_RATIO", "0.0", "no limit of memory: may slow or stop the whole machine"),
+    )
+    backend = "gloo"
+    driver = "Metal"
+    torch_build = "install torch for macOS on Apple silicon: https://pytorch.org/get-started/locally"
+    other_builds = {
+        "tensorflow": "install Apple's plugin: pip install tensorflow-metal",
+        "jax": "install Apple's plugin: pip install jax-metal",
+    }
+
+    def source(self, root: Root) -> Source:
+        from gputui.vendors.apple.source import AppleSource
+
+        return AppleSource(root)
+
+    def maybe_there(self, root: Root) -> bool:
+        return sys.platform == "darwin" if root.here else root.program("ioreg") is not None
+
+    def device(self, number: int) -> str:
+        return self.device_type
+
+
+VENDOR = Apple()

@@ -1,0 +1,236 @@
+"""Gaudi's devices on a machine: who they are out of sysfs, how busy they are from hl-smi.
+
+hl-smi's index is neither PCI order nor the module id that programs are given (`Device.module`). It lists no
+processes of other users, and none at all in a container: which there are is not known, and what is in use
+beyond an idle device's memory tells whether somebody is there, as a device takes one process at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gputui.inventory.device import Device, Fault
+from gputui.inventory.process import Process
+from gputui.inventory.snapshot import Host, Snapshot
+from gputui.sources.source import NoSourceError, Want
+from gputui.system.pci_tree import FUNCTION, long_bus_id
+from gputui.system.program import DEADLINE, Program
+from gputui.system.root import HERE, Root, whole
+from gputui.vendors.gaudi import hl_smi
+from gputui.vendors.gaudi.models import idle_memory
+
+if TYPE_CHECKING:
+    from gputui.sources.owned import Owners
+
+DRIVER = "/sys/bus/pci/drivers/habanalabs"
+
+NO_DEVICES = (
+    "no Gaudi: the kernel has none with the driver habanalabs; load it (`sudo modprobe habanalabs`), or start"
+    " the container with --runtime=habana"
+)
+
+_FRESH = 2.0
+"""Seconds for which hl-smi's answer is kept: it takes about one."""
+
+_MOST_FDS = 4096
+_WORKS = "operational"
+
+
+class GaudiSource:
+    """Gaudi's devices of the machine whose files `root` has. `clock` gives seconds since the epoch, `ticks`
+    seconds of a clock that never jumps."""
+
+    label = ""
+
+    def __init__(
+        self,
+        root: Root = HERE,
+        clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
+        deadline: float = DEADLINE,
+        owners: Owners | None = None,
+    ) -> None:
+        self._arguments = (root, clock, ticks, deadline, owners)
+        self._root, self._clock, self._ticks, self._owners = root, clock, ticks, owners
+        self._smi = Program(root, "hl-smi", deadline)
+        self._columns = hl_smi.COLUMNS
+        self._asked_at = float("-inf")
+        self._rows: tuple[hl_smi.Row, ...] = ()
+        self._trouble: str | None = None
+        self._functions: tuple[str, ...] = ()
+        self._devices: tuple[Device, ...] | None = None
+
+    def open(self) -> None:
+        """Find the devices. Raises NoSourceError where there are none."""
+        if self._devices is not None:
+            return
+        names = (name.lower() for name in self._root.names(DRIVER))
+        self._functions = tuple(sorted(name for name in names if FUNCTION.fullmatch(name)))
+        if not self._functions:
+            self._ask()
+        if not self._functions and not self._rows:
+            raise NoSourceError(f"{NO_DEVICES}; {self._trouble}" if self._trouble else NO_DEVICES)
+        self._devices = ()
+
+    def close(self) -> None:
+        self.__init__(*self._arguments)  # type: ignore[misc]
+
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+        self.open()
+        refreshed = want & (Want.LOAD | Want.VERDICT | Want.SENSORS | Want.NAMES | Want.SPEED)
+        if refreshed or not self._devices:
+            self._ask()
+            before = {device.key: device for device in self._devices or ()}
+            self._devices = tuple(
+                replace(device, processes=before[device.key].processes) if device.key in before else device
+                for device in self._found()
+            )
+        if want & (Want.PROCESSES | Want.CHANGED_PROCESSES | Want.VERDICT):
+            self._read_processes()
+        devices = self._devices or ()
+        row = tuple(None for _ in devices)
+        linked = bool(want & (Want.LINKS | Want.TOPOLOGY))
+        return Snapshot(
+            self._host(),
+            self._clock(),
+            self._owned(want, among),
+            # (Those in one machine are all joined, by links of which hl-smi prints no pairs.)
+            tuple((*row[:place], "X", *row[place + 1 :]) for place in range(len(row))) if linked else (),
+            errors=(self._trouble,) if self._trouble else (),
+        )
+
+    def _host(self) -> Host:
+        if self._root.here:
+            import socket
+
+            name: str | None = socket.gethostname()
+        else:
+            name = self._root.text("/proc/sys/kernel/hostname", 256) or None
+        version = next((row["driver_version"] for row in self._rows if "driver_version" in row), None)
+        return Host(name, version or self._root.text("/sys/module/habanalabs/version", 256) or None, None)
+
+    def _ask(self) -> None:
+        """hl-smi's answer, at most so often; a version that does not know a column is asked for fewer."""
+        now = self._ticks()
+        if not self._smi.there or now - self._asked_at < _FRESH:
+            return
+        self._asked_at = now
+        self._rows, self._trouble = (), None
+        for columns in dict.fromkeys((self._columns, hl_smi.BASIC)):
+            text = self._smi.ask("-Q", ",".join(columns), "-f", "csv")
+            found = hl_smi.rows(text, columns)
+            if found is not None:
+                self._rows, self._columns, self._trouble = found, columns, None
+                return
+            self._trouble = self._smi.trouble or "hl-smi: its answer is no table of devices"
+            if text is None and self._smi.silent:
+                return
+
+    # Which devices there are.
+
+    def _found(self) -> list[Device]:
+        by_function = {(row.get("bus_id") or "").lower(): row for row in self._rows}
+        devices: list[Device] = []
+        used: set[int] = set()
+        left = [row for row in self._rows if (row.get("bus_id") or "").lower() not in self._functions]
+        for function in self._functions:
+            row = by_function.get(function)
+            if row is None and left and not any("bus_id" in each for each in left):
+                # (A version that prints no bus id: nobody knows which row is whose.)
+                continue
+            devices.append(self._device(row or {}, function, used))
+        devices += [self._device(row, (row.get("bus_id") or "").lower(), used) for row in left]
+        return sorted(devices, key=lambda device: device.index)
+
+    def _device(self, row: hl_smi.Row, function: str, used: set[int]) -> Device:
+        known = bool(FUNCTION.fullmatch(function))
+        folder = f"{DRIVER}/{function}" if known and function in self._functions else None
+        accel = self._accel(folder)
+        index = hl_smi.whole(row.get("index"))
+        if index is None or index in used:
+            index = accel if accel is not None else len(used)
+        while index in used:
+            index += 1
+        used.add(index)
+        module = hl_smi.whole(row.get("module_id"))
+        if module is None and folder is not None:
+            told = self._root.number(f"{folder}/module_id")
+            module = told if told is not None and 0 <= told < 64 else None
+        total, in_use = hl_smi.size(row.get("memory.total")), hl_smi.size(row.get("memory.used"))
+        numa = self._root.number(f"{folder}/numa_node") if folder else None
+        name, uuid = row.get("name"), row.get("uuid", "")
+        has_uuid = re.fullmatch(r"[0-9A-Za-z]{1,16}-[0-9A-Za-z-]{1,120}", uuid) is not None
+        heat, limit = hl_smi.amount(row.get("temperature.aip")), hl_smi.amount(row.get("power.max"))
+        return Device(
+            index=index,
+            uuid=uuid if has_uuid else "",
+            uuid_usable=has_uuid or not known,
+            name=name or "Gaudi",
+            vendor="gaudi",
+            pci_bus_id=long_bus_id(function) if known else None,
+            render=None if accel is None else f"accel{accel}",
+            module=module,
+            memory_total=total,
+            memory_used=in_use,
+            memory_free=None if total is None or in_use is None else max(0, total - in_use),
+            memory_idle=idle_memory(name),
+            utilization=hl_smi.percent(row.get("utilization.aip")),
+            temperature=None if heat is None or not -50 < heat < 300 else round(heat),
+            power=hl_smi.amount(row.get("power.draw")),
+            power_limit=limit or None,
+            numa_node=numa if numa is not None and numa >= 0 else None,
+            fault=self._fault(folder),
+        )
+
+    def _accel(self, folder: str | None) -> int | None:
+        names = self._root.names(f"{folder}/accel") if folder else []
+        numbers = sorted(n for name in names if (n := whole(name.removeprefix("accel"))) is not None)
+        return numbers[0] if numbers and 0 <= numbers[0] < 1024 else None
+
+    def _fault(self, folder: str | None) -> Fault | None:
+        """Why the driver says that it does not work (sysfs-driver-habanalabs, "status")."""
+        status = (self._root.text(f"{folder}/status", 64) if folder else None) or ""
+        if not status or status.lower() == _WORKS:
+            return None
+        needs = "reset" in status.lower() or "malfunction" in status.lower()
+        return Fault("reset" if needs else "error", status[:64])
+
+    # Who is on them.
+
+    def _read_processes(self) -> None:
+        """The processes that have a device open, of those that we may look at; None where none is seen, as
+        there may be others' all the same."""
+        holders: dict[str, set[int]] = {}
+        if any(device.render for device in self._devices or ()):
+            for pid in self._root.names("/proc"):
+                if not pid.isdigit():
+                    continue
+                for number in self._root.names(f"/proc/{pid}/fd")[:_MOST_FDS]:
+                    to = self._root.link(f"/proc/{pid}/fd/{number}") or ""
+                    if to.startswith("/dev/accel/accel") and int(pid) != os.getpid():
+                        holders.setdefault(to.rpartition("/")[2], set()).add(int(pid))
+        self._devices = tuple(
+            replace(
+                device,
+                processes=tuple(Process(pid, "compute") for pid in sorted(holders[device.render]))
+                if device.render in holders
+                else None,
+            )
+            for device in self._devices or ()
+        )
+
+    def _owned(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
+        devices = self._devices or ()
+        if (Want.OWNERS not in want and self._owners is None) or not any(d.processes for d in devices):
+            return devices
+        from gputui.sources.owned import owners_of, with_host_use, with_owners
+
+        if self._owners is None:
+            self._owners = owners_of(self._root)
+        owned: Any = with_owners(devices, self._owners, Want.OWNERS in want)
+        return with_host_use(owned, self._owners, among) if Want.DETAILS in want else owned

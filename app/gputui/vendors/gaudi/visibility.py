@@ -1,0 +1,34 @@
+"""HABANA_VISIBLE_MODULES: the modules of a machine that a program may acquire.
+
+(Intel Gaudi documentation, "Multiple Tenants on HPU" and "PyTorch device assignment".) The process of local
+rank n first tries the n-th module of the list. Modules work together in aligned groups only: 0,1 and 2,3 and
+so on, 0 to 3 and 4 to 7, all eight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputui.inventory.device import Device
+from gputui.vendors.visibility import Ids, Visibility
+
+
+class ModuleVisibility(Visibility):
+    """Module ids; where a machine does not tell them, hl-smi's indices."""
+
+    variable = "HABANA_VISIBLE_MODULES"
+    none = none_in_words = "none"
+    keeps_order = False
+    order_in_words = "a rank tries the module at its own place first, and takes another one where that fails"
+    reader = "the Gaudi software"
+    also = ("HABANA_VISIBLE_DEVICES",)
+
+    def identifiers(self, devices: Sequence[Device], ids: Ids = "index") -> str:
+        return ",".join(str(_module(device)) for device in devices)
+
+    def _is_named(self, device: Device, entry: str) -> bool:
+        return entry.isdigit() and int(entry) == _module(device)
+
+
+def _module(device: Device) -> int:
+    return device.index if device.module is None else device.module

@@ -1,0 +1,189 @@
+"""What xe and i915 tell of one GPU in sysfs: its tiles, its clock, its sensors and when it was idle.
+
+(Linux, Documentation/ABI/testing/sysfs-driver-intel-xe-hwmon and sysfs-driver-intel-i915-hwmon.) What they
+tell as a counter is a rate only from the second reading on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gputui.system.drm import Card, Sensors, asleep
+from gputui.system.root import Root
+from gputui.vendors.intel.names import MAX
+
+_MOST_TILES = 16
+_SHORTEST = 0.02
+"""Seconds between two readings below which a counter of milliseconds says nothing."""
+
+
+@dataclass
+class _Counter:
+    """A counter's last value and when it was read (seconds), and the rate between the last two readings."""
+
+    value: int | None = None
+    at: float = 0.0
+    rate: float | None = None
+
+    def count(self, value: int | None, now: float) -> float | None:
+        """The rate a second; None at the first reading, and where the counter went back."""
+        if value is None:
+            self.value = self.rate = None
+        elif self.value is None:
+            self.value, self.at, self.rate = value, now, None
+        elif now - self.at >= _SHORTEST:
+            more = value - self.value
+            self.rate = more / (now - self.at) if more >= 0 else None
+            self.value, self.at = value, now
+        return self.rate
+
+
+class IntelCard:
+    """One GPU's files. Facts that never change are read once."""
+
+    def __init__(self, root: Root, card: Card) -> None:
+        self._root, self.card = root, card
+        self._of_card = card.folder.removesuffix("/device")
+        self._sensors: Sensors | None = None
+        self._energy: dict[str, _Counter] = {}
+        self._idle: dict[int, _Counter] = {}
+        self.tiles = self._tiles()
+
+    @property
+    def integrated(self) -> bool:
+        """Whether it is a part of a processor: those are at 00:02.0, where no slot is."""
+        return (self.card.function or "").endswith(":00:02.0")
+
+    @property
+    def is_max(self) -> bool:
+        """Whether it is a Data Center GPU Max, whose tiles are devices unless a program asks otherwise."""
+        return self.card.device_id in MAX
+
+    def number(self, name: str) -> int | None:
+        """A whole number; None also for a negative one, which stands for no answer."""
+        found = self._root.number(f"{self.card.folder}/{name}")
+        return found if found is not None and found >= 0 else None
+
+    @property
+    def asleep(self) -> bool:
+        return asleep(self._root, self.card)
+
+    @property
+    def sensors(self) -> Sensors:
+        if self._sensors is None:
+            self._sensors = Sensors(self._root, self.card)
+        return self._sensors
+
+    def _tiles(self) -> int:
+        names = self._root.names(self.card.folder)
+        found = sum(name.startswith("tile") and name[4:].isdigit() for name in names)
+        if not found and self.is_max:
+            # (i915 has the tiles of these as gt0 and gt1; of others gt1 is the media engine.)
+            names = self._root.names(f"{self._of_card}/gt")
+            found = sum(name.startswith("gt") and name[2:].isdigit() for name in names)
+        return max(1, min(found, _MOST_TILES))
+
+    def _first(self, *paths: str) -> int | None:
+        for path in paths:
+            found = self._root.number(path)
+            if found is not None and found >= 0:
+                return found
+        return None
+
+    def clock(self, tile: int = 0) -> int | None:
+        """MHz now; 0 where the engines sleep, None where the whole card does."""
+        if self.asleep:
+            return None
+        return self._first(
+            f"{self.card.folder}/tile{tile}/gt{2 * tile}/freq0/act_freq",
+            f"{self.card.folder}/tile{tile}/gt{tile}/freq0/act_freq",
+            *((f"{self._of_card}/gt_act_freq_mhz",) if tile == 0 else ()),
+            f"{self._of_card}/gt/gt{tile}/rps_act_freq_mhz",
+        )
+
+    def max_clock(self) -> int | None:
+        """The highest clock, MHz."""
+        return self._first(
+            f"{self.card.folder}/tile0/gt0/freq0/rp0_freq",
+            f"{self._of_card}/gt_RP0_freq_mhz",
+            f"{self._of_card}/gt/gt0/rps_RP0_freq_mhz",
+        )
+
+    def utilization(self, tile: int, now: float) -> int | None:
+        """Percent of the time since the last reading in which the engines of a tile were awake, which is the
+        most that they can have worked; `now` in seconds. A GPU that sleeps runs nothing."""
+        if self.asleep:
+            return 0
+        idle = self._first(
+            f"{self.card.folder}/tile{tile}/gt{2 * tile}/gtidle/idle_residency_ms",
+            f"{self.card.folder}/tile{tile}/gt{tile}/gtidle/idle_residency_ms",
+            f"{self._of_card}/gt/gt{tile}/rc6_residency_ms",
+        )
+        counter = self._idle.setdefault(tile, _Counter())
+        rate = counter.count(idle, now)
+        if rate is None or (rate == 0 and not self._root.here):
+            # (A recording's counters stand still.)
+            return None
+        return round(min(100.0, max(0.0, 100 - rate / 10)))
+
+    def readings(self, now: float) -> dict[str, Any]:
+        """Temperature (°C), power and its limit (W), clock (MHz); None for all of a GPU that sleeps."""
+        if self.asleep:
+            return dict.fromkeys(("temperature", "power", "power_limit", "sm_clock"))
+        sensors = self.sensors
+        heat = sensors.labelled("temp", ("pkg",))
+        if heat is None and not any(kind == "temp" for kind, _ in sensors.labels):
+            heat = sensors.number("temp1_input")
+        limit = self._limit()
+        return {
+            "temperature": None if heat is None else round(heat / 1000),
+            "power": self._power(now),
+            "power_limit": None if not limit else limit / 1e6,
+            "sm_clock": self.clock(),
+        }
+
+    def _limit(self) -> int | None:
+        """What is set as the sustained limit; where that is not told, the limit of bursts. µW."""
+        for suffix in ("_max", "_cap"):
+            found = self.sensors.labelled("power", ("card", "pkg"), suffix)
+            found = found or self.sensors.number(f"power1{suffix}")
+            if found is not None and found > 0:
+                return found
+        return None
+
+    def _power(self, now: float) -> float | None:
+        """W between the last two readings: of the card, or of the chip where the card's counter stands."""
+        labels = [label for kind, label in self.sensors.labels if kind == "energy"]
+        channels = [self.sensors.labels["energy", label] for label in ("card", "pkg") if label in labels]
+        rates: list[float] = []
+        for channel in channels or ["energy1"]:
+            rate = self._energy.setdefault(channel, _Counter()).count(
+                self.sensors.number(f"{channel}_input"), now
+            )
+            rates += [rate] if rate else []
+        return round(rates[0] / 1e6, 3) if rates else None
+
+    def is_own_bridge(self, folder: str) -> bool:
+        """Whether a bridge of the PCI tree is on the card."""
+        ids = (self._root.number(f"{folder}/{name}", 16) for name in ("vendor", "device"))
+        return ":".join(f"{number or 0:04x}" for number in ids) in _OWN_BRIDGES
+
+    def bridge_link(self, real: str | None) -> tuple[int | None, int | None]:
+        """Generation and lanes of the slot at most. The card's own endpoint says 2.5 GT/s x1, whatever the
+        slot is: the outermost of the card's own bridges knows."""
+        found: str | None = None
+        folder = (real or "").rpartition("/")[0]
+        while folder and self.is_own_bridge(folder):
+            found, folder = folder, folder.rpartition("/")[0]
+        if found is None:
+            return None, None
+        speed = (self._root.text(f"{found}/max_link_speed", 64) or "").partition(" ")[0]
+        lanes = self._root.number(f"{found}/max_link_width")
+        return _GENERATIONS.get(speed), lanes if lanes and 0 < lanes <= 32 else None
+
+
+_OWN_BRIDGES = frozenset({"8086:4fa0", "8086:4fa1", "8086:4fa4", "8086:e2ff", "8086:e2f0", "8086:e2f1"})
+"""PCIe bridges on the card itself: of Arc A and Flex, and of Battlemage (pci.ids)."""
+
+_GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}

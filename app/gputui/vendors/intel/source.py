@@ -1,0 +1,458 @@
+"""Intel's devices on a machine: out of /sys and /proc, the drivers' own queries, and xpu-smi where it is
+installed.
+
+Devices are numbered as Level Zero numbers them: discrete GPUs first, then integrated ones, each in PCI order
+(compute-runtime, execution_environment.cpp). Tiles of a Data Center GPU Max are devices unless
+ZE_FLAT_DEVICE_HIERARCHY says COMPOSITE; those of others are only if it says FLAT.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from gputui.inventory.device import Apart, Device
+from gputui.inventory.process import Kind, Process
+from gputui.inventory.snapshot import Host, Snapshot
+from gputui.sources.source import NoSourceError, Want
+from gputui.system.drm import Card, cards, clients
+from gputui.system.pci_tree import long_bus_id, place
+from gputui.system.program import DEADLINE, Program
+from gputui.system.root import HERE, Root
+from gputui.vendors.intel import memory, names, xpu_smi
+from gputui.vendors.intel.card import IntelCard
+
+if TYPE_CHECKING:
+    from gputui.inventory.link import LinkMatrix
+    from gputui.inventory.topology import Locality
+    from gputui.sources.owned import Owners
+
+HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
+
+NO_DEVICES = (
+    "no Intel GPU: the kernel has none with the driver xe or i915; load it (`sudo modprobe xe`), or start the"
+    " container with --device /dev/dri"
+)
+
+_DRIVERS = ("xe", "i915")
+_FRESH = 4.0
+"""Seconds for which what xpu-smi has told of the load is kept: it takes up to a second a device."""
+
+_SAMPLE = 0.05
+"""Seconds between two readings of the counters, where one alone is asked for (`pick`)."""
+
+
+@dataclass
+class _Gpu:
+    """A card, with what was last read of it; `number` is xpu-smi's."""
+
+    function: str | None
+    card: IntelCard | None = None
+    number: int | None = None
+    tiles: int = 1
+    name: str | None = None
+    total: int | None = None
+    load: xpu_smi.Load | None = None
+
+
+@dataclass
+class _Unit:
+    """A device: a card, or a tile of one."""
+
+    device: Device
+    gpu: _Gpu
+    tile: int | None = None
+
+
+class IntelSource:
+    """Intel's devices of the machine whose files `root` has. `clock` gives seconds since the epoch, `ticks`
+    seconds of a clock that never jumps."""
+
+    label = ""
+
+    def __init__(
+        self,
+        root: Root = HERE,
+        clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
+        environ: Mapping[str, str] | None = None,
+        deadline: float = DEADLINE,
+        owners: Owners | None = None,
+    ) -> None:
+        self._arguments = (root, clock, ticks, environ, deadline, owners)
+        self._root, self._clock, self._ticks, self._owners = root, clock, ticks, owners
+        self._environ = os.environ if environ is None else environ
+        self._smi = Program(root, "xpu-smi", deadline)
+        self._units: list[_Unit] | None = None
+        self._gpus: list[_Gpu] = []
+        self._listed = False
+        self._of_smi: dict[int, xpu_smi.Found] = {}
+        self._named = False
+        self._load_at = float("-inf")
+        self._processes_at = float("-inf")
+        self._by_smi: dict[int, dict[int, int | None]] | None = None
+        self._troubles: dict[str, str] = {}
+        self._host = Host()
+        self._matrices: tuple[LinkMatrix, LinkMatrix] = ((), ())
+        self._near: tuple[Locality, ...] | None = None
+
+    def open(self) -> None:
+        """Find the devices. Raises NoSourceError where there are none."""
+        if self._units is not None:
+            return
+        found = [card for card in cards(self._root) if _is_ours(card)]
+        self._gpus = [_Gpu(card.function, IntelCard(self._root, card)) for card in found]
+        if not self._gpus:
+            # (Without its own files a recording may still have the program's answers.)
+            self._list()
+        if not self._gpus:
+            raise NoSourceError(NO_DEVICES)
+        for gpu in self._gpus:
+            gpu.tiles = max(gpu.tiles, gpu.card.tiles if gpu.card else 1)
+        self._units = self._numbered()
+
+    def close(self) -> None:
+        self.__init__(*self._arguments)  # type: ignore[misc]
+
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+        self.open()
+        assert self._units is not None
+        if Want.NAMES in want or Want.SPEED in want:
+            self._read_names()
+        if want & (Want.LOAD | Want.VERDICT):
+            self._read_load(alone=Want.VERDICT in want)
+        if Want.SENSORS in want:
+            self._read_sensors()
+        if want & (Want.PROCESSES | Want.CHANGED_PROCESSES | Want.VERDICT):
+            self._read_processes()
+        if want & (Want.LINKS | Want.TOPOLOGY):
+            self._read_links()
+        if Want.TOPOLOGY in want:
+            self._read_near()
+        links, pcie = self._matrices
+        return Snapshot(
+            self._host,
+            self._clock(),
+            self._owned(want, among),
+            links,
+            errors=tuple(self._troubles.values()),
+            pcie=pcie,
+            topology=self._wiring(),
+        )
+
+    # Which devices there are.
+
+    def _numbered(self) -> list[_Unit]:
+        """In Level Zero's order. Where no render node can be opened, none has a number."""
+        opens = [self._may_open(gpu) for gpu in self._gpus]
+        closed = not any(opens)
+        gpus = [gpu for gpu, may in zip(self._gpus, opens, strict=True) if may or closed]
+        gpus.sort(key=lambda gpu: (_is_integrated(gpu), gpu.function or "", gpu.number or 0))
+        units: list[_Unit] = []
+        for gpu in gpus:
+            parts: list[int | None] = [*range(gpu.tiles)] if self._is_flat(gpu) else [None]
+            for tile in parts:
+                units.append(self._unit(gpu, tile, len(units), closed))
+        return units
+
+    def _unit(self, gpu: _Gpu, tile: int | None, place: int, closed: bool) -> _Unit:
+        card = gpu.card
+        integrated = _is_integrated(gpu)
+        apart: Apart | None = "no access" if closed else "integrated" if integrated else None
+        bus = long_bus_id(gpu.function) if gpu.function else None
+        device = Device(
+            index=-1 - place if closed else place,
+            uuid="",
+            # (What xpu-smi calls a UUID is where the card stands and what it is: two can have the same.)
+            uuid_usable=False,
+            vendor="intel",
+            pci_bus_id=bus,
+            board=bus if tile is not None else None,
+            partition=tile,
+            apart=apart,
+            render=card.card.render if card else None,
+            pci_id=card.card.pci_id if card else None,
+            numa_node=card.number("numa_node") if card else None,
+            unified=True if integrated else None,
+            max_sm_clock=card.max_clock() if card else None,
+        )
+        return _Unit(device, gpu, tile)
+
+    def _is_flat(self, gpu: _Gpu) -> bool:
+        """Whether the tiles of a card are devices."""
+        said = self._environ.get(HIERARCHY, "").upper()
+        is_max = gpu.card is not None and gpu.card.is_max
+        flat = said in ("FLAT", "COMBINED") or (said != "COMPOSITE" and is_max)
+        return flat and gpu.tiles > 1
+
+    def _may_open(self, gpu: _Gpu) -> bool:
+        """Whether Level Zero can open it. (It is not opened here: that would wake a sleeping card.)"""
+        render = gpu.card.card.render if gpu.card else None
+        if render is None:
+            # (Recordings leave the folder that names the render node out.)
+            return not self._root.here
+        if not self._root.here:
+            return not self._root.has("/dev/dri") or self._root.has(f"/dev/dri/{render}")
+        return os.access(f"/dev/dri/{render}", os.R_OK | os.W_OK)
+
+    # What xpu-smi tells.
+
+    def _ask(self, what: str, *words: str) -> str | None:
+        """An answer of xpu-smi. Why there is none is a notice, of each kind of question one."""
+        if not self._smi.there:
+            return None
+        text = self._smi.ask(*words)
+        if self._smi.trouble is not None:
+            self._troubles[what] = self._smi.trouble
+        elif text is not None:
+            self._troubles.pop(what, None)
+        return text
+
+    def _list(self) -> None:
+        """The numbers that xpu-smi gives the cards, once."""
+        if self._listed:
+            return
+        self._listed = True
+        text = self._ask("discovery", "discovery", "-j")
+        found = xpu_smi.devices(text)
+        if text is not None and found is None:
+            self._troubles["discovery"] = "xpu-smi discovery: its answer is no list of devices"
+        by_function = {gpu.function: gpu for gpu in self._gpus}
+        alone = not self._gpus
+        for each in found or ():
+            gpu = by_function.get(each.function)
+            if gpu is None and alone:
+                gpu = _Gpu(each.function)
+                self._gpus.append(gpu)
+            if gpu is None:
+                continue
+            gpu.number, gpu.name = each.number, each.name
+            self._of_smi[each.number] = each
+            facts = xpu_smi.properties(self._ask("discovery -d", "discovery", "-d", str(each.number), "-j"))
+            gpu.total = xpu_smi.memory_total(facts) or gpu.total
+            if gpu.card is None:
+                gpu.tiles = xpu_smi.tiles(facts) or gpu.tiles
+
+    def _smi_loads(self, gpu: _Gpu) -> xpu_smi.Load | None:
+        """What xpu-smi tells of a card's load, asked of all cards at once and kept for a while."""
+        if not self._smi.there:
+            return None
+        now = self._ticks()
+        if now - self._load_at >= _FRESH:
+            self._load_at = now
+            self._list()
+            for each in self._gpus:
+                each.load = None
+                if each.number is not None:
+                    text = self._ask("stats", "stats", "-d", str(each.number), "-j")
+                    each.load = xpu_smi.load(text, each.total) if text is not None else None
+        return gpu.load
+
+    # What changes.
+
+    def _read_names(self) -> None:
+        if self._named:
+            return
+        self._named = True
+        self._list()
+        for unit in self._units or ():
+            gpu, pci_id = unit.gpu, unit.device.pci_id
+            of_smi = self._of_smi.get(gpu.number) if gpu.number is not None else None
+            pci_id = pci_id or (of_smi.pci_id if of_smi else None)
+            name = gpu.name or names.name(self._root, pci_id)
+            unit.device = replace(
+                unit.device, name=name, pci_id=pci_id, uuid=(of_smi.uuid or "") if of_smi else ""
+            )
+        self._host = Host(self._host_name(), self._driver(), None)
+
+    def _driver(self) -> str | None:
+        kernel = self._root.text("/proc/sys/kernel/osrelease", 256)
+        drivers = sorted({gpu.card.card.driver for gpu in self._gpus if gpu.card})
+        return " ".join(filter(None, ("+".join(drivers), kernel))) or None
+
+    def _host_name(self) -> str | None:
+        if self._root.here:
+            import socket
+
+            return socket.gethostname()
+        return self._root.text("/proc/sys/kernel/hostname", 256) or None
+
+    def _read_load(self, alone: bool) -> None:
+        units = self._units or []
+        now = self._ticks()
+        loads = {id(unit): self._utilization(unit, now) for unit in units}
+        if alone and self._root.here and any(loads[id(u)] is None for u in units if u.device.apart is None):
+            # A counter is a rate from its second reading on.
+            time.sleep(_SAMPLE)
+            loads = {id(unit): self._utilization(unit, self._ticks()) for unit in units}
+        for unit in units:
+            total, used = self._memory(unit)
+            load = loads[id(unit)]
+            if load is None and (of_smi := self._smi_loads(unit.gpu)) is not None:
+                load = of_smi.utilization
+            free = None if total is None or used is None or unit.device.unified else max(0, total - used)
+            unit.device = replace(
+                unit.device, memory_total=total, memory_used=used, memory_free=free, utilization=load
+            )
+
+    def _utilization(self, unit: _Unit, now: float) -> int | None:
+        if unit.gpu.card is None:
+            return None
+        tiles = range(unit.gpu.tiles) if unit.tile is None else (unit.tile,)
+        found = [unit.gpu.card.utilization(tile, now) for tile in tiles]
+        known = [load for load in found if load is not None]
+        return max(known) if len(known) == len(found) else None
+
+    def _memory(self, unit: _Unit) -> tuple[int | None, int | None]:
+        """Bytes in all and in use: as the driver tells, else as xpu-smi does. Not of an integrated GPU,
+        whose memory is the host's."""
+        if unit.device.apart == "integrated":
+            return None, None
+        gpu, card = unit.gpu, unit.gpu.card
+        sizes: tuple[memory.Sizes, ...] = ()
+        if card is not None and self._root.here and card.card.render is not None:
+            sizes = memory.ask(card.card.render, card.card.driver)
+        if unit.tile is not None and len(sizes) == gpu.tiles:
+            sizes = (sizes[unit.tile],)
+        elif unit.tile is not None:
+            sizes = ()
+        if sizes:
+            parts = [used for _, used in sizes]
+            total = sum(size for size, _ in sizes)
+            used = None if None in parts else sum(part or 0 for part in parts)
+            if used is not None:
+                return total, used
+        of_smi = self._smi_loads(gpu)
+        total_of_card = gpu.total
+        if unit.tile is not None:
+            told = of_smi.tiles.get(unit.tile) if of_smi else None
+            share = total_of_card // gpu.tiles if total_of_card else None
+            return (sizes[0][0] if sizes else share), told
+        told = of_smi.memory_used if of_smi else None
+        return (sum(size for size, _ in sizes) if sizes else total_of_card), told
+
+    def _read_sensors(self) -> None:
+        now = self._ticks()
+        of_card: dict[int, dict[str, Any]] = {}
+        for unit in self._units or ():
+            gpu = unit.gpu
+            if id(gpu) not in of_card:
+                facts = gpu.card.readings(now) if gpu.card else {}
+                missing = [n for n in ("temperature", "power", "sm_clock") if facts.get(n) is None]
+                awake = gpu.card is None or not gpu.card.asleep
+                load = self._smi_loads(gpu) if missing and awake and not _is_integrated(gpu) else None
+                if load is not None:
+                    told = {"temperature": load.temperature, "power": load.power, "sm_clock": load.clock}
+                    facts |= {name: told[name] for name in missing}
+                of_card[id(gpu)] = facts
+            facts = of_card[id(gpu)]
+            if unit.tile is not None:
+                # (Sensors are the whole card's.)
+                facts = {"sm_clock": gpu.card.clock(unit.tile) if gpu.card else None}
+            unit.device = replace(unit.device, **facts)
+
+    def _read_processes(self) -> None:
+        drawn = clients(self._root)
+        if self._smi.there and self._ticks() - self._processes_at >= _FRESH:
+            self._processes_at = self._ticks()
+            self._list()
+            self._by_smi = xpu_smi.processes(self._ask("ps", "ps", "-j"))
+        for unit in self._units or ():
+            found: dict[int, Process] = {}
+            for client in drawn:
+                if client.function != unit.gpu.function:
+                    continue
+                size = client.device_memory if unit.tile is None else client.memory.get(f"vram{unit.tile}")
+                works = any(client.engines.values()) or any(client.cycles.values())
+                if size or works:
+                    found[client.pid] = Process(client.pid, _kind(client.engines, client.cycles), memory=size)
+            number = unit.gpu.number
+            listed = (self._by_smi or {}).get(number, {}) if number is not None else {}
+            for pid, amount in listed.items():
+                # (It does not tell which tile.)
+                found.setdefault(pid, Process(pid, "compute", memory=amount if unit.tile is None else None))
+            known = unit.gpu.card is not None or self._by_smi is not None
+            unit.device = replace(
+                unit.device, processes=tuple(found[pid] for pid in sorted(found)) if known else None
+            )
+
+    def _owned(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
+        devices = tuple(unit.device for unit in self._units or ())
+        if (Want.OWNERS not in want and self._owners is None) or not any(d.processes for d in devices):
+            return devices
+        from gputui.sources.owned import owners_of, with_host_use, with_owners
+
+        if self._owners is None:
+            self._owners = owners_of(self._root)
+        owned = with_owners(devices, self._owners, Want.OWNERS in want)
+        return with_host_use(owned, self._owners, among) if Want.DETAILS in want else owned
+
+    # How they are wired.
+
+    def _read_links(self) -> None:
+        if self._matrices[0]:
+            return
+        from gputui.vendors.intel.links import End, matrices
+
+        self._list()
+        cards_of = {id(gpu): number for number, gpu in enumerate(self._gpus)}
+        ends: list[End] = []
+        for unit in self._units or ():
+            card, where = unit.gpu.card, None
+            real = self._root.real(card.card.folder) if card else None
+            if card is not None and real is not None:
+                where = place(real, unit.device.numa_node, card.is_own_bridge)
+            ends.append(End(where, unit.gpu.number, unit.tile, cards_of[id(unit.gpu)]))
+        several = sum(unit.device.apart is None for unit in self._units or ()) > 1
+        wires = None
+        if several and any(end.number is not None for end in ends):
+            wires = xpu_smi.wires(self._ask("topology", "topology", "-m"))
+        nodes = self._root.names("/sys/devices/system/node")
+        one = sum(name.startswith("node") and name[4:].isdigit() for name in nodes) == 1
+        self._matrices = matrices(ends, wires, one)
+
+    def _read_near(self) -> None:
+        if self._near is not None:
+            return
+        from gputui.inventory.topology import Locality, from_ranges
+
+        near: list[Locality] = []
+        for unit in self._units or ():
+            card, cpus, generation, width = unit.gpu.card, None, None, None
+            if card is not None:
+                text = self._root.text(f"{card.card.folder}/local_cpulist")
+                try:
+                    cpus = from_ranges(text) if text else None
+                except ValueError:
+                    cpus = None
+                generation, width = card.bridge_link(self._root.real(card.card.folder))
+            node = unit.device.numa_node
+            nodes = None if node is None else (node,)
+            near.append(Locality(cpus, nodes, pcie_generation=generation, pcie_width=width))
+        self._near = tuple(near)
+
+    def _wiring(self) -> Any:
+        if self._near is None:
+            return None
+        from gputui.inventory.topology import Topology
+
+        return Topology(self._near)
+
+
+def _is_ours(card: Card) -> bool:
+    return (card.driver in _DRIVERS and card.vendor_id in ("8086", "")) or (
+        not card.driver and card.vendor_id == "8086"
+    )
+
+
+def _is_integrated(gpu: _Gpu) -> bool:
+    return (gpu.function or "").endswith(":00:02.0")
+
+
+def _kind(engines: Mapping[str, int], cycles: Mapping[str, int]) -> Kind:
+    draws = bool(engines.get("render") or cycles.get("rcs"))
+    computes = bool(engines.get("compute") or cycles.get("ccs"))
+    return "compute+graphics" if draws and computes else "graphics" if draws else "compute"

@@ -1,0 +1,74 @@
+"""Intel's GPUs behind the vendor port: their source, their words, and how containers are given them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gputui.inventory.device import Device
+from gputui.vendors.intel.visibility import LevelZeroVisibility
+from gputui.vendors.vendor import Containers, Vendor
+from gputui.vendors.visibility import Changes, Visibility
+
+if TYPE_CHECKING:
+    from gputui.sources.source import Source
+    from gputui.system.root import Root
+
+
+class IntelContainers(Containers):
+    """The render nodes themselves; all of them where tiles are named, whose numbers count all cards."""
+
+    def docker(self, devices: Sequence[Device]) -> list[str]:
+        nodes = [f"/dev/dri/{d.render}" for d in devices] if _by_node(devices) else ["/dev/dri"]
+        return [*(word for node in nodes for word in ("--device", node)), "--group-add", "render"]
+
+    podman = docker
+
+    def gives_devices(self, option: str, value: str) -> bool:
+        return option == "device" and value.partition(":")[0].startswith("/dev/dri")
+
+    def changes(self, devices: Sequence[Device], visibility: Visibility, by_number: bool = False) -> Changes:
+        """A container that has its own devices only needs no list, and counts in bus order whatever one
+        says."""
+        return () if devices and _by_node(devices) else visibility.changes(devices)
+
+
+def _by_node(devices: Sequence[Device]) -> bool:
+    return all(device.render and device.partition is None for device in devices)
+
+
+class Intel(Vendor):
+    """Intel's GPUs and their tiles, read from xe and i915."""
+
+    name = "intel"
+    title = "Intel"
+    runtime = "Level Zero"
+    device_type = "xpu"
+    visibility = LevelZeroVisibility()
+    containers = IntelContainers()
+    environment_hints = (
+        ("ZE_ENABLE_PCI_ID_DEVICE_ORDER", "0", "counts discrete GPUs first, as gputui does"),
+    )
+    remedies = {"held": "`sudo fuser -v /dev/dri/render*` may show it"}
+    backend = "xccl"
+    driver = "Level Zero"
+    torch_build = "install a build for XPU: https://pytorch.org/get-started/locally"
+    other_builds = {"jax": "install Intel's build: pip install intel-extension-for-openxla"}
+
+    def source(self, root: Root) -> Source:
+        from gputui.vendors.intel.source import IntelSource
+
+        return IntelSource(root)
+
+    def maybe_there(self, root: Root) -> bool:
+        return not root.here or root.has("/sys/module/xe") or root.has("/sys/module/i915")
+
+    def launch_warnings(
+        self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
+    ) -> tuple[str, ...]:
+        if any(device.apart == "integrated" for device in devices):
+            return ("an integrated GPU has the host's memory, and many programs for XPU do not support it",)
+        return ()
+
+
+VENDOR = Intel()

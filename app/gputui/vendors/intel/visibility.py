@@ -1,0 +1,90 @@
+"""ZE_AFFINITY_MASK, and what Level Zero reads beside it.
+
+(Level Zero specification, "Environment Variables" and "Affinity Mask".) The mask says which devices there
+are and not in which order: those that it names are counted in Level Zero's own order, and a number that no
+device has is passed over. `Device.index` is that order as it is unless ZE_ENABLE_PCI_ID_DEVICE_ORDER is 1,
+which counts by bus id alone, so that an integrated GPU (00:02.0) comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gputui.inventory.device import Device
+from gputui.vendors.visibility import Changes, Ids, Inherited, Listed, Visibility
+
+MASK, BY_BUS, SELECTOR = "ZE_AFFINITY_MASK", "ZE_ENABLE_PCI_ID_DEVICE_ORDER", "ONEAPI_DEVICE_SELECTOR"
+HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
+
+
+class LevelZeroVisibility(Visibility):
+    """Indices of devices; tiles of a card that are devices are named with the hierarchy in which they are."""
+
+    variable = MASK
+    # (A number that no device has: an empty mask is none.)
+    none = none_in_words = "9999"
+    keeps_order = False
+    order_in_words = (
+        f"Level Zero counts discrete GPUs first, each in bus order ({BY_BUS}=1 counts by bus alone, and an"
+        " integrated GPU at 00:02.0 becomes 0)"
+    )
+    reader = "Level Zero"
+
+    def changes(self, devices: Sequence[Device], ids: Ids = "index") -> Changes:
+        hierarchy: Changes = ((HIERARCHY, "FLAT"),) if any(d.partition is not None for d in devices) else ()
+        return (*hierarchy, *super().changes(devices, ids))
+
+    def changes_here(self, environ: Mapping[str, str]) -> Changes:
+        # (With them, our numbers would mean other devices.)
+        return tuple(
+            (name, None)
+            for name, counts in ((BY_BUS, _by_bus(environ)), (SELECTOR, bool(environ.get(SELECTOR))))
+            if counts
+        )
+
+    def lists_in(self, environ: Mapping[str, str]) -> bool:
+        return bool(environ.get(MASK))
+
+    def listed(
+        self, text: str, environ: Mapping[str, str], devices: Sequence[Device], words: str | None = None
+    ) -> Listed:
+        counted = self._counted_here(environ, devices)
+        setting = words or f"{MASK}={text}"
+        found: set[str] = set()
+        wrong: list[str] = []
+        for entry in map(str.strip, text.split(",")) if text.strip() else ():
+            number, dot, tile = entry.partition(".")
+            numbers = [part for part in (number, tile) if part]
+            known = number.isascii() and all(part.isdigit() and len(part) < 6 for part in numbers)
+            device = counted.get(int(number)) if known and number else None
+            if device is None or (dot and device.partition is not None):
+                wrong.append(f"{entry!r} names no device of this box, and {self.reader} passes it over")
+                continue
+            if dot:
+                wrong.append(f"{entry!r} is one tile of GPU {device.index}, of which gputui shows the whole")
+            found.add(device.key)
+        warning = f"{setting}: {'; '.join(wrong)}" if wrong else None
+        return Listed(tuple(device for device in devices if device.key in found), warning)
+
+    def inherited(self, environ: Mapping[str, str], devices: Sequence[Device]) -> Inherited | None:
+        text = environ.get(MASK)
+        if not text:
+            return None
+        listed = self.listed(text, environ, devices)
+        note = None
+        if _by_bus(environ):
+            numbers = ",".join(str(device.index) for device in listed.devices) or "none"
+            note = f"{MASK}={text} is GPU {numbers} here: with {BY_BUS}=1 it counts by bus id"
+        keys = tuple(device.key for device in listed.devices)
+        return Inherited(((MASK, text),), keys, listed.warning, note)
+
+    def _counted_here(self, environ: Mapping[str, str], devices: Sequence[Device]) -> dict[int, Device]:
+        offered = [device for device in devices if device.index >= 0]
+        if _by_bus(environ):
+            offered.sort(key=lambda device: (device.pci_bus_id or "", device.index))
+            return dict(enumerate(offered))
+        return {device.index: device for device in offered}
+
+
+def _by_bus(environ: Mapping[str, str]) -> bool:
+    return environ.get(BY_BUS, "0").strip() not in ("", "0")

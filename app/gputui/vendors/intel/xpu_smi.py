@@ -1,0 +1,301 @@
+"""What xpu-smi tells, versions 1.x and 2.x: who the devices are, their load, their processes, their Xe links.
+
+Its JSON has numbers as texts in some versions, leaves out what it does not know, and is followed or replaced
+by an error in the same form. Every function reads the text of one answer, and makes nothing of what it does
+not understand. Tables for people are read where an answer is no JSON (`topology -m` is always one).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gputui.inventory.formatting import printable
+from gputui.system.pci_tree import FUNCTION
+
+MIB = 1024 * 1024
+_MOST_DEVICES = 256
+_MOST_NAME = 80
+_OWN = "xpu-smi"
+_LABEL = re.compile(r"GPU (\d{1,4})(?:/(\d{1,2}))?")
+_WORD = re.compile(r"S|MDF|XL[1-9]\d{0,2}|XL\*|PIX|PXB|PHB|NODE|SYS")
+_NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,12})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A device of `discovery`: its number, name, PCI function ("0000:4d:00.0"), UUID as xpu-smi makes one."""
+
+    number: int
+    name: str | None
+    function: str | None
+    uuid: str | None
+    pci_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Of `stats`; bytes, percent, °C, W, MHz. `tiles`: bytes in use of each tile."""
+
+    memory_used: int | None = None
+    utilization: int | None = None
+    temperature: int | None = None
+    power: float | None = None
+    clock: int | None = None
+    tiles: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Wires:
+    """Of `topology -m`: rows and columns are (device, tile), tile None where a row is a whole card."""
+
+    labels: tuple[tuple[int, int | None], ...]
+    words: tuple[tuple[str | None, ...], ...]
+
+
+def document(text: str | None) -> Any:
+    """The JSON of an answer, None where it is none, or an error."""
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return None if isinstance(found, dict) and found.get("error") else found
+
+
+def devices(text: str | None) -> tuple[Found, ...] | None:
+    """The devices of `discovery -j`; None where it is no such list."""
+    root = document(text)
+    rows = root.get("device_list") if isinstance(root, dict) else None
+    if not isinstance(rows, list):
+        return None
+    found: dict[int, Found] = {}
+    for row in rows[:_MOST_DEVICES]:
+        number = _whole(row.get("device_id")) if isinstance(row, dict) else None
+        if number is None or not 0 <= number < _MOST_DEVICES:
+            continue
+        function = str(row.get("pci_bdf_address", "")).strip().lower()
+        uuid = str(row.get("uuid", "")).strip()
+        model = str(row.get("pci_device_id", "")).strip().lower().removeprefix("0x")
+        found[number] = Found(
+            number=number,
+            name=_text(row.get("device_name")),
+            function=function if FUNCTION.fullmatch(function) else None,
+            uuid=uuid
+            if re.fullmatch(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", uuid)
+            else None,
+            pci_id=f"8086:{model:>04}" if re.fullmatch(r"[0-9a-f]{1,4}", model) else None,
+        )
+    return tuple(found.values())
+
+
+def properties(text: str | None) -> dict[str, str]:
+    """What `discovery -d N -j` tells, or the table of `discovery -d N`, by the keys of the JSON."""
+    root = document(text)
+    if isinstance(root, dict):
+        rows = root.get("device_list")
+        root = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else root
+        return {str(key): str(value) for key, value in root.items() if isinstance(value, str | int | float)}
+    found: dict[str, str] = {}
+    for line in (text or "").splitlines()[:4096]:
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        key, colon, value = cells[-1].partition(":")
+        if colon and len(cells) == 2:
+            found.setdefault(_KEYS.get(key.strip(), key.strip()), value.strip())
+    return found
+
+
+_KEYS = {
+    "Memory Physical Size": "memory_physical_size",
+    "Number of Tiles": "number_of_tiles",
+    "PCI BDF Address": "pci_bdf_address",
+    "Device Name": "device_name",
+    "Driver Version": "driver_version",
+}
+
+
+def memory_total(facts: Mapping[str, str]) -> int | None:
+    """Bytes of a card's memory."""
+    exact = _whole(facts.get("memory_physical_size_byte"))
+    if exact is not None:
+        return exact if exact > 0 else None
+    number, _, unit = facts.get("memory_physical_size", "").partition(" ")
+    amount = _number(number)
+    scale = {"": MIB, "MiB": MIB, "GiB": 1024 * MIB, "KiB": 1024, "B": 1}.get(unit.strip())
+    return round(amount * scale) if amount is not None and amount > 0 and scale else None
+
+
+def tiles(facts: Mapping[str, str]) -> int | None:
+    """How many tiles a card has."""
+    found = _whole(facts.get("number_of_tiles"))
+    return found if found is not None and 1 <= found <= 16 else None
+
+
+def load(text: str | None, total: int | None) -> Load:
+    """What `stats -d N -j` tells, or the table of `stats -d N`; `total` are the bytes of the card's memory,
+    by which bytes and MiB are told apart: versions differ."""
+    root = document(text)
+    if not isinstance(root, dict):
+        return _load_of_table(text or "")
+    whole = _metrics(root.get("device_level"))
+    parts: dict[int, dict[str, float]] = {}
+    tiles = root.get("tile_level")
+    for row in tiles[:16] if isinstance(tiles, list) else ():
+        number = _whole(row.get("tile_id")) if isinstance(row, dict) else None
+        if number is not None and 0 <= number < 16:
+            parts[number] = _metrics(row.get("data_list"))
+
+    def fact(name: str, join: str) -> float | None:
+        key = f"XPUM_STATS_{name}"
+        if key in whole:
+            return whole[key]
+        values = [part[key] for part in parts.values() if key in part]
+        if not values or len(values) < len(parts):
+            return None
+        return sum(values) if join == "sum" else max(values)
+
+    used = {
+        tile: size
+        for tile, part in parts.items()
+        if (size := _bytes(part.get("XPUM_STATS_MEMORY_USED"), total)) is not None
+    }
+    power, clock, heat = (
+        fact("POWER", "sum"),
+        fact("GPU_FREQUENCY", "max"),
+        fact("GPU_CORE_TEMPERATURE", "max"),
+    )
+    return Load(
+        memory_used=_bytes(fact("MEMORY_USED", "sum"), total),
+        utilization=_percent(fact("GPU_UTILIZATION", "max")),
+        temperature=None if heat is None or not 0 < heat < 200 else round(heat),
+        power=None if power is None or power < 0 else round(power, 3),
+        clock=None if clock is None or clock < 0 else round(clock),
+        tiles=used,
+    )
+
+
+def _metrics(rows: Any) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for row in rows[:512] if isinstance(rows, list) else ():
+        value = _number(row.get("value")) if isinstance(row, dict) else None
+        if value is not None:
+            found[str(row.get("metrics_type"))] = value
+    return found
+
+
+def _load_of_table(text: str) -> Load:
+    cells: dict[str, float] = {}
+    for line in text.splitlines()[:4096]:
+        key, bar, value = line.strip().strip("|").partition("|")
+        number = _number(value.strip().partition(";")[0])
+        if bar and number is not None:
+            cells.setdefault(key.strip(), number)
+    used = cells.get("GPU Memory Used (MiB)")
+    load, heat = cells.get("Average % utilization of"), cells.get("GPU Core Temperature (C)")
+    clock = cells.get("GPU Frequency (MHz)")
+    return Load(
+        memory_used=None if used is None or used < 0 else round(used * MIB),
+        utilization=_percent(load),
+        temperature=None if heat is None else round(heat),
+        power=cells.get("GPU Power (W)"),
+        clock=None if clock is None else round(clock),
+    )
+
+
+def _bytes(amount: float | None, total: int | None) -> int | None:
+    if amount is None or amount < 0:
+        return None
+    most = total if total else 1 << 44
+    return round(amount * MIB) if amount * MIB <= most else round(amount) if amount <= most else None
+
+
+def processes(text: str | None) -> dict[int, dict[int, int | None]] | None:
+    """By device, the bytes that each process has of it, xpu-smi's own left out; `ps -j`, or the table of
+    `ps`, which counts in kB. None where it is no such list."""
+    root = document(text)
+    found: dict[int, dict[int, int | None]] = {}
+    if isinstance(root, dict):
+        rows = root.get("device_util_by_proc_list")
+        if not isinstance(rows, list):
+            return None
+        for row in rows[:65_536]:
+            if not isinstance(row, dict):
+                continue
+            memory = _number(row.get("mem_size"))
+            _add(
+                found,
+                _whole(row.get("process_id")),
+                str(row.get("process_name", "")),
+                _whole(row.get("device_id")),
+                memory,
+            )
+        return found
+    lines = (text or "").splitlines()
+    if not lines or lines[0].split()[:1] != ["PID"]:
+        return None
+    for line in lines[1:65_536]:
+        words = line.split()
+        if len(words) >= 5:
+            _add(found, _whole(words[0]), " ".join(words[1:-3]), _whole(words[-3]), _number(words[-1]))
+    return found
+
+
+def _add(
+    found: dict[int, dict[int, int | None]],
+    pid: int | None,
+    command: str,
+    device: int | None,
+    kilobytes: float | None,
+) -> None:
+    if pid is None or device is None or pid <= 0 or command.rpartition("/")[2].split(" ")[0] == _OWN:
+        return
+    found.setdefault(device, {})[pid] = (
+        None if kilobytes is None or kilobytes < 0 else round(kilobytes * 1000)
+    )
+
+
+def wires(text: str | None) -> Wires | None:
+    """The table of `topology -m`: "GPU 0/1" is tile 1 of card 0. None where it is no such table."""
+    lines = [line for line in (text or "").splitlines()[:1024] if line.strip()]
+    if not lines:
+        return None
+    columns = [_LABEL.fullmatch(cell.strip()) for cell in lines[0].split("|")]
+    labels = [_place(found) for found in columns if found]
+    rows: dict[tuple[int, int | None], tuple[str | None, ...]] = {}
+    for line in lines[1:]:
+        cells = [cell.strip() for cell in line.split("|")]
+        row = _LABEL.fullmatch(cells[0])
+        if row is not None and len(cells) > len(labels):
+            words = (cell if _WORD.fullmatch(cell) else None for cell in cells[1 : len(labels) + 1])
+            rows[_place(row)] = tuple("X" if word == "S" else word for word in words)
+    if not labels or len(set(labels)) != len(labels) or any(label not in rows for label in labels):
+        return None
+    return Wires(tuple(labels), tuple(rows[label] for label in labels))
+
+
+def _place(found: re.Match[str]) -> tuple[int, int | None]:
+    return int(found[1]), None if found[2] is None else int(found[2])
+
+
+def _text(value: Any) -> str | None:
+    return printable(value.strip())[:_MOST_NAME] or None if isinstance(value, str) else None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    text = str(value).strip() if isinstance(value, str | int | float) else ""
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def _whole(value: Any) -> int | None:
+    found = _number(value)
+    return int(str(value).strip()) if found is not None and "." not in str(value) else None
+
+
+def _percent(value: float | None) -> int | None:
+    return round(value) if value is not None and 0 <= value <= 100 else None

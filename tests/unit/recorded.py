@@ -1,0 +1,26 @@
+"""Where recorded machines are: other people's files, which stay where they are, beside the checkout
+(`../shared/vendors`), or where GPUTUI_RECORDED_VENDORS says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_BESIDE = Path(__file__).parents[2].parent / "shared" / "vendors"
+VENDORS = Path(os.environ.get("GPUTUI_RECORDED_VENDORS", _BESIDE))
+
+
+def needs(folder: Path) -> Any:
+    """Skips tests whose recording is not there, and says so."""
+    return pytest.mark.skipif(not folder.is_dir(), reason=f"no recorded machines at {folder}")
+
+
+def program(root: Path, name: str, script: str) -> None:
+    """A program of that machine: a shell script."""
+    file = root / "bin" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)

@@ -1,0 +1,118 @@
+"""Recorded Intel machines and answers of xpu-smi, read field by field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict_text import for_document
+from gputui.inventory.device import Device
+from gputui.inventory.document import to_document
+from gputui.inventory.document_reader import from_document
+from gputui.inventory.link import strength
+from gputui.system.drm import clients
+from gputui.system.pci_tree import long_bus_id
+from gputui.system.root import Root
+from gputui.vendors.intel import xpu_smi
+from gputui.vendors.intel.source import IntelSource
+from unit.recorded import VENDORS, needs
+
+RECORDED = VENDORS / "intel"
+CASES = sorted(
+    case.name for case in (RECORDED.iterdir() if RECORDED.is_dir() else ()) if any(case.glob("root*"))
+)
+
+pytestmark = needs(RECORDED)
+
+
+def expected(case: str) -> dict[str, Any]:
+    return dict(json.loads((RECORDED / case / "expected.json").read_text()))
+
+
+def answer(case: str, name: str) -> str:
+    return (RECORDED / case / name).read_text()
+
+
+def _shown(device: Device, name: str) -> Any:
+    if name == "integrated":
+        return device.apart == "integrated"
+    return device.uuid or None if name == "uuid" else getattr(device, name)
+
+
+@pytest.mark.parametrize("case", CASES or ["none"])
+def test_every_field_is_what_the_description_says(case: str) -> None:
+    wanted = expected(case)
+    snapshot = IntelSource(Root(str(RECORDED / case / "root"))).read()
+    assert len(snapshot.devices) == len(wanted["devices"])
+    for device, facts in zip(snapshot.devices, wanted["devices"], strict=True):
+        for name in {name.removesuffix("_any_of") for name in facts} - {"driver", "power_limit_why"}:
+            allowed = facts.get(f"{name}_any_of", [facts.get(name)])
+            if allowed is not None:
+                assert _shown(device, name) in allowed, name
+    assert [list(row) for row in snapshot.links] == wanted["links"]
+    again = from_document(
+        json.loads(json.dumps(to_document(snapshot, for_document(verdicts(snapshot), 0.0))))
+    )
+    assert [device.key for device in again.devices] == [device.key for device in snapshot.devices]
+    # Nothing here tells the memory in use: unknown, and so never free.
+    assert {verdict.state for verdict in verdicts(snapshot).values()} == {"unknown"}
+
+
+def test_counters_of_a_recording_that_stand_still_are_no_power_and_no_load() -> None:
+    moments = iter(range(100))
+    source = IntelSource(Root(str(RECORDED / "b580_xe" / "root")), ticks=lambda: float(next(moments)))
+    source.read()
+    device = source.read().devices[0]
+    assert (device.power, device.utilization) == (None, None)
+
+
+def test_a_job_on_two_tiles_has_the_memory_of_both() -> None:
+    case = "fdinfo_xe_pvc"
+    wanted = expected(case)
+    (client,) = clients(Root(str(RECORDED / case)))
+    assert (client.pid, long_bus_id(client.function)) == (wanted["pid"], wanted["pci_bus_id"])
+    assert client.device_memory == wanted["memory"]
+    assert [client.memory["vram0"], client.memory["vram1"]] == wanted["memory_per_tile"]
+    assert client.cycles["ccs"] > 0
+
+
+def test_xe_links_are_read_and_ranked() -> None:
+    case = "xpu_smi_13_two_cards_four_tiles"
+    wanted = expected(case)["topology_m"]
+    found = xpu_smi.wires(answer(case, "topology_m.txt"))
+    assert found is not None
+    assert [f"{card}/{tile}" for card, tile in found.labels] == wanted["labels"]
+    assert [["S" if word == "X" else word for word in row] for row in found.words] == wanted["matrix"]
+    assert strength("MDF") > strength("XL16") > strength("XL4") > strength("XL*") > strength("PIX")
+
+
+def test_version_1_tells_who_the_devices_are_and_their_load() -> None:
+    case = "xpu_smi_13_two_cards_four_tiles"
+    wanted = expected(case)
+    (device,) = xpu_smi.devices(answer(case, "discovery.json")) or ()
+    (listed,) = wanted["discovery"]
+    assert device.function is not None
+    found = (device.number, device.name, long_bus_id(device.function), device.uuid)
+    assert found == tuple(listed[name] for name in ("device_id", "name", "pci_bus_id", "uuid"))
+    facts = xpu_smi.properties(answer(case, "discovery_d.txt"))
+    assert xpu_smi.memory_total(facts) == wanted["discovery_d"]["memory_total"]
+    assert xpu_smi.tiles(facts) == wanted["discovery_d"]["tiles"]
+    load = xpu_smi.load(answer(case, "stats_d.txt"), None)
+    for name in ("power", "temperature", "memory_used", "utilization"):
+        assert getattr(load, name) == wanted["stats_d"][name]
+    # (Its only process is xpu-smi itself.)
+    assert xpu_smi.processes(answer(case, "ps.txt")) == {}
+    others = xpu_smi.processes(answer(case, "ps.txt").replace("xpu-smi", "python3"))
+    for listed in wanted["ps"]:
+        assert (others or {})[listed["device"]][listed["pid"]] in listed["memory_any_of"]
+
+
+def test_version_2_tells_the_size_of_the_memory() -> None:
+    case = "xpu_smi_20_b580"
+    (wanted,) = expected(case)["devices"]
+    facts = xpu_smi.properties(answer(case, "discovery_d.txt"))
+    assert xpu_smi.memory_total(facts) == wanted["memory_total"]
+    assert facts["device_name"] in wanted["name_any_of"]
