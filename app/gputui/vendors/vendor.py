@@ -27,7 +27,9 @@ lets no program use the device; the device must be reset."""
 
 
 class Containers(ABC):
-    """How a container is given a vendor's devices."""
+    """How a container is given a vendor's devices; `by_uuid`: not without their UUIDs."""
+
+    by_uuid: bool = True
 
     @abstractmethod
     def docker(self, devices: Sequence[Device]) -> list[str]:
@@ -90,6 +92,7 @@ class Vendor:
     remedies           what helps, in the vendor's own commands, by what is wrong: a clause of a sentence
     by_uuid_warning    what a launch that names its devices by UUID must be warned of; "" where every version
                        of the runtime reads UUIDs
+    gres               what Slurm calls the devices in `--gres`, where that is not "gpu"
     one_part           why a process uses one only of several parts of devices that it sees; "" where it uses
                        them all
 
@@ -113,6 +116,7 @@ class Vendor:
     environment_hints: tuple[tuple[str, str, str], ...] = ()
     remedies: Mapping[Trouble, str] = {}
     by_uuid_warning: str = ""
+    gres: str = "gpu"
     one_part: str = ""
     backend: str = "gloo"
     driver: str = "the driver"

@@ -103,7 +103,11 @@ class Visibility:
         ):
             # (A device that failed before its UUID was read, or shares it, can be named by its index only.)
             return ",".join(device.uuid for device in devices)
-        return ",".join(str(device.index) for device in devices)
+        return ",".join(str(self.number(device)) for device in devices)
+
+    def number(self, device: Device) -> int:
+        """What the list calls a device that it names by a number."""
+        return device.index
 
     def changes(self, devices: Sequence[Device], ids: Ids = "index") -> Changes:
         """What makes exactly `devices` visible, in this order; no devices means CPU only."""

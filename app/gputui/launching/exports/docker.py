@@ -27,10 +27,10 @@ def to_docker(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     """One line for any POSIX shell. Raises ExportError for contradictions and devices without a UUID."""
     # docker's client puts U+FFFD for a byte that is no text, and says nothing.
     need_text(launch, "what docker is given")
-    visibility, containers = launch.vendor.visibility, launch.vendor.containers
-    if containers is None or (launch.devices and not visibility.uuid_prefixes):
+    containers = launch.vendor.containers
+    if containers is None:
         raise ExportError(f"how a container is given devices of {launch.vendor.title} is not known")
-    nameless = [str(device.index) for device in launch.devices if not device.uuid]
+    nameless = [str(device.index) for device in launch.devices if containers.by_uuid and not device.uuid]
     if nameless:
         raise ExportError(
             f"the UUID of GPU {', '.join(nameless)} is not known, and a container is given devices by UUID"

@@ -83,6 +83,8 @@ def sbatch_notes(launch: Launch) -> tuple[str, ...]:
         notes.append(
             f"Slurm selects the devices: the script asks for {len(launch.devices)}, not for {chosen}"
         )
+    if launch.devices and launch.vendor.gres != "gpu":
+        notes.append(f"a site may call them otherwise than {launch.vendor.gres}: `sinfo -o %G` names it")
     if any(device.parent for device in launch.devices):
         notes.append("MIG instances may need their type: --gpus-per-node=TYPE:N, as `sinfo -o %G` names it")
     if not _cores(launch):
@@ -91,13 +93,14 @@ def sbatch_notes(launch: Launch) -> tuple[str, ...]:
 
 
 def _header(launch: Launch, options: ExportOptions) -> list[str]:
-    count = len(launch.devices)
+    count, gres = len(launch.devices), launch.vendor.gres
     cores = _cores(launch)
     asked = {
         "job-name": _name(launch, options),
         "nodes": str(options.nodes),
         "ntasks-per-node": str(_tasks(launch) or 1),
-        "gpus-per-node": str(count) if count else None,
+        "gpus-per-node": str(count) if count and gres == "gpu" else None,
+        "gres": f"{gres}:{count}" if count and gres != "gpu" else None,
         "cpus-per-task": str(cores) if cores else None,
         "output": "%x-%j.out",
         "chdir": launch.directory if launch.directory and _PLAIN.fullmatch(launch.directory) else None,

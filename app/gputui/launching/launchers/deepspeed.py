@@ -150,7 +150,7 @@ class Deepspeed(ScriptLauncher):
             return self._by_second_stage(starter, given, reason, request, notices)
         added = []
         if not own:
-            added.append(f"--include=localhost:{','.join(str(device.index) for device in request.devices)}")
+            added.append(f"--include=localhost:{','.join(map(str, _numbers(request)))}")
             notices.remark(
                 f"deepspeed is given the devices by --include; it ignores {request.visibility.variable} then"
             )
@@ -229,7 +229,7 @@ def _entries(request: LauncherRequest) -> list[int | str]:
         none = request.visibility.none if request.count == 1 else request.visibility.none_in_words
         return [none] * request.count
     if request.by_index:
-        return [device.index for device in request.devices]
+        return [*_numbers(request)]
     return [*request.visibility.identifiers(request.devices, "uuid").split(",")]
 
 
@@ -356,7 +356,7 @@ def _names_exactly(own: Sequence[Option], request: LauncherRequest) -> bool:
     """Whether the command's own words make deepspeed run on exactly these devices, in this order."""
     if not request.by_index or not request.devices:
         return False
-    chosen = [device.index for device in request.devices]
+    chosen = _numbers(request)
     (option, *others) = own
     if others:
         return False
@@ -376,10 +376,15 @@ def _against(request: LauncherRequest) -> str | None:
         return "the first accepts no MIG instances"
     if not request.by_index:
         return "the first accepts no UUIDs"
-    indices = [device.index for device in request.devices]
+    indices = _numbers(request)
     if indices != sorted(indices) and _sorts(request):
         return f"the first would sort the devices and run on {','.join(map(str, sorted(indices)))}"
     return None
+
+
+def _numbers(request: LauncherRequest) -> list[int]:
+    """What deepspeed writes into the vendor's variable (accelerator.visible_devices_envs)."""
+    return [request.visibility.number(device) for device in request.devices]
 
 
 def _sorts(request: LauncherRequest) -> bool:

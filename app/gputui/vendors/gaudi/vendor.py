@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class GaudiContainers(Containers):
     """Habana's container runtime, which takes hl-smi's indices; programs inside still name modules."""
 
+    by_uuid = False
+
     def docker(self, devices: Sequence[Device]) -> list[str]:
         numbers = ",".join(str(device.index) for device in devices)
         given = ["--runtime=habana", "-e", f"HABANA_VISIBLE_DEVICES={numbers}"]
@@ -49,6 +51,7 @@ class Gaudi(Vendor):
         "held": "`sudo fuser -v /dev/accel/accel*` may show it",
         "reset": "`sudo hl-smi -r` resets it",
     }
+    gres = "hpu"
     backend = "hccl"
     driver = "the Gaudi driver"
     torch_build = "install Intel Gaudi's build of it, which must match the driver: https://docs.habana.ai"

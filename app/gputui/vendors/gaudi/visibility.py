@@ -7,10 +7,8 @@ so on, 0 to 3 and 4 to 7, all eight.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gputui.inventory.device import Device
-from gputui.vendors.visibility import Ids, Visibility
+from gputui.vendors.visibility import Visibility
 
 
 class ModuleVisibility(Visibility):
@@ -23,12 +21,8 @@ class ModuleVisibility(Visibility):
     reader = "the Gaudi software"
     also = ("HABANA_VISIBLE_DEVICES",)
 
-    def identifiers(self, devices: Sequence[Device], ids: Ids = "index") -> str:
-        return ",".join(str(_module(device)) for device in devices)
+    def number(self, device: Device) -> int:
+        return device.index if device.module is None else device.module
 
     def _is_named(self, device: Device, entry: str) -> bool:
-        return entry.isdigit() and int(entry) == _module(device)
-
-
-def _module(device: Device) -> int:
-    return device.index if device.module is None else device.module
+        return entry.isascii() and entry.isdigit() and len(entry) < 6 and int(entry) == self.number(device)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class IntelContainers(Containers):
     """The render nodes themselves; all of them where tiles are named, whose numbers count all cards."""
 
+    by_uuid = False
+
     def docker(self, devices: Sequence[Device]) -> list[str]:
         nodes = [f"/dev/dri/{d.render}" for d in devices] if _by_node(devices) else ["/dev/dri"]
         return [*(word for node in nodes for word in ("--device", node)), "--group-add", "render"]
