@@ -96,7 +96,7 @@ def test_a_sleeping_card_is_left_asleep(tmp_path: Path) -> None:
     card = (tmp_path / "sys/class/drm/card2/device").resolve()
     (card / "power/runtime_status").write_text("suspended\n")
     seen: list[str] = []
-    source = AmdSource(Root(str(tmp_path), on_read=seen.append))
+    source = AmdSource(Root(str(tmp_path), on_read=lambda path, _: seen.append(path)))
     device = source.read(Want.ALL | Want.DETAILS).devices[2]
     assert (device.utilization, device.power, device.temperature) == (0, None, None)
     sensors = ("busy_percent", "_input", "pp_dpm_sclk")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def this_box() -> Source:
     """The source of this machine."""
-    return BoxSource(_sources(HERE))
+    return BoxSource(sources_of(HERE))
 
 
 def box_below(folder: str) -> Source:
@@ -31,14 +31,14 @@ def box_below(folder: str) -> Source:
     root = Root(folder)
     if not os.path.isdir(folder):
         raise NoSourceError(f"there is no folder {folder!r}")
-    sources = _sources(root)
+    sources = sources_of(root)
     name = os.path.basename(os.path.realpath(folder))
     return BoxSource(
         sources, root, f"root {printable(name)}", f"no device of a known vendor below {folder!r}"
     )
 
 
-def _sources(root: Root) -> list[Source]:
+def sources_of(root: Root) -> list[Source]:
     """Of every vendor of whom there may be something; of this machine's at least the first, who says what is
     missing."""
     there = [vendor for vendor in vendors() if vendor.maybe_there(root)]

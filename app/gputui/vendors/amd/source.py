@@ -7,7 +7,6 @@ and integrated GPUs, are listed behind them and not offered.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -212,9 +211,10 @@ class AmdSource:
         """
         if render is None:
             return False
-        if not self._root.here:
-            return not self._root.has("/dev/dri") or self._root.has(f"/dev/dri/{render}")
-        return os.access(f"/dev/dri/{render}", os.R_OK | os.W_OK)
+        return self._root.may_open(f"/dev/dri/{render}") or (
+            # (Of most recorded machines nobody knows.)
+            self._root.recorded and not self._root.has("/dev/dri")
+        )
 
     def _card(self, node: Node, by_function: Mapping[str | None, Card]) -> AmdCard | None:
         """The card behind a node: that of its render node, which may be another vendor's in a recording."""
