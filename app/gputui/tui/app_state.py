@@ -32,7 +32,7 @@ from gputui.vendors.registry import (
     mixed_vendors,
     vendor_named,
     vendor_of,
-    vendors,
+    vendors_here,
     vendors_of,
 )
 from gputui.vendors.vendor import Vendor
@@ -209,8 +209,8 @@ class AppState:
 
     @cached_property
     def vendors(self) -> tuple[Vendor, ...]:
-        """The vendors of all devices of the box; without devices, all that are installed."""
-        return vendors_of(self.snapshot.devices if self.snapshot else ()) or vendors()
+        """The vendors of all devices of the box; without devices, those that may be here."""
+        return vendors_of(self.snapshot.devices if self.snapshot else ()) or vendors_here()
 
     @cached_property
     def vendor(self) -> Vendor:

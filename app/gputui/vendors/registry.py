@@ -17,6 +17,7 @@ from typing import cast
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Want
+from gputui.system.root import HERE
 from gputui.vendors.vendor import UnknownVendor, Vendor
 from gputui.vendors.visibility import Inherited
 
@@ -44,6 +45,11 @@ def vendor_named(name: str) -> Vendor:
 
         return cast(Vendor, importlib.import_module(_BUILT_IN[name]).VENDOR)
     return _added().get(name) or UnknownVendor(name)
+
+
+def vendors_here() -> tuple[Vendor, ...]:
+    """Those of whom this machine may have devices; the first of all where it has none's."""
+    return tuple(vendor for vendor in vendors() if vendor.maybe_there(HERE)) or vendors()[:1]
 
 
 def default_vendor() -> Vendor:

@@ -13,7 +13,7 @@ from gputui.tui.views.text import Line, Span, clip, fit, place_mark, title
 
 SIGNS: dict[str, tuple[str, str]] = {
     "NV": ("█", "link-nv"),
-    "XGMI": ("█", "link-nv"),
+    "XGMI": ("▇", "link-nv"),
     "PIX": ("▆", "link-near"),
     "PXB": ("▅", "link-near"),
     "PHB": ("▄", "link-host"),
