@@ -259,7 +259,7 @@ class AppState:
         devices = self.snapshot.devices if self.snapshot else ()
         found = tuple(d for d in devices if d.parent is None and d.index == index)
         ours = tuple(d for d in found if self.selected and d.vendor == self.vendor.name)
-        return ours or found
+        return ours or tuple(d for d in found if d.apart is None) or found
 
     def move_cursor(self, by: int) -> AppState:
         """The cursor some rows further, stopping at the ends."""

@@ -59,6 +59,7 @@ class BoxSource:
     ) -> None:
         self._sources, self._root, self.label, self._nothing = tuple(sources), root, label, nothing
         self._open: list[Source] = []
+        self._missing: NoSourceError | None = None
         self._load_reader: HostLoadReader | None = None
         self._load: HostLoad | None = None
 
@@ -78,11 +79,15 @@ class BoxSource:
             raise NoSourceError(self._nothing)
         if first is not None and not self._open:
             raise first
+        self._missing = first
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()
         read = [source.read(want, among) for source in self._open]
         box = read[0] if len(read) == 1 else joined(read)
+        if self._missing is not None and all(device.apart is not None for device in box.devices):
+            # (An integrated GPU is no answer to why another vendor's card is not there.)
+            box = replace(box, errors=(*box.errors, str(self._missing)))
         if Want.HOST in want:
             self._load = self._read_load()
         return replace(box, host=replace(box.host, load=self._load)) if self._load else box

@@ -88,7 +88,9 @@ def inherited(environ: Mapping[str, str], snapshot: Snapshot) -> Inherited | Non
     keys: list[str] = []
     for vendor in vendors_of(snapshot.devices) or (default_vendor(),):
         own = tuple(device for device in snapshot.devices if device.vendor == vendor.name)
-        limits = vendor.visibility.inherited(environ, own)
+        # (A list is not for a vendor of whom no device is offered, though its runtime may read it, too.)
+        counts = not own or any(device.apart is None for device in own)
+        limits = vendor.visibility.inherited(environ, own) if counts else None
         keys += limits.keys if limits else (device.key for device in own)
         found += [limits] if limits else []
     if not found:
