@@ -88,10 +88,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The GPUs by their nodes' numbers, the numbers of the CPU nodes, and whether the kernel makes links of
-    GPUs
-    that reach each other over PCIe only. `broken` nodes can be read and tell nothing; one that may not be read,
-    as in a container, is nobody's fault."""
+    """The GPUs by their nodes' numbers, and the numbers of the CPU nodes.
+
+    tells_peers  whether the kernel makes links of GPUs that reach each other over PCIe only
+    broken       nodes that can be read and tell nothing; one that may not be read, as in a container, is none
+    """
 
     gpus: tuple[Node, ...]
     cpus: tuple[int, ...]
