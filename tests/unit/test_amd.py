@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +21,9 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.details import detailed
 from gputui.sources.source import NoSourceError, Want
-from gputui.system.root import Root
+from gputui.system.root import HERE, Root
 from gputui.vendors.amd.source import AmdSource
+from gputui.vendors.amd.vendor import VENDOR
 
 AMD = [name for name, box in BOXES.items() if box.vendor == "amd"]
 
@@ -96,7 +99,7 @@ def test_a_sleeping_card_is_left_asleep(tmp_path: Path) -> None:
     card = (tmp_path / "sys/class/drm/card2/device").resolve()
     (card / "power/runtime_status").write_text("suspended\n")
     seen: list[str] = []
-    source = AmdSource(Root(str(tmp_path), on_read=seen.append))
+    source = AmdSource(Root(str(tmp_path), on_read=lambda path, _: seen.append(path)))
     device = source.read(Want.ALL | Want.DETAILS).devices[2]
     assert (device.utilization, device.power, device.temperature) == (0, None, None)
     sensors = ("busy_percent", "_input", "pp_dpm_sclk")
@@ -133,6 +136,87 @@ def test_cards_behind_their_own_bridges_are_told_apart_by_the_switch_above(tmp_p
             link.symlink_to(os.path.relpath(new, link.parent))
         shutil.rmtree(tmp_path / f"sys/class/kfd/kfd/topology/nodes/{2 + place}/io_links")
     assert read(tmp_path).links == (("X", "PIX"), ("PIX", "X"))
+
+
+FDINFO = """\
+pos:	0
+drm-driver:	amdgpu
+drm-pdev:	0000:47:00.0
+drm-client-id:	{client}
+drm-memory-vram:	{memory}
+drm-resident-vram:	{memory}
+drm-engine-gfx:	{gfx} ns
+drm-engine-compute:	{compute} ns
+"""
+
+
+def test_what_draws_and_vulkan_are_in_fdinfo_once_a_client(tmp_path: Path) -> None:
+    simtrees.write(tmp_path, replace(BOXES["amd"], tasks=()))
+    for pid, number, client, memory, gfx, compute in (
+        (700, 3, 11, "2048 KiB", 9, 0),
+        (700, 4, 11, "2048 KiB", 9, 0),
+        (700, 5, 12, "1 MiB", 9, 0),
+        (800, 3, 13, "4096", 0, 7),
+        (900, 3, 14, "0", 0, 0),
+    ):
+        file = tmp_path / f"proc/{pid}/fdinfo/{number}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(FDINFO.format(client=client, memory=memory, gfx=gfx, compute=compute))
+    (tmp_path / "proc/700/fdinfo/6").write_text("pos:\t0\nflags:\t02\n")
+    source = AmdSource(Root(str(tmp_path)))
+    found = source.read().devices[2].processes
+    assert found is not None
+    assert [(p.pid, p.kind, p.memory) for p in found] == [
+        (700, "graphics", 3 * 1024**2),
+        (800, "compute", 4096),
+    ]
+    assert source.read(Want.LOAD | Want.CHANGED_PROCESSES).devices[2].processes is not None
+    assert verdicts(source.read())[source.read().devices[2].key].state == "busy"
+
+
+def test_a_job_that_draws_too_is_one_process(tmp_path: Path) -> None:
+    truth = simtrees.write(tmp_path, BOXES["amd"], 30.0)
+    pid = (truth.devices[7].processes or ())[0].pid
+    file = tmp_path / f"proc/{pid}/fdinfo/9"
+    file.parent.mkdir(parents=True)
+    text = FDINFO.replace("47:00", "e5:00").format(client=1, memory="1 MiB", gfx=5, compute=5)
+    file.write_text(text)
+    found = read(tmp_path).devices[7].processes or ()
+    assert [(p.pid, p.kind) for p in found] == [(pid, "compute+graphics")]
+    assert found[0].memory == (truth.devices[7].processes or ())[0].memory
+
+
+def test_a_card_that_the_compute_driver_does_not_know_is_listed_and_not_offered(tmp_path: Path) -> None:
+    simtrees.write(tmp_path, BOXES["amd"])
+    shutil.rmtree(tmp_path / "sys/class/kfd/kfd/topology/nodes/9")
+    devices = read(tmp_path).devices
+    assert [d.index for d in devices] == [0, 1, 2, 3, 4, 5, 6, -8]
+    assert (devices[7].pci_bus_id, devices[7].apart) == ("00000000:E5:00.0", "no runtime")
+    assert devices[7].memory_total and verdicts(read(tmp_path))[devices[7].key].state == "unknown"
+
+
+def test_another_vendors_card_among_the_numbers_is_not_mistaken(tmp_path: Path) -> None:
+    """The render node of the first GPU is an integrated one of Intel's: the bus id tells who is who."""
+    simtrees.write(tmp_path, BOXES["amd"])
+    link = tmp_path / "sys/class/drm/renderD128/device"
+    link.unlink()
+    own = tmp_path / "sys/devices/pci0000:00/0000:00:02.0"
+    own.mkdir(parents=True)
+    (own / "uevent").write_text("DRIVER=i915\nPCI_ID=8086:9A49\nPCI_SLOT_NAME=0000:00:02.0\n")
+    (own / "gpu_busy_percent").write_text("99\n")
+    link.symlink_to("../../../devices/pci0000:00/0000:00:02.0")
+    (tmp_path / "sys/class/drm/card50").mkdir()
+    (tmp_path / "sys/class/drm/card50/device").symlink_to("../../../devices/pci0000:00/0000:00:02.0")
+    devices = read(tmp_path).devices
+    assert len(devices) == 8 and devices[0].name == "AMD Instinct MI300X"
+    assert devices[0].utilization != 99
+
+
+@pytest.mark.skipif(VENDOR.maybe_there(HERE), reason="amdgpu is loaded here")
+def test_where_there_is_no_driver_of_amds_its_reader_is_not_even_imported() -> None:
+    script = "from gputui.vendors.box import this_box; this_box(); import sys; print('|'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "gputui.vendors.nvidia.source" in done.stdout and "gputui.vendors.amd.source" not in done.stdout
 
 
 # What is not as it should be.
@@ -179,6 +263,14 @@ def test_a_hostile_tree_is_only_less_known(tmp_path: Path, seed: int) -> None:
     keys = [device.key for device in snapshot.devices]
     assert len(set(keys)) == len(keys)
     verdicts(snapshot)
+
+
+def test_a_node_of_garbage_is_said(tmp_path: Path) -> None:
+    simtrees.write(tmp_path, BOXES["amd"])
+    (tmp_path / "sys/class/kfd/kfd/topology/nodes/4/properties").write_bytes(b"\xff\x00garbage")
+    seen = read(tmp_path)
+    assert len(seen.errors) == 1 and "nodes/4" in seen.errors[0]
+    assert sum(device.apart is None for device in seen.devices) == 7
 
 
 def test_looping_folders_and_pipes_end(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from gputui.checking.answer import SeenDevice
 from gputui.checking.report import is_same
+from gputui.choosing.bandwidth import bandwidth
 from gputui.choosing.named_devices import NamingError, devices_named
 from gputui.choosing.pick import Constraints, pick
 from gputui.choosing.verdict import verdicts
@@ -193,3 +194,45 @@ def test_an_integrated_gpu_is_not_picked_and_may_be_named() -> None:
     assert apart.label(unlisted) == "–"
     with pytest.raises(NamingError):
         devices_named(unlisted.uuid, apart)
+
+
+# A workstation with an NVIDIA card and a processor with a GPU in it.
+
+RYZEN = replace(
+    AMD.devices[0], uuid="", uuid_usable=False, apart="integrated", unified=True, name="Raphael", processes=()
+)
+DESKTOP = box(gpu(0), RYZEN)
+
+
+def test_an_integrated_gpu_takes_no_number_from_the_only_card() -> None:
+    assert not DESKTOP.mixed
+    assert [DESKTOP.label(device) for device in DESKTOP.devices] == ["0", "amd:0"]
+    assert devices_named("0", DESKTOP) == (gpu(0),)
+    assert devices_named("amd:0", DESKTOP) == (RYZEN,)
+
+
+@pytest.mark.parametrize("text", ["0", "GPU-", "1", gpu(0).uuid])
+def test_nor_does_a_list_for_the_card_say_anything_of_it(text: str) -> None:
+    alone, beside = inherited({CUDA: text}, box(gpu(0))), inherited({CUDA: text}, DESKTOP)
+    assert alone is not None and beside is not None
+    assert (beside.warning, beside.note) == (alone.warning, alone.note)
+    assert beside.keys[:-1] == alone.keys
+
+
+def test_it_has_a_key_without_a_uuid_that_is_the_same_tomorrow() -> None:
+    assert RYZEN.key == "amd-00000000-05-00-0" and RYZEN.key in DESKTOP.by_key
+
+
+def test_of_links_of_one_word_the_shorter_way_is_better_and_then_the_wider() -> None:
+    """Half of MI250's mesh: each has one direct neighbour, and reaches the others over it."""
+    devices = tuple(replace(device, processes=()) for device in AMD.devices[2:5])
+    three = box(*devices, links=(("X", "XGMI", "XGMI"), ("XGMI", "X", "XGMI"), ("XGMI", "XGMI", "X")))
+    far = replace(three, link_weights=((0, 30, 30), (30, 0, 15), (30, 15, 0)))
+    assert pick(far, verdicts(far), Constraints(2)).devices == devices[1:]
+    wide = replace(
+        three,
+        link_weights=((0, 15, 15), (15, 0, 15), (15, 15, 0)),
+        link_bandwidths=((None, 50_000, 200_000), (50_000, None, 50_000), (200_000, 50_000, None)),
+    )
+    assert pick(wide, verdicts(wide), Constraints(2)).devices == (devices[0], devices[2])
+    assert bandwidth(wide, devices[0], devices[2]) == 200.0

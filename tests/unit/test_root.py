@@ -82,8 +82,9 @@ def test_programs_are_those_of_its_bin_only(sys: Path, root: Root) -> None:
 
 def test_it_tells_what_was_read(sys: Path, root: Root) -> None:
     (sys / "a").write_text("1")
-    read: list[str] = []
-    watched = root.watched(read.append)
+    read: list[tuple[str, bytes | None]] = []
+    watched = root.watched_by(lambda path, data: read.append((path, data)))
     watched.text("/sys/a")
     watched.text("/sys/b")
-    assert read == ["/sys/a"]
+    watched.names("/sys")
+    assert read == [("/sys/a", b"1"), ("/sys", None)]

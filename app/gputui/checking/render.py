@@ -31,7 +31,11 @@ def _head(report: Report) -> Iterator[str]:
     parts = [f"Python {seen.python}", seen.executable or " ".join(report.argv)]
     own = seen.framework
     if own is None:
-        parts.append(f"no {seen.asked}: {report.vendor.driver} itself was asked")
+        parts.append(
+            f"no {seen.asked}, and nothing else can be asked"
+            if report.vendor.driver_probe is None
+            else f"no {seen.asked}: {report.vendor.driver} itself was asked"
+        )
     elif own.version:
         kinds = (("CUDA", own.cuda), ("ROCm", own.hip))
         versions = next((f"{kind} {version}" for kind, version in kinds if version), None)

@@ -143,6 +143,8 @@ class Report:
             remedy = None if own.name == "torch" and reason else self.vendor.build(own.name)
             why = "; ".join(part for part in (reason, remedy) if part)
             return f"{own.name} sees no device: {why}{besides if shown else ''}"
+        if own is None and self.vendor.driver_probe is None:
+            return "nothing is proved without a framework: --python PY names an interpreter that has one"
         return f"no device is seen: {reason or 'the driver has none for this environment'}"
 
     @property

@@ -81,6 +81,8 @@ def _matches(word: str, snapshot: Snapshot) -> list[Device]:
 
 def _device_named(entry: str, text: str, snapshot: Snapshot, vendor: str | None) -> Device:
     found = [device for device in _matches(entry, snapshot) if vendor in (None, device.vendor)]
+    if len(found) > 1 and entry.isdigit():
+        found = [device for device in found if device.apart is None] or found
     if not found and not could_name(entry):
         raise NamingError(f"--gpus {text}: {entry!r} is neither an index nor a UUID (GPU-…, MIG-…)")
     if not found:

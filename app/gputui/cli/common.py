@@ -141,11 +141,10 @@ def opened(args: argparse.Namespace, cpu_only: bool = False) -> Iterator[Source]
 
 def _for_cpu_only(source: Source) -> Source:
     """A source for a launch without devices. Whose devices are to be hidden must be looked up only where
-    several vendors are installed."""
-    from gputui.system.root import HERE
-    from gputui.vendors.registry import vendors
+    several vendors may be here."""
+    from gputui.vendors.registry import vendors_here
 
-    if sum(vendor.maybe_there(HERE) for vendor in vendors()) > 1:
+    if len(vendors_here()) > 1:
         with contextlib.suppress(NoSourceError):
             source.open()
             return source

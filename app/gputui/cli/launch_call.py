@@ -28,7 +28,7 @@ from gputui.launching.read_intent import read_intent
 from gputui.launching.secrets import program_and_script
 from gputui.launching.shell_words import assignments
 from gputui.sources.source import Want
-from gputui.vendors.registry import order_to_read, vendor_of, vendors, vendors_of
+from gputui.vendors.registry import order_to_read, vendor_of, vendors_here, vendors_of
 from gputui.vendors.vendor import Vendor
 
 NEAR = "near"
@@ -274,7 +274,7 @@ def launch_on(allocation: Allocation, options: LaunchOptions, intent: Intent, ne
         else:
             options = replace(options, additions=(*options.additions, (THREADS, str(threads))))
     # (Without devices, those of all vendors that are installed are hidden.)
-    box = vendors_of(allocation.snapshot.devices) or vendors()
+    box = vendors_of(allocation.snapshot.devices) or vendors_here()
     return compose(allocation.devices, options, os.environ, box=box, intent=intent)
 
 

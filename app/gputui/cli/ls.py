@@ -81,7 +81,11 @@ def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, col
     if width is not None and any(len(line) + 2 > width for line in others):
         first, *others = _aligned(snapshot, judged, brief)
     lines = [heading(snapshot), f"  {first}"]
-    for device, text in zip(snapshot.devices, others, strict=True):
+    both = [*zip(snapshot.devices, others, strict=True)]
+    both.sort(key=lambda each: each[0].apart is not None)
+    for place, (device, text) in enumerate(both):
+        if device.apart is not None and place > 0 and both[place - 1][0].apart is None:
+            lines.append("  not offered:")
         verdict = judged[device.key]
         line = cut(f"  {text}", width)
         if colour:

@@ -67,7 +67,11 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         print(
             json.dumps(
                 {
-                    "devices": [{fact: getattr(device, fact) for fact in shown} for device in devices],
+                    "devices": [
+                        {fact: getattr(device, fact) for fact in shown}
+                        | {"parent": device.parent or device.board}
+                        for device in devices
+                    ],
                     "environment": dict(visibility.changes(devices, args.ids)),
                     "weakest_link": allocation.weakest_link,
                     "reason": allocation.reason,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +23,19 @@ def parser() -> Parser:
     made.add_argument(
         "--anonymous", action="store_true", help="leave out the host name, user names and command lines"
     )
+    made.add_argument(
+        "--trees",
+        action="store_true",
+        help="write an archive of the files that were read instead (FILE.tar.xz), for --root",
+    )
     add_source_options(made)
     return made
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
+    if args.trees:
+        return _record_trees(args)
     with opened(args) as source:
         snapshot = source.read(Want.ALL | Want.DETAILS | Want.HOST)
     named = sum(
@@ -46,6 +55,28 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError(f"cannot write {args.file!r}: {error.strerror}") from None
     private = f", with the user names and command lines of {named} processes (--anonymous: without)"
     say(f"wrote {args.file}{private if named and not args.anonymous else ''}")
+    return DONE
+
+
+def _record_trees(args: argparse.Namespace) -> int:
+    """The files that the readers read, packed."""
+    if args.demo is not None or args.recording is not None:
+        raise WrongCallError("--trees packs a machine's files: this one's, or those below --root DIR")
+    from gputui.system.files import write_result
+    from gputui.system.root import HERE, Root
+    from gputui.vendors.trees import packed_trees
+
+    name = args.file
+    compression = "gz" if name.endswith((".gz", ".tgz")) else "" if name.endswith(".tar") else "xz"
+    data, count = packed_trees(Root(args.root) if args.root else HERE, args.anonymous, compression)
+    try:
+        if name == "-":
+            sys.stdout.buffer.write(data)
+            return DONE
+        write_result(Path(name), data)
+    except OSError as error:
+        raise WrongCallError(f"cannot write {name!r}: {error.strerror}") from None
+    say(f"wrote {name}: {count} files; `tar -C DIR -xf {name}`, then `gputui ls --root DIR`")
     return DONE
 
 

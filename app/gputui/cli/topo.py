@@ -70,8 +70,9 @@ def _document(snapshot: Snapshot) -> dict[str, Any]:
         "schema": SCHEMA,
         "host": snapshot.host.name,
         "devices": [
-            {name: getattr(device, name) for name in ("index", "uuid", "name", "pci_bus_id", "parent")}
-            | {"numa_node": device.numa_node}
+            {name: getattr(device, name) for name in ("index", "uuid", "name", "pci_bus_id", "numa_node")}
+            | ({"index": None} if device.index < 0 else {})
+            | {"parent": device.parent or device.board}
             for device in snapshot.devices
         ],
         "matrix": [list(row) for row in snapshot.links],

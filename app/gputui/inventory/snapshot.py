@@ -131,7 +131,10 @@ class Snapshot:
     @cached_property
     def mixed(self) -> bool:
         """Whether indices of several vendors' devices are there to be confused."""
-        return len({device.vendor for device in self.devices if device.index >= 0}) > 1
+        numbered = [device for device in self.devices if device.index >= 0]
+        # (The GPU in a processor does not make the only card of a workstation an ambiguous one.)
+        offered = [device for device in numbered if device.apart is None] or numbered
+        return len({device.vendor for device in offered}) > 1
 
     def label(self, device: Device) -> str:
         """The number that a person sees: the vendor's index, "0:1" for instance 1 of GPU 0 (as nvidia-smi).
@@ -141,9 +144,13 @@ class Snapshot:
         if device.index < 0:
             return "–"
         if device.parent is None:
-            return f"{device.vendor}:{device.index}" if self.mixed else str(device.index)
+            named = self.mixed or (device.apart is not None and self._offers_others(device.vendor))
+            return f"{device.vendor}:{device.index}" if named else str(device.index)
         parent = self.by_key.get(device.parent)
         return f"{parent.index if parent else '?'}:{device.index}"
+
+    def _offers_others(self, vendor: str) -> bool:
+        return any(device.apart is None and device.vendor != vendor for device in self.devices)
 
     def instances(self, device: Device) -> tuple[Device, ...]:
         """The MIG instances that `device` is divided into."""

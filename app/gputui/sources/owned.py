@@ -24,7 +24,7 @@ class Owners(Protocol):
 
 
 def owners_of(root: Root) -> Owners:
-    """Those of a machine: of this one by psutil, of a recorded one by its /proc."""
+    """Those of a machine: of this one by psutil, of a recorded one, or one that is recorded, by its /proc."""
     if root.here:
         from gputui.system.processes import ProcessTable
 

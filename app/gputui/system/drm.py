@@ -148,7 +148,9 @@ def _clients_of(root: Root, pid: str) -> list[Client]:
     by_id: dict[tuple[str, str], dict[str, str]] = {}
     for number in root.names(f"/proc/{pid}/fdinfo")[:_MOST_FDS]:
         # (A link costs less to read than the file, and most descriptors are no card's.)
-        if root.here and not (root.link(f"/proc/{pid}/fd/{number}") or "").startswith("/dev/dri/"):
+        # A recorded machine has no links, and few files.
+        to = root.link(f"/proc/{pid}/fd/{number}")
+        if to is not None and not to.startswith("/dev/dri/"):
             continue
         text = root.text(f"/proc/{pid}/fdinfo/{number}", 16_384) or ""
         if "drm-pdev" not in text:

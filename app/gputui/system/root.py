@@ -22,27 +22,46 @@ MOST_ENTRIES = 65_536
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
+OnRead = Callable[[str, "bytes | None"], None]
+
+
 class Root:
     """A machine's files. Paths are the machine's own, absolute ("/sys/class/drm").
 
-    `on_read` is called with each path that was read as a file, and with each link that was followed to a
-    folder:
-    what `record --trees` packs.
+    `on_read` is called with each path that was read, and what was in it; with None for a folder, and for what
+    was only looked at: it makes what `record --trees` packs.
     """
 
-    def __init__(self, folder: str = "/", on_read: Callable[[str], None] | None = None) -> None:
+    def __init__(self, folder: str = "/", on_read: OnRead | None = None) -> None:
         self._folder = "" if folder == "/" else os.path.realpath(folder)
         self._on_read = on_read
         self._folders: dict[str, str | None] = {}
 
     @property
     def here(self) -> bool:
-        """Whether this is the machine that we run on, which has libraries, programs and users, too."""
-        return not self._folder
+        """Whether libraries, the system's own functions and its programs may be asked besides: of the machine
+        that we run on, unless its files are being packed."""
+        return not self._folder and self._on_read is None
 
-    def watched(self, on_read: Callable[[str], None]) -> Root:
+    @property
+    def recorded(self) -> bool:
+        """Whether this is a folder: another machine's files, or this one's as they once were."""
+        return bool(self._folder)
+
+    def watched_by(self, on_read: OnRead) -> Root:
         """The same machine, telling what is read."""
         return Root(self._folder or "/", on_read)
+
+    def may_open(self, device: str) -> bool:
+        """Whether we may open a device file to read and to write. It is not opened: that can wake a device
+        up.
+
+        A recorded machine has an empty file for each one that could be opened.
+        """
+        may = self.has(device) if self._folder else os.access(device, os.R_OK | os.W_OK)
+        if may and self._on_read is not None:
+            self._on_read(device, b"")
+        return may
 
     def path(self, path: str) -> str:
         """Where this path of the machine is on ours."""
@@ -69,9 +88,10 @@ class Root:
             return None
         finally:
             os.close(handle)
+        data = b"".join(parts)
         if self._on_read is not None:
-            self._on_read(path)
-        return b"".join(parts)
+            self._on_read(path, data)
+        return data
 
     def text(self, path: str, most: int = MOST_BYTES) -> str | None:
         """The same as text without the white space and NUL bytes around it."""
@@ -97,12 +117,17 @@ class Root:
                         break
         except (OSError, ValueError):
             return found
+        if self._on_read is not None:
+            self._on_read(path, None)
         return found
 
     def has(self, path: str) -> bool:
         """Whether there is such a file or folder."""
         where = self._inside(path)
-        return where is not None and os.path.exists(where)
+        there = where is not None and os.path.exists(where)
+        if there and self._on_read is not None:
+            self._on_read(path, None)
+        return there
 
     def real(self, path: str) -> str | None:
         """The machine's path of what a link leads to in the end; None where that is nothing, or outside."""
@@ -114,7 +139,7 @@ class Root:
         except (OSError, ValueError):
             return None
         if self._on_read is not None:
-            self._on_read(path)
+            self._on_read(path, None)
         return found[len(self._folder) :] or "/"
 
     def link(self, path: str) -> str | None:

@@ -32,7 +32,7 @@ from gputui.vendors.registry import (
     mixed_vendors,
     vendor_named,
     vendor_of,
-    vendors,
+    vendors_here,
     vendors_of,
 )
 from gputui.vendors.vendor import Vendor
@@ -209,8 +209,8 @@ class AppState:
 
     @cached_property
     def vendors(self) -> tuple[Vendor, ...]:
-        """The vendors of all devices of the box; without devices, all that are installed."""
-        return vendors_of(self.snapshot.devices if self.snapshot else ()) or vendors()
+        """The vendors of all devices of the box; without devices, those that may be here."""
+        return vendors_of(self.snapshot.devices if self.snapshot else ()) or vendors_here()
 
     @cached_property
     def vendor(self) -> Vendor:
@@ -259,7 +259,7 @@ class AppState:
         devices = self.snapshot.devices if self.snapshot else ()
         found = tuple(d for d in devices if d.parent is None and d.index == index)
         ours = tuple(d for d in found if self.selected and d.vendor == self.vendor.name)
-        return ours or found
+        return ours or tuple(d for d in found if d.apart is None) or found
 
     def move_cursor(self, by: int) -> AppState:
         """The cursor some rows further, stopping at the ends."""

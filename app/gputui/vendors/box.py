@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def this_box() -> Source:
     """The source of this machine."""
-    return BoxSource(_sources(HERE))
+    return BoxSource(sources_of(HERE))
 
 
 def box_below(folder: str) -> Source:
@@ -31,14 +31,14 @@ def box_below(folder: str) -> Source:
     root = Root(folder)
     if not os.path.isdir(folder):
         raise NoSourceError(f"there is no folder {folder!r}")
-    sources = _sources(root)
+    sources = sources_of(root)
     name = os.path.basename(os.path.realpath(folder))
     return BoxSource(
         sources, root, f"root {printable(name)}", f"no device of a known vendor below {folder!r}"
     )
 
 
-def _sources(root: Root) -> list[Source]:
+def sources_of(root: Root) -> list[Source]:
     """Of every vendor of whom there may be something; of this machine's at least the first, who says what is
     missing."""
     there = [vendor for vendor in vendors() if vendor.maybe_there(root)]
@@ -59,6 +59,7 @@ class BoxSource:
     ) -> None:
         self._sources, self._root, self.label, self._nothing = tuple(sources), root, label, nothing
         self._open: list[Source] = []
+        self._missing: NoSourceError | None = None
         self._load_reader: HostLoadReader | None = None
         self._load: HostLoad | None = None
 
@@ -78,11 +79,15 @@ class BoxSource:
             raise NoSourceError(self._nothing)
         if first is not None and not self._open:
             raise first
+        self._missing = first
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()
         read = [source.read(want, among) for source in self._open]
         box = read[0] if len(read) == 1 else joined(read)
+        if self._missing is not None and all(device.apart is not None for device in box.devices):
+            # (An integrated GPU is no answer to why another vendor's card is not there.)
+            box = replace(box, errors=(*box.errors, str(self._missing)))
         if Want.HOST in want:
             self._load = self._read_load()
         return replace(box, host=replace(box.host, load=self._load)) if self._load else box

@@ -17,6 +17,7 @@ from typing import cast
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Want
+from gputui.system.root import HERE
 from gputui.vendors.vendor import UnknownVendor, Vendor
 from gputui.vendors.visibility import Inherited
 
@@ -50,6 +51,11 @@ def vendor_named(name: str) -> Vendor:
 
         return cast(Vendor, importlib.import_module(_BUILT_IN[name]).VENDOR)
     return _added().get(name) or UnknownVendor(name)
+
+
+def vendors_here() -> tuple[Vendor, ...]:
+    """Those of whom this machine may have devices; the first of all where it has none's."""
+    return tuple(vendor for vendor in vendors() if vendor.maybe_there(HERE)) or vendors()[:1]
 
 
 def default_vendor() -> Vendor:
@@ -88,7 +94,9 @@ def inherited(environ: Mapping[str, str], snapshot: Snapshot) -> Inherited | Non
     keys: list[str] = []
     for vendor in vendors_of(snapshot.devices) or (default_vendor(),):
         own = tuple(device for device in snapshot.devices if device.vendor == vendor.name)
-        limits = vendor.visibility.inherited(environ, own)
+        # (A list is not for a vendor of whom no device is offered, though its runtime may read it, too.)
+        counts = not own or any(device.apart is None for device in own)
+        limits = vendor.visibility.inherited(environ, own) if counts else None
         keys += limits.keys if limits else (device.key for device in own)
         found += [limits] if limits else []
     if not found:

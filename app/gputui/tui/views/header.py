@@ -30,6 +30,9 @@ def header(app_state: AppState, width: int, age: float | None, clock: float) -> 
             if width_of((*left, *right)) + len(text) < width:
                 right.insert(len(right) - 1, (text, "dim"))
         for name, value in (("driver", snapshot.host.driver), ("CUDA", snapshot.host.cuda)):
+            if value is None and name == "CUDA":
+                # (Other vendors have none.)
+                continue
             part = (f"  {name} {printable(value or '?')}", "dim")
             if width_of((*left, part, *right)) < width:
                 left.append(part)

@@ -13,9 +13,9 @@ from gputui.tui.views.text import Line, Span, clip, fit, place_mark, title
 
 SIGNS: dict[str, tuple[str, str]] = {
     "NV": ("█", "link-nv"),
-    "XGMI": ("█", "link-nv"),
     "MDF": ("█", "link-nv"),
-    "XL*": ("█", "link-nv"),
+    "XGMI": ("▇", "link-nv"),
+    "XL*": ("▇", "link-nv"),
     "PIX": ("▆", "link-near"),
     "PXB": ("▅", "link-near"),
     "PHB": ("▄", "link-host"),

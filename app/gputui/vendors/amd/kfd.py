@@ -88,13 +88,16 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The GPUs by their nodes' numbers, the numbers of the CPU nodes, and whether the kernel makes links of
-    GPUs
-    that reach each other over PCIe only."""
+    """The GPUs by their nodes' numbers, and the numbers of the CPU nodes.
+
+    tells_peers  whether the kernel makes links of GPUs that reach each other over PCIe only
+    broken       nodes that can be read and tell nothing; one that may not be read, as in a container, is none
+    """
 
     gpus: tuple[Node, ...]
     cpus: tuple[int, ...]
     tells_peers: bool
+    broken: tuple[int, ...]
 
 
 def present(root: Root) -> bool:
@@ -107,11 +110,14 @@ def topology(root: Root) -> Topology:
     gpus: list[Node] = []
     cpus: list[int] = []
     tells_peers = False
+    broken: list[int] = []
     numbers = sorted(n for name in root.names(NODES) if (n := whole(name)) is not None and n >= 0)
     for number in numbers[:MOST_NODES]:
         folder = f"{NODES}/{number}"
         found = properties(root, f"{folder}/properties")
         if not found:
+            if root.text(f"{folder}/properties") is not None:
+                broken.append(number)
             continue
         if found.get("simd_count", 0) <= 0:
             cpus.append(number)
@@ -131,7 +137,7 @@ def topology(root: Root) -> Topology:
                 banks=banks,
             )
         )
-    return Topology(tuple(gpus), tuple(cpus), tells_peers)
+    return Topology(tuple(gpus), tuple(cpus), tells_peers, tuple(broken))
 
 
 def properties(root: Root, path: str) -> dict[str, int]:

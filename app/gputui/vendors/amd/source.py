@@ -7,7 +7,6 @@ and integrated GPUs, are listed behind them and not offered.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gputui.inventory.device import Apart, Device, Telemetry
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoSourceError, Want
-from gputui.system.drm import Card, card_of, cards
+from gputui.system.drm import Card, Client, card_of, cards
 from gputui.system.pci_tree import PciPlace, long_bus_id, place
 from gputui.system.root import HERE, Root
 from gputui.vendors.amd import kfd
@@ -84,7 +83,7 @@ class AmdSource:
     ) -> None:
         self._root, self._clock, self._owners = root, clock, owners
         self._gpus: list[_Gpu] | None = None
-        self._topology = kfd.Topology((), (), False)
+        self._topology = kfd.Topology((), (), False, ())
         self._links: dict[int, tuple[IoLink, ...]] = {}
         self._names = Names(root)
         self._named = False
@@ -93,6 +92,7 @@ class AmdSource:
         self._near: tuple[Locality, ...] | None = None
         self._nics: tuple[Any, Any] = ((), ())
         self._looked_at: frozenset[str] = frozenset()
+        self._drawn: list[Client] = []
 
     def open(self) -> None:
         """Find the devices. Raises NoSourceError where there are none."""
@@ -121,7 +121,8 @@ class AmdSource:
             if facts:
                 gpu.device = replace(gpu.device, **facts)
         if want & (Want.PROCESSES | Want.CHANGED_PROCESSES | Want.VERDICT):
-            self._read_processes(drawn=bool(want & (Want.PROCESSES | Want.CHANGED_PROCESSES)))
+            # (What is drawn stands in files of each of our processes: too much for every two seconds.)
+            self._read_processes(drawn=Want.PROCESSES in want)
         if want & (Want.LINKS | Want.TOPOLOGY):
             self._read_links()
         if Want.TOPOLOGY in want:
@@ -133,6 +134,9 @@ class AmdSource:
             self._clock(),
             self._owned(want, among),
             links,
+            errors=tuple(
+                f"{kfd.NODES}/{number}/properties is not readable" for number in self._topology.broken
+            ),
             pcie=pcie,
             peers=peers,
             link_weights=weights,
@@ -212,9 +216,10 @@ class AmdSource:
         """
         if render is None:
             return False
-        if not self._root.here:
-            return not self._root.has("/dev/dri") or self._root.has(f"/dev/dri/{render}")
-        return os.access(f"/dev/dri/{render}", os.R_OK | os.W_OK)
+        return self._root.may_open(f"/dev/dri/{render}") or (
+            # (Of most recorded machines nobody knows.)
+            self._root.recorded and not self._root.has("/dev/dri")
+        )
 
     def _card(self, node: Node, by_function: Mapping[str | None, Card]) -> AmdCard | None:
         """The card behind a node: that of its render node, which may be another vendor's in a recording."""
@@ -269,19 +274,15 @@ class AmdSource:
         from gputui.vendors.amd.processes import computing, drawing, on_device
 
         jobs = computing(self._root)
-        graphics = drawing(self._root) if drawn else []
+        if drawn:
+            self._drawn = drawing(self._root)
         for gpu in self._gpus or ():
             node = gpu.node
             if jobs is None or node is None or node.gpu_id is None:
                 listed = on_device(None, (), None)
             else:
                 function = None if gpu.shared_card else node.location
-                listed = on_device(jobs.get(node.gpu_id, {}), graphics, function)
-                if not drawn and listed is not None:
-                    # What draws was read before, and is kept.
-                    there = {process.pid for process in listed}
-                    before = gpu.device.processes or ()
-                    listed += tuple(p for p in before if p.kind == "graphics" and p.pid not in there)
+                listed = on_device(jobs.get(node.gpu_id, {}), self._drawn, function)
             device = gpu.device
             facts: dict[str, Any] = {"processes": listed}
             if (

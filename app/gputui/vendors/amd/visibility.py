@@ -66,7 +66,8 @@ class HipVisibility(Visibility):
             found = _hip(text, f"{name}={text}", visible_of_hip)
             keys = {device.key: place for place, device in enumerate(visible_of_hip)}
             visible = [visible[keys[device.key]] for device in found.devices]
-            said.append(found.warning)
+            # (CUDA's list may be meant for another vendor's devices.)
+            said.append(found.warning if name == HIP else None)
             if rocr is not None:
                 numbers = ",".join(str(device.index) for device in visible) or "none"
                 notes.append(f"{name}={text} counts what {ROCR}={rocr} leaves: GPU {numbers} here")
