@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.device import Device
-from gputui.inventory.link import SELF, direct_links
+from gputui.inventory.link import SELF, direct_links, is_counted
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, Span, clip, fit, place_mark, title
 
 SIGNS: dict[str, tuple[str, str]] = {
     "NV": ("█", "link-nv"),
-    "MDF": ("█", "link-nv"),
     "XGMI": ("▇", "link-nv"),
-    "XL*": ("▇", "link-nv"),
     "PIX": ("▆", "link-near"),
     "PXB": ("▅", "link-near"),
     "PHB": ("▄", "link-host"),
@@ -154,7 +152,7 @@ def _cell(word: str | None, cell: int) -> Span:
         return fit("╲", room), "dim"
     if word is None:
         return fit("?", room), "dim"
-    count = 0 if word in SIGNS else direct_links(word)
+    count = direct_links(word) if is_counted(word) else 0
     sign, style = SIGNS[word if word in SIGNS else "NV"]
     if room == 1:
         return sign, style
