@@ -146,7 +146,7 @@ def test_a_sleeping_card_is_left_asleep(tmp_path: Path) -> None:
     (folder / "power").mkdir()
     (folder / "power/runtime_status").write_text("suspended\n")
     seen: list[str] = []
-    source = IntelSource(Root(str(tmp_path), on_read=seen.append), environ={})
+    source = IntelSource(Root(str(tmp_path), on_read=lambda path, _: seen.append(path)), environ={})
     (device,) = source.read().devices
     assert (device.utilization, device.sm_clock) == (0, None)
     assert not any("gtidle" in path or "hwmon" in path or "act_freq" in path for path in seen)

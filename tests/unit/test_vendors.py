@@ -297,3 +297,25 @@ def test_a_vendor_that_is_only_in_a_recording_is_listed(gputui: Gputui, tmp_path
     assert isinstance(vendor_named("nobody"), UnknownVendor)
     launch = compose((replace(ACME[0], vendor="nobody"),), LaunchOptions(("python", "t.py")), {})
     assert launch.changes == () and "nobody" in launch.warnings[0]
+
+
+def test_the_signs_of_vendors_that_are_not_loaded_are_their_own() -> None:
+    for name, (variable, _) in registry._SIGNS.items():
+        assert vendor_named(name).visibility.variable == variable
+
+
+@pytest.mark.skipif(
+    any(Path(file).exists() for _, files in registry._SIGNS.values() for file in files),
+    reason="this machine has one of them",
+)
+def test_a_vendor_of_whom_there_is_no_sign_is_not_loaded() -> None:
+    script = (
+        "import sys; from gputui.vendors.registry import inherits, order_to_read, vendors_maybe_on\n"
+        "from gputui.system.root import HERE\n"
+        "vendors_maybe_on(HERE)\n"
+        "inherits({}); order_to_read({})\n"
+        "loaded = {m.split('.')[2] for m in sys.modules if m.startswith('gputui.vendors.')}\n"
+        "print(sorted(loaded & {'intel', 'gaudi', 'apple'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

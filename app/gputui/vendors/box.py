@@ -14,7 +14,7 @@ from gputui.inventory.link import LinkMatrix, NumberMatrix
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
 from gputui.system.root import HERE, Root
-from gputui.vendors.registry import vendors
+from gputui.vendors.registry import vendors_maybe_on
 
 if TYPE_CHECKING:
     from gputui.inventory.snapshot import HostLoad
@@ -41,8 +41,7 @@ def box_below(folder: str) -> Source:
 def sources_of(root: Root) -> list[Source]:
     """Of every vendor of whom there may be something; of this machine's at least the first, who says what is
     missing."""
-    there = [vendor for vendor in vendors() if vendor.maybe_there(root)]
-    return [vendor.source(root) for vendor in there]
+    return [vendor.source(root) for vendor in vendors_maybe_on(root)]
 
 
 class BoxSource:

@@ -17,7 +17,7 @@ from typing import cast
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Want
-from gputui.system.root import HERE
+from gputui.system.root import HERE, Root
 from gputui.vendors.vendor import UnknownVendor, Vendor
 from gputui.vendors.visibility import Inherited
 
@@ -30,6 +30,13 @@ _BUILT_IN = {
     "gaudi": "gputui.vendors.gaudi.vendor",
     "apple": "gputui.vendors.apple.vendor",
 }
+_SIGNS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "intel": ("ZE_AFFINITY_MASK", ("/sys/module/xe", "/sys/module/i915")),
+    "gaudi": ("HABANA_VISIBLE_MODULES", ("/sys/module/habanalabs",)),
+    "apple": ("", ("/System/Library/CoreServices",)),
+}
+"""Of vendors that most machines do not have: their variable, and files of which a machine that has their
+devices has one. Without a sign of one its module is not even loaded, which takes half a millisecond."""
 """By name, the module that has the vendor's `VENDOR`."""
 
 
@@ -41,6 +48,23 @@ class MixedVendorsError(ValueError):
 def vendors() -> tuple[Vendor, ...]:
     """All vendors that are installed, those that gputui brings first."""
     return (*(vendor_named(name) for name in _BUILT_IN), *_added().values())
+
+
+def vendors_maybe_on(root: Root) -> tuple[Vendor, ...]:
+    """The vendors of whom that machine may have something."""
+    loaded = (
+        name
+        for name in _BUILT_IN
+        if not root.here or name not in _SIGNS or any(map(root.has, _SIGNS[name][1]))
+    )
+    found = (*map(vendor_named, loaded), *_added().values())
+    return tuple(vendor for vendor in found if vendor.maybe_there(root))
+
+
+def _vendors_listed(environ: Mapping[str, str]) -> tuple[Vendor, ...]:
+    """The vendors that may have a list of devices in the environment."""
+    named = (name for name in _BUILT_IN if name not in _SIGNS or _SIGNS[name][0] in environ)
+    return (*map(vendor_named, named), *_added().values())
 
 
 @lru_cache(maxsize=64)
@@ -55,7 +79,7 @@ def vendor_named(name: str) -> Vendor:
 
 def vendors_here() -> tuple[Vendor, ...]:
     """Those of whom this machine may have devices; the first of all where it has none's."""
-    return tuple(vendor for vendor in vendors() if vendor.maybe_there(HERE)) or vendors()[:1]
+    return vendors_maybe_on(HERE) or (default_vendor(),)
 
 
 def default_vendor() -> Vendor:
@@ -111,14 +135,14 @@ def inherited(environ: Mapping[str, str], snapshot: Snapshot) -> Inherited | Non
 
 def inherits(environ: Mapping[str, str]) -> bool:
     """Whether the environment has a list of devices, of any vendor that is installed."""
-    return any(vendor.visibility.lists_in(environ) for vendor in vendors())
+    return any(vendor.visibility.lists_in(environ) for vendor in _vendors_listed(environ))
 
 
 def order_to_read(environ: Mapping[str, str], text: str | None = None) -> Want:
     """What must be read besides to tell which devices the environment's lists mean; or the list `text`."""
     lists = (
         (vendor.visibility, environ.get(vendor.visibility.variable) if text is None else text)
-        for vendor in vendors()
+        for vendor in (_vendors_listed(environ) if text is None else vendors())
     )
     unclear = any(text is not None and each.may_count_otherwise(text, environ) for each, text in lists)
     return Want.ORDER if unclear else Want(0)

@@ -84,21 +84,36 @@ def _torch(torch: Any, device_type: str, found: dict[str, Any]) -> None:
     found["hip"] = _text(getattr(torch.version, "hip", None))
     # (A build for ROCm has its devices in the module of the name "cuda".)
     built = found["cuda"] or found["hip"]
+    if device_type == "hpu":
+        _bring_hpu()
     found["built"] = bool(built) if device_type == "cuda" else hasattr(torch, device_type)
+    backend: Any = getattr(torch.backends, device_type, None)
+    if device_type != "cuda" and hasattr(backend, "is_built"):
+        # (Every build has the module "mps".)
+        found["built"] = bool(backend.is_built())
     if not found["built"]:
         return
     try:
         module = getattr(torch, device_type)
         count = module.device_count()
-        if count or not module.is_available():
+        available: Any = getattr(module, "is_available", None) or backend.is_available
+        if count or not available():
             # Where it sees nothing, this is what says why.
             if hasattr(module, "init"):
                 module.init()
             count = module.device_count()
         for place in range(count):
-            found["devices"].append(_of_torch(module.get_device_properties(place)))
+            # ("mps" tells no properties.)
+            told = getattr(module, "get_device_properties", None)
+            found["devices"].append(_of_torch(told(place)) if told else _named(None))
     except BaseException as error:  # noqa: BLE001 - as above
         found["error"] = _line(error)
+
+
+def _bring_hpu() -> None:
+    """torch.hpu is there once Habana's package has been imported."""
+    if importlib.util.find_spec("habana_frameworks") is not None:
+        importlib.import_module("habana_frameworks.torch")
 
 
 def _tensorflow(tensorflow: Any, device_type: str, found: dict[str, Any]) -> None:
