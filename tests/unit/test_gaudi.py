@@ -60,14 +60,16 @@ def states(snapshot: Snapshot) -> list[str]:
 
 
 @needs(RECORDED)
-def test_recorded_lines_are_read_field_by_field(tmp_path: Path) -> None:
+@pytest.mark.parametrize("titled", [True, False])
+def test_recorded_lines_are_read_field_by_field(tmp_path: Path, titled: bool) -> None:
     wanted = json.loads((RECORDED / "expected.json").read_text())
     rows = hl_smi.rows((RECORDED / "query.csv").read_text(), wanted["fields"].split(","))
     assert rows is not None and len(rows) == len(wanted["devices"])
     names = [name.split(".")[0] for name in wanted["fields"].split(",")]
     assert "uuid" in names
-    # The same lines under a line of names, as a program of a machine prints them.
-    (tmp_path / "answer").write_text(wanted["fields"] + "\n" + (RECORDED / "query.csv").read_text())
+    # The same lines from a program, under a line of names and without one.
+    lines = (RECORDED / "query.csv").read_text()
+    (tmp_path / "answer").write_text(f"{wanted['fields']}\n{lines}" if titled else lines)
     program(tmp_path, "hl-smi", 'cat "$(dirname "$0")/../answer"')
     snapshot = GaudiSource(Root(str(tmp_path))).read()
     for device, facts in zip(snapshot.devices, wanted["devices"], strict=True):

@@ -19,10 +19,10 @@ COLUMNS: tuple[str, ...] = (
     *("memory.total", "memory.used", "utilization.aip", "temperature.aip", "power.draw", "power.max"),
 )
 BASIC: tuple[str, ...] = (
-    *("index", "uuid", "name", "memory.total", "memory.used"),
-    *("utilization.aip", "temperature.aip", "power.draw"),
+    *("index", "uuid", "name", "driver_version", "memory.total", "memory.used", "memory.free"),
+    *("power.draw", "power.max", "temperature.aip", "utilization.aip"),
 )
-"""Those that every version knows: asked for where one does not know all of `COLUMNS`."""
+"""Those that monitors have asked every version for: asked for where one does not know all of `COLUMNS`."""
 
 MIB = 1024 * 1024
 _MOST_ROWS = 256
