@@ -237,6 +237,19 @@ def test_a_job_of_another_user_is_seen_by_the_memory(tmp_path: Path) -> None:
     assert {v.state for v in verdicts(read(tmp_path)).values()} == {"held"}
 
 
+def test_a_verdict_on_a_gpu_that_is_not_offered_costs_no_program_and_no_look_at_processes(
+    tmp_path: Path,
+) -> None:
+    card(tmp_path, 0, "0000:00:02.0", "9A49")
+    program(tmp_path, "xpu-smi", 'touch "$(dirname "$0")/asked"; exit 1')
+    (tmp_path / "proc/7/fdinfo").mkdir(parents=True)
+    (tmp_path / "proc/7/fdinfo/3").write_text("drm-pdev: 0000:00:02.0\n")
+    seen: list[str] = []
+    source = IntelSource(Root(str(tmp_path), on_read=lambda path, _: seen.append(path)), environ={})
+    source.read(Want.VERDICT)
+    assert not (tmp_path / "bin/asked").exists() and not any("/proc/7" in path for path in seen)
+
+
 # What programs are given.
 
 INTEL = at(BOXES["intel"], 0.0, 0.0)

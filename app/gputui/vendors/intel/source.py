@@ -126,7 +126,9 @@ class IntelSource:
             self._read_load(alone=Want.VERDICT in want)
         if Want.SENSORS in want:
             self._read_sensors()
-        if want & (Want.PROCESSES | Want.CHANGED_PROCESSES | Want.VERDICT):
+        # (A GPU that is not offered needs no list of processes for its verdict: many processors have one.)
+        offered = any(unit.device.apart is None for unit in self._units)
+        if want & (Want.PROCESSES | Want.CHANGED_PROCESSES) or (Want.VERDICT in want and offered):
             self._read_processes()
         if want & (Want.LINKS | Want.TOPOLOGY):
             self._read_links()
@@ -291,7 +293,8 @@ class IntelSource:
         for unit in units:
             total, used = self._memory(unit)
             load = loads[id(unit)]
-            if load is None and (of_smi := self._smi_loads(unit.gpu)) is not None:
+            ours = unit.device.apart is None
+            if load is None and ours and (of_smi := self._smi_loads(unit.gpu)) is not None:
                 load = of_smi.utilization
             free = None if total is None or used is None or unit.device.unified else max(0, total - used)
             unit.device = replace(
