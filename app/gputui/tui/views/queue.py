@@ -32,9 +32,7 @@ def outlook_of(app_state: AppState) -> Outlook:
     snapshot = app_state.snapshot
     if snapshot is None:
         return Outlook((), ())
-    return outlook(
-        snapshot, app_state.verdicts, idle_seconds(app_state.watch, snapshot), rules=app_state.rules
-    )
+    return outlook(snapshot, app_state.verdicts, idle_seconds(app_state.watch, snapshot))
 
 
 def worth_a_panel(app_state: AppState) -> bool:
@@ -53,12 +51,17 @@ def lines_of_panel(app_state: AppState) -> int:
 
 
 def facts_of_panel(app_state: AppState) -> object:
-    """All that the panel depends on; ages change every ten seconds."""
+    """All that the panel depends on: its own texts, so that an age is the one that the table shows."""
     snapshot = app_state.snapshot
     if snapshot is None:
         return None
-    used = tuple((device.memory_used, device.utilization == 0) for device in snapshot.devices)
-    return snapshot.waiters, snapshot.claims, app_state.verdicts, used, snapshot.time // 10
+    found = outlook_of(app_state)
+    reasons = [in_the_way(turn, snapshot) for turn in found.next[:1]]
+    told = [
+        (snapshot.label(each.device), *occupied_by(each, snapshot.time), each.hoarded)
+        for each in _told_in_panel(found)
+    ]
+    return _rows(found.turns, snapshot, found.turns), reasons, told
 
 
 def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
