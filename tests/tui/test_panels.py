@@ -11,6 +11,7 @@ import pytest
 from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
+from gputui.tui.widgets.lines import Lines
 from tui.support import Session
 from tui.support import session as moving
 from unit.builders import NOW, box, busy, gpu
@@ -50,3 +51,56 @@ async def test_the_queue_and_the_table_tell_the_same_age_of_a_claim() -> None:
             show(s, replace(there, time=NOW + second))
             ages = re.findall(r"(?:by lee|claimed) (\d+)s", everything(s))
             assert len(ages) == 3 and {*ages} == {str(10 + second)}, everything(s)
+
+
+# The filter
+
+
+async def test_what_is_told_of_devices_follows_the_filter_and_says_so() -> None:
+    async with session("shared", size=(130, 50)) as s:
+        whole = everything(s)
+        assert all(user in whole for user in ("mira", "ines", "bo")) and "filter" not in whole
+        s.main.save_screen(s.main.app_state.screen._replace(filter="ines"))
+        assert [device.index for device in s.main.app_state.rows] == [3]
+        for part, name in (("#lists", "processes"), ("#history", "timelines")):
+            head = next(line for line in s.texts(part) if f"─ {name} " in line)
+            assert "filter: ines" in head
+        left = everything(s)
+        assert "mira" not in left and "GPU 6  bo" not in left and "GPU 3  ines" in left
+        # Who is in line, and one's own jobs, are of the whole box.
+        assert "2 in line" in left and "m6u5" in left
+
+
+async def test_a_filter_that_matches_nothing_says_so_and_leaves_the_panels() -> None:
+    for size in ((80, 40), (130, 40), (200, 60)):
+        async with session("shared", size=size) as s:
+            await s.press("slash", *"olga", "enter")
+            table = " ".join(" ".join(s.texts("#table")).split())
+            assert "“olga”" in table and "8 hidden" in table and "esc clears" in table
+            panels = everything(s)
+            assert "─ queue" in panels and "─ your jobs" in panels and "─ processes" in panels
+            assert "no device matches" in " ".join(s.texts("#lists")), "none is not the whole truth"
+            await s.press("escape")
+            assert "mira" in everything(s) and "filter" not in everything(s)
+
+
+async def test_a_filter_of_any_length_is_told_in_the_room_there_is() -> None:
+    async with session("shared", size=(130, 40)) as s:
+        s.main.save_screen(s.main.app_state.screen._replace(filter="\x1b[2J" + "o" * 300))
+        assert "esc clears" in " ".join(" ".join(s.texts("#table")).split())
+        assert "─ processes" in everything(s) and "\x1b" not in everything(s)
+        await s.press("h")
+        await s.press("escape")
+        assert s.app.screen is s.main and s.main.app_state.screen.filter
+
+
+async def test_the_page_of_timelines_shows_the_devices_that_the_table_lists() -> None:
+    async with session("shared", size=(130, 40)) as s:
+        s.main.save_screen(s.main.app_state.screen._replace(filter="free"))
+        listed = [device.key for device in s.main.app_state.rows]
+        await s.press("h")
+        body = s.app.screen.query_one("#page-body", Lines)
+        assert "3 of 8 devices" in body.texts[0] and "filter: free" in body.texts[0]
+        for key in (*listed, listed[-1]):
+            assert s.main.app_state.cursor == key
+            await s.press("n")

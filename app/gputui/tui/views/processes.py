@@ -9,6 +9,7 @@ from gputui.inventory.formatting import UNKNOWN, size
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
 from gputui.tui.process_rows import Row, folded, groups
+from gputui.tui.views.table import filter_in_title
 from gputui.tui.views.text import Line, clip, fit, title, width_of, wrap
 
 _WIDE = 64
@@ -28,7 +29,8 @@ def facts_of_processes(app_state: AppState) -> object:
     """All that `processes` depends on."""
     found = groups(app_state)
     shown = folded(app_state, found[:_MOST_LINES])
-    return shown, len(found), sum(map(len, found)), app_state.cursor
+    filtered = app_state.screen.filter, app_state.filter_hides_all
+    return shown, len(found), sum(map(len, found)), app_state.cursor, filtered
 
 
 def processes(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -36,10 +38,11 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
 
     Where there are more rows than lines, the last one says how many processes are not shown, and the key.
     """
-    lines = [title("processes", width)]
+    lines = [title("processes", width, filter_in_title(app_state))]
     found = groups(app_state)
     if not found:
-        return [*lines, clip(((" none", "dim"),), width)] if app_state.snapshot else lines
+        none = " none: no device matches the filter" if app_state.filter_hides_all else " none"
+        return [*lines, clip(((none, "dim"),), width)] if app_state.snapshot else lines
     room = max(1, height - 1)
     shown = folded(app_state, found if len(found) <= room else found[: room - 1])
     label, pid, user, memory = (

@@ -46,7 +46,7 @@ def lines_of_panel(app_state: AppState) -> int:
     if not worth_a_panel(app_state):
         return 0
     found = outlook_of(app_state)
-    told = _told_in_panel(found)
+    told = _told_in_panel(found, app_state)
     return 1 + len(found.turns) + min(1, len(found.next)) + len(told)
 
 
@@ -59,7 +59,7 @@ def facts_of_panel(app_state: AppState) -> object:
     reasons = [in_the_way(turn, snapshot) for turn in found.next[:1]]
     told = [
         (snapshot.label(each.device), *occupied_by(each, snapshot.time), each.hoarded)
-        for each in _told_in_panel(found)
+        for each in _told_in_panel(found, app_state)
     ]
     return _rows(found.turns, snapshot, found.turns), reasons, told
 
@@ -71,7 +71,7 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
         return []
     found = outlook_of(app_state)
     lines = [headline(found, width, "  Q")]
-    told = _told_in_panel(found)
+    told = _told_in_panel(found, app_state)
     # (Of a long line the first ones are shown, the rule counts all; who holds what gives way to it. In two
     # lines what is next says most.)
     shown = found.turns[: max(0, height - 1 - len(found.next[:1]))]
@@ -117,13 +117,18 @@ def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line],
     return lines, [*items, *[None] * (len(lines) - len(items))]
 
 
-def _told_in_panel(found: Outlook) -> list[Occupied]:
+def _told_in_panel(found: Outlook, app_state: AppState) -> list[Occupied]:
+    """The devices of which the panel says who has them: of those that the filter leaves."""
+    listed = {device.key for device in app_state.rows}
     return [
         each
         for each in found.occupied
-        if (each.claim and not (each.claim.own and each.claim.job))
-        or each.hoarded
-        or each.free_in is not None
+        if each.device.key in listed
+        and (
+            (each.claim and not (each.claim.own and each.claim.job))
+            or each.hoarded
+            or each.free_in is not None
+        )
     ]
 
 
