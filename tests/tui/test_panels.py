@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from gputui.allocating.settings import ScreenSettings
 from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
@@ -104,3 +105,38 @@ async def test_the_page_of_timelines_shows_the_devices_that_the_table_lists() ->
         for key in (*listed, listed[-1]):
             assert s.main.app_state.cursor == key
             await s.press("n")
+
+
+# Hiding
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (130, 40), (200, 60)])
+async def test_a_screen_with_hidden_panels_says_how_many_and_the_key(size: tuple[int, int]) -> None:
+    async with session("shared", size=size) as s:
+        assert "hidden" not in s.texts("#selection")[0]
+        await s.press("H", "enter", "escape")
+        assert "1 panel hidden: H" in s.texts("#selection")[0]
+        await s.press("H", "down", "space", "escape")
+        assert "2 panels hidden: H" in s.texts("#selection")[0]
+        await s.press("4")
+        assert "2 panels hidden: H" in s.texts("#selection")[0]
+        await s.press("H", "enter", "down", "space", "escape")
+        assert "hidden" not in s.texts("#selection")[0]
+
+
+async def test_the_key_that_shows_panels_is_the_users_own() -> None:
+    async with session("shared", screen=ScreenSettings(hidden=("queue",), keymap={"panels": "ctrl+n"})) as s:
+        assert "1 panel hidden: ctrl+n" in s.texts("#selection")[0]
+
+
+async def test_the_page_of_panels_names_its_keys_and_why_a_panel_is_not_there() -> None:
+    async with session("shared", size=(80, 24)) as s:
+        await s.press("H")
+        body, footer = (s.app.screen.query_one(part, Lines) for part in ("#page-body", "#page-footer"))
+        assert all(key in footer.texts[-1] for key in ("esc", "↑↓", "space/⏎", "?"))
+        absent = [line for line in body.texts if "120" in line]
+        assert ["Timelines" in absent[0], "Links" in absent[1], len(absent)] == [True, True, 2]
+        await s.resize(130, 40)
+        assert not any("120" in line for line in body.texts)
+        await s.press("escape")
+        assert s.app.screen is s.main
