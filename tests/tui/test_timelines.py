@@ -383,8 +383,9 @@ async def test_the_page_says_which_moment_is_read_and_which_devices_it_is_read_o
         await s.press("left", "left")
         at = re.search(r" at (\d\d:\d\d:\d\d) ", _page(s)[0])
         assert at is not None and any(text.startswith(f" {at[1]} GPU 0") for text in _page(s))
+        assert "end now" in _page(s)[-1], "the way back is named while there is one"
         await s.press("end")
-        assert " at " not in _page(s)[0]
+        assert " at " not in _page(s)[0] and "end now" not in _page(s)[-1]
 
 
 async def test_a_page_without_a_chart_says_why() -> None:

@@ -47,7 +47,7 @@ class TimelinesScreen(Page):
         hidden("right", "moment(1)", "One column later"),
         hidden("shift+left", "moment(-10)", "Ten columns earlier"),
         hidden("shift+right", "moment(10)", "Ten columns later"),
-        hidden("end", "now", "Back to now"),
+        shown("end", "now", "now", about="Back to now"),
         shown("n,down,j", "device(1)", "device", "n/p", "Next device"),
         hidden("p,up,k", "device(-1)", "Previous device"),
         shown("enter,a", "one", "one or all", "⏎", "One device, or all of them"),
@@ -151,6 +151,9 @@ class TimelinesScreen(Page):
         return [clip(((f" {text}", style),), width)]
 
     # What keys and the mouse do
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self._moment is not None if action == "now" else super().check_action(action, parameters)
 
     def action_zoom(self, by: int) -> None:
         place = min(max(0, ZOOMS.index(self._zoom) + by), len(ZOOMS) - 1)
