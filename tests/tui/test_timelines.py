@@ -286,6 +286,17 @@ def test_what_no_instance_tells_has_no_blank_row(size: tuple[int, int], page: bo
     assert parts[1].key in frame.shown or size[1] < 12
 
 
+@pytest.mark.parametrize("page", [False, True])
+@pytest.mark.parametrize("size", [(70, 24), (130, 30), (200, 43)])
+def test_charts_of_devices_that_all_fit_leave_no_line_blank_below_them(
+    size: tuple[int, int], page: bool
+) -> None:
+    parent = gpu(0, mig=True, utilization=None)
+    for devices in (EIGHT[:2], EIGHT[:5], (parent, instance(parent, 0), gpu(1))):
+        lines, frame = all_timelines(_seen(*devices), *size, 300, page=page)
+        assert frame is not None and len(frame.shown) == len(devices) and len(lines) == size[1]
+
+
 def test_the_page_of_one_metric_goes_through_the_devices_that_tell_it() -> None:
     parent = gpu(0, mig=True, utilization=None)
     state = _seen(parent, instance(parent), gpu(1))

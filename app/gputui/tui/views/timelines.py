@@ -54,7 +54,7 @@ _GAP = ("  ", "")
 """What stands between two charts beside each other."""
 
 _STEPS = " ▁▂▃▄▅▆▇█"
-_MOST_ROWS = 10
+_MOST_ROWS = 24
 """Lines of the tallest chart of a list; one device alone takes all there are."""
 
 _TICKS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600)
@@ -163,10 +163,12 @@ def all_timelines(
     if timelines is None or not devices:
         return [], None
     grid = _grid(app_state, timelines, devices, width, height, zoom, metric, cursor, page)
+    taller = _taller(timelines, devices, grid)
     lines: list[Line] = []
     shown: list[str] = []
     for device in devices[first:]:
-        block = _block(app_state, timelines, device, grid, device.key == current)
+        rows = _rows_of(timelines, device, grid, taller.get(device.key, 0))
+        block = _block(app_state, timelines, device, grid, rows, device.key == current)
         gaps = [_BLANK] * grid.gap if lines else []
         if len(lines) + len(gaps) + len(block) > grid.room:
             break
@@ -254,11 +256,11 @@ def _grid(
 
 
 def _block(
-    app_state: AppState, timelines: Timelines, device: Device, grid: _Grid, current: bool
+    app_state: AppState, timelines: Timelines, device: Device, grid: _Grid, rows: _Rows, current: bool
 ) -> list[Line]:
-    """The lines of one device; what it has no chart of takes none."""
+    """The lines of one device, which has these `rows`."""
     block: list[Line] = []
-    for charts, tall in _rows_of(timelines, device, grid):
+    for charts, tall in rows:
         drawn = [
             _with_figure(app_state, timelines, device, each, grid, tall, not grid.gap) for each in charts
         ]
@@ -273,7 +275,22 @@ def _block(
     return block
 
 
-def _rows_of(timelines: Timelines, device: Device, grid: _Grid) -> _Rows:
+def _taller(timelines: Timelines, devices: Sequence[Device], grid: _Grid) -> dict[str, int]:
+    """How many lines more the first chart of each device has, by its key, where all fit and lines are left
+    over: where there are gaps between devices, none is left blank."""
+    used = sum(tall for device in devices for _, tall in _rows_of(timelines, device, grid))
+    left = grid.room - used - grid.gap * (len(devices) - 1)
+    each, over = divmod(max(0, left), len(devices))
+    return {d.key: each + (place < over and grid.gap > 0) for place, d in enumerate(devices)}
+
+
+def _rows_of(timelines: Timelines, device: Device, grid: _Grid, taller: int = 0) -> _Rows:
+    """The rows of one device, the first one so many lines `taller` than in the grid."""
+    (charts, tall), *others = _charts_of(timelines, device, grid)
+    return [(charts, min(_MOST_ROWS, tall + taller)), *others]
+
+
+def _charts_of(timelines: Timelines, device: Device, grid: _Grid) -> _Rows:
     """The rows of the grid that have a chart of the device; else the first one with what is known of it."""
     found = [
         (charts, tall)
