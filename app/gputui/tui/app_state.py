@@ -233,6 +233,11 @@ class AppState:
             return self.snapshot.devices
         return listed(self.snapshot, self.verdicts, self.own_jobs, screen.sort, screen.filter)
 
+    @property
+    def filter_hides_all(self) -> bool:
+        """Whether there are devices, and the filter matches none of them."""
+        return bool(self.snapshot and self.snapshot.devices and self.screen.filter and not self.rows)
+
     @cached_property
     def own_jobs(self) -> dict[str, JobSummary]:
         """The user's own running jobs by the keys of their devices."""

@@ -53,7 +53,8 @@ class Panel:
 
 
 def _size_of_processes(app_state: AppState, _: int) -> Size:
-    return Size(4, 1 + max(1, len(groups(app_state)))) if app_state.rows else NOTHING
+    there = bool(app_state.rows) or app_state.filter_hides_all
+    return Size(4, 1 + max(1, len(groups(app_state)))) if there else NOTHING
 
 
 def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:

@@ -42,6 +42,7 @@ from gputui.tui.theme import next_theme
 from gputui.tui.views.header import header
 from gputui.tui.views.launch import launch
 from gputui.tui.views.messages import message_line
+from gputui.tui.views.table import rows_of_table
 from gputui.tui.widgets.device_table import DeviceTable
 from gputui.tui.widgets.key_line import KeyLine
 from gputui.tui.widgets.lines import Lines
@@ -427,7 +428,7 @@ class MainScreen(Screen[None]):
         app_state, (width, height) = self.app_state, self.size
         if not self.is_mounted or not width:
             return
-        layout = lay_out(width, height, len(app_state.rows), self._below, parts(app_state, width))
+        layout = lay_out(width, height, rows_of_table(app_state), self._below, parts(app_state, width))
         if layout != self._arranged:
             self._arranged = layout
             self._arrange(layout)
