@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from rich.cells import cell_len
+
 from gputui.inventory.formatting import UNKNOWN, size
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
@@ -214,7 +216,7 @@ def _columns(found: Sequence[Row], width: int, of_one_device: bool) -> dict[_Col
     """The columns that fit, in their order, with their cells."""
 
     def longest(texts: Iterable[str], least: int) -> int:
-        return max([least, *map(len, texts)])
+        return max([least, *map(cell_len, texts)])
 
     # (Figures change: their columns shall not.)
     cells = {
