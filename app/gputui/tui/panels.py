@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gputui.tui.app_state import AppState
-from gputui.tui.layout import VERY_WIDE, WIDE, Part, Size
+from gputui.tui.layout import VERY_WIDE, WIDE, Part, Size, side_width
 from gputui.tui.process_rows import groups
-from gputui.tui.views.matrix import alike, links_panel, matrix_rows
+from gputui.tui.views.matrix import alike, alike_lines, links_panel, matrix_rows
 from gputui.tui.views.processes import facts_of_processes, processes
 from gputui.tui.views.queue import facts_of_panel, lines_of_panel, queue_panel
 from gputui.tui.views.text import Line
@@ -52,8 +52,10 @@ class Panel:
     action: str = ""
 
 
-def _size_of_processes(app_state: AppState, _: int) -> Size:
-    return Size(4, 1 + max(1, len(groups(app_state)))) if app_state.rows else NOTHING
+def _size_of_processes(app_state: AppState, width: int) -> Size:
+    # (Beside the table most commands take two lines, on a very wide screen one.)
+    each = 2 if WIDE <= width < VERY_WIDE else 1
+    return Size(4, 1 + max(1, each * len(groups(app_state)))) if app_state.rows else NOTHING
 
 
 def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -102,8 +104,9 @@ def _size_of_links(app_state: AppState, width: int) -> Size:
     gpus = len(matrix_rows(app_state))
     if app_state.snapshot is None or not app_state.snapshot.links or not 1 < gpus <= _MOST_LINKED:
         return NOTHING
-    if alike(app_state) and width < VERY_WIDE:
-        return Size(2, 2)
+    if alike(app_state):
+        lines = 1 + len(alike_lines(app_state, side_width(width)))
+        return Size(2, lines)
     return Size(gpus + 2, gpus + 2)
 
 
@@ -111,7 +114,13 @@ def _facts_of_links(app_state: AppState) -> object:
     snapshot = app_state.snapshot
     states = [verdict.state for verdict in app_state.verdicts.values()]
     order = [device.key for device in app_state.rows]
-    return snapshot and snapshot.links, app_state.selection, app_state.cursor, states, order
+    return (
+        snapshot and (snapshot.links, snapshot.topology),
+        app_state.selection,
+        app_state.cursor,
+        states,
+        order,
+    )
 
 
 PANELS: tuple[Panel, ...] = (

@@ -48,7 +48,7 @@ _MARKED = 6
 """Lines from which on the page has a line for the mark of the cursor."""
 
 _STEPS = " ▁▂▃▄▅▆▇█"
-_MOST_ROWS = 10
+_MOST_ROWS = 24
 """Lines of the tallest chart of a list; one device alone takes all there are."""
 
 _TICKS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600)
@@ -163,12 +163,15 @@ def all_timelines(
         each_tall = max(min(room, len(known)), room // len(devices))
         gap = int(each_tall > len(known))
         rows = _stacked(each_tall - gap, known)
+    # (Lines that are not enough for all make the charts of the first devices taller: none is left blank.)
+    over = room + gap - len(devices) * (gap + sum(tall for _, tall in rows)) if gap and not first else 0
     between: Line = (("  ", ""),)
     lines: list[Line] = []
     shown: list[str] = []
-    for device in devices[first:]:
+    for place, device in enumerate(devices[first:]):
         block: list[Line] = []
-        for charts, tall in rows:
+        taller = 0 <= place < over
+        for charts, tall in [(rows[0][0], rows[0][1] + taller), *rows[1:]]:
             if not any(timelines.full(device.key, each) for each in charts):
                 continue
             drawn = [
