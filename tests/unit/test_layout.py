@@ -8,6 +8,7 @@ from itertools import product
 
 import pytest
 
+from gputui.inventory.snapshot import HostLoad
 from gputui.inventory.topology import Nic
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
@@ -25,6 +26,7 @@ from gputui.tui.layout import (
     side_width,
 )
 from gputui.tui.panels import PANELS_BY_NAME, parts
+from gputui.tui.views.header import header
 from gputui.tui.views.launch import launch
 from gputui.tui.views.matrix import alike_lines
 from gputui.tui.views.processes import processes
@@ -212,6 +214,16 @@ def test_instances_have_a_bar_and_watts_beside_their_profile(width: int) -> None
     )
     assert "W" in heading.split() and "█" in instance and " 3g.40gb " in instance and "MIG " not in instance
     assert " 52" in gpu and "A100" in gpu
+
+
+@pytest.mark.parametrize("width", range(50, 201, 10))
+def test_the_header_names_a_demo_before_the_load_and_the_versions(width: int) -> None:
+    load = HostLoad(cpu=19.0, memory_used=10, memory_total=100, load=12.5, cpus=64)
+    app_state = AppState({}, label="demo shared").with_snapshot(
+        replace(BOX, host=replace(BOX.host, load=load))
+    )
+    text = _text([header(app_state, width, None, 1_700_000_000.0)])
+    assert "demo shared" in text and ("cpu 19%" in text or width < 80)
 
 
 def test_nothing_breaks_however_small_it_is() -> None:

@@ -100,13 +100,19 @@ def alike_lines(app_state: AppState, width: int) -> list[Line]:
     sign, style = SIGNS["NV" if direct_links(word) else word]
     which = f"all {len(rows)} GPUs" if len(rows) > 2 else "the two GPUs"
     lines: list[Line] = [((f" {sign}{word}", style), (f" between {which}", ""))]
-    for text in (*_numa(app_state, rows), *_nics(app_state, rows)):
+    for text in near(app_state):
         joined: Line = (*lines[-1], (f"   {text}", "dim"))
         if width_of(joined) <= width:
             lines[-1] = joined
         else:
             lines.append(((f" {text}", "dim"),))
     return [clip(line, width) for line in lines]
+
+
+def near(app_state: AppState) -> list[str]:
+    """What is near to which GPUs, as far as it is known: NUMA nodes, then each network device."""
+    rows = matrix_rows(app_state)
+    return [*_numa(app_state, rows), *_nics(app_state, rows)]
 
 
 def _numa(app_state: AppState, rows: tuple[Device, ...]) -> Iterator[str]:
