@@ -177,6 +177,16 @@ def test_network_devices_are_named_beside_the_gpus_that_they_are_nearest_to() ->
     assert "mlx5_0: PIX GPU 0,1" in _text(lines) and "mlx5_1: SYS every GPU" in _text(lines)
 
 
+def test_sixteen_gpus_have_no_matrix_beside_the_table_and_words_where_all_links_are_the_same() -> None:
+    box = at(BOXES["dgx-2"], 0.0, 1_700_000_000.0)
+    panel, app_state = PANELS_BY_NAME["links"], AppState({}).with_snapshot(box)
+    assert panel.size(app_state, 130).wants <= 4
+    assert "between all 16 GPUs" in _text(panel.lines(app_state, side_width(130), 4))
+    cut = (("X", *["SYS"] * 15), *(("SYS", *row[1:]) for row in box.links[1:]))
+    other = replace(box, links=cut)
+    assert panel.size(AppState({}).with_snapshot(other), 130) == Size(0, 0)
+
+
 def test_links_that_differ_stay_a_matrix() -> None:
     app_state = AppState({}).with_snapshot(at(BOXES["rtx4090"], 0.0, 1_700_000_000.0))
     assert PANELS_BY_NAME["links"].size(app_state, 200) == Size(10, 10)

@@ -21,8 +21,9 @@ from gputui.tui.views.timelines import charted, charts_key, timelines_pane
 NOTHING = Size(0, 0)
 """The size of a panel that has nothing to say, and is not shown."""
 
-_MOST_LINKED = 8
-"""GPUs up to which the matrix of links stands beside the table; for more there is the topology page."""
+_MOST_LINKED, _MOST_IN_WORDS = 8, 16
+"""GPUs up to which the matrix of links stands beside the table, and up to which words stand there where all
+links are the same; for more there is the topology page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,12 @@ def _size_of_queue(app_state: AppState, width: int) -> Size:
 
 def _size_of_links(app_state: AppState, width: int) -> Size:
     gpus = len(matrix_rows(app_state))
-    if app_state.snapshot is None or not app_state.snapshot.links or not 1 < gpus <= _MOST_LINKED:
+    if app_state.snapshot is None or not app_state.snapshot.links or not 1 < gpus <= _MOST_IN_WORDS:
         return NOTHING
     if alike(app_state):
         lines = 1 + len(alike_lines(app_state, side_width(width)))
         return Size(2, lines)
-    return Size(gpus + 2, gpus + 2)
+    return Size(gpus + 2, gpus + 2) if gpus <= _MOST_LINKED else NOTHING
 
 
 def _facts_of_links(app_state: AppState) -> object:
