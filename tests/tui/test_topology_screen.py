@@ -192,7 +192,7 @@ async def test_a_click_chooses_in_both_forms() -> None:
 async def test_a_mig_box_has_its_instances_in_the_tree_and_not_in_the_matrix() -> None:
     async with session("a100-mig") as running:
         await running.press("t")
-        assert [row.split()[:-1] for row in picture(running)[2:]] == [
+        assert [row.split()[:-1] for row in picture(running)[2:4]] == [
             ["▸", "0", "╲", "█NV12"],
             ["1", "█NV12", "╲"],
         ]
@@ -425,3 +425,14 @@ def test_the_actions_of_the_topology_screen_are_the_main_screens() -> None:
         if isinstance(binding, Binding) and binding.action.startswith("perform(")
     ]
     assert len(of_main) > 20 and set(of_main) < ids
+
+
+async def test_below_the_matrix_stands_what_is_near_to_which_gpu_where_there_is_room() -> None:
+    async with session(recorded(DGX_1), size=(100, 40)) as s:
+        await s.press("t")
+        text = "\n".join(picture(s))
+        assert "NUMA 0: GPU 0–3, NUMA 1: GPU 4–7" in text
+        assert "mlx5_0: PIX GPU 2,3\n  mlx5_1: PIX GPU 6,7" in text
+    async with session(recorded(DGX_1), size=(100, 17)) as s:
+        await s.press("t")
+        assert not any("mlx5" in line for line in picture(s))

@@ -91,7 +91,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         print_line(launch.line)
         return DONE
     if args.demo is not None or args.recording is not None:
-        say("warning: the devices are not this machine's (--demo, --from); the command starts anyway")
+        say("warning: not this machine's devices (--demo, --from); the command starts anyway")
     if not args.quiet:
         say(launch.line)
     if sys.stdin is not None and sys.stdin.isatty():

@@ -564,6 +564,11 @@ class AppState:
         ids = self.options.ids
         return replace(self, options=replace(self.options, ids="index" if ids == "uuid" else "uuid"))
 
+    def not_of_this_machine(self, what: str) -> str:
+        """What is said of a demo's or a recording's devices, processes and jobs wherever they cannot be
+        acted on as this machine's."""
+        return f"not this machine's {what} ({self.label})"
+
     @property
     def order_warning(self) -> str | None:
         """The warning where NCCL may get the order wrong, else None."""
@@ -602,5 +607,5 @@ class AppState:
         if self.selected and self.limits and self.limits.unknown:
             found.append(self.limits.unknown)
         if self.label and self.options.command and self.selection.decided and not self.is_example:
-            found.append(f"these devices belong to {self.label}: the command would start on this machine")
+            found.append(f"{self.not_of_this_machine('devices')}: the command would start here")
         return tuple(found)

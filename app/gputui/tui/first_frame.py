@@ -115,7 +115,7 @@ def frame(app_state: AppState, width: int, height: int) -> str:
     first = 0 if has_rules(height) else 1
     below = [
         *selection_lines(app_state, width)[first:],
-        *launch(app_state, width, *launch_room(height, len(app_state.rows)))[first:],
+        *launch(app_state, width, launch_room(height, len(app_state.rows))),
     ]
     layout = lay_out(width, height, len(app_state.rows), len(below), ())
     below += [blank] * layout.message + [keys(app_state, width)[0]]

@@ -117,8 +117,7 @@ class JobsScreen(ListPage):
         if summary is None:
             return None
         if summary.id not in self._records:
-            label = self.view.app_state.label
-            self.show_message(f"job {summary.id} belongs to {label}, not to this machine")
+            self.show_message(self.view.app_state.not_of_this_machine("jobs"))
         return self._records.get(summary.id)
 
     def _example(self) -> JobSummary | None:
@@ -181,7 +180,7 @@ class JobsScreen(ListPage):
     def action_rerun(self) -> None:
         """Asked once, with the devices that were found; what was found is not looked for again."""
         if self._example() is not None:
-            self.show_message("example job: nothing is started in the demo")
+            self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is started")
             return
         job = self._record()
         if job is None:

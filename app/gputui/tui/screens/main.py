@@ -418,7 +418,7 @@ class MainScreen(Screen[None]):
         app_state, rules = self.app_state, has_rules(height)
         room = launch_room(height, len(app_state.rows))
         self._selection_lines.show(app_state, rules)
-        launch_lines = launch(app_state, width, *room)[0 if rules else 1 :]
+        launch_lines = launch(app_state, width, room)
         self._launch_lines.draw_all(launch_lines)
         self._below = 1 + rules + len(launch_lines)
         self._draw_box()

@@ -262,11 +262,12 @@ def _tail(snapshot: Snapshot) -> JobSummary | None:
     return next((job for job in found if job.tail), None)
 
 
-def size_of_jobs(snapshot: Snapshot) -> tuple[int, int]:
-    """The fewest lines that the panel is worth, and how many it would fill."""
+def size_of_jobs(snapshot: Snapshot) -> tuple[int, int, int]:
+    """The fewest lines that the panel is worth, how many it would fill, and how many with all of the log."""
     jobs, tail = _in_panel(snapshot), _tail(snapshot)
     rows = 1 + len(jobs) + (len(jobs) < len(snapshot.jobs))
-    return 2, rows + (1 + min(_LOG_LINES, len(tail.tail)) if tail else 0)
+    log = len(tail.tail) if tail else 0
+    return 2, rows + (1 + min(_LOG_LINES, log) if tail else 0), rows + (1 + log if tail else 0)
 
 
 def facts_of_jobs(app_state: AppState, snapshot: Snapshot) -> object:
