@@ -12,9 +12,9 @@ import pytest
 from textual.events import MouseScrollUp
 
 from gputui.allocating.settings import ScreenSettings
-from gputui.inventory.device import Telemetry
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.telemetry import Telemetry
 from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
 from gputui.tui.device_rows import SORTS

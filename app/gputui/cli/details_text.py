@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gputui.inventory.device import Device, Telemetry
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_name, size
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
+from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.text_table import aligned
 
 

@@ -16,10 +16,11 @@ from datetime import datetime, timezone
 from typing import Any
 
 from gputui.inventory.claim import Claim
-from gputui.inventory.device import Device, Fault, Telemetry
+from gputui.inventory.device import Device, Fault
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
+from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.topology import Topology, ranges
 from gputui.inventory.waiter import Waiter
 

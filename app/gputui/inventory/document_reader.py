@@ -19,12 +19,12 @@ from gputui.inventory.device import (
     Device,
     Fault,
     FaultKind,
-    Telemetry,
 )
 from gputui.inventory.document import ACTIVITY_FACTS, LOAD_FACTS, SCHEMA, TELEMETRY_FACTS
 from gputui.inventory.link import PEER_WORDS, SELF, LinkMatrix, is_link
 from gputui.inventory.process import KINDS, Ancestor, Kind, Process
 from gputui.inventory.snapshot import Host, HostLoad, Snapshot
+from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.topology import Locality, Nic, Topology, from_ranges
 from gputui.inventory.untrusted_json import MOST_NUMBER, DocumentError, JsonValue
 from gputui.inventory.waiter import Waiter
