@@ -6,6 +6,7 @@ Here: loading the library, the box as a whole, and what to do when there is none
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -20,8 +21,6 @@ from gputui.vendors.nvidia.gpu import Gpu
 from gputui.vendors.nvidia.wiring import Wiring
 
 if TYPE_CHECKING:
-    import os
-
     from gputui.inventory.topology import Locality, Topology
     from gputui.system.processes import HostUse, Owner, ProcessTable
 
@@ -129,8 +128,6 @@ class NvmlSource:
         _shut_down(nvml)
 
     def _read_host(self) -> Host:
-        import socket
-
         def ask(function: Callable[[], Any]) -> Any:
             try:
                 return function()
@@ -139,7 +136,7 @@ class NvmlSource:
 
         cuda = ask(self._nvml.nvmlSystemGetCudaDriverVersion_v2)
         return Host(
-            name=socket.gethostname(),
+            name=_host_name(),
             driver=ask(self._nvml.nvmlSystemGetDriverVersion),
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         )
@@ -286,6 +283,15 @@ class _Wired:
 
 
 _NOTHING = _Wired(Want(0))
+
+
+def _host_name() -> str:
+    if hasattr(os, "uname"):
+        return os.uname().nodename
+    # (Windows. To import it takes 3 ms, which the first picture would wait for.)
+    import socket
+
+    return socket.gethostname()
 
 
 def _shut_down(nvml: Any) -> None:
