@@ -63,6 +63,8 @@ class NvmlSource:
         self._order: tuple[str, ...] | None = None
         self._looked_at: frozenset[str] = frozenset()
         self._uses: dict[int, HostUse] = {}
+        self._owned: dict[str, tuple[Device, list[Owner], Device]] = {}
+        """Devices by key as they were read, the owners of their processes, and both together."""
 
     def open(self) -> None:
         """Load the library and start NVML. Raises NoSourceError."""
@@ -124,7 +126,7 @@ class NvmlSource:
             gpu.close()
         nvml, self._nvml = self._nvml, None
         self._gpus, self._wired = [], _NOTHING
-        self._looked_at, self._uses = frozenset(), {}
+        self._looked_at, self._uses, self._owned = frozenset(), {}, {}
         _shut_down(nvml)
 
     def _read_host(self) -> Host:
@@ -156,24 +158,21 @@ class NvmlSource:
             # In a list that has just been read, a pid may be another process's by now.
             return table.still if listed else table.last
 
-        def named(process: Process, look: Callable[[int], Owner]) -> Process:
-            owner = look(process.pid)
-            return replace(
-                process,
-                user=owner.user,
-                command=owner.command,
-                started=owner.started,
-                note=owner.note,
-                container=owner.container,
-                ancestors=owner.ancestors,
-            )
+        def with_owners(device: Device) -> Device:
+            if not device.processes:
+                return device
+            look = look_of(device)
+            owners = [look(process.pid) for process in device.processes]
+            before = self._owned.get(device.key)
+            if before is None or before[0] is not device or before[1] != owners:
+                named = tuple(map(_named, device.processes, owners))
+                before = self._owned[device.key] = device, owners, replace(device, processes=named)
+            return before[2]
 
-        owned = tuple(
-            replace(d, processes=tuple(named(p, look_of(d)) for p in d.processes)) if d.processes else d
-            for d in devices
-        )
+        owned = tuple(with_owners(device) for device in devices)
         if Want.OWNERS in want:
             table.forget_all_but({p.pid for d in owned for p in d.processes or ()})
+            self._owned = {d.key: self._owned[d.key] for d in owned if d.processes}
         return owned
 
     def _with_activity(
@@ -268,6 +267,18 @@ class NvmlSource:
         bus_ids = [gpu.devices[0].pci_bus_id if gpu else None for gpu in rows]
         nics, nic_links = rdma.nics(), rdma.links(bus_ids)
         return Topology(tuple(near), nics, nic_links, between_cpus())
+
+
+def _named(process: Process, owner: Owner) -> Process:
+    return replace(
+        process,
+        user=owner.user,
+        command=owner.command,
+        started=owner.started,
+        note=owner.note,
+        container=owner.container,
+        ancestors=owner.ancestors,
+    )
 
 
 @dataclass(frozen=True, slots=True)
