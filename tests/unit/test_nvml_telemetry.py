@@ -10,9 +10,10 @@ from dataclasses import fields, replace
 import pytest
 
 from gputui.choosing.verdict import verdicts
-from gputui.inventory.device import Device, Telemetry
+from gputui.inventory.device import Device
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.telemetry import Telemetry
 from gputui.sources.sampler import _PACES
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.details import detailed

@@ -127,7 +127,7 @@ class Gpu:
         if self._trouble:
             before = self.devices[0].fault
             fault = Fault("error", self._trouble, before.since if before else self._clock())
-        self.devices = (replace(device, fault=fault), *instances)
+        self.devices = (with_facts(device, fault=fault), *instances)
 
     def ask(self, function: Any, *arguments: Any) -> Any:
         """The answer, or None: not supported (never asked again), or failed (noted in `fault`)."""
@@ -245,7 +245,7 @@ class Gpu:
             self.listed = True
             now = {"memory_used": device.memory_used, "utilization": device.utilization} | facts
             self._listed_at = now["memory_used"], bool(now["utilization"])
-        return replace(device, **facts)
+        return with_facts(device, **facts)
 
     def _list_is_due(self, device: Device, facts: Mapping[str, Any]) -> bool:
         """Whether other processes may be on the device than are listed: it uses other memory, or has begun or
@@ -509,6 +509,12 @@ class Gpu:
             ),
         )
         return instance
+
+
+def with_facts(device: Device, **facts: Any) -> Device:
+    """The device with these facts: the same object where none is new, so that what was made of it stays."""
+    same = all(getattr(device, name) == value for name, value in facts.items())
+    return device if same else replace(device, **facts)
 
 
 def bits_set(words: Iterable[int] | None) -> tuple[int, ...] | None:
