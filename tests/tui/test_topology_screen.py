@@ -401,7 +401,8 @@ async def test_wide_terminals_have_the_links_beside_the_table() -> None:
         assert heading.split() == [str(n) for n in range(8)]
         assert first.split()[:4] == ["▸", "0", "╲", "█1"]
     async with session("dgx-2", size=(130, 40)) as running:
-        assert not any("links" in row for row in running.texts("#lists"))
+        await running.until(lambda: any("between all 16 GPUs" in row for row in running.texts("#lists")))
+        assert not any("╲" in row for row in running.texts("#lists"))
 
 
 @pytest.mark.parametrize("size", [(40, 10), (30, 8), (40, 6), (20, 3)])
