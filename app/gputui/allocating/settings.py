@@ -38,6 +38,9 @@ from gputui.system.users import own_name
 SYSTEM = "/etc/gputui.toml"
 _MOST = 256 * 1024
 
+BOM = "\ufeff"
+"""Where some editors on Windows begin a file."""
+
 INTERVALS = (0.1, 3600.0)
 """The shortest and the longest time between two readings, in seconds."""
 
@@ -116,7 +119,7 @@ def _parsed(file: str, data: bytes) -> dict[str, Any]:
     else:
         import tomli as tomllib
     try:
-        found: dict[str, Any] = tomllib.loads(data.decode())
+        found: dict[str, Any] = tomllib.loads(data.decode().removeprefix(BOM))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(f"{file}: {error}") from None
     return found

@@ -1,14 +1,26 @@
-"""The search of the command palette: actions by the words that people type, only then by loose letters."""
+"""The command palette, and its search: actions by the words that people type, only then by loose letters."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from textual import events
 from textual.app import SystemCommand
-from textual.command import DiscoveryHit, Hit, Provider
+from textual.command import CommandPalette, DiscoveryHit, Hit, Provider
 
 if TYPE_CHECKING:
     from textual.command import Hits
+
+LEAST_HEIGHT = 6
+"""Lines below which the list of the palette has none, and Textual 8.2.8 ends with a KeyError at page down."""
+
+
+class Palette(CommandPalette):
+    """Textual's palette, which closes when the terminal becomes too low for it."""
+
+    def on_resize(self, event: events.Resize) -> None:
+        if event.size.height < LEAST_HEIGHT and self.is_current:
+            self.dismiss()
 
 
 def score(query: str, title: str, about: str) -> float:
