@@ -203,14 +203,10 @@ class GputuiApp(App[Outcome]):
 
     def action_command_palette(self) -> None:
         # (Imported when the palette is first opened.)
-        from gputui.tui.palette import LEAST_HEIGHT, Palette
+        from gputui.tui.palette import Palette
 
-        if isinstance(self.screen, Palette):
-            return
-        if self.size.height >= LEAST_HEIGHT:
+        if not isinstance(self.screen, Palette):
             self.push_screen(Palette(id="--command-palette"))
-        else:
-            self.main.show_message("the palette needs more lines than this terminal has", "warn")
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         keymap = self.main.app_state.screen.keymap

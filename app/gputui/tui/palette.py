@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
-from textual import events
 from textual.app import SystemCommand
 from textual.command import CommandPalette, DiscoveryHit, Hit, Provider
 
 if TYPE_CHECKING:
     from textual.command import Hits
 
-LEAST_HEIGHT = 6
-"""Lines below which the list of the palette has none, and Textual 8.2.8 ends with a KeyError at page down."""
-
 
 class Palette(CommandPalette):
-    """Textual's palette, which closes when the terminal becomes too low for it."""
+    """Textual's palette, without its end at page up or down while its list is not laid out."""
 
-    def on_resize(self, event: events.Resize) -> None:
-        if event.size.height < LEAST_HEIGHT and self.is_current:
-            self.dismiss()
+    def _action_command_list(self, action: str) -> None:
+        # (Textual 8.2.8, on a low terminal, and for a moment while the list is filled.)
+        with contextlib.suppress(KeyError):
+            super()._action_command_list(action)
 
 
 def score(query: str, title: str, about: str) -> float:
