@@ -1,4 +1,4 @@
-"""`python -m fuzz` (in tests/): random keys, pastes, clicks and sizes on boxes that change under them.
+"""`python -m screen_fuzz` (in tests/): random keys, pastes, clicks and sizes on boxes that change under them.
 
 It looks for exceptions, on any thread, and prints what was done last before one. `--seed S` repeats a run up
 to what depends on time. Launches are real, of `true`, in a home folder of their own.
@@ -204,7 +204,7 @@ async def _round(dice: random.Random, done: deque[str], until: float, wrong: lis
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
+    options = argparse.ArgumentParser(prog="python -m screen_fuzz", description=__doc__)
     options.add_argument("--seed", type=int, default=None)
     options.add_argument("--seconds", type=float, default=60.0)
     given = options.parse_args()
@@ -218,7 +218,7 @@ def main() -> int:
         )
 
     threading.excepthook = on_a_thread
-    with tempfile.TemporaryDirectory(prefix="gputui-fuzz-") as folder:
+    with tempfile.TemporaryDirectory(prefix="gputui-screen-fuzz-") as folder:
         os.chdir(folder)
         claims = Path(folder, "claims")
         claims.mkdir()
