@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual import events
+from textual._context import active_app
 from textual.widgets import Input
 
 from gputui.allocating.settings import ScreenSettings, settings
@@ -398,3 +400,26 @@ async def test_the_first_layout_is_right_at_once() -> None:
         assert len(s.texts("#table")) == 9
         await s.pilot.pause()
         assert not s.main.show_vertical_scrollbar and s.main.query_one("#keys").region.bottom == 24
+
+
+@pytest.mark.parametrize("size", [(80, 5), (80, 1), (4, 24), (1, 24)])
+async def test_the_palette_survives_a_terminal_without_room_for_it(size: tuple[int, int]) -> None:
+    keys = ("pagedown", "down", "pagedown", "pageup", "a", "pagedown")
+    async with session(size=size) as s:
+        await s.press("ctrl+p", *keys)
+        assert s.app.is_running
+    async with session() as s:
+        await s.press("ctrl+p")
+        await s.pilot.resize_terminal(*size)
+        await s.press(*keys)
+        assert s.app.is_running
+
+
+async def test_keys_that_are_typed_while_it_ends_and_a_page_that_closes_then_are_no_error() -> None:
+    async with session() as s:
+        main = s.main
+        s.app.leave(0)
+    assert not s.app.screen_stack
+    active_app.set(s.app)
+    await s.app.on_event(events.Key("x", "x"))
+    main.redraw_page()

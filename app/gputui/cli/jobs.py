@@ -294,10 +294,10 @@ def _call(job: Job) -> tuple[list[str], tuple[str, ...]]:
 def _show(args: argparse.Namespace, jobs: Stored) -> int:
     job = _readable(args.id, jobs, newest=True)
     if args.command:
-        import shlex
+        from gputui.launching.quoting import quote
 
         words, command = _call(job)
-        print_line(shlex.join(["gputui", "run", *words, "--", *command]))
+        print_line(" ".join(map(quote, ["gputui", "run", *words, "--", *command])))
         return DONE
     from gputui.cli.jobs_text import facts
 

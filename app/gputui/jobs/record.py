@@ -224,6 +224,10 @@ def _text(node: JsonValue) -> str:
     """As `JsonValue.text`, with the stray bytes that a command line may have."""
     if not isinstance(node.value, str) or len(node.value) > MOST_TEXT * 16:
         raise node.wrong("a text")
+    try:
+        node.value.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        raise node.wrong("valid Unicode") from None
     return node.value
 
 

@@ -140,6 +140,9 @@ class GputuiApp(App[Outcome]):
             if self._early_keys is not None:
                 self._early_keys.append(event)
                 return
+            if not self.screen_stack:
+                # Typed while the exit went on: no screen is left that could use it.
+                return
             if not event.is_forwarded:
                 # (It comes a second time when no screen has used it.)
                 self.main.key_pressed()
@@ -216,6 +219,13 @@ class GputuiApp(App[Outcome]):
     def action_help_quit(self) -> None:
         """Ctrl-C: leave, as it would end any program in a shell."""
         self.leave(130)
+
+    def action_command_palette(self) -> None:
+        # (Imported when the palette is first opened.)
+        from gputui.tui.palette import Palette
+
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         keymap = self.main.app_state.screen.keymap

@@ -1,13 +1,14 @@
-"""The search of the command palette: actions by the words that people type, only then by loose letters."""
+"""The command palette, and its search: actions by the words that people type, only then by loose letters."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual.app import SystemCommand
-from textual.command import DiscoveryHit, Hit, Provider
+from textual.command import CommandPalette, DiscoveryHit, Hit, Provider
 
 from gputui.tui.actions import ACTIONS
 
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
 
 _WORDS = re.compile(r"[^\W_]+(?:[.-]\w+)*|[^\w\s]+")
 _ALSO = {action.title: action.also for action in ACTIONS}
+
+
+class Palette(CommandPalette):
+    """Textual's palette, without its end at page up or down while its list is not laid out."""
+
+    def _action_command_list(self, action: str) -> None:
+        # (Textual 8.2.8, on a low terminal, and for a moment while the list is filled.)
+        with contextlib.suppress(KeyError):
+            super()._action_command_list(action)
 
 
 def score(query: str, title: str, about: str, others: str = "") -> float:

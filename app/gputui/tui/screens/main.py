@@ -288,7 +288,8 @@ class MainScreen(Screen[None]):
 
     def redraw_page(self) -> None:
         """Draw the page that is open over this screen, if any: it shows the app state, too."""
-        if isinstance(self.app.screen, Page):
+        # (No screen is left where a page closes at the moment of the exit.)
+        if self.app.screen_stack and isinstance(self.app.screen, Page):
             self.app.screen.draw()
 
     # The app state, and the readings that change it
