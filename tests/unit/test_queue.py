@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import random
 import signal
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,11 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.allocating import queue
+from gputui.allocating.claims.files import new_token
 from gputui.allocating.queue import Ticket, _read, is_waiting, waiters
 from gputui.inventory.document import to_document
 from gputui.inventory.document_reader import from_json
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.waiter import Waiter
+from gputui.system.record_locks import END, lock
 from simnvml import SimulatedNvml
 from unit.claims_support import Box, Forked, box_at, for_all_users, until
 
@@ -144,14 +146,15 @@ def test_a_line_is_of_all_users(simulated_nvml: SimulatedNvml) -> None:
         ]
 
 
-def _plant(box: Box, name: str, text: bytes, lock: bool = True) -> int:
+def _plant(box: Box, name: str, text: bytes, locked: bool = True) -> int:
     """A file as if of a ticket; the answer is its open descriptor, locked."""
     path = box.claims_folder / name
     path.write_bytes(text)
     path.chmod(0o644)
-    descriptor = os.open(path, os.O_RDONLY)
-    if lock:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    descriptor = os.open(path, os.O_RDWR)
+    if locked:
+        now = int(time.monotonic())
+        lock(descriptor, now, END - now)
     return descriptor
 
 
@@ -164,7 +167,7 @@ def test_a_ticket_that_says_nonsense_is_one_for_a_device_of_any_kind(
 ) -> None:
     """(Whoever waits may well say so, and it costs others no more than his waiting does.)"""
     draw(1).leave()
-    descriptor = _plant(box, f"wait.{os.geteuid()}.abc.ticket", text)
+    descriptor = _plant(box, f"wait.{os.geteuid()}.{new_token()}.ticket", text)
     (waiter,) = waiters(box.environ)
     assert (waiter.count, waiter.devices) == (1, None)
     os.close(descriptor)
@@ -197,20 +200,19 @@ def test_whatever_a_ticket_says_can_be_recorded_and_read_again(said: dict[str, o
 def test_an_untrusted_file_is_in_nobodys_way(box: Box, draw: Draw) -> None:
     draw(1).leave()
     folder, me = box.claims_folder, os.geteuid()
-    (folder / f"wait.{me}.a1.ticket").symlink_to("/etc/passwd")
-    os.mkfifo(folder / f"wait.{me}.a2.ticket")
-    (folder / f"wait.{me}.a3.ticket").mkdir()
+    (folder / f"wait.{me}.{new_token()}.ticket").symlink_to("/etc/passwd")
+    os.mkfifo(folder / f"wait.{me}.{new_token()}.ticket")
+    (folder / f"wait.{me}.{new_token()}.ticket").mkdir()
     opened = [
-        _plant(box, f"wait.{me + 1}.a4.ticket", b"{}"),
-        _plant(box, f"wait.{me}.a5.ticket", b"{}", lock=False),
-        _plant(box, "wait.me.a6.ticket", b"{}"),
+        _plant(box, f"wait.{me}.{new_token()}.ticket", b"{}", locked=False),
+        _plant(box, f"wait.me.{new_token()}.ticket", b"{}"),
     ]
-    unreadable = folder / f"wait.{me}.a7.ticket"
+    unreadable = folder / f"wait.{me}.{new_token()}.ticket"
     opened.append(_plant(box, unreadable.name, b"{}"))
     unreadable.chmod(0o600)
     mine = draw(2)
     assert mine.ahead(box.environ) == () and _line(box) == [2]
-    assert not is_waiting(Waiter((0, ""), "x", path=folder / f"wait.{me}.a2.ticket"))
+    assert not is_waiting(Waiter((0, ""), "x", path=folder / f"wait.{me}.{new_token()}.ticket"))
     for descriptor in opened:
         os.close(descriptor)
 

@@ -64,6 +64,7 @@ def test_two_who_wait_are_listed_with_what_is_in_the_way(box: Box) -> None:
             "command": "torchrun pretrain.py",
             "job": "k3f9",
             "ours": True,
+            "silent": False,
         },
         {
             "place": 2,
@@ -74,6 +75,7 @@ def test_two_who_wait_are_listed_with_what_is_in_the_way(box: Box) -> None:
             "command": "python eval.py",
             "job": None,
             "ours": True,
+            "silent": False,
         },
     ]
     first.kill()

@@ -22,7 +22,7 @@ from gputui.jobs.store import all_jobs
 from gputui.jobs.wait import refreshed
 from messages import lines_of, numbers, warnings_of
 from unit import builders
-from unit.claims_support import Box, Forked, lines, until
+from unit.claims_support import Box, Forked, lines, until, use_as_default
 from unit.jobs_support import ended
 
 
@@ -176,8 +176,12 @@ def test_without_a_place_for_a_line_everybody_waits_by_himself(box: Box) -> None
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_device_that_is_held_in_secret_is_tried_again_and_again_without_haste(box: Box) -> None:
-    """The record is gone, as of a container whose users are others."""
+def test_a_device_whose_record_was_removed_is_waited_for_without_haste(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By who owns the folder, or by a program that cleans up."""
+    box.make_folder()
+    use_as_default(box, monkeypatch, 54321)
     other = box.hold(*range(8))
     for record in box.claims_folder.glob("*.claim"):
         record.unlink()

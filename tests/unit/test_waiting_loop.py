@@ -196,6 +196,9 @@ def _in_line(monkeypatch: pytest.MonkeyPatch, film: Film, leaves: dict[int, floa
         return film.now < leaves[number]
 
     class Line:
+        def beat(self) -> None:
+            """(Who waits says so.)"""
+
         def ahead(self, environ: object) -> tuple[Waiter, ...]:
             return tuple(_waiter(number) for number in leaves if there(number))
 

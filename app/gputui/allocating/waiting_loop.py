@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gputui.allocating.queue import Ticket, is_waiting, names_in_line, nth
+from gputui.allocating.queue import BEAT, Ticket, is_waiting, names_in_line, nth
 from gputui.allocating.queue import devices as _devices
 from gputui.choosing.pick import Constraints, available
 from gputui.choosing.rules import Rules
@@ -117,6 +117,9 @@ class Wait:
                 self._rest(max(_LONGEST, self._pause(cost)), ahead[-_WATCHING - 1])
                 continue
             snapshot = read()
+            if self.ticket is not None:
+                # The driver has answered: we could take devices.
+                self.ticket.beat()
             judged = verdicts(snapshot, self.rules)
             there = available(snapshot, judged, self.constraints(snapshot))
             free, others = there.devices, tuple(device for device, _ in there.refused)
@@ -144,5 +147,7 @@ class Wait:
                 raise TooLongError
             if now >= end:
                 return
+            if self.ticket is not None:
+                self.ticket.beat()
             ends = [end - now, *([] if self.until is None else [self.until - now])]
-            self.sleep(min([*ends, *([] if before is None else [_LOOK_AHEAD])]))
+            self.sleep(min([*ends, BEAT if before is None else _LOOK_AHEAD]))

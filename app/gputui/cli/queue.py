@@ -27,6 +27,7 @@ from gputui.inventory.text_table import aligned
 from gputui.sources.source import NoSourceError, Want
 
 SCHEMA = 1
+SILENT = " (stopped, or its driver does not answer: has lost its place)"
 
 
 def parser() -> Parser:
@@ -74,7 +75,7 @@ def _lines(snapshot: Snapshot, found: Outlook) -> list[str]:
             wants(turn.waiter, snapshot),
             "-" if turn.waiter.since is None else duration(now - turn.waiter.since),
             printable(turn.waiter.job or "-"),
-            printable(turn.waiter.command or "-"),
+            printable(turn.waiter.command or "-") + (SILENT if turn.waiter.silent else ""),
         )
         for turn in found.turns
     ]

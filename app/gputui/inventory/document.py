@@ -144,6 +144,7 @@ def waiters_document(line: Sequence[Waiter]) -> list[dict[str, Any]]:
             "command": as_text(waiter.command),
             "job": as_text(waiter.job),
             "ours": waiter.ours,
+            "silent": waiter.silent,
             "step": waiter.step,
         }
         for place, waiter in enumerate(line, 1)

@@ -221,6 +221,7 @@ def _waiter(node: JsonValue, place: int) -> Waiter:
     if node["place"].whole() != place:
         raise node["place"].wrong(f"{place}, its place in the list,")
     devices, since, command, job = (node[key] for key in ("devices", "since", "command", "job"))
+    silent = node.get("silent", None)
     return Waiter(
         place=(place, ""),
         user=node["user"].text(),
@@ -230,6 +231,7 @@ def _waiter(node: JsonValue, place: int) -> Waiter:
         command=command.text() if command.known else None,
         job=job.text() if job.known else None,
         ours=node["ours"].yes(),
+        silent=silent.known and silent.yes(),
         step=node["step"].whole(),
     )
 

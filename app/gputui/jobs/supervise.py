@@ -60,7 +60,7 @@ def main() -> None:
     if trouble is None:
         _reply(answer, "started")
         end = _Watch(folder, command).until_the_end()
-        _empty_claims(folder)
+        _remove_claims(folder)
         _write(folder, "ended.json", end.json)
         _notify(folder, end)
         return
@@ -117,20 +117,28 @@ def _write(folder: str, name: str, text: str) -> None:
     os.rename(new, f"{folder}/{name}")  # noqa: PTH104 - pathlib would be a megabyte
 
 
-def _empty_claims(folder: str) -> None:
-    """Empty the records of the job's claims, by the rules of `empty_ended` (allocating/claims/read.py):
-    not one that a process holds which the job has left behind, and no file of several names."""
+def _remove_claims(folder: str) -> None:
+    """Empty and remove the records of the job's claims, by the rules of `remove_ended`
+    (allocating/claims/read.py): not one that a process holds which the job has left behind."""
     import fcntl
+    import struct
 
-    with contextlib.suppress(OSError), open(f"{folder}/claims", "rb") as paths:  # noqa: PTH123
+    # `struct flock64`: any range that stops a read lock, which is one that is locked for writing.
+    any_range = struct.pack(
+        "hhqqi4x" if sys.maxsize > 2**32 else "hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0
+    )
+    with contextlib.suppress(OSError, AttributeError), open(f"{folder}/claims", "rb") as paths:  # noqa: PTH123
         for path in paths.read().splitlines():
             with contextlib.suppress(OSError):
                 handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
                 try:
-                    facts = os.fstat(handle)
-                    if facts.st_uid == os.geteuid() and facts.st_nlink == 1:
-                        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    made_for = b'{"record": "%s"' % path.rpartition(b"/")[2]
+                    free = fcntl.fcntl(handle, fcntl.F_OFD_GETLK, any_range)
+                    ended = struct.unpack_from("h", free)[0] == fcntl.F_UNLCK
+                    ours = os.fstat(handle).st_uid == os.geteuid()
+                    if ours and ended and os.pread(handle, len(made_for), 0) == made_for:
                         os.ftruncate(handle, 0)
+                        os.unlink(path)  # noqa: PTH108 - pathlib would be a megabyte
                 finally:
                     os.close(handle)
 

@@ -18,17 +18,27 @@ _VARIABLE = re.compile(r"KEY|TOKEN(?!IZ)|SECRET|PASS|CREDENTIAL|_PWD$|_PAT$", re
 """In a variable's name; but not TOKENIZERS_PARALLELISM, which the launch page suggests."""
 
 _OPTION = re.compile(
-    r"--?(?:.*[-_])?(?:(?:api|access|secret|private|auth|hf|wandb)[-_]?key"
+    r"--?(?:.*[-_.])?(?:(?:api|access|secret|private|auth|hf|wandb)[-_]?key"
     r"|(?:auth|access|api)?token|secret|password|passwd|passphrase|credentials?)",
     re.IGNORECASE,
 )
 """The whole name of an option: --sort-key is another kind of key, and --max-tokens counts tokens."""
 
-_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.+)", re.DOTALL)
+_ASSIGNED = re.compile(r"[+~]*([A-Za-z_][\w.-]*)=(.+)", re.DOTALL)
+"""A variable, and an override of Hydra's (`++hub.token=x`)."""
 _IN_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
 """https://user:password@host"""
 
 _ADDRESS = "an address with a password"
+
+_KNOWN_TOKEN = re.compile(
+    r"(hf_|[sprk]k[-_]|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|ya29\.|eyJ)[-_.0-9A-Za-z]{6,}"
+)
+"""Tokens of Hugging Face, OpenAI, Stripe, GitHub, GitLab, Slack, AWS, Google, and JWT, by how they begin."""
+_LEAST_TOKEN = 20
+"""Characters of the shortest token that a launch is not saved for: AWS's have 20, and names are shorter."""
+_TOKEN = re.compile(rf"{_KNOWN_TOKEN.pattern}|(?=\w*\d)(?=\w*[A-Za-z])[\w-]{{24,}}")
+"""What other users do not read: also any long mixture of letters and digits without a dot."""
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -46,6 +56,9 @@ def secret_word(command: Sequence[str]) -> str | None:
     for word in command:
         if _IN_ADDRESS.match(word):
             return _ADDRESS
+        token = _KNOWN_TOKEN.fullmatch(word.rpartition("=")[2])
+        if token and len(token[0]) >= _LEAST_TOKEN:
+            return f"a word that begins with {token[1]}"
         assigned = _ASSIGNED.fullmatch(word)
         # In lower case it is a program's own word (sort_key=loss), told from a secret as an option is.
         if assigned and (
@@ -60,12 +73,6 @@ def secret_word(command: Sequence[str]) -> str | None:
 _SCRIPT = re.compile(r"[\w.@%+-]{1,80}\.(?:py|pyc|pyz|sh|bash|zsh|ksh|fish)")
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _PROGRAM = re.compile(r"[\w.@%+][\w.@%+-]{0,79}")
-_TOKEN = re.compile(
-    r"(?:hf_|[sprk]k[-_]|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|ya29\.|eyJ)[-_.0-9A-Za-z]{6,}"
-    r"|(?=\w*\d)(?=\w*[A-Za-z])[\w-]{24,}"
-)
-"""Tokens of Hugging Face, OpenAI, Stripe, GitHub, GitLab, Slack, AWS and Google, and JWT, by how they begin;
-and any long mixture of letters and digits without a dot."""
 
 
 def program_and_script(command: Sequence[str]) -> str:
