@@ -104,6 +104,14 @@ async def test_a_panel_is_there_while_somebody_waits_or_holds_a_claim() -> None:
         assert len(words) == 2 and words[1].startswith(" next user0")
 
 
+async def test_who_has_lost_the_place_in_line_is_told_apart_from_who_waits() -> None:
+    async with session(IDLE) as s:
+        await s.press("Q")
+        show(s, waiter(1, "bo"), waiter(2, "ana", silent=True))
+        await s.until(lambda: any("has lost its place" in text for text in texts(s)))
+        assert sum("has lost its place" in text for text in texts(s)) == 1
+
+
 async def test_two_processes_are_in_line_and_ones_own_job_leaves_it_when_asked_twice(
     desk: Desk, environ: dict[str, str]
 ) -> None:

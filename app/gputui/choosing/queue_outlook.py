@@ -24,6 +24,8 @@ _NOBODY: dict[State, str] = {
     "unknown": "unreadable",
 }
 """What stands for a device of which nobody can be seen to have it."""
+SILENT = "has lost its place: it is stopped, or its driver does not answer"
+"""What is said of one in line that has given no sign of life for too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,8 @@ def who(waiter: Waiter) -> str:
 def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
     """Why one in line has no devices yet, as a clause: "GPU 4,5 are free, 2 more are needed"."""
     waiter = turn.waiter
+    if waiter.silent:
+        return SILENT
     if turn.ahead:
         first = turn.ahead[0]
         more = f" and {len(turn.ahead) - 1} more" if len(turn.ahead) > 1 else ""

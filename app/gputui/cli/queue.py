@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gputui.allocating.queue import waiters
-from gputui.choosing.queue_outlook import (
+from gputui.choosing.queue_outlook import SILENT, (
     Outlook,
     expectation,
     in_the_way,
@@ -27,7 +27,6 @@ from gputui.inventory.text_table import aligned
 from gputui.sources.source import NoSourceError, Want
 
 SCHEMA = 1
-SILENT = " (stopped, or its driver does not answer: has lost its place)"
 
 
 def parser() -> Parser:
@@ -75,7 +74,7 @@ def _lines(snapshot: Snapshot, found: Outlook) -> list[str]:
             wants(turn.waiter, snapshot),
             "-" if turn.waiter.since is None else duration(now - turn.waiter.since),
             printable(turn.waiter.job or "-"),
-            printable(turn.waiter.command or "-") + (SILENT if turn.waiter.silent else ""),
+            printable(turn.waiter.command or "-") + (f" ({SILENT})" if turn.waiter.silent else ""),
         )
         for turn in found.turns
     ]
