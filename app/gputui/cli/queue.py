@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gputui.allocating.queue import waiters
-from gputui.choosing.queue_outlook import SILENT, (
+from gputui.choosing.queue_outlook import (
+    SILENT,
     Outlook,
     expectation,
     in_the_way,
