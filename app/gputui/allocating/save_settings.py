@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gputui.allocating.settings import ScreenSettings, SettingsError, own_file
-from gputui.system.files import write_private
+from gputui.system.files import make_folder, write_private
 
 _KEYS = {"keymap": "keys"}
 """What a field of ScreenSettings is called in the file, where that is not its name."""
@@ -42,8 +42,8 @@ def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: Scree
                 table.pop(key, None)
             else:
                 table[key] = list(new) if isinstance(new, tuple) else new
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_private(file, tomlkit.dumps(document))
+        make_folder(file.parent)
+        write_private(file, tomlkit.dumps(document), synced=True)
     except OSError as error:
         raise SettingsError(f"{named}: {error.strerror}") from None
     except (UnicodeDecodeError, ParseError, TOMLKitError, RecursionError) as error:

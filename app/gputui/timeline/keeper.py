@@ -7,19 +7,18 @@ that has the lock. Nothing fails where there can be no file.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
-import stat
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gputui.system.files import NoHomeError, state_folder, write_private
+from gputui.system.files import NoHomeError, open_lock, open_own, private_folder, state_folder, write_private
 from gputui.timeline import ring_file
 from gputui.timeline.store import Store
 
-_OPEN = os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _OF_NO_USE = 86_400.0
 """Seconds after which a file that nobody has written to is removed: a container leaves one for each name."""
 
@@ -86,7 +85,7 @@ class Keeper:
         """Write the minutes from `start` to before `end`: they do not change any more while we read them."""
         try:
             file = self._file()
-            file.parent.mkdir(0o700, parents=True, exist_ok=True)
+            private_folder(file.parent)
             if self._has_lock(file):
                 _write(file, store, max(start, end - ring_file.MINUTES), end)
             self.problem = None
@@ -98,7 +97,7 @@ class Keeper:
         import fcntl
 
         if self._lock is None:
-            handle = os.open(file.with_name(f".{file.stem}.lock"), os.O_RDWR | os.O_CREAT | _OPEN, 0o600)
+            handle = open_lock(file.with_name(f".{file.stem}.lock"))
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -111,13 +110,12 @@ class Keeper:
 
 
 def _opened(file: Path, how: int) -> int:
-    """A descriptor of a file of our own; never waits (a named pipe). Raises OSError."""
-    handle = os.open(file, how | _OPEN)
-    facts = os.fstat(handle)
-    if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid() and facts.st_size <= ring_file.LARGEST:
+    """A descriptor of a file of our own, of a size that we write. Raises OSError."""
+    handle = open_own(file, how)
+    if os.fstat(handle).st_size <= ring_file.LARGEST:
         return handle
     os.close(handle)
-    raise OSError(0, "not a file of this user", str(file))
+    raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
 
 
 def _write(file: Path, store: Store, start: int, end: int) -> None:
