@@ -37,6 +37,13 @@ class Parser(argparse.ArgumentParser):
             **more,  # type: ignore[arg-type]
         )
 
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        for word in args or ():
+            # (argparse drops "--" from the values, and hands an empty list over in its place.)
+            if word.startswith("--") and word.endswith("=--"):
+                self.error(f"argument {word[:-3]}: '--' is no value")
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments"):
             message += "; a command to start goes after --"

@@ -221,7 +221,7 @@ class Visibility:
         return Listed(tuple(found), next(read, None))
 
     def _split(self, text: str) -> list[str]:
-        """The entries of a list, an index in digits. Spaces are allowed around an index, not around a UUID."""
+        """The entries of a list, an index in digits. Spaces may be around an index, not around a UUID."""
         entries = text.split(",")
         if self._form(entries[0]) in self.uuid_prefixes:
             return entries
