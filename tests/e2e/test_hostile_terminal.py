@@ -16,7 +16,7 @@ from e2e.terminal import Terminal
 
 pytestmark = pytest.mark.e2e
 
-PAGES = "ht?PpDQHfMLYi"
+PAGES = "ht?PpDQHfMLi"
 """Keys that open a page each; esc closes it."""
 
 
