@@ -145,3 +145,22 @@ def test_a_folder_that_cannot_be_written_is_an_error_with_its_name(
     tmp_path.chmod(0o500)
     with pytest.raises(SettingsError, match="Permission denied"):
         save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
+
+
+def test_a_link_that_leads_nowhere_makes_its_file_and_one_to_itself_is_an_error(
+    environ: dict[str, str], config: Path, tmp_path: Path
+) -> None:
+    config.symlink_to(tmp_path / "dotfiles" / "gputui.toml")
+    save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
+    assert config.is_symlink() and settings(environ).screen.theme == "ansi"
+    config.unlink()
+    config.symlink_to(config.name)
+    with pytest.raises(SettingsError, match="symbolic links"):
+        save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
+
+
+def test_nothing_is_saved_where_everybody_can_write(environ: dict[str, str], config: Path) -> None:
+    config.parent.chmod(0o777)
+    with pytest.raises(SettingsError, match="other users can write"):
+        save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
+    assert not config.exists()

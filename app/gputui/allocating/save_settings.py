@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,9 +26,9 @@ def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: Scree
     if named is None:
         raise SettingsError("there is no home folder to save the settings in")
     # (A settings file is often a link into a repository of such files: the link stays one.)
-    file = Path(named).resolve()
+    file = Path(os.path.realpath(named))
     try:
-        text = file.read_bytes().decode() if file.exists() else ""
+        text = file.read_bytes().decode() if os.path.lexists(file) else ""
         document = tomlkit.parse(text)
         if "screen" not in document:
             document["screen"] = tomlkit.table()

@@ -40,8 +40,9 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         for word in args or ():
             # (argparse drops "--" from the values, and hands an empty list over in its place.)
-            if word.startswith("--") and word.endswith("=--"):
-                self.error(f"argument {word[:-3]}: '--' is no value")
+            option, _, value = word.partition("=")
+            if value == "--" and option.startswith("-"):
+                self.error(f"argument {option}: '--' is no value")
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
