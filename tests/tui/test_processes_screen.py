@@ -257,5 +257,6 @@ async def test_every_size_is_painted_and_each_of_its_keys_closes_it() -> None:
             await s.resize(width, height)
             await s.press("p")
             assert all(len(line) <= width for line in texts(s))
+            assert s.app.screen.query_one("#page-body").size.height >= 3
             await s.press({130: "escape", 40: "q"}.get(width, "p"))
             assert s.app.screen is s.main

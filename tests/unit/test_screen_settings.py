@@ -250,3 +250,22 @@ def test_two_screens_that_save_at_once_undo_nothing_of_each_other(environ: dict[
         run.join(60)
     found = settings(environ).screen
     assert (found.filter, found.interval, found.theme) == ("user39", 41.0, "dark")
+
+
+def test_a_link_that_leads_nowhere_makes_its_file_and_one_to_itself_is_an_error(
+    environ: dict[str, str], config: Path, tmp_path: Path
+) -> None:
+    config.symlink_to(tmp_path / "dotfiles" / "gputui.toml")
+    save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
+    assert config.is_symlink() and settings(environ).screen.theme == "ansi"
+    config.unlink()
+    config.symlink_to(config.name)
+    with pytest.raises(SettingsError, match="symbolic links"):
+        save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
+
+
+def test_nothing_is_saved_where_everybody_can_write(environ: dict[str, str], config: Path) -> None:
+    config.parent.chmod(0o777)
+    with pytest.raises(SettingsError, match="other users can write"):
+        save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
+    assert not config.exists()

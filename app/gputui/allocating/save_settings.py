@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gputui.allocating.settings import BOM, ScreenSettings, SettingsError, own_file
-from gputui.system.files import write_private
+from gputui.system.files import make_folder, write_private
 
 _KEYS = {"keymap": "keys"}
 """What a field of ScreenSettings is called in the file, where that is not its name."""
@@ -28,8 +28,8 @@ def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: Scree
         raise SettingsError("there is no home folder to save the settings in")
     try:
         # (A settings file is often a link into a repository of such files: the link stays one.)
-        file = Path(named).resolve()
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file = Path(os.path.realpath(named))
+        make_folder(file.parent)
         with _alone_in(file.parent):
             mode = _mode(file)
             if mode is not None and not mode & 0o222:
@@ -42,7 +42,7 @@ def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: Scree
                     changed = _with(changed, _KEYS.get(field, field), new, named)
             if "\r\n" in text:
                 changed = re.sub(r"(?<!\r)\n", "\r\n", changed)
-            write_private(file, (BOM if text.startswith(BOM) else "") + changed)
+            write_private(file, (BOM if text.startswith(BOM) else "") + changed, synced=True)
             if mode is not None:
                 file.chmod(mode)
     except OSError as error:

@@ -14,6 +14,9 @@ prefer = ["7", "6"]        # taken first, in this order
 [wait]
 notify = ["notify-send", "gputui", "{message}"]
 
+[jobs]
+log_cap = "1G"             # of a longer log the middle is removed; "none": never
+
 [screen]
 theme = "light"            # or "dark", "ansi"
 interval = 2               # seconds between two readings
@@ -45,6 +48,9 @@ BOM = "\ufeff"
 
 INTERVALS = (0.1, 3600.0)
 """The shortest and the longest time between two readings, in seconds."""
+
+DEFAULT_LOG_CAP = 1024**3
+_LEAST_LOG_CAP = 16 * 1024**2
 
 
 class SettingsError(Exception):
@@ -79,11 +85,13 @@ class Settings(NamedTuple):
     """rules    what counts as free
     notify   a command that is told when waiting is over; "{message}" in it is what happened
     screen   how the screen looks
+    log_cap  the most bytes of a job's log that are kept, 0 for all
     """
 
     rules: Rules = DEFAULT_RULES
     notify: tuple[str, ...] = ()
     screen: ScreenSettings = DEFAULT_SCREEN
+    log_cap: int = DEFAULT_LOG_CAP
 
 
 def settings(environ: Mapping[str, str]) -> Settings:
@@ -150,6 +158,7 @@ def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
     if mine is not None:
         rules = replace(rules, mine=own_name() if mine else None)
     notify = reader.get("wait", "notify", _words)
+    log_cap = reader.get("jobs", "log_cap", _log_cap)
     on_screen = {
         "theme": reader.get("screen", "theme", _name),
         "interval": reader.get("screen", "interval", _interval),
@@ -166,6 +175,7 @@ def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
     return before._replace(
         rules=rules,
         notify=before.notify if notify is None else notify,
+        log_cap=before.log_cap if log_cap is None else log_cap,
         screen=before.screen._replace(**given),
     )
 
@@ -205,6 +215,15 @@ def _memory(value: object) -> int:
     if isinstance(value, str):
         return read_size(value)
     raise ValueError(f'{value!r} is not a size ("20G", "512M")')
+
+
+def _log_cap(value: object) -> int:
+    if value == "none":
+        return 0
+    amount = _memory(value)
+    if amount < _LEAST_LOG_CAP:
+        raise ValueError(f'{value!r} is less than 16M ("none": no cap)')
+    return amount
 
 
 def _percent(value: object) -> int:

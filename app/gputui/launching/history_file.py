@@ -15,7 +15,7 @@ from typing import Any
 from gputui.inventory.untrusted_json import LAST_MOMENT
 from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, here, with_launch
 from gputui.launching.launch_options import MOST, LaunchOptions, table
-from gputui.system.files import NoHomeError, state_folder, write_private
+from gputui.system.files import NoHomeError, open_lock, private_folder, state_folder, write_private
 
 SCHEMA = 1
 
@@ -89,7 +89,7 @@ def change(environ: Mapping[str, str], how: Callable[[Launches], Launches]) -> L
     except NoHomeError as error:
         raise KeepError(f"launches cannot be saved: {error}") from None
     try:
-        folder.mkdir(0o700, parents=True, exist_ok=True)
+        private_folder(folder)
         with _alone(folder / ".launches.lock"):
             before = load(environ)
             kept = how(before)
@@ -135,7 +135,7 @@ def _alone(lock: Path) -> Iterator[None]:
     """Hold the lock; one that is held for seconds is given up, as the launch is to go on. Raises OSError."""
     import fcntl
 
-    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    handle = open_lock(lock)
     try:
         deadline = time.monotonic() + _PATIENCE
         while True:

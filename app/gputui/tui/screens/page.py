@@ -24,6 +24,8 @@ from gputui.tui.widgets.lines import Lines
 
 _SHORT = 8
 """Lines below which a page has no line for messages alone."""
+_LEAST_BODY = 3
+"""Lines that the body keeps beside notes."""
 
 _END = 100_000
 """Items: more than any list has, so that the cursor goes to the end."""
@@ -119,7 +121,9 @@ class Page(ModalScreen[None]):
         keys = self._key_hints(width)
         # (Where there is hardly room for a list, a message takes the place of the keys.)
         last = [message if self.view.message else keys] if height < _SHORT else [message, keys]
-        footer = [*self.notes(width), *last]
+        # (Notes may be as long as somebody's command line; the body and the keys come first.)
+        room = height - len(last) - _LEAST_BODY
+        footer = [*(self.notes(width)[:room] if room > 1 else ()), *last]
         self.query_one("#page-footer", Lines).draw_all(footer)
         self.body.draw(self.lines)
 
