@@ -20,6 +20,8 @@ PROCESSES_EVERY = 10
 """Seconds between two readings of all process lists, the costly part (up to 4.5 ms a call)."""
 SENSORS_EVERY = 5
 HOST_EVERY = 2
+MODES_EVERY = 30
+"""Seconds between two readings of what an administrator may change: 0.07 calls a GPU and second."""
 UNFOCUSED_EVERY = 10.0
 """Seconds between two readings while nobody is looking."""
 
@@ -28,6 +30,7 @@ _PACES: tuple[tuple[Want, int], ...] = (
     (Want.PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES, PROCESSES_EVERY),
     (Want.SENSORS, SENSORS_EVERY),
     (Want.HOST, HOST_EVERY),
+    (Want.MODES, MODES_EVERY),
 )
 
 Listener = Callable[["Snapshot | Exception", float], None]
@@ -172,7 +175,7 @@ class Sampler:
         want = Want.LOAD | Want.NAMES | Want.QUEUE
         for part, every in _PACES:
             # A little early is on time: turns do not come to the millisecond.
-            if now >= self._due.get(part, 0.0) - 0.2 or (asked and Want.PROCESSES in part):
+            if now >= self._due.get(part, 0.0) - 0.2 or (asked and part & (Want.PROCESSES | Want.MODES)):
                 want |= part
                 self._due[part] = now + every
         if self._last_good is None:

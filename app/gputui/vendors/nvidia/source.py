@@ -16,7 +16,7 @@ from gputui.inventory.link import LinkMatrix, PeerMatrix
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoSourceError, Want
-from gputui.vendors.nvidia.gpu import Gpu
+from gputui.vendors.nvidia.gpu import Gpu, bare, text_of, words_of
 from gputui.vendors.nvidia.wiring import Wiring
 
 if TYPE_CHECKING:
@@ -45,22 +45,25 @@ REMEDIES: dict[int, str] = {
 
 
 class NvmlSource:
-    """NVML on this machine. `processes` looks up owners; `clock` gives seconds since the epoch; `sysfs` is
-    where the kernel shows its devices."""
+    """NVML on this machine. `processes` looks up owners; `clock` gives seconds since the epoch, `ticks`
+    seconds that only grow; `sysfs` is where the kernel shows its devices."""
 
     def __init__(
         self,
         processes: ProcessTable | None = None,
         clock: Callable[[], float] = time.time,
         sysfs: str | os.PathLike[str] = "/sys",
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self.label = ""
         self._processes = processes
-        self._clock, self._sysfs = clock, sysfs
+        self._clock, self._sysfs, self._ticks = clock, sysfs, ticks
         self._nvml: Any = None
         self._host = Host()
         self._gpus: list[Gpu] = []
         self._wired = _NOTHING
+        self._wire_again = _Wait(0.0, 0.0)
+        self._start_again = _Wait(0.0, 0.0)
         self._order: tuple[str, ...] | None = None
         self._looked_at: frozenset[str] = frozenset()
         self._uses: dict[int, HostUse] = {}
@@ -78,13 +81,28 @@ class NvmlSource:
         except nvml.NVMLError as error:
             if started:
                 _shut_down(nvml)
-            raise NoSourceError(REMEDIES.get(error.value, f"NVML cannot be initialized: {error}")) from None
+            words = f"NVML cannot be initialized: {words_of(error)}"
+            raise NoSourceError(REMEDIES.get(error.value, words)) from None
         self._nvml = nvml
-        self._gpus = [Gpu(nvml, index, self._clock) for index in range(count)]
+        self._count(count)
+
+    def _count(self, count: int) -> None:
+        """Have so many GPUs. Each asks for its handle again, and finds out whether it is the same one."""
+        gpus = self._gpus[:count]
+        for gpu in self._gpus[count:]:
+            gpu.close()
+        gpus += [Gpu(self._nvml, index, self._clock, self._ticks) for index in range(len(gpus), count)]
+        for gpu in gpus:
+            gpu.renew(self._nvml)
+        self._gpus, self._order = gpus, None
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+        self._start_over_if_nothing_works()
         self.open()
-        if Want.NAMES in want and self._host == Host():
+        if Want.MODES in want:
+            self._count_again()
+        missing = Want.MODES in want and None in (self._host.driver, self._host.cuda)
+        if Want.NAMES in want and (missing or self._host == Host()):
             self._host = self._read_host()
         facts = want & ~(Want.LINKS | Want.TOPOLOGY | Want.SPEED | Want.ORDER)
         detailed, among = (among, None) if Want.DETAILS in want else (None, among)
@@ -97,8 +115,8 @@ class NvmlSource:
             self._read_order()
         wiring = want & (Want.LINKS | Want.TOPOLOGY)
         keys = tuple(device.key for gpu in self._gpus for device in gpu.devices)
-        if wiring or (self._wired.links and keys != self._wired.keys):
-            # Instances have come or gone: what was known of the box as it was is asked again.
+        if wiring or (self._wired.links and (keys != self._wired.keys or self._wiring_is_due())):
+            # Instances have come or gone, or something could not be read: the box is asked again.
             self._read_wiring(wiring or self._wired.want, keys, among)
         devices = tuple(device for gpu in self._gpus for device in gpu.devices)
         if self._wired.links and tuple(device.key for device in devices) != self._wired.keys:
@@ -117,6 +135,38 @@ class NvmlSource:
             topology=wired.topology,
         )
 
+    def _start_over_if_nothing_works(self) -> None:
+        """Start NVML again where no GPU could be read: the driver may have been loaded anew, and knows
+        nothing of us then. What is known of the GPUs is kept; a start that fails is tried again in the next
+        reading."""
+        if self._nvml is None or not self._gpus:
+            return
+        if not all(gpu.devices[0].fault for gpu in self._gpus):
+            self._start_again = _Wait(0.0, 0.0)
+        elif self._ticks() >= self._start_again.until:
+            self._start_again = self._start_again.longer(self._ticks(), *_START_AGAIN)
+            for gpu in self._gpus:
+                gpu.close()
+            nvml, self._nvml = self._nvml, None
+            _shut_down(nvml)
+
+    def _count_again(self) -> None:
+        """GPUs come and go on virtual machines, and where one is plugged in or taken from the driver."""
+        try:
+            count = self._nvml.nvmlDeviceGetCount()
+        except self._nvml.NVMLError:
+            # As many as before, then; what is wrong they tell themselves.
+            return
+        if count != len(self._gpus):
+            self._count(count)
+
+    def _wiring_is_due(self) -> bool:
+        """Whether a GPU that could not be asked about its links is back, or the driver refused an answer."""
+        if not self._wired.missed or self._ticks() < self._wire_again.until:
+            return False
+        self._wire_again = self._wire_again.longer(self._ticks(), *_WIRE_AGAIN)
+        return True
+
     def close(self) -> None:
         """Stop NVML. Never while another thread is inside it: that crashes (nvitop #222)."""
         if self._nvml is None:
@@ -125,6 +175,7 @@ class NvmlSource:
             gpu.close()
         nvml, self._nvml = self._nvml, None
         self._gpus, self._wired = [], _NOTHING
+        self._wire_again = self._start_again = _Wait(0.0, 0.0)
         self._looked_at, self._uses = frozenset(), {}
         _shut_down(nvml)
 
@@ -133,14 +184,15 @@ class NvmlSource:
 
         def ask(function: Callable[[], Any]) -> Any:
             try:
-                return function()
+                return bare(function)()
             except self._nvml.NVMLError:
                 return None
 
+        driver = ask(self._nvml.nvmlSystemGetDriverVersion)
         cuda = ask(self._nvml.nvmlSystemGetCudaDriverVersion_v2)
         return Host(
             name=socket.gethostname(),
-            driver=ask(self._nvml.nvmlSystemGetDriverVersion),
+            driver=None if driver is None else text_of(driver),
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         )
 
@@ -248,12 +300,18 @@ class NvmlSource:
         # A row for each device; only GPUs as a whole can be asked.
         rows = [gpu if place == 0 else None for gpu in self._gpus for place, _ in enumerate(gpu.devices)]
         asked = [gpu if gpu and (among is None or gpu.devices[0].key in among) else None for gpu in rows]
+        before = sum(gpu.missed for gpu in self._gpus)
         wiring = Wiring(self._nvml, asked)
         links = wiring.links()
         whole = Want.TOPOLOGY in want
         peers = wiring.peers(links, every=whole)
         topology = self._topology(wiring, rows) if whole else None
-        self._wired = _Wired(want, keys, links, wiring.pcie(), peers, topology)
+        pcie = wiring.pcie()
+        # (A device that is lost has no links in the answer, and gets them when it is back.)
+        missed = sum(gpu.missed for gpu in self._gpus) > before or any(g.devices[0].fault for g in self._gpus)
+        if missed and self._ticks() >= self._wire_again.until:
+            self._wire_again = self._wire_again.longer(self._ticks(), *_WIRE_AGAIN)
+        self._wired = _Wired(want, keys, links, pcie, peers, topology, missed)
 
     def _topology(self, wiring: Wiring, rows: list[Gpu | None]) -> Topology:
         # Imported here: most calls want no topology, and pathlib alone takes some milliseconds.
@@ -275,7 +333,10 @@ class NvmlSource:
 
 @dataclass(frozen=True, slots=True)
 class _Wired:
-    """The wiring as it was last read, and the keys of the devices that it is of."""
+    """The wiring as it was last read, and the keys of the devices that it is of.
+
+    `missed`: whether an answer was refused, or a device could not be asked.
+    """
 
     want: Want
     keys: tuple[str, ...] = ()
@@ -283,6 +344,25 @@ class _Wired:
     pcie: LinkMatrix = ()
     peers: PeerMatrix = ()
     topology: Topology | None = None
+    missed: bool = False
+
+
+_START_AGAIN, _WIRE_AGAIN = (2.0, 60.0), (15.0, 600.0)
+"""Seconds between two starts of NVML, and between two readings of a wiring of which something is missing
+(1.3 s on 8 B200), at first and at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """Until when something is not tried again (`ticks`), and how long that was."""
+
+    until: float
+    seconds: float
+
+    def longer(self, now: float, first: float, most: float) -> _Wait:
+        """The next one: `first` seconds, then twice as long each time."""
+        seconds = min(most, 2 * self.seconds) if self.seconds else first
+        return _Wait(now + seconds, seconds)
 
 
 _NOTHING = _Wired(Want(0))
