@@ -165,6 +165,45 @@ def test_a_call_that_hangs_stops_neither_keys_nor_the_exit_and_is_shown_as_stale
     simulated_nvml.heal()
 
 
+@pytest.mark.parametrize("leave", ["q", "\x03"], ids=["q", "Ctrl-C"])
+def test_a_driver_that_hangs_while_it_starts_leaves_a_screen_that_says_so_and_can_be_left(
+    start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml, leave: str
+) -> None:
+    simulated_nvml.show_box(BOXES["idle"])
+    simulated_nvml.hang_init()
+    terminal = start("--", "echo", "started", environment=environment)
+    terminal.until("not answered").until("? help")
+    began = time.monotonic()
+    terminal.send(leave)
+    assert terminal.end() in (0, 130)
+    assert time.monotonic() - began < 5
+
+
+def test_a_driver_that_starts_late_is_shown_when_it_has(
+    start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
+) -> None:
+    simulated_nvml.show_box(BOXES["idle"])
+    simulated_nvml.hang_init()
+    terminal = start(environment=environment)
+    terminal.until("not answered")
+    simulated_nvml.heal()
+    terminal.until("○ free").until(lambda t: "not answered" not in t.text)
+    assert _quit(terminal) == 0
+
+
+def test_a_driver_that_goes_away_is_told_and_the_box_is_back_with_it(
+    start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
+) -> None:
+    simulated_nvml.show_box(BOXES["idle"])
+    terminal = start(environment=environment)
+    terminal.until("○ free")
+    simulated_nvml.error("*", 9)
+    terminal.until("driver is not loaded")
+    simulated_nvml.heal()
+    terminal.until("○ free").until(lambda t: "stale" not in t.lines[0])
+    assert _quit(terminal) == 0
+
+
 def test_stale_heals_when_the_call_comes_back(
     start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
 ) -> None:

@@ -1,5 +1,5 @@
-"""The matrix of faults: every NVML function that the program calls, with every error, on one device and on all,
-from the start and while it runs, and what the program makes of it. `python -m unit.fault_matrix` in `tests/`
+"""The matrix of faults: every NVML function that the program calls, with every error, on one device and on
+all, from the start and while it runs, and what the program makes of it. `python -m unit.fault_matrix` in `tests/`
 prints how large it is, how long it takes, and what is wrong.
 
 The list of functions is taken from the counters of the simulated library, so that no new call is forgotten.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from gputui.sources.simulated.spec import Box, Mig, Task, bridged, sockets
 from gputui.sources.source import NoSourceError, Want
 from gputui.system.processes import ProcessTable
 from gputui.vendors.nvidia.source import NvmlSource
-from simnvml import SHUTDOWN_WHILE_INSIDE, SimulatedNvml
+from simnvml import SimulatedNvml
 
 CODES: dict[str, int] = {
     "not supported": 3,
@@ -47,6 +47,7 @@ WIRED = FULL | Want.LINKS | Want.TOPOLOGY
 """The readings of a screen: the first, most of them, every second, every thirtieth, and the second one."""
 
 DECIDING = (
+    "*",
     "nvmlDeviceGetHandleByIndex",
     "nvmlDeviceGetUUID",
     "nvmlDeviceGetMemoryInfo",
@@ -108,38 +109,53 @@ class Matrix:
     def __init__(self, driver: SimulatedNvml, unreadable_links: bool = False) -> None:
         self.driver, self.ticks = driver, Ticks()
         driver.show_box(_box(), unreadable_links=unreadable_links)
-        self._driver_of: dict[str, list[str]] = {}
+        self.functions: dict[str, set[str]] = {}
+        """Every NVML function that is called, and the labels of the devices that it is asked about."""
+        self._usual: set[tuple[str, str]] = set()
+        """The same where nothing is wrong."""
+        self._steady: set[tuple[str, str]] = set()
+        """The same without the first reading."""
+        self._wiring: set[str] = set()
+        """Those that are called for links and topology only."""
         self.running = self._source()
         for want in (FIRST, WIRED):
             self._read(self.running, want)
         self.normal = self._read(self.running, FULL)
+        self._find_functions()
+        self.functions["*"] = {"", "1"}
         self.states = {key: verdict.state for key, verdict in verdicts(self.normal).items()}
 
-    def functions(self) -> Mapping[str, tuple[str, ...]]:
-        """Every NVML function that is called, also where another one is not supported, and of which devices."""
-        found: dict[str, set[str]] = {}
+    def _find_functions(self) -> None:
+        """Find every NVML function that is called, also where another one is not supported."""
+        wiring: set[str] = set()
+        others: set[str] = set()
         asked: set[str] = set()
         while True:
-            self.driver.reset_counts()
             source = self._source()
             for want in (FIRST, WIRED, FULL):
-                with_fault = self._try(source, want)
-            assert with_fault is None or with_fault.devices
+                self.driver.reset_counts()
+                self._try(source, want)
+                for function, label in self.driver.counts_by_device():
+                    if function.startswith("nvml"):
+                        self.functions.setdefault(function, set()).add(label)
+                        (wiring if want is WIRED else others).add(function)
+                        if not asked:
+                            self._usual.add((function, label))
+                            self._steady |= {(function, label)} if want is not FIRST else set()
             source.close()
-            for function, label in self.driver.counts_by_device():
-                if function.startswith("nvml"):
-                    found.setdefault(function, set()).add(label)
-            left = sorted(found.keys() - asked)
+            self.functions.setdefault("nvmlShutdown", set()).add("")
             self.driver.heal()
+            left = sorted(self.functions.keys() - asked)
             if not left:
-                return {name: tuple(sorted(labels)) for name, labels in sorted(found.items())}
+                break
             asked.add(left[0])
             self.driver.error(left[0], _NOT_SUPPORTED)
+        self._wiring = wiring - others
 
-    def cells(self) -> Iterator[Cell]:
-        """The whole matrix of this box."""
-        for function, labels in self.functions().items():
-            for code in CODES.values():
+    def cells(self, without: Collection[str] = ()) -> Iterator[Cell]:
+        """The whole matrix of this box, without these functions."""
+        for function, labels in sorted(self.functions.items()):
+            for code in CODES.values() if function not in without else ():
                 for from_start in (True, False):
                     yield Cell(function, code, None, from_start)
                     for label in sorted(_one_of_each(labels)):
@@ -150,29 +166,26 @@ class Matrix:
         function, code, label, from_start = cell
         found: list[str] = []
         source = self._source() if from_start else self.running
-        self.driver.reset_counts()
         self.driver.error(function, code, label)
-        for want in (FIRST, WIRED, PLAIN, CHANGED) if from_start else (WIRED, PLAIN, CHANGED):
+        # (Links take long to read; whatever is lost has none.)
+        whole = WIRED if function in self._wiring or code in _GONE else FULL
+        for want in (FIRST, whole, PLAIN, CHANGED) if from_start else (whole, PLAIN, CHANGED):
             self.ticks.now += 1
             snapshot = self._try(source, want)
             if snapshot is not None:
                 found += self._wrong_while_it_lasts(cell, snapshot)
-        called = any(n for (name, _), n in self.driver.counts_by_device().items() if name == function)
         self.driver.heal()
         for want in (PLAIN, CHANGED):
             self.ticks.now += 1
             snapshot = self._try(source, want)
-        if called:
-            if not (from_start and code == _NOT_SUPPORTED):
-                found += self._wrong_after(snapshot, whole=False)
-            self.ticks.now += 700
-            for want in (WIRED if from_start else FULL, FULL):
-                # (What is not supported, and links, are asked again after at most ten minutes.)
-                self.ticks.now += 1
-                snapshot = self._try(source, want)
-            found += self._wrong_after(snapshot, whole=True)
-        if self.driver.counts().get(SHUTDOWN_WHILE_INSIDE):
-            found.append("shut down while inside")
+        if not (from_start and code == _NOT_SUPPORTED):
+            found += self._wrong_after(snapshot, whole=False)
+        self.ticks.now += 700
+        for want in (whole if from_start else FULL, FULL):
+            # (What is not supported, and links, are asked again after at most ten minutes.)
+            self.ticks.now += 1
+            snapshot = self._try(source, want)
+        found += self._wrong_after(snapshot, whole=True)
         if from_start:
             source.close()
         elif found:
@@ -183,7 +196,7 @@ class Matrix:
         return list(dict.fromkeys(found))
 
     def _wrong_while_it_lasts(self, cell: Cell, snapshot: Snapshot) -> Iterator[str]:
-        function, code, label, from_start = cell
+        label = cell.label
         now = verdicts(snapshot)
         names = {self.normal.label(d): d.key for d in self.normal.devices}
         of_key = {snapshot.label(d): now[d.key].state for d in snapshot.devices}
@@ -205,16 +218,16 @@ class Matrix:
             if ":" not in name:
                 yield f"GPU {name} has vanished"
         elif function.startswith(DECIDING):
-            called = any(fn == function for fn, at in self.driver.counts_by_device() if at in ("", name))
+            called = function == "*" or (function, name) in (self._usual if from_start else self._steady)
             old = code == _NOT_SUPPORTED and from_start and any(part in function for part in _MAY_BE_MISSING)
             fallback = from_start and code not in _GONE and "MemoryInfo" in function
             never = function == "nvmlDeviceGetMigMode" and code == _NOT_SUPPORTED and name in "23"
             if state == "free" and called and hit and not (old or fallback or never):
                 yield f"GPU {name} is free"
-        elif code not in _GONE and not function.startswith(INSTANCES) and state != before:
-            yield f"GPU {name} is {state}, not {before}"
-        elif state not in (before, "lost", "unknown"):
-            yield f"GPU {name} is {state}, not {before}"
+        else:
+            may_change = code in _GONE or function.startswith(INSTANCES)
+            if state not in ((before, "lost", "unknown") if may_change else (before,)):
+                yield f"GPU {name} is {state}, not {before}"
 
     def _wrong_after(self, snapshot: Snapshot | None, whole: bool) -> Iterator[str]:
         if snapshot is None:
@@ -231,7 +244,8 @@ class Matrix:
                 if different:
                     yield f"{', '.join(different)} of GPU {self.normal.label(before)} differ for ever"
             for part in ("host", "links", "pcie", "peers", "topology"):
-                if getattr(snapshot, part) != getattr(self.normal, part):
+                known = snapshot.links or part == "host"
+                if known and getattr(snapshot, part) != getattr(self.normal, part):
                     yield f"{part} differ for ever"
 
     def _source(self) -> NvmlSource:
@@ -252,32 +266,39 @@ class Matrix:
         self.running.close()
 
 
-def _one_of_each(labels: tuple[str, ...]) -> set[str]:
-    """A GPU and an instance of those that a function is asked about; the GPU that is no other one's parent."""
+def _one_of_each(labels: Collection[str]) -> set[str]:
+    """A GPU and an instance of those that a function is asked about, GPU 1 where that is one of them."""
     gpus = [label for label in labels if label and ":" not in label]
     instances = [label for label in labels if ":" in label]
-    return {max(gpus, key=lambda label: (label == "1", label))} | set(instances[:1]) if gpus else set()
+    found = {max(gpus, key=lambda label: (label == "1", label))} if gpus else set()
+    return found | set(sorted(instances)[:1])
+
+
+def try_all(driver: SimulatedNvml) -> tuple[int, int, list[str]]:
+    """How many functions and faults there are, and what is wrong."""
+    tried: set[str] = set()
+    count, wrong = 0, []
+    for unreadable_links in (False, True):
+        matrix = Matrix(driver, unreadable_links)
+        for cell in matrix.cells(without=frozenset(tried)):
+            count += 1
+            where = "all" if cell.label is None else cell.label
+            when = "from the start" if cell.from_start else "while it runs"
+            wrong += [f"{cell.function} {cell.code} on {where} {when}: {it}" for it in matrix.wrong(cell)]
+        tried |= matrix.functions.keys()
+        matrix.close()
+    return len(tried), count, wrong
 
 
 def main() -> int:
-    began, wrong, count = time.monotonic(), 0, 0
     with tempfile.TemporaryDirectory() as directory:
-        for unreadable in (False, True):
-            driver = SimulatedNvml(Path(directory))
-            driver.use_here()
-            matrix = Matrix(driver, unreadable)
-            functions = matrix.functions()
-            for cell in matrix.cells():
-                count += 1
-                print(cell, file=sys.stderr)
-                for sentence in matrix.wrong(cell):
-                    wrong += 1
-                    where = "all" if cell.label is None else cell.label
-                    when = "from the start" if cell.from_start else "begins"
-                    print(f"{cell.function} {cell.code} on {where}, {when}: {sentence}")
-            matrix.close()
-            driver.leave_here()
-            print(f"{len(functions)} functions, {count} faults, {time.monotonic() - began:.1f} s, {wrong} wrong")
+        driver = SimulatedNvml(Path(directory))
+        driver.use_here()
+        began = time.monotonic()
+        functions, count, wrong = try_all(driver)
+        driver.leave_here()
+    print(*wrong, sep="\n")
+    print(f"{functions} functions, {count} faults in {time.monotonic() - began:.1f} s, {len(wrong)} wrong")
     return bool(wrong)
 
 

@@ -304,3 +304,54 @@ def test_the_reason_why_nothing_is_known_is_told_again_too() -> None:
     table = ProcessTable(host_pids=False)
     table.owner(7)
     assert table.last(7) == table.still(7) == Owner(note=ANOTHER_NAMESPACE)
+
+
+# Command lines.
+
+
+@pytest.fixture
+def sleeper() -> Iterator[Callable[..., int]]:
+    """Starts processes with these arguments that sleep."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    def started(*arguments: bytes) -> int:
+        words = [
+            sys.executable.encode(),
+            b"-c",
+            b"print(flush=True); import time; time.sleep(1000)",
+            *arguments,
+        ]
+        child = subprocess.Popen(words, stdout=subprocess.PIPE)
+        children.append(child)
+        assert child.stdout is not None and child.stdout.readline()
+        return child.pid
+
+    yield started
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+def test_a_command_line_is_cut_where_it_is_read(sleeper: Callable[..., int]) -> None:
+    pid = sleeper(*([b"x" * 100_000] * 18))
+    table = ProcessTable(host_pids=True)
+    began = time.process_time()
+    command = table.owner(pid).command
+    assert time.process_time() - began < 0.5
+    assert command is not None and command.startswith(sys.executable) and command.endswith("…")
+    assert len(command.encode()) <= processes.MOST_COMMAND + 10
+
+
+def test_a_cut_divides_no_character(sleeper: Callable[..., int]) -> None:
+    for shift in range(3):
+        pid = sleeper(b"a" * shift, "ü".encode() * 5000)
+        command = ProcessTable(host_pids=True).owner(pid).command
+        assert command is not None and command.removesuffix(" …").endswith("üü")
+
+
+def test_the_command_line_of_an_ancestor_is_cut_too(sleeper: Callable[..., int]) -> None:
+    pid = sleeper(b"x" * 100_000)
+    process = Fake(user=getpass.getuser())
+    process.above = [psutil.Process(pid)]  # type: ignore[list-item]
+    found = processes._ancestors(process, psutil.Process(pid).username())
+    assert found and len(found[0].command) < processes.MOST_COMMAND + 10

@@ -1,0 +1,231 @@
+"""A driver that fails and heals: every function with every error, and what changes while we run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from gputui.choosing.verdict import Divided, Prohibited, verdicts
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.sampler import _PACES, Sampler
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.spec import uniform
+from gputui.sources.source import NoSourceError, Want
+from gputui.system.processes import ProcessTable
+from gputui.vendors.nvidia.source import NvmlSource
+from simnvml import SimulatedNvml
+from unit.fault_matrix import CHANGED, FULL, PLAIN, WIRED, Ticks, try_all
+
+PROHIBITED = 2
+
+
+class Desk:
+    """A source on a simulated driver, with a clock that a test sets."""
+
+    def __init__(self, driver: SimulatedNvml) -> None:
+        self.driver, self.ticks = driver, Ticks()
+        self.source = NvmlSource(ProcessTable(host_pids=False), ticks=self.ticks)
+
+    def read(self, want: Want = PLAIN, seconds: float = 1) -> Snapshot:
+        self.ticks.now += seconds
+        return self.source.read(want)
+
+    def states(self, want: Want = PLAIN, seconds: float = 1) -> dict[str, str]:
+        """The states by label."""
+        snapshot = self.read(want, seconds)
+        judged = verdicts(snapshot)
+        return {snapshot.label(device): judged[device.key].state for device in snapshot.devices}
+
+
+@pytest.fixture
+def desk(nvml_here: SimulatedNvml) -> Iterator[Desk]:
+    nvml_here.show_box(BOXES["idle"])
+    made = Desk(nvml_here)
+    yield made
+    nvml_here.heal()
+    made.source.close()
+
+
+def test_every_fault_of_every_function_stays_where_it_is_and_heals(nvml_here: SimulatedNvml) -> None:
+    functions, faults, wrong = try_all(nvml_here)
+    assert functions > 50 and faults > 1000
+    assert wrong == []
+
+
+# What an administrator changes while we run.
+
+
+@pytest.mark.parametrize("want", [Want.VERDICT | Want.MODES, FULL])
+def test_a_compute_mode_that_changes_is_seen_by_the_next_reading_of_modes(desk: Desk, want: Want) -> None:
+    assert desk.states(want)["0"] == "free"
+    desk.driver.show_box(BOXES["idle"], facts={"0": {"compute_mode": PROHIBITED}})
+    snapshot = desk.read(want)
+    assert isinstance(verdicts(snapshot)[snapshot.devices[0].key].cause, Prohibited)
+    desk.driver.show_box(BOXES["idle"])
+    assert desk.states(want)["0"] == "free"
+
+
+@pytest.mark.parametrize("want", [Want.VERDICT | Want.MODES, FULL])
+def test_mig_that_is_switched_on_and_off_is_seen_by_the_next_reading_of_modes(desk: Desk, want: Want) -> None:
+    divided, whole = BOXES["a100-mig"], BOXES["a100-mig"]
+    whole = replace(divided, gpus=tuple(replace(gpu, mig=()) for gpu in divided.gpus), tasks=())
+    desk.driver.show_box(whole)
+    assert desk.states(want) == {"0": "free", "1": "free"}
+    desk.driver.show_box(divided)
+    snapshot = desk.read(want)
+    assert isinstance(verdicts(snapshot)[snapshot.devices[0].key].cause, Divided)
+    assert len(snapshot.devices) == 6
+    desk.driver.show_box(whole)
+    assert desk.states(want) == {"0": "free", "1": "free"}
+
+
+def test_mig_that_is_switched_on_takes_the_utilization_away_and_is_seen_at_once(desk: Desk) -> None:
+    divided = BOXES["a100-mig"]
+    desk.driver.show_box(replace(divided, gpus=tuple(replace(gpu, mig=()) for gpu in divided.gpus), tasks=()))
+    desk.read(FULL)
+    desk.driver.show_box(divided)
+    assert desk.states(PLAIN)["0"] == "busy"
+
+
+def test_gpus_that_come_and_go_are_counted_again(desk: Desk) -> None:
+    box = BOXES["rtx3090"]
+    fewer = replace(box, gpus=box.gpus[:1] + box.gpus[2:], links=uniform(3, "PHB"), pcie=uniform(3, "PHB"))
+    keys = [device.key for device in desk.driver.show_box(box).devices]
+    desk.read(WIRED)
+    left = desk.driver.show_box(fewer)
+    snapshot = desk.read(FULL)
+    assert [d.key for d in snapshot.devices] == [d.key for d in left.devices]
+    assert all(device.name and device.processes is not None for device in snapshot.devices)
+    desk.driver.show_box(box)
+    snapshot = desk.read(FULL)
+    assert [d.key for d in snapshot.devices] == keys
+    assert len(snapshot.links) == 4
+
+
+def test_another_gpu_in_the_same_place_is_another_device(desk: Desk) -> None:
+    box = BOXES["rtx3090"]
+    before = desk.driver.show_box(box)
+    desk.read(WIRED)
+    text = desk.driver.box.read_text()
+    desk.driver.rewrite(text.replace(before.devices[1].uuid, "GPU-00000000-1111-2222-3333-444444444444"))
+    for want in (PLAIN, PLAIN):
+        snapshot = desk.read(want)
+    assert snapshot.devices[1].uuid == "GPU-00000000-1111-2222-3333-444444444444"
+    assert verdicts(snapshot)[snapshot.devices[1].key].state == "free"
+    assert snapshot.devices[1].name == before.devices[1].name
+
+
+def test_the_screen_reads_modes_at_its_own_pace_and_whenever_it_asks() -> None:
+    assert [every for part, every in _PACES if Want.MODES in part] == [30]
+    wants: list[Want] = []
+
+    class Source:
+        label = ""
+
+        def open(self) -> None: ...
+
+        def read(self, want: Want = Want.ALL, among: object = None) -> Snapshot:
+            wants.append(want)
+            raise NoSourceError("none")
+
+        def close(self) -> None: ...
+
+    sampler = Sampler(Source(), lambda *news: None)  # type: ignore[arg-type]
+    sampler._last_good, sampler._linked = 1.0, True
+    sampler._due = {part: float("inf") for part, _ in _PACES}
+    assert Want.MODES not in sampler._wanted(asked=False)
+    assert Want.MODES in sampler._wanted(asked=True)
+
+
+# What a driver says that is no text.
+
+
+def test_text_that_is_not_utf_8_is_shown_escaped(desk: Desk) -> None:
+    text = desk.driver.box.read_text()
+    name = "NVIDIA \udcff\udc80 card"
+    lines = [f"name {name}" if line.startswith("name ") else line for line in text.splitlines()]
+    lines = ["driver 5\udcfe0" if line.startswith("driver ") else line for line in lines]
+    desk.driver.rewrite("\n".join(lines) + "\n")
+    snapshot = desk.read(FULL)
+    assert snapshot.devices[0].name == r"NVIDIA \xff\x80 card"
+    assert snapshot.host.driver == r"5\xfe0"
+    assert snapshot.devices[0].name.encode()
+
+
+@pytest.mark.parametrize("uuid", ["GPU-\udcff", "GPU-1,2", "-", "GPU-a b"])
+def test_a_uuid_that_is_none_makes_a_device_unknown(desk: Desk, uuid: str) -> None:
+    text = desk.driver.box.read_text().splitlines()
+    place = next(n for n, line in enumerate(text) if line.startswith("gpu 0 "))
+    text[place] = f"gpu 0 {uuid}"
+    desk.driver.rewrite("\n".join(text) + "\n")
+    assert desk.states(FULL)["0"] == "unknown"
+    desk.driver.show_box(BOXES["idle"])
+    assert [desk.states(PLAIN)["0"] for _ in range(2)][-1] == "free"
+
+
+# Calls that fail in the middle of a reading, and what they cost.
+
+
+@pytest.mark.parametrize("after", range(12))
+def test_a_device_that_is_lost_in_the_middle_of_a_reading_keeps_its_identity(desk: Desk, after: int) -> None:
+    box = BOXES["dgx-h100"]
+    truth = desk.driver.show_box(box)
+    desk.driver.error("*", 15, 2, after=after)
+    states = desk.states(FULL)
+    assert states["2"] == "lost"
+    assert {states[label] for label in "01345"} == {"free"}
+    desk.driver.heal()
+    assert desk.states(PLAIN)["2"] == "free"
+    snapshot = desk.read(CHANGED, seconds=61)
+    assert [(d.uuid, d.name) for d in snapshot.devices] == [(d.uuid, d.name) for d in truth.devices]
+
+
+def test_what_is_refused_costs_less_than_a_fifth_of_a_call_a_second(desk: Desk) -> None:
+    desk.driver.show_box(BOXES["gb10"])
+    desk.read(WIRED)
+    desk.read(FULL)
+    desk.driver.reset_counts()
+    desk.read(PLAIN)
+    usual = sum(desk.driver.counts().values())
+    desk.driver.reset_counts()
+    for _ in range(600):
+        desk.read(PLAIN)
+    assert sum(desk.driver.counts().values()) <= 600 * (usual + 0.2)
+
+
+# Calls that do not come back.
+
+
+HANGING = (
+    "nvmlInitWithFlags",
+    "nvmlDeviceGetCount_v2",
+    "nvmlDeviceGetHandleByIndex_v2",
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetComputeMode",
+    "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetTemperature",
+    "nvmlDeviceGetFieldValues",
+    "nvmlDeviceGetTopologyCommonAncestor",
+    "nvmlSystemGetDriverVersion",
+)
+
+
+@pytest.mark.parametrize("function", HANGING)
+def test_a_call_that_hangs_holds_its_thread_only_and_the_box_is_read_when_it_comes_back(
+    desk: Desk, function: str
+) -> None:
+    found: list[Snapshot] = []
+    desk.driver.hang(function)
+    thread = threading.Thread(target=lambda: found.append(desk.read(WIRED)), daemon=True)
+    thread.start()
+    thread.join(0.05)
+    assert thread.is_alive() and not found
+    desk.driver.heal()
+    thread.join(20)
+    assert {verdict.state for verdict in verdicts(found[0]).values()} == {"free"}
