@@ -1,6 +1,7 @@
 """The matrix of faults: every NVML function that the program calls, with every error, on one device and on
-all, from the start and while it runs, and what the program makes of it. `python -m unit.fault_matrix` in `tests/`
-prints how large it is, how long it takes, and what is wrong.
+all, from the start and while it runs, and what the program makes of it.
+
+`python -m unit.fault_matrix` in `tests/` prints how large it is, how long it takes, and what is wrong.
 
 The list of functions is taken from the counters of the simulated library, so that no new call is forgotten.
 """

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from gputui.allocating.allocate import allocate
+from gputui.allocating.request import Request
+from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import Divided, Prohibited, verdicts
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import _PACES, Sampler
@@ -18,8 +22,15 @@ from gputui.system.processes import ProcessTable
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
 from unit.fault_matrix import CHANGED, FULL, PLAIN, WIRED, Ticks, try_all
+from unit.test_allocation import Heard
 
 PROHIBITED = 2
+WHOLE = replace(
+    BOXES["a100-mig"],
+    gpus=(replace(BOXES["a100-mig"].gpus[1], bus="07:00.0"), BOXES["a100-mig"].gpus[1]),
+    tasks=(),
+)
+"""The box with MIG instances before its first GPU was divided."""
 
 
 class Desk:
@@ -70,23 +81,20 @@ def test_a_compute_mode_that_changes_is_seen_by_the_next_reading_of_modes(desk: 
 
 @pytest.mark.parametrize("want", [Want.VERDICT | Want.MODES, FULL])
 def test_mig_that_is_switched_on_and_off_is_seen_by_the_next_reading_of_modes(desk: Desk, want: Want) -> None:
-    divided, whole = BOXES["a100-mig"], BOXES["a100-mig"]
-    whole = replace(divided, gpus=tuple(replace(gpu, mig=()) for gpu in divided.gpus), tasks=())
-    desk.driver.show_box(whole)
+    desk.driver.show_box(WHOLE)
     assert desk.states(want) == {"0": "free", "1": "free"}
-    desk.driver.show_box(divided)
+    desk.driver.show_box(BOXES["a100-mig"])
     snapshot = desk.read(want)
     assert isinstance(verdicts(snapshot)[snapshot.devices[0].key].cause, Divided)
     assert len(snapshot.devices) == 6
-    desk.driver.show_box(whole)
+    desk.driver.show_box(WHOLE)
     assert desk.states(want) == {"0": "free", "1": "free"}
 
 
 def test_mig_that_is_switched_on_takes_the_utilization_away_and_is_seen_at_once(desk: Desk) -> None:
-    divided = BOXES["a100-mig"]
-    desk.driver.show_box(replace(divided, gpus=tuple(replace(gpu, mig=()) for gpu in divided.gpus), tasks=()))
+    desk.driver.show_box(WHOLE)
     desk.read(FULL)
-    desk.driver.show_box(divided)
+    desk.driver.show_box(BOXES["a100-mig"])
     assert desk.states(PLAIN)["0"] == "busy"
 
 
@@ -138,6 +146,42 @@ def test_the_screen_reads_modes_at_its_own_pace_and_whenever_it_asks() -> None:
     sampler._due = {part: float("inf") for part, _ in _PACES}
     assert Want.MODES not in sampler._wanted(asked=False)
     assert Want.MODES in sampler._wanted(asked=True)
+
+
+class Meanwhile(NvmlSource):
+    """Somebody changes the box just before the devices are read again."""
+
+    def __init__(self, driver: SimulatedNvml, change: Callable[[SimulatedNvml], object]) -> None:
+        super().__init__(ProcessTable(host_pids=False))
+        self._driver, self._change = driver, change
+
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+        if Want.MODES in want:
+            self._change(self._driver)
+        return super().read(want, among)
+
+
+def _divide(driver: SimulatedNvml) -> None:
+    driver.show_box(BOXES["a100-mig"])
+
+
+def _prohibit(driver: SimulatedNvml) -> None:
+    driver.show_box(WHOLE, facts={"0": {"compute_mode": PROHIBITED}})
+
+
+@pytest.mark.parametrize("change", [_divide, _prohibit])
+@pytest.mark.parametrize("rules", [Rules(), Rules(ignore=("nobody",))], ids=["quick", "by owner"])
+def test_before_a_launch_the_modes_are_read_again(
+    nvml_here: SimulatedNvml, tmp_path: Path, change: Callable[[SimulatedNvml], None], rules: Rules
+) -> None:
+    nvml_here.show_box(WHOLE)
+    source = Meanwhile(nvml_here, change)
+    environ = {"GPUTUI_CLAIMS": str(tmp_path / "claims")}
+    allocation = allocate(Request(1, rules=rules), source, environ, Heard(), holds=True)
+    assert [device.index for device in allocation.devices] == [1]
+    assert [notice.kind for notice in allocation.notices] == ["note"]
+    allocation.release()
+    source.close()
 
 
 # What a driver says that is no text.

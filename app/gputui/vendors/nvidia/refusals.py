@@ -15,7 +15,7 @@ LONGEST_WAIT_AFTER_ERROR = 60.0
 
 
 class Refusals:
-    """What the driver answers and refuses of one GPU, by the names of calls. `ticks`: ever growing seconds."""
+    """What the driver refuses of one GPU, by the names of calls. `ticks` gives seconds that only grow."""
 
     def __init__(self, ticks: Callable[[], float]) -> None:
         self._ticks = ticks
