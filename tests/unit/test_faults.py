@@ -66,6 +66,16 @@ def test_every_fault_of_every_function_stays_where_it_is_and_heals(nvml_here: Si
     assert wrong == []
 
 
+def test_the_links_of_a_gpu_that_was_lost_are_back_soon_after_it(desk: Desk) -> None:
+    links = desk.driver.show_box(BOXES["rtx3090"]).links
+    desk.driver.error("*", 15, 1)
+    for _ in range(600):
+        assert desk.read(WIRED if not desk.source._wired.links else PLAIN).links[0][1] is None
+    desk.driver.heal()
+    desk.read(PLAIN)
+    assert desk.read(PLAIN).links == links
+
+
 # What an administrator changes while we run.
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 
 import psutil
@@ -315,13 +316,8 @@ def sleeper() -> Iterator[Callable[..., int]]:
     children: list[subprocess.Popen[bytes]] = []
 
     def started(*arguments: bytes) -> int:
-        words = [
-            sys.executable.encode(),
-            b"-c",
-            b"print(flush=True); import time; time.sleep(1000)",
-            *arguments,
-        ]
-        child = subprocess.Popen(words, stdout=subprocess.PIPE)
+        words = [b"sh", b"-c", b"echo; read _", *arguments]
+        child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         children.append(child)
         assert child.stdout is not None and child.stdout.readline()
         return child.pid
@@ -338,8 +334,21 @@ def test_a_command_line_is_cut_where_it_is_read(sleeper: Callable[..., int]) -> 
     began = time.process_time()
     command = table.owner(pid).command
     assert time.process_time() - began < 0.5
-    assert command is not None and command.startswith(sys.executable) and command.endswith("…")
+    assert command is not None and command.startswith("sh -c echo") and command.endswith("…")
     assert len(command.encode()) <= processes.MOST_COMMAND + 10
+
+
+def test_thirty_long_command_lines_take_little_memory(sleeper: Callable[..., int]) -> None:
+    pids = [sleeper(*([b"x" * 100_000] * 18)) for _ in range(30)]
+    table = ProcessTable(host_pids=True)
+    table.owner(os.getpid())
+    tracemalloc.start()
+    try:
+        for pid in pids:
+            table.owner(pid)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_cut_divides_no_character(sleeper: Callable[..., int]) -> None:

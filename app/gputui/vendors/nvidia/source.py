@@ -162,7 +162,10 @@ class NvmlSource:
 
     def _wiring_is_due(self) -> bool:
         """Whether a GPU that could not be asked about its links is back, or the driver refused an answer."""
-        if not self._wired.missed or self._ticks() < self._wire_again.until:
+        wired, now = self._wired, self._ticks()
+        faults = {gpu.devices[0].key for gpu in self._gpus if gpu.devices[0].fault}
+        back = not wired.unread <= faults and now - wired.at >= _WIRE_AGAIN[0]
+        if not back and not (wired.missed and now >= self._wire_again.until):
             return False
         self._wire_again = self._wire_again.longer(self._ticks(), *_WIRE_AGAIN)
         return True
@@ -308,10 +311,11 @@ class NvmlSource:
         topology = self._topology(wiring, rows) if whole else None
         pcie = wiring.pcie()
         # (A device that is lost has no links in the answer, and gets them when it is back.)
-        missed = sum(gpu.missed for gpu in self._gpus) > before or any(g.devices[0].fault for g in self._gpus)
-        if missed and self._ticks() >= self._wire_again.until:
-            self._wire_again = self._wire_again.longer(self._ticks(), *_WIRE_AGAIN)
-        self._wired = _Wired(want, keys, links, pcie, peers, topology, missed)
+        unread = frozenset(gpu.devices[0].key for gpu in self._gpus if gpu.devices[0].fault)
+        missed, now = sum(gpu.missed for gpu in self._gpus) > before, self._ticks()
+        if missed and now >= self._wire_again.until:
+            self._wire_again = self._wire_again.longer(now, *_WIRE_AGAIN)
+        self._wired = _Wired(want, keys, links, pcie, peers, topology, missed, unread, now)
 
     def _topology(self, wiring: Wiring, rows: list[Gpu | None]) -> Topology:
         # Imported here: most calls want no topology, and pathlib alone takes some milliseconds.
@@ -335,7 +339,8 @@ class NvmlSource:
 class _Wired:
     """The wiring as it was last read, and the keys of the devices that it is of.
 
-    `missed`: whether an answer was refused, or a device could not be asked.
+    missed  whether an answer was refused;  unread: the devices that could not be asked
+    at      when it was read (`ticks`)
     """
 
     want: Want
@@ -345,9 +350,11 @@ class _Wired:
     peers: PeerMatrix = ()
     topology: Topology | None = None
     missed: bool = False
+    unread: frozenset[str] = frozenset()
+    at: float = 0.0
 
 
-_START_AGAIN, _WIRE_AGAIN = (2.0, 60.0), (15.0, 600.0)
+_START_AGAIN, _WIRE_AGAIN = (2.0, 300.0), (15.0, 600.0)
 """Seconds between two starts of NVML, and between two readings of a wiring of which something is missing
 (1.3 s on 8 B200), at first and at most."""
 
