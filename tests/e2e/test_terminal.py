@@ -152,7 +152,7 @@ def test_a_call_that_hangs_stops_neither_keys_nor_the_exit_and_is_shown_as_stale
     simulated_nvml.show_box(BOXES["dgx-h100"])
     terminal = start("--", "echo", "started", environment=environment)
     terminal.until("○ free")
-    simulated_nvml.hang("nvmlDeviceGetUtilizationRates", 3)
+    simulated_nvml.hang("nvmlDeviceGetUtilizationRates")
     terminal.until("stale")
     terminal.send("5")
     terminal.until("cuda:0 = GPU 5", patience=5)
@@ -162,6 +162,22 @@ def test_a_call_that_hangs_stops_neither_keys_nor_the_exit_and_is_shown_as_stale
     terminal.send("nq")
     assert terminal.end() == 0
     assert time.monotonic() - began < 3
+    simulated_nvml.heal()
+
+
+def test_one_gpu_that_hangs_is_unknown_and_the_others_stay_fresh(
+    start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
+) -> None:
+    simulated_nvml.show_box(BOXES["dgx-h100"])
+    terminal = start("--", "echo", "started", environment=environment)
+    terminal.until("○ free")
+    simulated_nvml.hang("nvmlDeviceGetUtilizationRates", 3)
+    terminal.until("? driver error").until(lambda t: "stale" not in t.text)
+    terminal.send("5")
+    terminal.until("cuda:0 = GPU 5")
+    terminal.send("\r")
+    assert terminal.end() == 0
+    assert "started" in terminal.text
     simulated_nvml.heal()
 
 

@@ -20,7 +20,7 @@ from gputui.sources.simulated.spec import uniform
 from gputui.sources.source import NoSourceError, Want
 from gputui.system.processes import ProcessTable
 from gputui.vendors.nvidia.source import NvmlSource
-from simnvml import SimulatedNvml
+from simnvml import SHUTDOWN_WHILE_INSIDE, SimulatedNvml
 from unit.fault_matrix import CHANGED, FULL, PLAIN, WIRED, Ticks, try_all
 from unit.test_allocation import Heard
 
@@ -276,6 +276,7 @@ def test_a_call_that_hangs_holds_its_thread_only_and_the_box_is_read_when_it_com
 ) -> None:
     found: list[Snapshot] = []
     desk.driver.hang(function)
+    # (Those of one GPU hang in a thread of their own, longer than this test waits.)
     thread = threading.Thread(target=lambda: found.append(desk.read(WIRED)), daemon=True)
     thread.start()
     thread.join(0.05)
@@ -283,3 +284,49 @@ def test_a_call_that_hangs_holds_its_thread_only_and_the_box_is_read_when_it_com
     desk.driver.heal()
     thread.join(20)
     assert {verdict.state for verdict in verdicts(found[0]).values()} == {"free"}
+
+
+def _of_one(*functions: str) -> tuple[str, ...]:
+    return tuple(name for name in functions if name.startswith("nvmlDevice") and "Count" not in name)
+
+
+@pytest.mark.parametrize("function", [*_of_one(*HANGING), "*"])
+@pytest.mark.parametrize("begins", [False, True], ids=["from the start", "begins"])
+def test_one_gpu_that_hangs_holds_up_no_other_and_is_back_when_its_call_is(
+    nvml_here: SimulatedNvml, function: str, begins: bool
+) -> None:
+    truth = nvml_here.show_box(BOXES["dgx-h100"])
+    ticks = Ticks()
+    source = NvmlSource(ProcessTable(host_pids=False), ticks=ticks, patience=0.1)
+    if begins:
+        source.read(FULL)
+    nvml_here.hang(function, 2)
+    for want in (FULL, FULL, PLAIN):
+        ticks.now += 1
+        snapshot = source.read(want)
+        states = [verdict.state for verdict in verdicts(snapshot).values()]
+        assert states[:2] + states[3:] == ["free"] * 7
+        # (Of what has been read at the first look and is not asked again nothing hangs.)
+        asked = not begins or function not in ("nvmlDeviceGetUUID", "nvmlDeviceGetHandleByIndex_v2")
+        assert states[2] == ("unknown" if asked and "Ancestor" not in function else "free")
+    assert len(threading.enumerate()) < 20
+    nvml_here.heal()
+    while source._hanging and not all(turn.over for _, turn in source._hanging.values()):
+        for _, turn in source._hanging.values():
+            turn.wait(20)
+    for want in (PLAIN, CHANGED):
+        snapshot = source.read(want)
+    assert {verdict.state for verdict in verdicts(snapshot).values()} == {"free"}
+    assert [device.uuid for device in snapshot.devices] == [device.uuid for device in truth.devices]
+    source.close()
+    assert not nvml_here.counts().get(SHUTDOWN_WHILE_INSIDE)
+
+
+def test_a_source_that_is_closed_while_a_call_hangs_shuts_nothing_down(nvml_here: SimulatedNvml) -> None:
+    nvml_here.show_box(BOXES["rtx3090"])
+    source = NvmlSource(ProcessTable(host_pids=False), patience=0.05)
+    nvml_here.hang("nvmlDeviceGetMemoryInfo_v2", 0)
+    source.read(PLAIN)
+    source.close()
+    assert not nvml_here.counts().get("nvmlShutdown")
+    nvml_here.heal()

@@ -151,6 +151,7 @@ class Gpu:
         self._listed_at: tuple[int | None, bool] | None = None
         self.activity: Mapping[int, int] | None = None
         self.missed = 0
+        self._calls = 0
         self._reader: TelemetryReader | None = None
 
     def refresh(self, want: Want, among: Collection[str] | None = None) -> None:
@@ -187,6 +188,18 @@ class Gpu:
             self.close()
             self.handle, self._stale = None, False
 
+    @property
+    def progress(self) -> int:
+        """How many calls have begun: while it grows, nothing hangs. For any thread."""
+        return self._calls + sum(instance.progress for instance in list(self._instances.values()))
+
+    def stand_in(self, message: str) -> Gpu:
+        """What stands in the place of this GPU while a call of it hangs: it is known, and is not read."""
+        found = Gpu(self._nvml, self._index, self._clock, self._ticks)
+        found.devices, found._try_at = self.devices, float("inf")
+        found.fail(message)
+        return found
+
     def renew(self, nvml: Any) -> None:
         """NVML has been started again, or its devices have been counted anew: ask for the handle again."""
         self.close()
@@ -200,6 +213,7 @@ class Gpu:
         name = function.__name__
         if name in self._never or not self._refusals.due(name):
             return None
+        self._calls += 1
         try:
             answer = function(*arguments)
         except self._nvml.NVMLError as error:
@@ -222,6 +236,7 @@ class Gpu:
         if function.__name__ in self._never or not self._refusals.due(name):
             self.missed += 1
             return None
+        self._calls += 1
         try:
             answer = function(*arguments)
         except self._nvml.NVMLError as error:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from gputui.inventory.topology import Locality, Topology
     from gputui.system.processes import HostUse, Owner, ProcessTable
+    from gputui.vendors.nvidia.patience import Turn
 
 # nvmlReturn_t, nvml.h. Written out so that the remedies below can be read without the binding.
 NO_PERMISSION, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, MISMATCH = 4, 9, 12, 18
@@ -46,7 +47,8 @@ REMEDIES: dict[int, str] = {
 
 class NvmlSource:
     """NVML on this machine. `processes` looks up owners; `clock` gives seconds since the epoch, `ticks`
-    seconds that only grow; `sysfs` is where the kernel shows its devices."""
+    seconds that only grow; `sysfs` is where the kernel shows its devices. A GPU of which no call comes back
+    for `patience` seconds (None: those of patience.py) is left out until it does."""
 
     def __init__(
         self,
@@ -54,6 +56,7 @@ class NvmlSource:
         clock: Callable[[], float] = time.time,
         sysfs: str | os.PathLike[str] = "/sys",
         ticks: Callable[[], float] = time.monotonic,
+        patience: float | None = None,
     ) -> None:
         self.label = ""
         self._processes = processes
@@ -64,6 +67,9 @@ class NvmlSource:
         self._wired = _NOTHING
         self._wire_again = _Wait(0.0, 0.0)
         self._start_again = _Wait(0.0, 0.0)
+        self._patience = patience
+        self._hanging: dict[int, tuple[Gpu, Turn]] = {}
+        """The GPUs of which a call hangs, by index, and the threads that wait. A stand-in is listed."""
         self._order: tuple[str, ...] | None = None
         self._looked_at: frozenset[str] = frozenset()
         self._uses: dict[int, HostUse] = {}
@@ -106,9 +112,8 @@ class NvmlSource:
             self._host = self._read_host()
         facts = want & ~(Want.LINKS | Want.TOPOLOGY | Want.SPEED | Want.ORDER)
         detailed, among = (among, None) if Want.DETAILS in want else (None, among)
-        for gpu in self._gpus:
-            if facts or gpu.handle is None:
-                gpu.refresh(want, detailed)
+        self._take_back()
+        self._refresh([gpu for gpu in self._gpus if facts or gpu.handle is None], want, detailed)
         if want & (Want.SPEED | Want.ORDER):
             self._read_speeds(None if Want.ORDER in want else among)
         if Want.ORDER in want:
@@ -135,11 +140,41 @@ class NvmlSource:
             topology=wired.topology,
         )
 
+    def _refresh(self, gpus: list[Gpu], want: Want, detailed: Collection[str] | None) -> None:
+        """Read what is wanted of these GPUs, without those whose driver hangs."""
+        if Want.VERDICT in want:
+            # (`pick` has a deadline of its own, and no time to lose.)
+            for gpu in gpus:
+                gpu.refresh(want, detailed)
+            return
+        # Imported here, for the same reason.
+        from gputui.vendors.nvidia.patience import LITTLE_PATIENCE, PATIENCE, Turn
+
+        patience = PATIENCE if self._patience is None else self._patience
+        while gpus:
+            turn = Turn(gpus, lambda gpu: gpu.refresh(want, detailed))
+            place = turn.wait(patience)
+            if place is None:
+                return
+            gpu, gpus = gpus[place], gpus[place + 1 :]
+            at = self._gpus.index(gpu)
+            self._hanging[at] = gpu, turn
+            self._gpus[at] = gpu.stand_in("the driver does not answer: a call hangs")
+            patience = min(patience, LITTLE_PATIENCE)
+
+    def _take_back(self) -> None:
+        """Read those again whose call has come back."""
+        for at, (gpu, turn) in list(self._hanging.items()):
+            if turn.over:
+                del self._hanging[at]
+                self._gpus[at] = gpu
+
     def _start_over_if_nothing_works(self) -> None:
         """Start NVML again where no GPU could be read: the driver may have been loaded anew, and knows
         nothing of us then. What is known of the GPUs is kept; a start that fails is tried again in the next
         reading."""
-        if self._nvml is None or not self._gpus:
+        if self._nvml is None or not self._gpus or self._hanging:
+            # (Never while a thread is inside NVML.)
             return
         if not all(gpu.devices[0].fault for gpu in self._gpus):
             self._start_again = _Wait(0.0, 0.0)
@@ -157,7 +192,7 @@ class NvmlSource:
         except self._nvml.NVMLError:
             # As many as before, then; what is wrong they tell themselves.
             return
-        if count != len(self._gpus):
+        if count != len(self._gpus) and not self._hanging:
             self._count(count)
 
     def _wiring_is_due(self) -> bool:
@@ -174,13 +209,16 @@ class NvmlSource:
         """Stop NVML. Never while another thread is inside it: that crashes (nvitop #222)."""
         if self._nvml is None:
             return
+        self._take_back()
+        hanging, self._hanging = self._hanging, {}
         for gpu in self._gpus:
             gpu.close()
         nvml, self._nvml = self._nvml, None
         self._gpus, self._wired = [], _NOTHING
         self._wire_again = self._start_again = _Wait(0.0, 0.0)
         self._looked_at, self._uses = frozenset(), {}
-        _shut_down(nvml)
+        if not hanging:
+            _shut_down(nvml)
 
     def _read_host(self) -> Host:
         import socket
