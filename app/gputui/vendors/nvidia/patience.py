@@ -1,7 +1,8 @@
 """Reads GPUs on a thread of its own, so that one whose driver hangs does not hold up the others.
 
-A call can hang in the kernel for ever (btop #1612, gpud #117), and nothing ends it. Who has waited long enough
-goes on without that GPU; the thread is left behind, and the GPU is read again when its call has come back.
+A call can hang in the kernel for ever (btop #1612, gpud #117), and nothing ends it. Who has waited long
+enough goes on without that GPU; the thread is left behind, and the GPU is read again when its call has come
+back.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Callable, Sequence
 from gputui.vendors.nvidia.gpu import Gpu
 
 PATIENCE = 2.5
-"""Seconds between two looks at a GPU; if it has made no call in between, it hangs. (Slow calls take 0.2 s; the
-first one of a GPU without the persistence daemon takes 1.5 s.)"""
+"""Seconds between two looks at a GPU; if it has made no call in between, it hangs. (Slow calls take 0.2 s;
+the first one of a GPU without the persistence daemon takes 1.5 s.)"""
 LITTLE_PATIENCE = 0.5
 """The same for the GPUs after it in the same reading: mostly they hang in the same lock."""
 
