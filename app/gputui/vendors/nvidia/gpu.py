@@ -183,7 +183,9 @@ class Gpu:
         if self._trouble:
             before = self.devices[0].fault
             fault = Fault("error", self._trouble, before.since if before else self._clock())
-        self.devices = (replace(device, fault=fault), *instances)
+        if fault != device.fault:
+            device = replace(device, fault=fault)
+        self.devices = (device, *instances)
         if self._stale and device.parent is None:
             self.close()
             self.handle, self._stale = None, False
@@ -344,7 +346,7 @@ class Gpu:
         if not device.uuid and Want.WHOLE not in want:
             device = replace(device, uuid=self._uuid())
             self.devices = (replace(self.devices[0], uuid=device.uuid), *self.devices[1:])
-        if Want.NAMES in want:
+        if Want.NAMES in want and len(self._learned) < len(self._facts):
             device = replace(device, **self._learn(*self._facts))
         if device.parent is None and (
             Want.MODES in want or (self._modes_due and want & (Want.NAMES | Want.LOAD))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 
 from gputui.vendors.nvidia.gpu import Gpu
 
@@ -19,8 +20,30 @@ LITTLE_PATIENCE = 0.5
 """The same for the GPUs after it in the same reading: mostly they hang in the same lock."""
 
 
+class Reader:
+    """A thread that takes one turn after another. (To start one for each reading costs more than to read.)"""
+
+    def __init__(self) -> None:
+        self._turns: SimpleQueue[Turn | None] = SimpleQueue()
+        threading.Thread(target=self._run, name="gputui nvml", daemon=True).start()
+
+    def begin(self, gpus: Sequence[Gpu], read: Callable[[Gpu], None]) -> Turn:
+        """Have these GPUs read, one after another, by `read`."""
+        turn = Turn(gpus, read)
+        self._turns.put(turn)
+        return turn
+
+    def end(self) -> None:
+        """End the thread after the turn that it is in."""
+        self._turns.put(None)
+
+    def _run(self) -> None:
+        for turn in iter(self._turns.get, None):
+            turn.run()
+
+
 class Turn:
-    """One thread that reads GPUs one after another, until all are read or it is left behind."""
+    """Some GPUs that a thread reads one after another, until all are read or the thread is left behind."""
 
     def __init__(self, gpus: Sequence[Gpu], read: Callable[[Gpu], None]) -> None:
         self._gpus, self._read = gpus, read
@@ -29,7 +52,6 @@ class Turn:
         self._left_behind = False
         self._over = threading.Event()
         self._error: BaseException | None = None
-        threading.Thread(target=self._run, name="gputui nvml", daemon=True).start()
 
     def wait(self, patience: float) -> int | None:
         """Wait for the end. None: all are read; else the place of the GPU that hangs, and the thread reads no
@@ -48,10 +70,11 @@ class Turn:
 
     @property
     def over(self) -> bool:
-        """Whether the thread has ended, also one that was left behind."""
+        """Whether the thread is through, also where it was left behind."""
         return self._over.is_set()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Read them: for the thread."""
         try:
             for place, gpu in enumerate(self._gpus):
                 with self._lock:

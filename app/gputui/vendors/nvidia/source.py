@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gputui.inventory.topology import Locality, Topology
     from gputui.system.processes import HostUse, Owner, ProcessTable
-    from gputui.vendors.nvidia.patience import Turn
+    from gputui.vendors.nvidia.patience import Reader, Turn
 
 # nvmlReturn_t, nvml.h. Written out so that the remedies below can be read without the binding.
 NO_PERMISSION, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, MISMATCH = 4, 9, 12, 18
@@ -68,6 +68,7 @@ class NvmlSource:
         self._wire_again = _Wait(0.0, 0.0)
         self._start_again = _Wait(0.0, 0.0)
         self._patience = patience
+        self._reader: Reader | None = None
         self._hanging: dict[int, tuple[Gpu, Turn]] = {}
         """The GPUs of which a call hangs, by index, and the threads that wait. A stand-in is listed."""
         self._order: tuple[str, ...] | None = None
@@ -148,19 +149,27 @@ class NvmlSource:
                 gpu.refresh(want, detailed)
             return
         # Imported here, for the same reason.
-        from gputui.vendors.nvidia.patience import LITTLE_PATIENCE, PATIENCE, Turn
+        from gputui.vendors.nvidia.patience import LITTLE_PATIENCE, PATIENCE, Reader
 
         patience = PATIENCE if self._patience is None else self._patience
         while gpus:
-            turn = Turn(gpus, lambda gpu: gpu.refresh(want, detailed))
+            if self._reader is None:
+                self._reader = Reader()
+            turn = self._reader.begin(gpus, lambda gpu: gpu.refresh(want, detailed))
             place = turn.wait(patience)
             if place is None:
                 return
+            self._end_reader()
             gpu, gpus = gpus[place], gpus[place + 1 :]
             at = self._gpus.index(gpu)
             self._hanging[at] = gpu, turn
             self._gpus[at] = gpu.stand_in("the driver does not answer: a call hangs")
             patience = min(patience, LITTLE_PATIENCE)
+
+    def _end_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.end()
+            self._reader = None
 
     def _take_back(self) -> None:
         """Read those again whose call has come back."""
@@ -209,6 +218,7 @@ class NvmlSource:
         """Stop NVML. Never while another thread is inside it: that crashes (nvitop #222)."""
         if self._nvml is None:
             return
+        self._end_reader()
         self._take_back()
         hanging, self._hanging = self._hanging, {}
         for gpu in self._gpus:
