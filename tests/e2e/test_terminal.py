@@ -40,6 +40,48 @@ def test_it_ends_when_the_terminal_is_gone_though_hangups_are_ignored(start: Sta
         signal.sigtimedwait([signal.SIGCHLD], 0.1)
 
 
+def test_nobody_waits_for_keys_by_looking_again_and_again(
+    start: Start, base_environment: dict[str, str], simulated_nvml: SimulatedNvml
+) -> None:
+    simulated_nvml.show_box(BOXES["idle"])
+    environment = simulated_nvml.environment(base_environment)
+    terminal = start("--interval", "0.1", environment=environment)
+    terminal.until("○ free")
+    terminal.send("1")
+    terminal.until("cuda:0 = GPU 1")
+    before = _wakings(terminal.pid)
+    simulated_nvml.reset_counts()
+    enough = 30 * len(BOXES["idle"].gpus)
+    terminal.until(lambda _: simulated_nvml.counts().get("nvmlDeviceGetUtilizationRates", 0) > enough)
+    woken = [n for thread, n in _wakings(terminal.pid).items() if n - before.get(thread, 0) > 2]
+    # The thread that reads the driver, the one that draws, and the one that writes on the terminal.
+    assert 2 <= len(woken) <= 3, woken
+
+
+def _wakings(pid: int) -> dict[str, int]:
+    """How often each thread of a process has gone to sleep by itself."""
+    found = {}
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        status = (thread / "status").read_text()
+        found[thread.name] = int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.M)[1])  # type: ignore[index]
+    return found
+
+
+def test_keys_come_once_after_it_was_stopped_and_continued_from_outside(start: Start) -> None:
+    terminal = start("--demo", "idle")
+    terminal.until("○ free")
+    terminal.send("1")
+    terminal.until("cuda:0 = GPU 1")
+    for _ in range(3):
+        terminal.signal(signal.SIGSTOP)
+        terminal.signal(signal.SIGCONT)
+    for keys, shown in (("0", "cuda:1 = GPU 0"), ("1", "cuda:0 = GPU 0"), ("1", "cuda:1 = GPU 1")):
+        terminal.send(keys)
+        terminal.until(shown)
+    terminal.send("q")
+    assert terminal.end() == 0
+
+
 def test_a_terminal_that_was_closed_takes_no_descriptor_of_another_test_with_it() -> None:
     """This is about the tests' own terminal, not about gputui."""
     terminal = Terminal(["sleep", "1000"], os.environ)

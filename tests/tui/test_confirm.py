@@ -110,7 +110,10 @@ async def test_from_a_demo_a_real_start_is_asked_about(key: str, desk: Desk, env
     async with session(IDLE, command=("true",), environ=environ, interval=1000) as s:
         s.main.set_app_state(replace(s.main.app_state, label="demo idle"))
         await s.press("1", key)
-        assert "This box is a demo; the command would really run on this machine" in await asked(s)
+        where = s.main.app_state.not_of_this_machine("devices")
+        assert "demo idle" in where and where in await asked(s)
+        # The launch line has said so in the same words.
+        assert where in s.main.app_state.warnings[-1]
         await no_starts_nothing_and_yes_starts_it(s, key, desk)
     for each in all_jobs(desk.environ):
         ended(each)

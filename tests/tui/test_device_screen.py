@@ -95,6 +95,14 @@ async def test_its_processes_stand_below_who_started_them_and_no_other_devices_d
         assert lit(s).startswith("102")
 
 
+async def test_what_a_process_uses_of_device_and_host_has_columns_at_80() -> None:
+    process = replace(job(100, user="mira"), sm=91, host_cpu=115.0, host_memory=6 * 2**30)
+    async with session(box(busy(gpu(0), process)), size=(80, 24)) as s:
+        await s.press("i")
+        (heading,) = [text for text in texts(s) if "PID" in text]
+        assert heading.split() == ["PID", "USER", "SM", "MEMORY", "CPU", "RAM", "FOR", "COMMAND"]
+
+
 async def test_more_processes_than_rows_scroll_and_their_number_is_said() -> None:
     async with session(crowded(60), size=(130, 30)) as s:
         await s.press("i", "G")

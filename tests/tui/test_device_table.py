@@ -12,16 +12,16 @@ import pytest
 from textual.events import MouseScrollUp
 
 from gputui.allocating.settings import ScreenSettings
-from gputui.inventory.device import Telemetry
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.telemetry import Telemetry
 from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
 from gputui.tui.device_rows import SORTS
-from gputui.tui.first_frame import frame
 from gputui.tui.screens.columns import ColumnsScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.views.columns import COLUMNS
+from gputui.tui.views.first_frame import frame
 from gputui.tui.views.table import table
 from gputui.tui.views.text import width_of
 from tui.support import Session, StillSource, box_at, session

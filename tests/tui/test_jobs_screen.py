@@ -7,12 +7,14 @@ import json
 import os
 import re
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gputui.allocating.claims.read import claims
+from gputui.choosing.grouping import Grouping
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
@@ -224,8 +226,9 @@ async def test_what_is_read_further_up_stays_while_the_log_grows(desk: Desk) -> 
         gate.open()
         says(job, "end")
         screen(s).draw()
-        assert log(s) == before
-        await s.press("pagedown", "pagedown")
+        now = log(s)
+        assert len(now) > 5 and now == before[: len(now)], "above it, lines say how the job has ended"
+        await s.press("pagedown", "pagedown", "pagedown")
         assert log(s)[-1] == " end"
         await s.press(*["pageup"] * 10)
         assert log(s)[0] == " line-1"
@@ -303,12 +306,13 @@ async def test_each_of_its_keys_closes_it(desk: Desk) -> None:
 # Once more
 
 
-def of_this_box(desk: Desk, *argv: str, devices: int = 2, **options: object) -> Job:
+def of_this_box(
+    desk: Desk, *argv: str, devices: int = 2, constraints: Sequence[str] = (), **options: object
+) -> Job:
     """A job that the screen could have started."""
     given = LaunchOptions(argv, **options)  # type: ignore[arg-type]
-    return ended(
-        start_job(Launch(argv, devices=box_at("shared").devices[:devices]), desk.environ, options=given)
-    )
+    launch = Launch(argv, devices=box_at("shared").devices[:devices])
+    return ended(start_job(launch, desk.environ, options=given, constraints=constraints))
 
 
 async def test_c_puts_the_command_with_its_options_on_the_launch_line(desk: Desk, tmp_path: Path) -> None:
@@ -333,11 +337,52 @@ async def test_R_shows_the_best_free_devices_and_starts_when_it_is_pressed_again
         assert len(all_jobs(desk.environ)) == 1
         await s.press("R")
         await s.until(lambda: "started on GPU" in told(s))
+        assert "D shows it" not in told(s), "it is on this very page"
         again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
         assert ended(again).log.read_text() == f"on {found}\n"
         # What is on the main screen is another matter.
         assert s.selected == ["1"] and s.main.app_state.options.command == ("python", "train.py")
     assert claims(os.environ)[0] == ()
+
+
+async def test_R_keeps_the_constraints_of_the_job(desk: Desk) -> None:
+    constraints = ("--group", "tp=2", "--order", "given", "--never=4")
+    job = of_this_box(desk, "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES", constraints=constraints)
+    async with session(environ=environ(desk)) as s:
+        await s.press("D", "R")
+        assert "new job on GPU 5,7" in told(s)
+        await s.press("R")
+        await s.until(lambda: "started on GPU" in told(s))
+        again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
+        assert ended(again).log.read_text() == "on 5,7\n" and again.constraints == constraints
+
+
+async def test_R_sets_the_threads_of_the_cpus_near_its_devices_anew(desk: Desk) -> None:
+    job = of_this_box(desk, "sh", "-c", "echo $OMP_NUM_THREADS", constraints=("--threads", "near"))
+    async with session(environ=environ(desk)) as s:
+        await s.press("D", "R", "R")
+        await s.until(lambda: "started on GPU" in told(s))
+    again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
+    assert int(ended(again).log.read_text()) > 0
+    assert again.constraints == job.constraints and again.launch["additions"] == []  # type: ignore[index]
+
+
+async def test_d_keeps_what_the_devices_were_selected_for(desk: Desk) -> None:
+    async with session(environ=environ(desk)) as s:
+        (suggested, _) = s.main.app_state.select_best(2, Grouping(tensor=2))
+        options = LaunchOptions(("sh", "-c", "true"))
+        s.main.set_app_state(replace(suggested, options=options))
+        await s.press("d")
+        await s.until(lambda: all_jobs(desk.environ))
+    (job,) = all_jobs(desk.environ)
+    assert ended(job).constraints == ("--group", "tp=2")
+
+
+async def test_constraints_that_no_call_could_have_start_nothing(desk: Desk) -> None:
+    of_this_box(desk, "true", constraints=("--group", "tp=none"))
+    async with session(environ=environ(desk)) as s:
+        await s.press("D", "R", "R")
+        assert "cannot be read" in told(s) and len(all_jobs(desk.environ)) == 1
 
 
 async def test_R_starts_nothing_where_too_few_devices_are_free(desk: Desk) -> None:
@@ -443,15 +488,49 @@ async def test_a_demo_shows_its_own_jobs_and_touches_none_of_ours(desk: Desk) ->
         assert log(s)[:2] == [" epoch 1", " epoch 2"]
         for key in ("S", "x", "y"):
             await s.press(key)
-            assert "m6u5 belongs to " in told(s)
+            assert s.main.app_state.not_of_this_machine("jobs") in told(s)
         await s.press("R")
-        assert "example job: nothing is started in the demo" in told(s)
+        assert "nothing is started" in told(s)
         await s.press("c")
         assert s.app.screen is s.main and s.main.app_state.options.command == ("train.py",)
         assert "m6u5 is on the launch line" in s.main.message
         await s.press("4", "enter")
         assert s.app.is_running and "example" in s.main.message
     assert ours.folder.exists()
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (130, 40)])
+async def test_of_a_job_that_has_ended_the_end_and_its_peaks_are_said(width: int, height: int) -> None:
+    jobs = (
+        summary("k3f9", state="failed", status=1, ended=OPENED - 60, started=OPENED - 240,
+                peak_memory=76 << 30, peak_process_memory=5 << 30),
+    )  # fmt: skip
+    async with session(replace(box_at("shared"), jobs=jobs), size=(width, height)) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
+        await s.press("D")
+        whole = " ".join(" ".join(texts(s)).split())
+        assert "ended with status 1 after 3m, 1m ago" in whole
+        assert "76.0G on a GPU, 5.0G RAM in its largest process" in whole
+
+
+async def test_the_only_cursor_is_the_one_in_the_list() -> None:
+    box = box_at("shared")
+    job = summary(keys=(box.devices[6].key, box.devices[7].key))
+    async with session(replace(box, jobs=(job,))) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo shared", cursor=box.devices[7].key))
+        await s.press("D")
+        assert shown(s, "devices of m6u5")
+        assert ["m6u5" in line for line in texts(s) if "▸" in line] == [True]
+
+
+async def test_the_launch_line_of_a_job_is_shown_and_leaves_its_log_room(desk: Desk) -> None:
+    ended(desk.start("/bin/sh", "-c", "seq 50 #" + " x" * 2000))
+    for height in (10, 24):
+        async with session(environ=environ(desk), size=(80, height)) as s:
+            await s.press("D")
+            await s.until(lambda: shown(s, " 50"))
+            assert shown(s, "$ ") is (height == 24)
+            assert len(log(s)) >= 3
 
 
 # The panel of the main screen

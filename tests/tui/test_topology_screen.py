@@ -192,7 +192,7 @@ async def test_a_click_chooses_in_both_forms() -> None:
 async def test_a_mig_box_has_its_instances_in_the_tree_and_not_in_the_matrix() -> None:
     async with session("a100-mig") as running:
         await running.press("t")
-        assert [row.split()[:-1] for row in picture(running)[2:]] == [
+        assert [row.split()[:-1] for row in picture(running)[2:4]] == [
             ["▸", "0", "╲", "█NV12"],
             ["1", "█NV12", "╲"],
         ]
@@ -401,7 +401,8 @@ async def test_wide_terminals_have_the_links_beside_the_table() -> None:
         assert heading.split() == [str(n) for n in range(8)]
         assert first.split()[:4] == ["▸", "0", "╲", "█1"]
     async with session("dgx-2", size=(130, 40)) as running:
-        assert not any("links" in row for row in running.texts("#lists"))
+        await running.until(lambda: any("between all 16 GPUs" in row for row in running.texts("#lists")))
+        assert not any("╲" in row for row in running.texts("#lists"))
 
 
 @pytest.mark.parametrize("size", [(40, 10), (30, 8), (40, 6), (20, 3)])
@@ -425,3 +426,14 @@ def test_the_actions_of_the_topology_screen_are_the_main_screens() -> None:
         if isinstance(binding, Binding) and binding.action.startswith("perform(")
     ]
     assert len(of_main) > 20 and set(of_main) < ids
+
+
+async def test_below_the_matrix_stands_what_is_near_to_which_gpu_where_there_is_room() -> None:
+    async with session(recorded(DGX_1), size=(100, 40)) as s:
+        await s.press("t")
+        text = "\n".join(picture(s))
+        assert "NUMA 0: GPU 0–3, NUMA 1: GPU 4–7" in text
+        assert "mlx5_0: PIX GPU 2,3\n  mlx5_1: PIX GPU 6,7" in text
+    async with session(recorded(DGX_1), size=(100, 17)) as s:
+        await s.press("t")
+        assert not any("mlx5" in line for line in picture(s))

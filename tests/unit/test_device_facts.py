@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from gputui.choosing.verdict_text import state_and_reason
-from gputui.inventory.device import Device, Telemetry
+from gputui.inventory.device import Device
 from gputui.inventory.device_facts import Fact, fact_groups
 from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.xid import MEANINGS
 from gputui.tui.app_state import AppState
 from gputui.tui.views.device import device_facts
@@ -114,6 +115,32 @@ def test_an_instance_has_what_the_driver_tells_of_it_and_names_its_gpu_for_the_r
         lines = device_facts(AppState({}).with_snapshot(box(gpu_0, part)), part, width)
         text = " ".join(piece for line in lines for piece, _ in line)
         assert "GPU 0:1" in text and "those of GPU 0" in " ".join(text.split())
+
+
+def test_memory_that_is_the_hosts_is_said_to_be() -> None:
+    """GB10, Jetson, GH200: what a program has on the device the host lacks."""
+    shared = "shared with the host"
+    assert fact(replace(on(), unified=True), "Memory", "unified").text == shared
+    for unified in (None, False):
+        assert all(
+            f.text != shared for g in fact_groups(replace(on(), unified=unified), NOW) for f in g.facts
+        )
+
+
+@pytest.mark.parametrize(
+    ("memory", "fan", "said"),
+    [
+        (75, 40, ("memory", "75 °C, fan 40 %")),
+        (75, None, ("memory", "75 °C")),
+        (None, 40, ("fan", "40 %")),
+        (None, None, ("memory, fan", "–")),
+    ],
+)
+def test_memory_temperature_and_fan_share_a_line_that_names_what_is_known(
+    memory: int | None, fan: int | None, said: tuple[str, str]
+) -> None:
+    device = on(memory_temperature=memory, fan=fan)
+    assert fact(device, "Power and temperature", said[0]) == Fact(*said)
 
 
 def test_errors_are_counted_and_zero_is_none() -> None:

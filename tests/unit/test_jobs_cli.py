@@ -123,7 +123,8 @@ def test_the_list_has_a_line_a_job_the_newest_last(call: Call, desk: Desk) -> No
 
 def test_the_table_keeps_to_the_width_of_a_terminal(desk: Desk) -> None:
     job = ended(desk.sh("exit 0 # " + "x" * 300))
-    assert all(len(line) <= 60 for line in table([job], time.time(), 60))
+    lines = table([job], time.time(), 60)
+    assert all(len(line) <= 60 for line in lines) and lines[1].endswith("…")
     assert any("x" * 300 in line for line in table([job], time.time(), None))
 
 
@@ -143,6 +144,7 @@ def test_the_json_has_everything_and_is_ascii(call: Call, desk: Desk) -> None:
     assert entry["environment"]["CUDA_VISIBLE_DEVICES"] == "5,4"
     assert [device["index"] for device in entry["devices"]] == [5, 4]
     assert entry["started"].endswith("+00:00") and entry["log"] == str(job.log)
+    assert entry["peak_process_memory"] == job.peak_process_memory
     assert entry["argv"][-1] == "caf\udce9" and entry["signal"] is None
 
 
@@ -314,10 +316,23 @@ def test_show_says_what_a_job_is_and_with_command_how_to_start_it_again(call: Ca
     job = ended(all_jobs(desk.environ)[0])
     facts = dict(line.split(None, 1) for line in call("jobs", "show", "llama").text.splitlines())
     assert (facts["id"], facts["state"], facts["status"]) == (job.id, "failed", "3")
+    assert "largest process" in call("jobs", "show", "llama").text
     assert facts["devices"] == "5,4" and facts["log"] == str(job.log)
     assert call("jobs", "show", job.id, "--command").line == (
         "gputui run -n 2 --launcher python -- sh -c 'exit 3'"
     )
+
+
+def test_the_command_that_starts_a_job_again_is_plain_text_that_a_shell_reads_as_it_was(
+    call: Call, desk: Desk
+) -> None:
+    words = ("", "a\nb", "\x1b]0;x\x07", "\udcff", "it's", "$(id)", "-n", "--")
+    job = ended(desk.start("printf", "<%s>", *words))
+    told = call("jobs", "show", "--command", job.id).line
+    assert told.isprintable()
+    echo = told.replace("gputui run --gpus none -- ", "", 1)
+    again = subprocess.run(["bash", "-c", echo], capture_output=True, check=True)
+    assert again.stdout == job.log.read_bytes() and b"<\xff>" in again.stdout
 
 
 def test_a_job_without_launch_options_is_rerun_as_it_ran(call: Call, desk: Desk) -> None:

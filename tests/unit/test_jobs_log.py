@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.jobs.ansi_sanitizer import AnsiSanitizer
-from gputui.jobs.log import Tail, read_lines
+from gputui.jobs.log import Tail
 from gputui.jobs.wait import last_lines
 
 
@@ -113,6 +114,16 @@ def test_in_whatever_pieces_a_log_is_read_the_same_is_shown_and_it_is_sanitized(
 
 
 # How a log reads.
+
+
+def read_lines(data: bytes, columns: int = 200) -> list[str]:
+    """What the jobs page shows of a log with this in it."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        tail = Tail(Path(file.name), columns)
+        tail.feed()
+        return tail.lines()
 
 
 def test_a_progress_bar_is_one_line() -> None:

@@ -48,6 +48,17 @@ def test_the_commands_status_is_recorded(desk: Desk, status: int) -> None:
     assert job.state == ("failed" if status else "done")
 
 
+def test_the_memory_of_its_largest_process_is_recorded_at_the_end(desk: Desk) -> None:
+    """Whichever of its processes that was: a launcher itself is small."""
+    gate, mib = desk.gate(), 2**20
+    large = f"{sys.executable} -c 'x = bytearray(200 << 20)'"
+    job = desk.sh(f"{gate.wait}; {large} & {large} & wait")
+    assert job.peak_process_memory is None
+    gate.open()
+    assert 200 * mib < (ended(job).peak_process_memory or 0) < 300 * mib, "not the sum of both"
+    assert 0 < (ended(desk.sh("true")).peak_process_memory or 0) < 50 * mib
+
+
 def test_the_signal_that_ended_the_command_is_recorded(desk: Desk) -> None:
     job = ended(desk.sh("kill -SEGV $$"))
     assert (job.state, job.status, job.signal, job.exit_status) == ("failed", None, 11, 139)

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
+from gputui.inventory.snapshot import HostLoad
+from gputui.inventory.topology import Nic
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.tui.app_state import AppState
-from gputui.tui.layout import Column, Part, Size, launch_room, lay_out, share
+from gputui.tui.layout import (
+    Column,
+    LaunchRoom,
+    Part,
+    Size,
+    has_rules,
+    launch_room,
+    lay_out,
+    share,
+    side_width,
+)
 from gputui.tui.panels import PANELS_BY_NAME, parts
+from gputui.tui.views.header import header
 from gputui.tui.views.launch import launch
+from gputui.tui.views.matrix import alike_lines
 from gputui.tui.views.processes import processes
 from gputui.tui.views.table import table
 from gputui.tui.views.text import Line
@@ -62,8 +77,45 @@ def test_a_short_terminal_has_three_lines_of_the_table_beside_selection_and_laun
     assert lay_out(60, height, 8, below, [PROCESSES]).table >= 3
 
 
-def test_sixteen_devices_leave_a_launch_line_and_remarks_have_no_room() -> None:
-    assert launch_room(24, 16) == (2, 1)
+@pytest.mark.parametrize(("height", "devices", "rows"), [(24, 16, 12), (15, 8, 5), (15, 3, 3), (10, 8, 3)])
+def test_the_launch_line_and_its_warnings_leave_rows_of_the_table(
+    height: int, devices: int, rows: int
+) -> None:
+    room = launch_room(height, devices)
+    below = (3 if has_rules(height) else 1) + room.all
+    assert lay_out(60, height, devices, below, []).table >= 1 + rows
+    assert 1 <= room.line <= room.all
+
+
+@pytest.mark.parametrize("height", [8, 10, 13, 15, 24, 40])
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 130])
+def test_a_long_launch_line_is_cut_within_its_room_and_says_how_to_have_all_of_it(
+    width: int, height: int
+) -> None:
+    words = " ".join(f"--option-{n} value" for n in range(100))
+    options = LaunchOptions(("torchrun", "--nproc-per-node=4", "train.py", *words.split()))
+    app_state = AppState({}, options, label="demo shared").with_snapshot(BOX)
+    for index in (0, 2, 5):
+        app_state = app_state.toggle(BOX.devices[index])[0]
+    assert len(app_state.warnings) + len(app_state.launch.warnings) > 2
+    room = launch_room(height, 8)
+    lines = launch(app_state, width, room)
+    texts = ["".join(text for text, _ in line) for line in lines]
+    assert len(lines) <= room.ruled + room.all and all(len(text) <= width for text in texts)
+    assert texts[room.ruled].startswith(" $ ") and (height == 40 or "…" in "".join(texts))
+    if width >= 60 and height < 40:
+        assert "y copies all" in "".join(texts)
+
+
+def test_warnings_that_have_no_room_are_counted() -> None:
+    options = LaunchOptions(("torchrun", "--nproc-per-node=4", "train.py"))
+    app_state = AppState({}, options, label="demo shared").with_snapshot(BOX)
+    for index in (0, 2):
+        app_state = app_state.toggle(BOX.devices[index])[0]
+    count = len(app_state.warnings) + len(app_state.launch.warnings)
+    lines = launch(app_state, 60, LaunchRoom(2, 3, 0))
+    shown = [line for line in lines if any(style == "warn" for _, style in line)]
+    assert len(shown) == 2 and _text(lines[-1:]).endswith(f"… +{count - 2}: L")
 
 
 def test_a_very_wide_terminal_has_timelines_below_all_and_links_below_the_table() -> None:
@@ -97,12 +149,103 @@ def test_a_small_screen_of_eight_gpus_shows_jobs_the_queue_and_processes() -> No
     assert [len(lines) for lines in texts.values()] == [2, 2, 4]
 
 
-def test_where_all_links_are_the_same_one_line_says_so_and_processes_have_the_room() -> None:
+@pytest.mark.parametrize(("width", "lines"), [(130, 3), (200, 2)])
+def test_where_all_links_are_the_same_words_say_so_and_other_panels_have_the_room(
+    width: int, lines: int
+) -> None:
     app_state = AppState({}).with_snapshot(BOX)
-    assert PANELS_BY_NAME["links"].size(app_state, 130) == Size(2, 2)
-    _, line = PANELS_BY_NAME["links"].lines(app_state, 48, 2)
-    assert "NV18 between all 8 GPUs" in "".join(text for text, _ in line)
+    panel = PANELS_BY_NAME["links"]
+    assert panel.size(app_state, width) == Size(2, lines)
+    drawn = panel.lines(app_state, side_width(width), lines)
+    assert len(drawn) == lines
+    text = _text(drawn)
+    assert "NV18 between all 8 GPUs" in text and "NUMA 0: GPU 0–3, NUMA 1: GPU 4–7" in text
+
+
+def test_network_devices_are_named_beside_the_gpus_that_they_are_nearest_to() -> None:
+    nics = (Nic("mlx5_0"), Nic("mlx5_1"))
+    links = (
+        *(("PIX", "SYS"),) * 2,
+        *(("NODE", "SYS"),) * 2,
+        *(("SYS", "SYS"),) * 4,
+        ("X", "SYS"),
+        ("SYS", "X"),
+    )
+    assert BOX.topology is not None
+    box = replace(BOX, topology=replace(BOX.topology, nics=nics, nic_links=links))
+    lines = alike_lines(AppState({}).with_snapshot(box), 200)
+    assert "mlx5_0: PIX GPU 0,1" in _text(lines) and "mlx5_1: SYS every GPU" in _text(lines)
+
+
+def test_sixteen_gpus_have_no_matrix_beside_the_table_and_words_where_all_links_are_the_same() -> None:
+    box = at(BOXES["dgx-2"], 0.0, 1_700_000_000.0)
+    panel, app_state = PANELS_BY_NAME["links"], AppState({}).with_snapshot(box)
+    assert panel.size(app_state, 130).wants <= 4
+    assert "between all 16 GPUs" in _text(panel.lines(app_state, side_width(130), 4))
+    cut = (("X", *["SYS"] * 15), *(("SYS", *row[1:]) for row in box.links[1:]))
+    other = replace(box, links=cut)
+    assert panel.size(AppState({}).with_snapshot(other), 130) == Size(0, 0)
+
+
+def test_links_that_differ_stay_a_matrix() -> None:
+    app_state = AppState({}).with_snapshot(at(BOXES["rtx4090"], 0.0, 1_700_000_000.0))
     assert PANELS_BY_NAME["links"].size(app_state, 200) == Size(10, 10)
+
+
+@pytest.mark.parametrize("name", list(BOXES))
+def test_at_200_by_60_the_columns_above_the_timelines_are_of_one_height(name: str) -> None:
+    app_state = AppState({}).with_snapshot(at(BOXES[name], 60.0, 1_700_000_000.0))
+    devices = len(app_state.rows)
+    asked = [*parts(app_state, 200), Part("timelines", Size(4, 3 + 2 * devices), "table", True)]
+    layout = lay_out(200, 60, devices, 5, asked)
+    assert layout.beside is not None and layout.bottom is not None
+    wanted = {part.name: part.size.wants for part in asked}
+    left = layout.table + lines_of(layout.left)
+    right = lines_of(layout.beside)
+    # What stands under the table would not fit beside it in fewer lines.
+    under = sum(wanted[name] for name, _ in layout.left.heights)
+    needed = sum(max(4, wanted[name]) for name, _ in layout.beside.heights)
+    assert max(layout.table + under, needed) <= max(layout.table, needed + under)
+    assert max(left, right) + lines_of(layout.bottom) == 60 - 5 - 3
+
+
+def test_a_log_takes_the_room_that_nobody_else_wants() -> None:
+    log = Part("jobs", Size(2, 7, 30), "side", False)
+    heights = dict(share(30, [log, PROCESSES]))
+    assert heights == {"jobs": 18, "processes": 12}
+    assert dict(share(16, [log, PROCESSES])) == {"jobs": 7, "processes": 9}
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_instances_have_a_bar_and_watts_beside_their_profile(width: int) -> None:
+    app_state = AppState({}).with_snapshot(at(BOXES["a100-mig"], 0.0, 1_700_000_000.0))
+    heading, gpu, instance, *_ = (
+        "".join(text for text, _ in line) for line in table(app_state, width, 9).lines
+    )
+    assert "W" in heading.split() and "█" in instance and " 3g.40gb " in instance and "MIG " not in instance
+    assert " 52" in gpu and "A100" in gpu
+
+
+@pytest.mark.parametrize("width", range(50, 201, 10))
+def test_the_header_names_a_demo_before_the_load_and_the_versions(width: int) -> None:
+    load = HostLoad(cpu=19.0, memory_used=10, memory_total=100, load=12.5, cpus=64)
+    app_state = AppState({}, label="demo shared").with_snapshot(
+        replace(BOX, host=replace(BOX.host, load=load))
+    )
+    text = _text([header(app_state, width, None, 1_700_000_000.0)])
+    assert "demo shared" in text and ("cpu 19%" in text or width < 80)
+
+
+def test_nothing_breaks_however_small_it_is() -> None:
+    for name, width, height in product(("shared", "a100-mig", "dgx-2"), (1, 5, 20, 40), (1, 2, 5, 10)):
+        app_state = AppState({}, LaunchOptions(("python", "train.py"))).with_snapshot(
+            at(BOXES[name], 0.0, 1_700_000_000.0)
+        )
+        assert launch(app_state, width, launch_room(height, len(app_state.rows)))
+        layout = lay_out(width, height, len(app_state.rows), 2, parts(app_state, width))
+        assert table(app_state, width, layout.table).lines
+    tiny = table(AppState({}).with_snapshot(BOX), 20, 2).lines
+    assert "●" in _text(tiny)
 
 
 @pytest.mark.parametrize("width", [60, 80, 99, 124])
@@ -128,7 +271,7 @@ def test_remarks_are_wrapped_only_where_there_is_room() -> None:
     app_state = AppState({}, options).with_snapshot(BOX)
     for index in (4, 5):
         app_state = app_state.toggle(BOX.devices[index])[0]
-    low, high = (launch(app_state, 80, *launch_room(height, 8)) for height in (24, 40))
+    low, high = (launch(app_state, 80, launch_room(height, 8)) for height in (24, 40))
     assert len(low) < len(high) and _text(high[-1:]).endswith("torchrun, l)")
     assert _text(low[-1:]).endswith("… (L shows all)")
 

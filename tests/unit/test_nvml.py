@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from operator import is_
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,22 @@ def test_facts_that_never_change_are_read_once(nvml_here: SimulatedNvml) -> None
         source.read(Want.MONITOR)
     source.close()
     assert called(nvml_here, *FIXED, "nvmlSystem", "nvmlDeviceGetHandle", "nvmlInit") == 0
+
+
+def test_a_device_of_which_nothing_new_was_read_is_the_same_object(nvml_here: SimulatedNvml) -> None:
+    """The screen makes nothing again of a device that has not changed, however many processes it has."""
+    box = replace(BOXES["shared"], tasks=(replace(BOXES["shared"].tasks[0], devices=("0", "1")),))
+    nvml_here.show_box(box)
+    source = NvmlSource(ProcessTable(host_pids=False))
+    source.read()
+    before = source.read(Want.MONITOR).devices
+    after = source.read(Want.MONITOR).devices
+    assert before[0].processes and all(map(is_, before, after))
+    nvml_here.show_box(box, facts={"0": {"memory_used": 2**30}})
+    changed = source.read(Want.MONITOR).devices
+    source.close()
+    assert changed[0].memory_used == 2**30 and changed[0].processes == after[0].processes
+    assert all(map(is_, after[1:], changed[1:]))
 
 
 def test_what_is_not_supported_is_none_and_not_asked_again(nvml_here: SimulatedNvml) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import subprocess
@@ -32,10 +33,16 @@ class Fake:
         self.user, self.command, self.started, self.alive = user, command, started, True
         self.refuses: type[psutil.Error] | None = None
         self.pid = NOBODY
-        self.above: list[Fake] = []
+        self.above: Fake | None = None
+        self.asked_for_parent = 0
 
-    def parents(self) -> list[Fake]:
+    def parent(self) -> Fake | None:
+        self.asked_for_parent += 1
         return self.above
+
+    @contextlib.contextmanager
+    def oneshot(self) -> Iterator[None]:
+        yield
 
     def _answer(self, value: object) -> object:
         if self.refuses:
@@ -118,16 +125,50 @@ def test_a_child_is_known_by_those_who_started_it(child: subprocess.Popen[bytes]
 def test_those_who_started_it_are_told_as_far_as_they_are_the_same_users(give: Give) -> None:
     worker, launcher, shell, server = (Fake(command=name) for name in ("w", "torchrun x.py", "bash", "sshd"))
     server.user = "root"
-    worker.above = [launcher, shell, server, Fake()]
+    worker.above, launcher.above, shell.above, server.above = launcher, shell, server, Fake()
     give(4711, worker)
     commands = [each.command for each in ProcessTable(host_pids=True).owner(4711).ancestors]
     assert commands == ["torchrun x.py", "bash"]
 
 
+def test_those_who_started_many_are_looked_up_once(give: Give) -> None:
+    launcher, shell = Fake(command="torchrun x.py"), Fake(command="bash")
+    launcher.above = shell
+    for pid in range(100, 110):
+        worker = Fake(command="w")
+        worker.above = launcher
+        give(pid, worker)
+    table = ProcessTable(host_pids=True)
+    found = {table.owner(pid).ancestors for pid in range(100, 110)}
+    assert [[each.command for each in line] for line in found] == [["torchrun x.py", "bash"]]
+    assert launcher.asked_for_parent == 1
+
+
+def test_who_started_it_is_told_as_it_is_at_the_next_reading(give: Give) -> None:
+    one, other, launcher = Fake(), Fake(), Fake(command="bash")
+    one.above = other.above = launcher
+    give(1, one)
+    give(2, other)
+    table = ProcessTable(host_pids=True)
+    table.owner(1)
+    table.forget_all_but({1})
+    launcher.command = "torchrun x.py"
+    assert table.owner(2).ancestors[0].command == "torchrun x.py"
+
+
+def test_a_long_line_of_ancestors_is_told_as_far_as_it_helps(give: Give) -> None:
+    worker = lowest = Fake()
+    for _ in range(3000):
+        lowest.above = Fake(command="bash")
+        lowest = lowest.above
+    give(1, worker)
+    assert 0 < len(ProcessTable(host_pids=True).owner(1).ancestors) < 20
+
+
 def test_who_started_it_may_not_be_seen(give: Give) -> None:
     worker, launcher = Fake(), Fake()
     launcher.refuses = psutil.AccessDenied
-    worker.above = [launcher]
+    worker.above = launcher
     give(4711, worker)
     owner = ProcessTable(host_pids=True).owner(4711)
     assert owner.ancestors == () and owner.user == "mira"
@@ -360,7 +401,5 @@ def test_a_cut_divides_no_character(sleeper: Callable[..., int]) -> None:
 
 def test_the_command_line_of_an_ancestor_is_cut_too(sleeper: Callable[..., int]) -> None:
     pid = sleeper(b"x" * 100_000)
-    process = Fake(user=getpass.getuser())
-    process.above = [psutil.Process(pid)]  # type: ignore[list-item]
-    found = processes._ancestors(process, psutil.Process(pid).username())
+    found = processes._line(psutil.Process(pid), psutil.Process(pid).username())
     assert found and len(found[0].command) < processes.MOST_COMMAND + 10

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import random
 import signal
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gputui.allocating import queue
-from gputui.allocating.queue import Ticket, is_waiting, waiters
+from gputui.allocating.queue import Ticket, _read, is_waiting, waiters
+from gputui.inventory.document import to_document
+from gputui.inventory.document_reader import from_json
+from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.waiter import Waiter
 from simnvml import SimulatedNvml
 from unit.claims_support import Box, Forked, box_at, for_all_users, until
@@ -163,6 +169,29 @@ def test_a_ticket_that_says_nonsense_is_one_for_a_device_of_any_kind(
     assert (waiter.count, waiter.devices) == (1, None)
     os.close(descriptor)
     assert waiters(box.environ) == ()
+
+
+_TEXT = st.text(st.characters(), max_size=50)  # with halves of surrogate pairs, as JSON may have them
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "count": st.integers() | st.booleans() | st.floats(),
+            "devices": st.none() | st.lists(_TEXT, max_size=3) | st.just([str(n) for n in range(2000)]),
+            "since": st.floats() | st.integers() | st.booleans(),
+            "command": _TEXT,
+            "step": st.integers() | st.booleans(),
+            "job": st.none() | _TEXT,
+        }
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_whatever_a_ticket_says_can_be_recorded_and_read_again(said: dict[str, object]) -> None:
+    waiter = _read(json.loads(json.dumps(said)), Waiter((1, ""), "ana"))
+    (again,) = from_json(json.dumps(to_document(Snapshot(Host(), 1.0, (), waiters=(waiter,)), {}))).waiters
+    assert (again.count, again.step) == (waiter.count, waiter.step)
+    assert (again.devices is None, again.since is None) == (waiter.devices is None, waiter.since is None)
 
 
 def test_an_untrusted_file_is_in_nobodys_way(box: Box, draw: Draw) -> None:

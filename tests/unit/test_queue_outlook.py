@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputui.choosing.most_ever import most_ever
+from gputui.choosing.pick import Constraints
 from gputui.choosing.queue_outlook import (
     Outlook,
     expectation,
@@ -143,3 +148,33 @@ def test_hostile_words_are_neutralised() -> None:
     texts = [who(line), *(in_the_way(turn, there) for turn in found.turns)]
     texts += [cell for each in found.occupied for cell in occupied_by(each, NOW)]
     assert all(text.isprintable() for text in texts)
+
+
+@given(
+    st.lists(st.booleans(), min_size=4, max_size=4),
+    st.lists(
+        st.tuples(st.integers(1, 9999), st.none() | st.frozensets(st.sampled_from([*KEYS, "gone"]))),
+        max_size=8,
+    ),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_device_is_promised_to_two_who_are_next(free: list[bool], line: list[tuple[int, Any]]) -> None:
+    here = box(*(device if is_free else busy(device) for device, is_free in zip(FOUR, free, strict=True)))
+    waiting = [Waiter((n, ""), "ana", count, keys) for n, (count, keys) in enumerate(line)]
+    found = seen(here, *waiting)
+    promised = [device.key for turn in found.next for device in turn.could or ()]
+    assert len(promised) == len(set(promised))
+    for turn in found.turns:
+        assert set(turn.free) <= set(turn.could or ()) and in_the_way(turn, here)
+        assert wants(turn.waiter, here) and who(turn.waiter)
+
+
+@given(st.integers(0, 12), st.integers(1, 20), st.none() | st.integers(0, 200), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_no_more_devices_could_ever_be_had_than_there_are(
+    n: int, count: int, gigabytes: int | None, in_use: bool
+) -> None:
+    devices = [busy(gpu(place)) if in_use else gpu(place) for place in range(n)]
+    asked = Constraints(count, min_free=None if gigabytes is None else gigabytes * GIB)
+    can = most_ever(box(*devices), asked)
+    assert 0 <= can <= n and can == (n if (gigabytes or 0) <= 80 else 0)

@@ -18,6 +18,7 @@ from gputui.sources.sampler import (
     SENSORS_EVERY,
     UNFOCUSED_EVERY,
     Sampler,
+    next_turn,
 )
 from gputui.sources.source import NoSourceError, Want
 from unit.builders import box, gpu
@@ -442,6 +443,15 @@ def test_the_pace_is_slower_while_nobody_looks(interval: float, focused: bool, p
     sampler = Desk(interval).sampler
     sampler.focus(focused)
     assert sampler.pace == pace
+
+
+@pytest.mark.parametrize(
+    ("took", "after"),
+    # One second apart as long as that leaves a rest as long as the reading; never a rest of more than that.
+    [(0.0, 1.0), (0.01, 1.0), (0.4, 1.0), (0.5, 1.0), (0.75, 1.5), (1.0, 2.0), (8.0, 9.0)],
+)
+def test_readings_begin_as_far_apart_as_was_asked_for(took: float, after: float) -> None:
+    assert next_turn(100.0, 100.0 + took, 1.0) == pytest.approx(100.0 + after)
 
 
 def test_coming_back_reads_at_once(desk: Start) -> None:

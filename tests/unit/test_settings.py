@@ -161,6 +161,12 @@ def test_a_file_that_cannot_be_read_is_refused_and_not_taken_for_none(
         settings(environ)
 
 
+def test_a_named_pipe_is_refused_and_not_waited_for(environ: dict[str, str], config: Path) -> None:
+    os.mkfifo(config)
+    with pytest.raises(SettingsError, match="pipe"):
+        settings(environ)
+
+
 def test_the_administrators_mistake_is_named_as_his(environ: dict[str, str], system: Path) -> None:
     system.write_text("[rules]\nwindow = true\n")
     with pytest.raises(SettingsError, match=str(system)):

@@ -303,7 +303,7 @@ def test_where_nothing_can_be_written_nothing_fails(tmp_path: Path) -> None:
     assert run.keeper.problem and _files(tmp_path) == ["gputui"]
 
 
-@pytest.mark.parametrize("kind", ["pipe", "link", "garbage"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "garbage", "huge"])
 def test_a_file_that_is_not_ours_is_not_read(tmp_path: Path, kind: str) -> None:
     run = _Run(tmp_path, MINUTE)
     run.pass_minutes(2)
@@ -314,6 +314,9 @@ def test_a_file_that_is_not_ours_is_not_read(tmp_path: Path, kind: str) -> None:
         os.mkfifo(ring)
     elif kind == "link":
         ring.symlink_to(elsewhere)
+    elif kind == "huge":
+        ring.touch()
+        os.truncate(ring, 1 << 40)
     else:
         ring.write_bytes(os.urandom(4096))
     other = _Run(tmp_path, run.minute)
@@ -321,8 +324,18 @@ def test_a_file_that_is_not_ours_is_not_read(tmp_path: Path, kind: str) -> None:
     other.pass_minutes(3)
     other.keeper.close()
     # Garbage of our own is written over; what is no plain file is left alone.
-    assert bool(_kept(_Run(tmp_path, other.minute).found)) == (kind == "garbage")
-    assert bool(other.keeper.problem) == (kind != "garbage")
+    assert bool(_kept(_Run(tmp_path, other.minute).found)) == (kind in ("garbage", "huge"))
+    assert bool(other.keeper.problem) == (kind in ("pipe", "link"))
+
+
+def test_a_box_whose_devices_come_and_go_is_still_watched_and_kept() -> None:
+    """As MIG instances that are made anew for each job: what was seen last is worth more."""
+    store = Store()
+    for n in range(1500):
+        store.add(NOW + n, [gpu(n, uuid=f"MIG-{n}", utilization=5)])
+    assert "MIG-1499" in store.devices and len(store.devices) <= 1024
+    keys = ring_file.kept_keys(store, MINUTE + 1500 // 60)
+    assert "MIG-1499" in keys and len(keys) == ring_file.MOST_DEVICES
 
 
 def test_the_finest_buckets_reach_over_their_zoom() -> None:

@@ -26,6 +26,7 @@ from gputui.system.users import user_name
 
 _MAX_COMMAND = 500
 _MAX_JOB = 40
+_MOST_DEVICES = 1024
 _MOST_NAMED = 3
 """Waiters that a sentence names; the others are only counted."""
 
@@ -214,13 +215,15 @@ def _read(document: Any, known: Waiter) -> Waiter:
         return known
     count, devices, since, command = (document.get(key) for key in ("count", "devices", "since", "command"))
     step, job = document.get("step"), document.get("job")
-    named = isinstance(devices, list) and all(isinstance(key, str) for key in devices)
+    named = isinstance(devices, list) and len(devices) <= _MOST_DEVICES
+    named = named and all(isinstance(key, str) for key in devices or ())
     return replace(
         known,
-        count=count if isinstance(count, int) and 0 < count < 10_000 else 1,
+        # (True is an int to Python, and no number to those who read our JSON.)
+        count=count if type(count) is int and 0 < count < 10_000 else 1,
         devices=frozenset(devices) if named and isinstance(devices, list) else None,
         since=float(since) if isinstance(since, (int, float)) and 0 < since < 1e11 else None,
-        command=command if isinstance(command, str) else None,
-        step=step if isinstance(step, int) and 0 < step < 10_000 else 0,
+        command=command[:_MAX_COMMAND] if isinstance(command, str) else None,
+        step=step if type(step) is int and 0 < step < 10_000 else 0,
         job=job if isinstance(job, str) and len(job) <= _MAX_JOB else None,
     )

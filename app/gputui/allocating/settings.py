@@ -25,6 +25,8 @@ cpu = "y"
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -37,6 +39,9 @@ from gputui.system.users import own_name
 
 SYSTEM = "/etc/gputui.toml"
 _MOST = 256 * 1024
+
+BOM = "\ufeff"
+"""Where some editors on Windows begin a file."""
 
 INTERVALS = (0.1, 3600.0)
 """The shortest and the longest time between two readings, in seconds."""
@@ -88,7 +93,9 @@ def settings(environ: Mapping[str, str]) -> Settings:
         if file is None:
             continue
         try:
-            with open(file, "rb") as stream:  # noqa: PTH123 - pathlib takes some milliseconds
+            with open(file, "rb", opener=_at_once) as stream:
+                if stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):
+                    raise SettingsError(f"{file}: a named pipe, not a file")
                 data = stream.read(_MOST + 1)
         except (FileNotFoundError, NotADirectoryError):
             continue
@@ -98,6 +105,11 @@ def settings(environ: Mapping[str, str]) -> Settings:
             raise SettingsError(f"{file}: longer than {_MOST} bytes")
         found = _with(found, _parsed(file, data), file)
     return found
+
+
+def _at_once(file: str, flags: int) -> int:
+    """A descriptor of a file; never waits, as for a named pipe that nobody writes to."""
+    return os.open(file, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def own_file(environ: Mapping[str, str]) -> str | None:
@@ -116,7 +128,7 @@ def _parsed(file: str, data: bytes) -> dict[str, Any]:
     else:
         import tomli as tomllib
     try:
-        found: dict[str, Any] = tomllib.loads(data.decode())
+        found: dict[str, Any] = tomllib.loads(data.decode().removeprefix(BOM))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(f"{file}: {error}") from None
     return found

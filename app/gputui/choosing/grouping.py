@@ -33,6 +33,11 @@ class Grouping:
         """Whether so many devices make whole groups and stages."""
         return count % self.unit == 0
 
+    @property
+    def word(self) -> str:
+        """The text that `parse` reads as this grouping."""
+        return "none" if self.independent else "all" if self == ALL_REDUCE else str(self)
+
     def __str__(self) -> str:
         if self.independent:
             return "independent"

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gputui.choosing.people import IDLE_AFTER
-from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.verdict import Cooling, Divided, Prohibited, State, UsedBy, Verdict
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
@@ -86,7 +85,6 @@ def outlook(
     snapshot: Snapshot,
     judged: Mapping[str, Verdict],
     idle: Mapping[str, float] | None = None,
-    rules: Rules = DEFAULT_RULES,
 ) -> Outlook:
     """`judged` has the verdicts, `idle` is of `people.idle_seconds`: None without past readings."""
     usable = [device for device in snapshot.devices if not _never(judged[device.key])]
@@ -105,7 +103,7 @@ def outlook(
         free = tuple(device for device in could if judged[device.key].free)
         turns.append(Turn(waiter, place, ahead, could, free))
     occupied = [
-        _occupied(device, judged[device.key], snapshot, (idle or {}).get(device.key), rules)
+        _occupied(device, judged[device.key], snapshot, (idle or {}).get(device.key))
         for device in usable
         if not judged[device.key].free
     ]
@@ -117,9 +115,7 @@ def _never(verdict: Verdict) -> bool:
     return isinstance(verdict.cause, Divided | Prohibited | Fault)
 
 
-def _occupied(
-    device: Device, verdict: Verdict, snapshot: Snapshot, idle: float | None, rules: Rules
-) -> Occupied:
+def _occupied(device: Device, verdict: Verdict, snapshot: Snapshot, idle: float | None) -> Occupied:
     now, cause, claim = snapshot.time, verdict.cause, snapshot.claimed.get(device.key)
     processes = cause.processes if isinstance(cause, UsedBy) else ()
     since = min((p.started for p in processes if p.started is not None), default=None)
@@ -127,7 +123,7 @@ def _occupied(
         since = claim.since
     user = processes[0].user if processes else claim.user if claim else None
     if isinstance(cause, Cooling):
-        return Occupied(device, verdict, user, claim, free_in=max(0.0, cause.since + rules.window - now))
+        return Occupied(device, verdict, user, claim, free_in=cause.left(now))
     held = None if since is None else max(0.0, now - since)
     unused = idle
     if verdict.state == "claimed" and device.processes == ():
@@ -204,7 +200,7 @@ def occupied_by(each: Occupied, now: float) -> tuple[str, str, str, str, str]:
     """
     device, claim, cause = each.device, each.claim, each.verdict.cause
     if each.free_in is not None:
-        return "", "", "cooling down", f"counts as free in {each.free_in:.0f} s", ""
+        return "", "", "cooling down", f"counts as free in {each.free_in:g} s", ""
     own = claim is not None and claim.own and claim.user == each.user
     who = "you" if own else printable(each.user) if each.user is not None else "–"
     memory = size(device.memory_used) if device.memory_used and each.verdict.state != "claimed" else ""

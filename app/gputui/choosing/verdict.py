@@ -99,6 +99,14 @@ class Cooling(NamedTuple):
     since: float
     window: float
 
+    def passed(self, now: float) -> int:
+        """How many whole seconds of the window have passed: every text counts with these."""
+        return int(min(max(0.0, now - self.since), self.window))
+
+    def left(self, now: float) -> float:
+        """How many seconds of the window are left; with `passed` they make the window."""
+        return self.window - self.passed(now)
+
 
 class MemoryHeld(NamedTuple):
     """held: so many bytes are in use by no process that can be seen.

@@ -195,8 +195,8 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
             )
         case Prohibited():
             return "compute mode Prohibited: no program can use it", "compute prohibited"
-        case Cooling(since, window):
-            passed = int(min(max(0.0, now - since), window))
+        case Cooling(window=window):
+            passed = cause.passed(now)
             return (
                 f"free for {passed} s, counts as free after {window:g} s",
                 f"cooling down ({passed}/{window:g} s)",

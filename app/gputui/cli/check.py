@@ -68,7 +68,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
     launch = launch_of(args, command or ())
     if args.demo is not None or args.recording is not None:
-        say("warning: the devices are not this machine's (--demo, --from)")
+        say("warning: not this machine's devices (--demo, --from)")
     report = check(
         launch, _box(args, launch, Want.NAMES), given_environment(), python=args.python, seconds=args.timeout
     )

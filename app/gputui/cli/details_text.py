@@ -4,24 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gputui.inventory.device import Device, Telemetry
-from gputui.inventory.formatting import GIB, printable, short_name, size
+from gputui.inventory.device_facts import Group, fact_groups, facts_elsewhere
+from gputui.inventory.formatting import GIB, UNKNOWN, printable, short_name, size, without_path
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
-from gputui.inventory.text_table import aligned
+from gputui.inventory.text_table import aligned, cut
+
+_BETWEEN = "   "
+"""Between two facts: a comma would be lost among those within them."""
 
 
 def details_text(snapshot: Snapshot, width: int | None) -> str:
-    """The blocks, each line ended by a newline. What is not known is left out."""
+    """The blocks, each line ended by a newline; with a `width`, facts are wrapped and processes cut there.
+
+    What is not known is left out.
+    """
     lines: list[str] = []
     load = _load(snapshot.host.load) if snapshot.host.load else ""
     if load:
         lines += ["", f"host: {load}"]
     for device in snapshot.devices:
         lines += ["", f"GPU {snapshot.label(device)}: {short_name(device.name or '?')}"]
-        lines += [f"  {line}" for line in _device(device) if line]
+        lines += _facts(fact_groups(device, snapshot.time), width) or ["  no details"]
+        elsewhere = facts_elsewhere(device, snapshot)
+        lines += [f"  {elsewhere}"] if elsewhere else []
         lines += [f"  {line}" for line in _processes(device.processes or ())]
-    return "".join(f"{line[:width].rstrip()}\n" for line in lines)
+    return "".join(f"{cut(line, width)}\n" for line in lines)
+
+
+def _facts(groups: Iterable[Group], width: int | None) -> list[str]:
+    """The known facts of each group behind its name."""
+    known = [
+        (group.name, [f"{fact.name} {fact.text.strip()}" for fact in group.facts if fact.text != UNKNOWN])
+        for group in groups
+    ]
+    name_width = max(len(name) for name, _ in known) + 2
+    room = None if width is None else max(8, width - name_width - 2)
+    lines = []
+    for name, facts in known:
+        for place, text in enumerate(_packed(facts, room)):
+            lines.append(f"  {'' if place else name:<{name_width}}{text}")
+    return lines
+
+
+def _packed(facts: Iterable[str], room: int | None) -> list[str]:
+    """Facts one behind another, in lines of at most `room` characters; one that is longer is wrapped."""
+    import textwrap
+
+    lines: list[str] = []
+    for fact in facts:
+        if lines and (room is None or len(lines[-1]) + len(_BETWEEN) + len(fact) <= room):
+            lines[-1] += _BETWEEN + fact
+        else:
+            lines += [fact] if room is None else textwrap.wrap(fact, room)
+    return lines
 
 
 def _load(load: HostLoad) -> str:
@@ -31,48 +67,8 @@ def _load(load: HostLoad) -> str:
     average = None if load.load is None else f"load {load.load:.1f}"
     if average and load.cpus:
         average += f" on {load.cpus} CPUs"
-    return _joined(_of("CPU {:.0f}%", load.cpu), average, memory)
-
-
-def _device(device: Device) -> Iterable[str]:
-    told = device.telemetry
-    if told is None:
-        return ["no details" if device.parent is None else "no details: those of its GPU are above"]
-    state = None if told.performance_state is None else f"P{told.performance_state}"
-    throttle = None if told.throttle is None else ", ".join(told.throttle) or "no"
-    return (
-        _line("clocks", _clock("SM", device.sm_clock, device.max_sm_clock), _memory_clock(told), state),
-        _line("throttled", throttle and printable(throttle)),
-        _line(
-            "temperature",
-            _of("{} °C", device.temperature),
-            _of("memory {} °C", told.memory_temperature),
-            _of("slows down at {} °C", told.slowdown_temperature),
-            _of("turns off at {} °C", told.shutdown_temperature),
-            _of("fan {}%", told.fan),
-        ),
-        _line(
-            "PCIe", _pcie(device, told), _rate("sent", told.pcie_sent), _rate("received", told.pcie_received)
-        ),
-        _line("NVLink", _rate("sent", told.nvlink_sent), _rate("received", told.nvlink_received)),
-        _line(
-            "load",
-            _of("memory {}%", device.memory_utilization),
-            _of("SM active {:.0f}%", told.sm_active),
-            _of("SM occupancy {:.0f}%", told.sm_occupancy),
-            _of("tensor cores {:.0f}%", told.tensor_active),
-            _of("encoder {}%", told.encoder),
-            _of("decoder {}%", told.decoder),
-        ),
-        _line(
-            "errors",
-            _of("ECC corrected {}", told.ecc_corrected),
-            _of("uncorrected {}", told.ecc_uncorrected),
-            _of("retired pages {}", told.retired_pages),
-            _of("remapped rows {}", told.remapped_rows),
-            _of("XID {}", told.xid),
-        ),
-    )
+    cpu = None if load.cpu is None else f"CPU {load.cpu:.0f}%"
+    return ", ".join(part for part in (cpu, average, memory) if part)
 
 
 def _processes(processes: Iterable[Process]) -> list[str]:
@@ -80,11 +76,11 @@ def _processes(processes: Iterable[Process]) -> list[str]:
         (
             str(process.pid),
             printable(process.user or "?"),
-            "–" if process.sm is None else f"{process.sm}%",
-            _gib(process.memory),
-            "–" if process.host_cpu is None else f"{process.host_cpu:.0f}%",
-            _gib(process.host_memory),
-            printable(process.command or process.note or "?"),
+            UNKNOWN if process.sm is None else f"{process.sm}%",
+            _size(process.memory),
+            UNKNOWN if process.host_cpu is None else f"{process.host_cpu:.0f}%",
+            _size(process.host_memory),
+            without_path(printable(process.command or process.note or "?")),
         )
         for process in processes
     ]
@@ -92,41 +88,5 @@ def _processes(processes: Iterable[Process]) -> list[str]:
     return aligned([heading, *rows], right=(0, 2, 3, 4, 5)) if rows else []
 
 
-def _memory_clock(told: Telemetry) -> str | None:
-    return _clock("memory", told.memory_clock, told.max_memory_clock)
-
-
-def _clock(name: str, now: int | None, most: int | None) -> str | None:
-    if now is None:
-        return None
-    return f"{name} {now}/{most} MHz" if most is not None else f"{name} {now} MHz"
-
-
-def _pcie(device: Device, told: Telemetry) -> str | None:
-    if told.pcie_generation is None or told.pcie_width is None:
-        return None
-    now = f"gen {told.pcie_generation} x{told.pcie_width}"
-    if not device.pcie_trained_down:
-        return now
-    return f"{now}, could be gen {told.max_pcie_generation} x{told.max_pcie_width}"
-
-
-def _rate(what: str, rate: float | None) -> str | None:
-    return None if rate is None else f"{what} {rate / 1e9:.2f} GB/s"
-
-
-def _gib(amount: int | None) -> str:
-    return "–" if amount is None else size(amount)
-
-
-def _of(form: str, value: float | None) -> str | None:
-    return None if value is None else form.format(value)
-
-
-def _joined(*parts: str | None) -> str:
-    return ", ".join(part for part in parts if part)
-
-
-def _line(name: str, *parts: str | None) -> str:
-    text = _joined(*parts)
-    return text and f"{name:<13}{text}"
+def _size(amount: int | None) -> str:
+    return UNKNOWN if amount is None else size(amount)

@@ -94,7 +94,8 @@ def parser() -> Parser:
         "rerun",
         help="start a job's command again as a new job",
         description="Start a job's command again as a new job: in the same directory, with the same launch\n"
-        "options and number of devices, on the best devices that are free now.",
+        "options, number of devices and constraints (--group, --order, --wait …), on the best devices\n"
+        "that are free now.",
         epilog="gputui jobs rerun k3f9 --wait",
     )
     rerun.add_argument("id", metavar="ID")
@@ -285,18 +286,18 @@ def _call(job: Job) -> tuple[list[str], tuple[str, ...]]:
     from gputui.jobs.again import again
     from gputui.launching.launch_options import words_of
 
-    options, count = again(job)
-    devices = ("-n", str(count)) if count else ("--gpus", "none")
+    options, count, constraints = again(job)
+    devices = ("-n", str(count), *constraints) if count else ("--gpus", "none")
     return [*devices, *words_of(options)], options.command
 
 
 def _show(args: argparse.Namespace, jobs: Stored) -> int:
     job = _readable(args.id, jobs, newest=True)
     if args.command:
-        import shlex
+        from gputui.launching.quoting import quote
 
         words, command = _call(job)
-        print_line(shlex.join(["gputui", "run", *words, "--", *command]))
+        print_line(" ".join(map(quote, ["gputui", "run", *words, "--", *command])))
         return DONE
     from gputui.cli.jobs_text import facts
 

@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from gputui.choosing.claimed_use import ClaimedUse, use_document
-from gputui.inventory.formatting import duration, printable
-from gputui.inventory.text_table import aligned
+from gputui.inventory.formatting import duration, printable, size
+from gputui.inventory.text_table import aligned, cut
 from gputui.jobs.job import Job, JobDevice
 from gputui.jobs.record import SCHEMA
 from gputui.jobs.start import why_not
@@ -27,7 +27,7 @@ def table(
     `uses` says of jobs, by id, that they run on other devices than they claimed.
     """
     rows = [_HEADINGS, *(_row(job, now, (uses or {}).get(job.id, "")) for job in jobs)]
-    return [line[:width].rstrip() for line in aligned(rows)]
+    return [cut(line, width) for line in aligned(rows)]
 
 
 def _row(job: Job, now: float, use: str) -> tuple[str, ...]:
@@ -73,6 +73,7 @@ def facts(job: Job) -> list[str]:
         ("state", job.state),
         ("status", status_text(job) if job.over else None),
         ("reason", printable(why_not(job.trouble, job)) if job.trouble else None),
+        ("peak RAM", _peak(job)),
         ("devices", ",".join(map(_device, job.devices)) or _waits(job) or "CPU"),
         ("directory", quote(job.directory) if job.directory else None),
         ("launch line", job.line),
@@ -81,6 +82,11 @@ def facts(job: Job) -> list[str]:
         ("log", quote(str(job.log))),
     ]
     return aligned([(name, value) for name, value in rows if value is not None])
+
+
+def _peak(job: Job) -> str | None:
+    most = job.peak_process_memory
+    return None if most is None else f"{size(most)} (its largest process)"
 
 
 def _note(job: Job) -> str:
@@ -127,6 +133,7 @@ def _document(job: Job, use: ClaimedUse | None) -> dict[str, Any]:
         "stop": job.stop,
         "killed": job.killed,
         "left": job.left,
+        "peak_process_memory": job.peak_process_memory,
         "reason": why_not(job.trouble, job) if job.trouble else None,
         "log": str(job.log),
     }

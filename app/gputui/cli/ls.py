@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gputui.choosing.verdict import GLYPHS, State, Verdict, verdicts
-from gputui.choosing.verdict_text import for_document, reason
+from gputui.choosing.verdict_text import brief, for_document, reason
 from gputui.cli.common import DONE, Parser, add_source_options, opened, starting_nothing
 from gputui.cli.request_options import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_name
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.text_table import aligned
+from gputui.inventory.text_table import aligned, cut
 from gputui.sources.source import Want
 
 _COLOURS: dict[State, int] = {
@@ -73,16 +73,17 @@ def _terminal() -> tuple[int | None, bool]:
 
 
 def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, colour: bool) -> str:
-    """The table as text, a line a device, each ended by a newline."""
-    rows = [
-        ("#", "NAME", "UTIL", "MEMORY", "°C", "W", "STATE"),
-        *(_row(snapshot, device, judged[device.key]) for device in snapshot.devices),
-    ]
-    first, *others = aligned(rows, right=(0, 2, 3, 4, 5), least=(3, 4, 4, 12, 3, 4))
+    """The table as text, a line a device, each ended by a newline.
+
+    Where a reason is too long for the width, states are as brief as on the screen.
+    """
+    first, *others = _aligned(snapshot, judged, _state_and_why)
+    if width is not None and any(len(line) + 2 > width for line in others):
+        first, *others = _aligned(snapshot, judged, brief)
     lines = [heading(snapshot), f"  {first}"]
     for device, text in zip(snapshot.devices, others, strict=True):
         verdict = judged[device.key]
-        line = f"  {text}"[:width]
+        line = cut(f"  {text}", width)
         if colour:
             head, glyph, tail = line.partition(GLYPHS[verdict.state])
             line = f"{head}\x1b[{_COLOURS[verdict.state]}m{glyph}\x1b[0m{tail}"
@@ -91,6 +92,25 @@ def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, col
     if not snapshot.devices:
         lines.append("  no devices")
     return "\n".join(lines) + "\n"
+
+
+def _state_and_why(verdict: Verdict, now: float) -> str:
+    """ "busy    mira is running python (pid 4242), 3h", the reasons below one another."""
+    return f"{verdict.state:<7} {reason(verdict, now)}"
+
+
+def _aligned(
+    snapshot: Snapshot, judged: dict[str, Verdict], state: Callable[[Verdict, float], str]
+) -> list[str]:
+    rows = [
+        ("#", "NAME", "UTIL", "MEMORY", "°C", "W", "STATE"),
+        *(
+            (*_facts(snapshot, device), f"{GLYPHS[verdict.state]} {state(verdict, snapshot.time)}")
+            for device in snapshot.devices
+            for verdict in (judged[device.key],)
+        ),
+    ]
+    return aligned(rows, right=(0, 2, 3, 4, 5), least=(3, 4, 4, 12, 3, 4))
 
 
 def heading(snapshot: Snapshot) -> str:
@@ -105,7 +125,7 @@ def heading(snapshot: Snapshot) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def _row(snapshot: Snapshot, device: Device, verdict: Verdict) -> tuple[str, ...]:
+def _facts(snapshot: Snapshot, device: Device) -> tuple[str, ...]:
     util = "–" if device.utilization is None else f"{device.utilization}%"
     if device.memory_used is None or device.memory_total is None:
         memory = "–"
@@ -113,5 +133,4 @@ def _row(snapshot: Snapshot, device: Device, verdict: Verdict) -> tuple[str, ...
         memory = f"{device.memory_used / GIB:.1f}/{device.memory_total / GIB:.1f}G"
     heat = "–" if device.temperature is None else str(device.temperature)
     power = "–" if device.power is None else f"{device.power:.0f}"
-    state = f"{GLYPHS[verdict.state]} {verdict.state:<7} {reason(verdict, snapshot.time)}"
-    return (snapshot.label(device), short_name(device.name or "?"), util, memory, heat, power, state)
+    return (snapshot.label(device), short_name(device.name or "?"), util, memory, heat, power)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse
 from gputui.choosing.named_devices import could_name
@@ -105,6 +106,39 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def constraints_of(args: argparse.Namespace) -> list[str]:
+    """The words of `gputui run` that mean the constraints that a call gives: with these it finds devices of
+    the same kind again."""
+    given = {name: getattr(args, name, None) for name in CONSTRAINTS}
+    return [
+        word
+        for name, value in given.items()
+        if value is not None and value is not False
+        for word in CONSTRAINTS[name](value)
+    ]
+
+
+def _size_word(amount: int) -> str:
+    return f"{amount // 1024}K" if amount % 1024 == 0 else f"{amount / 1024!r}K"
+
+
+CONSTRAINTS: Mapping[str, Callable[[Any], Sequence[str]]] = {
+    "group": lambda group: ["--group", group.word],
+    "order": lambda order: ["--order", order],
+    "never": lambda devices: [f"--never={','.join(devices)}"],
+    "prefer": lambda devices: [f"--prefer={','.join(devices)}"],
+    "mine": lambda _: ["--mine"],
+    "ignore_user": lambda users: [f"--ignore-user={user}" for user in users],
+    "busy_memory": lambda amount: [f"--busy-memory={_size_word(amount)}"],
+    "busy_util": lambda percent: [f"--busy-util={percent}"],
+    "window": lambda seconds: [f"--window={seconds:.15g}"],
+    "wait": lambda seconds: ["--wait" if seconds == math.inf else f"--wait={seconds:.15g}"],
+    # (A number of threads is one of the launch's variables.)
+    "threads": lambda threads: ["--threads", threads] if isinstance(threads, str) else [],
+}
+"""The constraints of a call that a rerun of its job keeps, by their names in argparse, as words again."""
+
+
 def _list(text: str) -> tuple[str, ...]:
     """Devices by index or UUID, separated by commas."""
     words = tuple(part.strip() for part in text.split(",") if part.strip())
@@ -181,11 +215,14 @@ def settings_or_wrong_call() -> Settings:
 
 def rules_of(args: argparse.Namespace | None) -> Rules:
     """The settings' rules with what the call says over them. Raises WrongCallError for bad settings."""
+    rules = settings_or_wrong_call().rules
+    return rules if args is None or not hasattr(args, "never") else with_rules(rules, args)
+
+
+def with_rules(rules: Rules, args: argparse.Namespace) -> Rules:
+    """The rules with what a call says over them."""
     from gputui.system.users import own_name
 
-    rules = settings_or_wrong_call().rules
-    if args is None or not hasattr(args, "never"):
-        return rules
     said: dict[str, object] = {}
     for option, name in (
         ("never", "never"),

@@ -30,7 +30,7 @@ from gputui.cli.launch_call import (
     remember,
     request_for,
 )
-from gputui.cli.request_options import add_wait_option
+from gputui.cli.request_options import add_wait_option, constraints_of
 from gputui.inventory.device import Device
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
@@ -91,7 +91,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         print_line(launch.line)
         return DONE
     if args.demo is not None or args.recording is not None:
-        say("warning: the devices are not this machine's (--demo, --from); the command starts anyway")
+        say("warning: not this machine's devices (--demo, --from); the command starts anyway")
     if not args.quiet:
         say(launch.line)
     if sys.stdin is not None and sys.stdin.isatty():
@@ -158,8 +158,9 @@ def _queue(
     inner += ["--", *command] if command else []
     count = request.size or 1
     approve(count if request.picks else _named(args, request), ())
+    words = constraints_of(args)
     return _as_job(
-        lambda: queue_job(inner, options.command, count, given_environment(), args.name, options),
+        lambda: queue_job(inner, options.command, count, given_environment(), args.name, options, words),
         lambda job: f"in line for {count}: gputui jobs log -f {job.id} follows it",
         args.quiet,
     )
@@ -189,7 +190,9 @@ def _detach(launch: Launch, lease: Lease | None, args: argparse.Namespace, optio
     from gputui.jobs.start import start_leased_job
 
     return _as_job(
-        lambda: start_leased_job(launch, given_environment(), lease, args.name, options),
+        lambda: start_leased_job(
+            launch, given_environment(), lease, args.name, options, constraints_of(args)
+        ),
         lambda job: f"job {job.id}: `gputui jobs log -f {job.id}` follows it",
         args.quiet,
     )

@@ -1,11 +1,13 @@
-"""What a device's page says beyond the table, as names and texts in groups: for the screen and `ls`. Pure."""
+"""What is said of a device beyond the table, in groups: for the device page and `ls --details`. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gputui.inventory.device import Device, Telemetry
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, UNKNOWN, duration, printable, size
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.xid import MEANINGS
 
 _WORKING = 20
@@ -49,7 +51,10 @@ def fact_groups(device: Device, now: float) -> tuple[Group, ...]:
                 _video(t),
             ),
         ),
-        Group("Memory", (_memory(device), _percent("bandwidth", device.memory_utilization))),
+        Group(
+            "Memory",
+            (_memory(device), *_shared(device), _percent("bandwidth", device.memory_utilization)),
+        ),
         Group(
             "Power and temperature",
             (
@@ -81,6 +86,14 @@ def fact_groups(device: Device, now: float) -> tuple[Group, ...]:
     return groups if device.parent is None else groups[:2]
 
 
+def facts_elsewhere(device: Device, snapshot: Snapshot) -> str | None:
+    """Where the facts are that the driver tells of a MIG instance's GPU only; None for a whole GPU."""
+    gpu = snapshot.by_key.get(device.parent) if device.parent else None
+    if gpu is None:
+        return None
+    return f"power, temperature, clocks, links and errors are those of GPU {snapshot.label(gpu)}"
+
+
 def rate(amount: float) -> str:
     """Bytes per second as links are sold: decimal, "1.2 GB/s", "40 MB/s"."""
     return f"{amount / 1e9:.1f} GB/s" if amount >= 1e9 else f"{amount / 1e6:.0f} MB/s"
@@ -107,6 +120,10 @@ def _memory(device: Device) -> Fact:
     return Fact("in use", f"{used / GIB:.1f} of {total / GIB:.1f}G", used / total)
 
 
+def _shared(device: Device) -> tuple[Fact, ...]:
+    return (Fact("unified", "shared with the host"),) if device.unified else ()
+
+
 def _power(device: Device) -> Fact:
     power, limit = device.power, device.power_limit
     return Fact("power", _of(power, limit, "W"), power / limit if power is not None and limit else None)
@@ -127,8 +144,11 @@ def _temperature(device: Device, t: Telemetry) -> Fact:
 
 def _memory_and_fan(t: Telemetry) -> Fact:
     # (On one line: 24 lines have room for a process then.)
-    parts = _or_unknown(t.memory_temperature, "°C"), _or_unknown(t.fan, "%")
-    return Fact("memory, fan", UNKNOWN if parts == (UNKNOWN, UNKNOWN) else ", ".join(parts))
+    memory = None if t.memory_temperature is None else f"{t.memory_temperature} °C"
+    fan = None if t.fan is None else f"{t.fan} %"
+    if memory is None:
+        return Fact("fan", fan) if fan else Fact("memory, fan", UNKNOWN)
+    return Fact("memory", f"{memory}, fan {fan}" if fan else memory)
 
 
 def _throttle(t: Telemetry) -> Fact:

@@ -20,6 +20,7 @@ class JobSummary:
     tail         the last lines of its log, the last one last, without escape sequences
     last_line    the very last one
     peak_memory  bytes: the most that its processes had on any one device while somebody watched
+    peak_process_memory   bytes of RAM: the most that any one of its processes had, known at its end
     """
 
     id: str
@@ -34,6 +35,7 @@ class JobSummary:
     tail: tuple[str, ...] = ()
     last_line: str | None = None
     peak_memory: int | None = None
+    peak_process_memory: int | None = None
 
     @property
     def over(self) -> bool:

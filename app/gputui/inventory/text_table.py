@@ -26,3 +26,9 @@ def aligned(
         ]
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def cut(line: str, width: int | None) -> str:
+    """The line in at most so many characters, None for as many as it has; an ellipsis says that there were
+    more."""
+    return line if width is None or len(line) <= width else f"{line[: max(0, width - 1)].rstrip()}…"

@@ -6,16 +6,26 @@ import os.path
 from dataclasses import replace
 from typing import NamedTuple
 
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
+from gputui.choosing.order import Order
 from gputui.jobs.job import Job
 from gputui.launching.history import PastLaunch, here
 from gputui.launching.launch_options import LaunchOptions
 
 
 class Again(NamedTuple):
-    """What starts a job once more: its launch options, and on how many devices (0: CPU only)."""
+    """What starts a job once more: its launch options, on how many devices (0: CPU only), and the words of
+    `gputui run` that say which ones will do (`cli/request_options.py` reads them)."""
 
     options: LaunchOptions
     number: int
+    constraints: tuple[str, ...]
+
+
+def constraint_words(grouping: Grouping = ALL_REDUCE, order: Order | None = None) -> list[str]:
+    """What devices are for, and their order, in words of `gputui run`."""
+    words = [] if grouping == ALL_REDUCE else ["--group", grouping.word]
+    return words if order is None else [*words, "--order", order]
 
 
 def as_kept(options: LaunchOptions, job: Job) -> object:
@@ -31,12 +41,13 @@ def again(job: Job) -> Again:
 
     kept = read_row(job.launch)
     if kept is None:
-        return Again(LaunchOptions(job.argv, directory=_from_here(job.directory)), _count(job))
+        options = LaunchOptions(job.argv, directory=_from_here(job.directory))
+        return Again(options, _count(job), job.constraints)
     options = kept.options
     directory = options.directory
     if kept.where is not None:
         directory = os.path.normpath(os.path.join(kept.where, directory or "."))  # noqa: PTH118
-    return Again(replace(options, directory=_from_here(directory)), _count(job))
+    return Again(replace(options, directory=_from_here(directory)), _count(job), job.constraints)
 
 
 def _count(job: Job) -> int:

@@ -71,7 +71,10 @@ class Job:
     signal      the signal that ended it
     stop        the signal it was asked to stop with;  killed: how many of its processes needed SIGKILL then
     left        how many processes it left behind when its command ended
+    peak_process_memory   bytes of RAM (resident): the most that any one of its processes had, without those
+                that it left behind; never less than the 10 MB of its supervisor, of which it began as a copy
     launch      what it was started from, as the launch history writes it; unchecked (`jobs/again.py`)
+    constraints the words of `gputui run` that said which devices will do: --group, --order, --wait …
     waits       how many devices it had to wait for, None for a job that had its devices at once;  taken: when
                 it got them (then `devices`, `line` and `changes` are what they are since)
     """
@@ -98,8 +101,10 @@ class Job:
     stop: int | None = None
     killed: int = 0
     left: int = 0
+    peak_process_memory: int | None = None
     trouble: Trouble | None = None
     launch: object = None
+    constraints: tuple[str, ...] = ()
     waits: int | None = None
     taken: float | None = None
     state: State

@@ -76,13 +76,6 @@ class Tail:
         self._sanitizer = AnsiSanitizer(colours=False)
 
 
-def read_lines(data: bytes, columns: int = 200) -> list[str]:
-    """What a terminal of that many columns would show of `data`, with all that has scrolled away."""
-    screen = _Screen(columns)
-    pyte.Stream(screen).feed(AnsiSanitizer(colours=False).feed(data, final=True))
-    return [*screen.past, *screen.rows()]
-
-
 def _from_a_line_on(data: bytes) -> bytes:
     """Without the line at the beginning that has lost its own; bars end theirs with a carriage return."""
     for end in (b"\n", b"\r"):

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from gputui.allocating.claims.own_lease import own_lease
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
+from gputui.jobs.again import constraint_words
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.start import Queued, start_job
 from gputui.launching.launch import Launch
@@ -30,6 +31,7 @@ def queue_job(
     environ: Mapping[str, str],
     name: str | None = None,
     options: LaunchOptions | None = None,
+    constraints: Sequence[str] = (),
 ) -> Job:
     """Start a job that is `gputui run` with these words, which say `--wait`; `argv` is the command in them.
 
@@ -46,7 +48,13 @@ def queue_job(
         )
     launch = Launch((sys.executable, "-c", _GPUTUI, "gputui", "run", "--wait"))
     return start_job(
-        launch, environ, name, own.descriptors, Queued(count, argv, tuple(words)), options=options
+        launch,
+        environ,
+        name,
+        own.descriptors,
+        Queued(count, argv, tuple(words)),
+        options=options,
+        constraints=constraints,
     )
 
 
@@ -56,8 +64,7 @@ def words_of(
     """The words of `gputui run` that wait for so many devices, or for those with these `keys` in this order,
     and then start that launch."""
     words = ["--wait", *(["-n", str(count)] if keys is None else ["--gpus", ",".join(keys)])]
-    if grouping != ALL_REDUCE:
-        words += ["--group", "none" if grouping.independent else str(grouping)]
+    words += constraint_words(grouping)
     words += option_words(replace(options, python=_python(options)))
     return (*words, "--", *options.command)
 

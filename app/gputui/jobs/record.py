@@ -61,6 +61,7 @@ def write_given(job: Job) -> None:
         "created": job.created,
         "waits": job.waits,
         "launch": job.launch,
+        "constraints": job.constraints,
     }
     write_private(job.folder / GIVEN, json.dumps(document))
 
@@ -170,6 +171,7 @@ def _read(folder: Path) -> Job:
         waits=waits,
         taken=None if taken is None else _moment(taken["taken"]),
         launch=given.get("launch", None).value,
+        constraints=_constraints(given.get("constraints", None)),
         launcher=_text(given["launcher"]),
         user=_text(given["user"]),
         scope=PidScope(_text(given["host"]), _maybe(given["boot"]), _maybe(given["pids"])),
@@ -198,6 +200,7 @@ def _finished(node: JsonValue) -> dict[str, Any]:
         "stop": _signal(node.get("stop", None)),
         "killed": _whole(node.get("killed", None)) or 0,
         "left": _whole(node.get("left", None)) or 0,
+        "peak_process_memory": _whole(node.get("peak_process_memory", None)),
         "trouble": _trouble(trouble) if trouble.known else None,
     }
 
@@ -221,6 +224,10 @@ def _text(node: JsonValue) -> str:
     """As `JsonValue.text`, with the stray bytes that a command line may have."""
     if not isinstance(node.value, str) or len(node.value) > MOST_TEXT * 16:
         raise node.wrong("a text")
+    try:
+        node.value.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        raise node.wrong("valid Unicode") from None
     return node.value
 
 
@@ -259,6 +266,10 @@ def _change(node: JsonValue) -> tuple[str, str | None]:
 
 def _device(node: JsonValue) -> JobDevice:
     return JobDevice(node["index"].whole(), _text(node["uuid"]), _maybe(node["name"]))
+
+
+def _constraints(node: JsonValue) -> tuple[str, ...]:
+    return tuple(_text(word) for word in node.items(_MOST_WORDS)) if node.known else ()
 
 
 def _trouble(node: JsonValue) -> Trouble:

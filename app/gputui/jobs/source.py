@@ -159,4 +159,5 @@ def summary_of(job: Job, tail: tuple[str, ...] = (), peak_memory: int | None = N
         tail=tail,
         last_line=tail[-1] if tail else None,
         peak_memory=peak_memory,
+        peak_process_memory=job.peak_process_memory,
     )

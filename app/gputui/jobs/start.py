@@ -75,18 +75,20 @@ def start_job(
     queued: Queued | None = None,
     claims: Sequence[str] = (),
     options: LaunchOptions | None = None,
+    constraints: Sequence[str] = (),
 ) -> Job:
     """Start `launch` with `environ` changed as it says; it goes on whatever becomes of this process.
 
     `pass_fds` are open descriptors that the command and its descendants inherit under the same numbers; its
     supervisor does not keep them. `claims` are the paths of a lease's records: the supervisor empties them
-    when the job has ended. `options` are what the launch was made from, for a rerun. Raises StartError when
-    the command could not be started (the record says so too), and JobError when there can be no record.
+    when the job has ended. `options` are what the launch was made from, and `constraints` the words of
+    `gputui run` by which its devices were found, for a rerun. Raises StartError when the command could not be
+    started (the record says so too), and JobError when there can be no record.
     """
     if name is not None:
         check_name(name)
     launch = detached(launch, environ)
-    given = _given(launch, new_folder(jobs_folder(environ)), name)
+    given = replace(_given(launch, new_folder(jobs_folder(environ)), name), constraints=tuple(constraints))
     if queued is not None:
         line = Launch(("gputui", "run", *queued.words)).line
         given = replace(given, waits=queued.count, argv=queued.argv, line=line)
@@ -126,15 +128,24 @@ def start_leased_job(
     lease: Lease | None,
     name: str | None = None,
     options: LaunchOptions | None = None,
+    constraints: Sequence[str] = (),
 ) -> Job:
     """Start `launch` as a job that holds the lease from then on; ours is given back, whatever comes of it.
 
     Raises StartError and JobError.
     """
     if lease is None:
-        return start_job(launch, environ, name, options=options)
+        return start_job(launch, environ, name, options=options, constraints=constraints)
     try:
-        job = start_job(launch, environ, name, lease.passed_on, claims=lease.records, options=options)
+        job = start_job(
+            launch,
+            environ,
+            name,
+            lease.passed_on,
+            claims=lease.records,
+            options=options,
+            constraints=constraints,
+        )
         if job.command is not None:
             supervisor = job.supervisor.pid if job.supervisor else None
             lease.belongs_to(job.command.pid, job.id, supervisor)

@@ -247,7 +247,8 @@ class _Watch:
         how = "stopped" if self._stop else f"ended with status {status}"
         return _End(
             f'{{"ended": {self._when}, "status": {status}, "signal": {by}, "stop": {self._stop or "null"},'
-            f' "killed": {len(self._killed)}, "left": {len(_descendants())}}}',
+            f' "killed": {len(self._killed)}, "left": {len(_descendants())},'
+            f' "peak_process_memory": {_peak_process_memory()}}}',
             how if self._stop or by == "null" else f"ended by signal {by}",
             self._when - self._began,
         )
@@ -298,6 +299,18 @@ class _Watch:
             _signal(-self._command, signal.SIGKILL)
         signal.setitimer(signal.ITIMER_REAL, self._pause)
         self._pause = min(2 * self._pause, _AT_MOST)
+
+
+def _peak_process_memory() -> int:
+    """The most bytes of RAM that any one of the processes had that have been collected (getrusage(2)).
+
+    It costs nothing while the job runs. Of all processes together nobody keeps such a figure, unless the job
+    has a cgroup of its own. It is never less than ours: a process begins as a copy of this one.
+    """
+    import resource
+
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
 
 
 def _notify(folder: str, end: _End) -> None:

@@ -169,7 +169,7 @@ _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 def read_row(row: object) -> PastLaunch | None:
     """The launch that `row` wrote; None where it is not one."""
-    if not isinstance(row, dict):
+    if not isinstance(row, dict) or not _has_text_only(row):
         return None
     options = {each.name: row.get(each.name, each.default) for each in fields(LaunchOptions)}
     if not all(_fits(name, value) for name, value in options.items()):
@@ -183,6 +183,17 @@ def read_row(row: object) -> PastLaunch | None:
     options["command"] = tuple(options["command"])
     options["additions"] = tuple((variable, value) for variable, value in options["additions"])
     return PastLaunch(LaunchOptions(**options), count, float(when), _nameable(name), where, tuple(withheld))
+
+
+def _has_text_only(row: object) -> bool:
+    """Whether all texts of a row could have been read from a command line: JSON can also say half of a
+    surrogate pair, which nothing can write or start."""
+    import json
+
+    try:
+        return bool(json.dumps(row, ensure_ascii=False).encode(errors="surrogateescape"))
+    except (ValueError, RecursionError):
+        return False
 
 
 def _fits(name: str, value: Any) -> bool:

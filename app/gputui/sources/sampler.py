@@ -180,7 +180,7 @@ class Sampler:
             self._due.clear()
             self._inside_since = None
             self._tell(error, began)
-            self._rest()
+            self._rest(began)
             return
         self._inside_since = None
         self._last_good = time.monotonic()
@@ -193,14 +193,15 @@ class Sampler:
                 self._source.close()
                 self._linked = False
                 self._due.clear()
-            self._rest()
+            self._rest(began)
 
-    def _rest(self) -> None:
+    def _rest(self, began: float) -> None:
+        """Wait until the turn after the one that began then."""
         with self._wake:
-            before, began = self._focused, time.monotonic()
+            before, ended = self._focused, time.monotonic()
             while not (self._stopped or self._asked or self._look_is_new or (self._focused and not before)):
                 before = self._focused
-                if not self._wake.wait(max(0.0, began + self.pace - time.monotonic())):
+                if not self._wake.wait(max(0.0, next_turn(began, ended, self.pace) - time.monotonic())):
                     return
 
     def _wanted(self, asked: bool) -> Want:
@@ -224,6 +225,15 @@ class Sampler:
     def _tell(self, news: Snapshot | Exception, began: float) -> None:
         if not self._stopped:
             self._listen(news, began)
+
+
+def next_turn(began: float, ended: float, pace: float) -> float:
+    """When to read again after a reading from `began` to `ended`, in seconds of one clock.
+
+    The pace is from beginning to beginning; but a slow reading is followed by as long a rest, `pace` at most,
+    so that the driver is not asked all the time.
+    """
+    return max(began + pace, ended + min(pace, ended - began))
 
 
 def _may_sleep(snapshot: Snapshot) -> bool:

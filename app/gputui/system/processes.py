@@ -7,6 +7,7 @@ there. A process that we may not inspect still has an owner: it is reported as u
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,8 @@ class ProcessTable:
         """The process as psutil has it (None where it has none), and what was answered."""
         self._measured: set[Any] = set()
         """Those of whose CPU time psutil has a first figure to compare with."""
+        self._lines: dict[tuple[Any, str | None], tuple[Ancestor, ...]] = {}
+        """A process as psutil has it, and those who started it: a thousand workers have one parent."""
 
     def owner(self, pid: int) -> Owner:
         """The owner of `pid` now; a pid that the system has given to another process is looked up anew."""
@@ -95,7 +98,7 @@ class ProcessTable:
 
         try:
             process = psutil.Process(pid)
-            return process, _look(process)
+            return process, self._look(process)
         except psutil.NoSuchProcess:
             return None, Owner(note=OWNER_UNKNOWN if _exists(pid) else ENDED)
 
@@ -103,40 +106,51 @@ class ProcessTable:
         """Drop what is known of processes that no device runs any more."""
         for pid in self._known.keys() - pids:
             self._measured.discard(self._known.pop(pid)[0])
+        # (Who is whose parent changes: it is remembered for one reading.)
+        self._lines.clear()
 
+    def _look(self, process: Any) -> Owner:
+        import psutil
 
-def _look(process: Any) -> Owner:
-    import psutil
+        facts: dict[str, Any] = {}
+        with process.oneshot():
+            for name, ask in (
+                ("user", process.username),
+                ("command", lambda: _command(process)),
+                ("started", process.create_time),
+            ):
+                try:
+                    facts[name] = ask()
+                except (psutil.AccessDenied, psutil.ZombieProcess):
+                    facts[name] = None
+            ancestors = self._ancestors(process, facts["user"])
+        note = OWNER_UNKNOWN if facts["user"] is None else None
+        return Owner(**facts, note=note, container=_container(process.pid), ancestors=ancestors)
 
-    facts: dict[str, Any] = {}
-    for name, ask in (
-        ("user", process.username),
-        ("command", lambda: _command(process)),
-        ("started", process.create_time),
-    ):
+    def _ancestors(self, process: Any, user: str | None) -> tuple[Ancestor, ...]:
+        import psutil
+
         try:
-            facts[name] = ask()
-        except (psutil.AccessDenied, psutil.ZombieProcess):
-            facts[name] = None
-    note = OWNER_UNKNOWN if facts["user"] is None else None
-    return Owner(
-        **facts, note=note, container=_container(process.pid), ancestors=_ancestors(process, facts["user"])
-    )
+            parent = process.parent()
+        except psutil.Error:
+            return ()
+        if (parent, user) not in self._lines:
+            self._lines[parent, user] = _line(parent, user)
+        return self._lines[parent, user]
 
 
-def _ancestors(process: Any, user: str | None) -> tuple[Ancestor, ...]:
-    """Who started it, up to the first process of somebody else (sshd, init)."""
+def _line(process: Any, user: str | None) -> tuple[Ancestor, ...]:
+    """A process and who started it, up to the first process of somebody else (sshd, init)."""
     import psutil
 
     found: list[Ancestor] = []
-    try:
-        for parent in process.parents()[:_MOST_ANCESTORS]:
-            if user is None or parent.username() != user or parent.pid == 1:
+    with contextlib.suppress(psutil.Error):
+        # (What is known up to an error is right; the rest has ended, or is not for us to see.)
+        while process is not None and len(found) < _MOST_ANCESTORS:
+            if user is None or process.username() != user or process.pid == 1:
                 break
-            found.append(Ancestor(parent.pid, _command(parent)))
-    except psutil.Error:
-        # What is known up to here is right; the rest has ended, or is not for us to see.
-        return tuple(found)
+            found.append(Ancestor(process.pid, _command(process)))
+            process = process.parent()
     return tuple(found)
 
 

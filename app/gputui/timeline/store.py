@@ -27,6 +27,7 @@ _LEAST_BRIDGE = 15.0
 """Seconds between two readings that count as one following the other: unfocused, one comes every ten."""
 
 _MOST_DEVICES = 1024
+"""Of more (MIG instances that are made anew all day) those that have been gone for longest are forgotten."""
 
 _MOST_DRAWN = 512
 """Rows of columns that are remembered, so that only the newest columns need be computed again."""
@@ -61,6 +62,11 @@ class Past:
         self.rings[metric] = rings = tuple(Ring(width, size) for width, size in TIERS)
         return rings
 
+    @property
+    def newest(self) -> int:
+        """The last minute of which anything is known, since the epoch; 0 for none."""
+        return max((rings[-1].head or 0 for rings in list(self.rings.values())), default=0)
+
     def full(self, metric: Metric) -> float | None:
         """What 100 % of a figure is."""
         if metric == "utilization":
@@ -87,7 +93,7 @@ class Store:
             past = self.devices.get(device.key)
             if past is None:
                 if len(self.devices) >= _MOST_DEVICES:
-                    continue
+                    del self.devices[min(self.devices, key=lambda key: self.devices[key].newest)]
                 past = self.devices[device.key] = Past()
             past.add(time, device, bridge)
 

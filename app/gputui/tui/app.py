@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from textual import events
 from textual.app import App, SystemCommand
+from textual.await_complete import AwaitComplete
 from textual.driver import Driver
 from textual.screen import Screen
+from textual.widget import Widget
 
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
@@ -115,11 +117,31 @@ class GputuiApp(App[Outcome]):
         if self._signals.came is not None:
             self._leave_at_signal(self._signals.came)
 
+    def pop_screen(self) -> AwaitComplete:
+        """As Textual's; the widgets of the closed screen forget what they painted.
+
+        A cache of Textual's keeps the last thousand widgets alive (textual #6665): 170 KiB for each page.
+        """
+        closed = self.screen
+        popped = super().pop_screen()
+        for widget in closed.walk_children(Widget, with_self=True):
+            # To ask for a widget to be painted again is the public way to make it forget its lines.
+            widget.refresh()
+            vertical, horizontal = widget.scrollbars_enabled
+            if vertical:
+                widget.vertical_scrollbar.refresh()
+            if horizontal:
+                widget.horizontal_scrollbar.refresh()
+        return popped
+
     async def on_event(self, event: events.Event) -> None:
         # Textual drops keys that come before the first screen runs; a person does not wait for it.
         if isinstance(event, events.Key):
             if self._early_keys is not None:
                 self._early_keys.append(event)
+                return
+            if not self.screen_stack:
+                # Typed while the exit went on: no screen is left that could use it.
                 return
             if not event.is_forwarded:
                 # (It comes a second time when no screen has used it.)
@@ -197,6 +219,13 @@ class GputuiApp(App[Outcome]):
     def action_help_quit(self) -> None:
         """Ctrl-C: leave, as it would end any program in a shell."""
         self.leave(130)
+
+    def action_command_palette(self) -> None:
+        # (Imported when the palette is first opened.)
+        from gputui.tui.palette import Palette
+
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         keymap = self.main.app_state.screen.keymap

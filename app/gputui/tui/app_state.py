@@ -233,6 +233,11 @@ class AppState:
             return self.snapshot.devices
         return listed(self.snapshot, self.verdicts, self.own_jobs, screen.sort, screen.filter)
 
+    @property
+    def filter_hides_all(self) -> bool:
+        """Whether there are devices, and the filter matches none of them."""
+        return bool(self.snapshot and self.snapshot.devices and self.screen.filter and not self.rows)
+
     @cached_property
     def own_jobs(self) -> dict[str, JobSummary]:
         """The user's own running jobs by the keys of their devices."""
@@ -346,9 +351,14 @@ class AppState:
         return app_state, message
 
     def select_best(
-        self, count: int, grouping: Grouping = ALL_REDUCE, kept: tuple[str, ...] = ()
+        self,
+        count: int,
+        grouping: Grouping = ALL_REDUCE,
+        kept: tuple[str, ...] = (),
+        order: Order = "best",
     ) -> tuple[AppState, str]:
-        """The best `count` devices for the grouping; the devices with the keys `kept` are among them."""
+        """The best `count` devices for the grouping, in that order; the devices with the keys `kept` are
+        among them."""
         if self.snapshot is None:
             return self, "no reading yet"
         if self.limits and self.limits.unknown:
@@ -356,7 +366,13 @@ class AppState:
         within = of_own_lease(self.snapshot, self.limits.keys if self.limits else None)
         never, prefer = (keys_named(words, self.snapshot) for words in (self.rules.never, self.rules.prefer))
         constraints = Constraints(
-            count, within=within, grouping=grouping, required=kept, never=never, prefer=prefer
+            count,
+            within=within,
+            grouping=grouping,
+            order=order,
+            required=kept,
+            never=never,
+            prefer=prefer,
         )
         if count > 1 and any(self.snapshot.by_key[key].parent for key in kept):
             return self, "a MIG instance is selected: a process can use only one, and no GPU with it"
@@ -548,6 +564,11 @@ class AppState:
         ids = self.options.ids
         return replace(self, options=replace(self.options, ids="index" if ids == "uuid" else "uuid"))
 
+    def not_of_this_machine(self, what: str) -> str:
+        """What is said of a demo's or a recording's devices, processes and jobs wherever they cannot be
+        acted on as this machine's."""
+        return f"not this machine's {what} ({self.label})"
+
     @property
     def order_warning(self) -> str | None:
         """The warning where NCCL may get the order wrong, else None."""
@@ -586,5 +607,5 @@ class AppState:
         if self.selected and self.limits and self.limits.unknown:
             found.append(self.limits.unknown)
         if self.label and self.options.command and self.selection.decided and not self.is_example:
-            found.append(f"these devices belong to {self.label}: the command would start on this machine")
+            found.append(f"{self.not_of_this_machine('devices')}: the command would start here")
         return tuple(found)

@@ -24,12 +24,34 @@ _TINY = 8
 _MOST_ROWS = 16
 """Rows of the table that the launch line leaves, where it is long."""
 
+_ROWS_KEPT, _ROWS_KEPT_SHORT = 5, 3
+"""Rows of the table that the launch line and its warnings leave in any case; on a short terminal."""
+
+_LINES_KEPT = 4
+"""Lines of the launch line and its warnings that may take the place of further rows."""
+
 
 class Size(NamedTuple):
-    """The fewest lines that are worth showing, and the lines to show everything."""
+    """The fewest lines that are worth showing, and the lines to show everything; and how many more there
+    are to show (a log's) where no other panel has a use for the room."""
 
     least: int
     wants: int
+    most: int = 0
+
+
+class LaunchRoom(NamedTuple):
+    """Lines under the launch's rule, at most.
+
+    line     of the launch line;  all: of it and its warnings
+    remarks  of all three: they leave every device to be seen
+    ruled    whether there is a rule
+    """
+
+    line: int
+    all: int
+    remarks: int
+    ruled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +91,23 @@ class Layout:
     bottom: Column | None = None
 
 
-def launch_room(height: int, devices: int) -> tuple[int, int]:
-    """Lines that the launch line may have under its rule, and those that leave every device to be seen."""
-    left = height - min(devices, _MOST_ROWS) - 1 - 6
-    return max(2 if height >= _FEW else 1, left), max(0, left)
+def launch_room(height: int, devices: int) -> LaunchRoom:
+    """The room of the launch: all that leaves every device to be seen, else a few lines."""
+    around = 7 if has_rules(height) else 5 if height >= _TINY else 3
+    left = height - min(devices, _MOST_ROWS) - around
+    kept = height - min(devices, _ROWS_KEPT if has_rules(height) else _ROWS_KEPT_SHORT) - around
+    most = max(1, left, min(_LINES_KEPT, kept))
+    line = min(most, max(2 if height >= _FEW else 1, left))
+    return LaunchRoom(line, most, max(0, left), has_rules(height))
+
+
+def side_width(width: int) -> int:
+    """Cells of the column beside the table on a terminal of this width; all where there is no such column."""
+    return width if width < WIDE else width - _left_width(width) - 1
+
+
+def _left_width(width: int) -> int:
+    return width * 62 // 100
 
 
 def has_rules(height: int) -> bool:
@@ -98,17 +133,14 @@ def lay_out(width: int, height: int, devices: int, below: int, parts: Sequence[P
     side = [part for part in parts if part.place == "side"]
     if not side:
         return Layout(header, has_rules(height), message, table, Column(width, share(left_over, beneath)))
-    left_width = width * 62 // 100
-    right_width = width - left_width - 1
+    left_width, right_width = _left_width(width), side_width(width)
     growing = [part for part in beneath if part.grows]
     if width >= VERY_WIDE and growing:
-        # The last one, the links, fills the place between the table and what grows.
-        under = [part for part in side[-1:] if not part.grows]
-        others = side[: len(side) - len(under)]
-        wanted = min(sum(part.size.wants for part in others), room - growing[0].size.wants)
-        top = max(table + sum(part.size.wants for part in under), wanted)
+        under, others = _balanced(table, side)
+        lines = max(table + _wanted(under), _wanted(others))
+        top = max(table, min(lines, room - growing[0].size.wants))
         top = min(top, room - growing[0].size.least)
-        if top >= table and others:
+        if top >= table:
             return Layout(
                 header,
                 has_rules(height),
@@ -120,6 +152,27 @@ def lay_out(width: int, height: int, devices: int, below: int, parts: Sequence[P
             )
     left = Column(left_width, share(left_over, beneath))
     return Layout(header, has_rules(height), message, table, left, Column(right_width, share(room, side)))
+
+
+def _wanted(parts: Sequence[Part]) -> int:
+    return sum(max(part.size.least, part.size.wants) for part in parts)
+
+
+def _balanced(table: int, side: Sequence[Part]) -> tuple[list[Part], list[Part]]:
+    """What stands under the table, and what beside it: the last ones that do not grow fill the place under it
+    where both columns together then need fewer lines."""
+    fixed = [part for part in side if not part.grows]
+
+    def divided(count: int) -> tuple[list[Part], list[Part]]:
+        under = fixed[len(fixed) - count :]
+        return under, [part for part in side if part not in under]
+
+    def lines(count: int) -> tuple[int, int]:
+        under, others = divided(count)
+        # (Of equal ones: what is beside the table, a log, has more to say than what is under it.)
+        return max(table + _wanted(under), _wanted(others)), -count
+
+    return divided(min(range(len(fixed) + 1), key=lines))
 
 
 def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
@@ -142,10 +195,14 @@ def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
             heights[part.name] += more
             left -= more
     growing = [part for part in shown if part.grows]
-    for place, part in enumerate(growing):
-        # The first that grows takes what it wants, the last one what there is.
-        last = place == len(growing) - 1
-        more = left if last else min(left, max(0, part.size.wants - part.size.least))
+    for part in growing:
+        more = max(0, min(left, part.size.wants - part.size.least))
         heights[part.name] += more
         left -= more
+    for part in shown:
+        more = max(0, min(left, part.size.most - heights[part.name]))
+        heights[part.name] += more
+        left -= more
+    if growing:
+        heights[growing[-1].name] += left
     return tuple((part.name, heights[part.name]) for part in shown)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gputui.tui.app_state import AppState
-from gputui.tui.layout import VERY_WIDE, WIDE, Part, Size
+from gputui.tui.layout import VERY_WIDE, WIDE, Part, Size, side_width
 from gputui.tui.process_rows import groups
-from gputui.tui.views.matrix import alike, links_panel, matrix_rows
+from gputui.tui.views.matrix import alike, alike_lines, links_panel, matrix_rows
 from gputui.tui.views.processes import facts_of_processes, processes
 from gputui.tui.views.queue import facts_of_panel, lines_of_panel, queue_panel
 from gputui.tui.views.text import Line
@@ -21,8 +21,9 @@ from gputui.tui.views.timelines import charted, charts_key, timelines_pane
 NOTHING = Size(0, 0)
 """The size of a panel that has nothing to say, and is not shown."""
 
-_MOST_LINKED = 8
-"""GPUs up to which the matrix of links stands beside the table; for more there is the topology page."""
+_MOST_LINKED, _MOST_IN_WORDS = 8, 16
+"""GPUs up to which the matrix of links stands beside the table, and up to which words stand there where all
+links are the same; for more there is the topology page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,12 @@ class Panel:
     action: str = ""
 
 
-def _size_of_processes(app_state: AppState, _: int) -> Size:
-    return Size(4, 1 + max(1, len(groups(app_state)))) if app_state.rows else NOTHING
+def _size_of_processes(app_state: AppState, width: int) -> Size:
+    if not (app_state.rows or app_state.filter_hides_all):
+        return NOTHING
+    # (Beside the table most commands take two lines, on a very wide screen one.)
+    each = 2 if WIDE <= width < VERY_WIDE else 1
+    return Size(4, 1 + max(1, each * len(groups(app_state))))
 
 
 def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -100,18 +105,25 @@ def _size_of_queue(app_state: AppState, width: int) -> Size:
 
 def _size_of_links(app_state: AppState, width: int) -> Size:
     gpus = len(matrix_rows(app_state))
-    if app_state.snapshot is None or not app_state.snapshot.links or not 1 < gpus <= _MOST_LINKED:
+    if app_state.snapshot is None or not app_state.snapshot.links or not 1 < gpus <= _MOST_IN_WORDS:
         return NOTHING
-    if alike(app_state) and width < VERY_WIDE:
-        return Size(2, 2)
-    return Size(gpus + 2, gpus + 2)
+    if alike(app_state):
+        lines = 1 + len(alike_lines(app_state, side_width(width)))
+        return Size(2, lines)
+    return Size(gpus + 2, gpus + 2) if gpus <= _MOST_LINKED else NOTHING
 
 
 def _facts_of_links(app_state: AppState) -> object:
     snapshot = app_state.snapshot
     states = [verdict.state for verdict in app_state.verdicts.values()]
     order = [device.key for device in app_state.rows]
-    return snapshot and snapshot.links, app_state.selection, app_state.cursor, states, order
+    return (
+        snapshot and (snapshot.links, snapshot.topology),
+        app_state.selection,
+        app_state.cursor,
+        states,
+        order,
+    )
 
 
 PANELS: tuple[Panel, ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
@@ -61,6 +62,8 @@ def run_screen(
         sampler.start()
         try:
             sampler.wait_until_open(_USUALLY)
+            # What draws the first frame comes before the rest, which would keep the reading from the GIL.
+            importlib.import_module("gputui.tui.views.first_frame")
             import_asyncio()
             from gputui.tui.app import GputuiApp
             from gputui.tui.terminal_driver import TerminalAfter

@@ -125,22 +125,24 @@ def as_job(
     lease: Lease | None = None,
     options: LaunchOptions | None = None,
     labels: Sequence[str] = (),
+    constraints: Sequence[str] = (),
 ) -> tuple[str, bool]:
     """Start the launch as a job on the devices with these labels; what became of it, and whether it runs."""
     from gputui.jobs.job import JobError
     from gputui.jobs.start import start_leased_job
 
     try:
-        job = start_leased_job(launch, environ, lease, options=options)
+        job = start_leased_job(launch, environ, lease, options=options, constraints=constraints)
     except (JobError, StartError) as error:
         return str(error), False
     where = f" on GPU {','.join(labels)}" if labels else ""
-    return f"job {job.id} started{where}: D shows it", True
+    return f"job {job.id} started{where}", True
 
 
 def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitRequest) -> tuple[str, bool]:
     """Start a job that waits for devices; which place it has, and whether it waits."""
     from gputui.allocating.queue import waiters
+    from gputui.jobs.again import constraint_words
     from gputui.jobs.job import JobError
     from gputui.jobs.queued import queue_job, words_of
     from gputui.tui.wait_request import place_in_line
@@ -155,7 +157,10 @@ def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitReques
     options = app_state.options
     words = words_of(options, request.count, request.grouping, request.keys)
     try:
-        waiting = queue_job(words, options.command, request.count, environ, options=options)
+        constraints = ["--wait", *constraint_words(request.grouping)]
+        waiting = queue_job(
+            words, options.command, request.count, environ, options=options, constraints=constraints
+        )
     except (JobError, StartError) as error:
         return str(error), False
     return f"job {waiting.id} is {place}: Q shows the queue, D the job", True

@@ -325,6 +325,7 @@ SHARED = Box(
             ran=190,
             ended=2_420,
             status=1,
+            ram=11_900,
         ),
     ),
 )

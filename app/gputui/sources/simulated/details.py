@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from gputui.inventory.device import Device, Telemetry
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB
 from gputui.inventory.link import direct_links
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
+from gputui.inventory.telemetry import Telemetry
 from gputui.sources.simulated.motion import noise
 from gputui.sources.simulated.spec import MIB, Box, Gpu
 

@@ -109,7 +109,8 @@ class OwnJob:
     """A job of the person who looks, running on its task's devices (`Task.job`), or ended some time ago.
 
     logs   the last lines of its log, one after another every three seconds
-    peak   MiB;  ran, ended: seconds that it took, and since it ended; ended None: it runs
+    peak   MiB on a device;  ram: MiB of its largest process, known at its end
+    ran, ended: seconds that it took, and since it ended; ended None: it runs
     """
 
     id: str
@@ -120,6 +121,7 @@ class OwnJob:
     ran: float
     ended: float | None = None
     status: int | None = None
+    ram: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.selection import Selection
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.snapshot import Snapshot
@@ -20,6 +21,7 @@ from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation
+    from gputui.jobs.again import Again
     from gputui.jobs.job import Job
 
 _PATIENCE = 5.0
@@ -28,11 +30,14 @@ _PATIENCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A rerun whose devices are held and are being read again since `since` (`time.monotonic`)."""
+    """A rerun whose devices are held and are being read again since `since` (`time.monotonic`).
+
+    `kept` is what its own record gets, for the next rerun."""
 
     app_state: AppState
     allocation: Allocation
     since: float
+    kept: Again
 
 
 class JobsController:
@@ -76,7 +81,7 @@ class JobsController:
         """Put a job's command, options and directory on the launch line; what to tell of it."""
         from gputui.jobs.again import again
 
-        options, _ = again(job)
+        options = again(job).options
         # (What it says of devices is read with the next reading.)
         self._view.set_app_state(replace(self._view.app_state, options=options))
         return f"the command of job {job.id} is on the launch line"
@@ -91,12 +96,22 @@ class JobsController:
     def best_for(self, job: Job) -> tuple[AppState | None, str]:
         """What a rerun of a job would start, on the best devices that are free now, and which these are; or
         None, and why it cannot be started."""
+        from gputui.cli.common import WrongCallError
+        from gputui.cli.launch_call import NEAR
+        from gputui.cli.request_options import with_rules
+        from gputui.cli.run import parser
         from gputui.jobs.again import again
+        from gputui.launching.environment_hints import THREADS, threads_near
 
-        options, count = again(job)
+        options, count, constraints = again(job)
+        try:
+            asked = parser().parse_args(constraints)
+        except WrongCallError as error:
+            return None, f"the constraints of job {job.id} cannot be read: {error}"
         none_selected = replace(
             self._view.app_state,
             options=options,
+            rules=with_rules(self._view.app_state.rules, asked),
             selection=Selection(),
             verdicts_when_selected={},
             suggestion=None,
@@ -105,10 +120,19 @@ class JobsController:
         )
         if not count:
             return self._startable(none_selected.cpu_only(), "CPU only")
-        selected, reason = none_selected.select_best(count)
-        if not selected.selection or selected.snapshot is None:
+        selected, reason = none_selected.select_best(
+            count, asked.group or ALL_REDUCE, order=asked.order or "best"
+        )
+        snapshot = selected.snapshot
+        if not selected.selection or snapshot is None:
             return None, f"{reason}; gputui jobs rerun {job.id} --wait waits for them"
-        labels = ",".join(selected.snapshot.label(device) for device in selected.selected)
+        if asked.threads == NEAR:
+            threads = threads_near(snapshot, selected.selected)
+            near = () if threads is None else ((THREADS, str(threads)),)
+            selected = replace(
+                selected, options=replace(options, additions=(*options.additions, *near)), command_choice=None
+            )
+        labels = ",".join(snapshot.label(device) for device in selected.selected)
         return self._startable(selected, f"GPU {labels}")
 
     def _startable(self, app_state: AppState, where: str) -> tuple[AppState | None, str]:
@@ -116,8 +140,9 @@ class JobsController:
         why = launch.refusal or app_state.contradiction or missing_program(launch, self._environ)
         return (None, why) if why else (app_state, where)
 
-    def rerun(self, app_state: AppState) -> str:
+    def rerun(self, job: Job, app_state: AppState) -> str:
         """Hold the devices of `best_for`, have them read again, and start the job; what to tell meanwhile."""
+        from gputui.jobs.again import again
         from gputui.tui import start_launch
 
         self.cancel()
@@ -127,7 +152,7 @@ class JobsController:
         if in_the_way:
             allocation.release()
             return f"nothing is started: {'; '.join(in_the_way)}"
-        pending = _Pending(app_state, allocation, time.monotonic())
+        pending = _Pending(app_state, allocation, time.monotonic(), again(job))
         if not app_state.selected:
             # No device to read.
             return self._as_job(pending)
@@ -151,7 +176,8 @@ class JobsController:
     def _start(self, pending: _Pending, now: Snapshot) -> None:
         """Start the job unless a device of it is not free any more."""
         allocation = pending.allocation
-        judged = self._view.app_state.verdicts
+        # (By the rules of the job, which may count one's own processes for nothing.)
+        judged = replace(self._view.app_state, rules=pending.app_state.rules).verdicts
         gone = allocation.recheck(now, judged, pending.app_state.verdicts)
         if gone:
             allocation.release()
@@ -163,11 +189,15 @@ class JobsController:
     def _as_job(self, pending: _Pending) -> str:
         from gputui.tui import start_launch
 
-        app_state = pending.app_state
-        launch, options = app_state.launch, app_state.options
+        launch, kept = pending.app_state.launch, pending.kept
         text, _ = pending.allocation.start(
             lambda lease: start_launch.as_job(
-                launch, self._environ, lease, options, pending.allocation.labels
+                launch,
+                self._environ,
+                lease,
+                kept.options,
+                pending.allocation.labels,
+                kept.constraints,
             )
         )
         warnings = "; ".join(notice.text for notice in pending.allocation.notices)

@@ -277,8 +277,8 @@ class LaunchController:
         contradiction = self._view.app_state.contradiction
         said = (contradiction,) if contradiction else ()
         if self._view.app_state.label:
-            kind = "demo" if self._view.app_state.label.startswith("demo") else "recording"
-            real = f"This box is a {kind}; the command would really run on this machine. y runs it"
+            where = self._view.app_state.not_of_this_machine("devices")
+            real = f"{where}: the command would start here. y runs it"
             more = (real, *more)
         reasons = [*more, *in_order, *self._unclear(), *said]
         reasons += [pending.queue.text()] if pending.queue else []
@@ -308,10 +308,16 @@ class LaunchController:
             text, good = ended.text, ended.good
             self._view.repaint()
         else:
-            options = self._view.app_state.options
+            from gputui.jobs.again import constraint_words
+
+            now = self._view.app_state
+            options, constraints = now.options, constraint_words(now.grouping, now.order)
             text, good = allocation.start(
-                lambda lease: start_launch.as_job(launch, self._environ, lease, options, allocation.labels)
+                lambda lease: start_launch.as_job(
+                    launch, self._environ, lease, options, allocation.labels, constraints
+                )
             )
+            text += ": D shows it" if good else ""
             if good and self._view.app_state.selected:
                 # The devices are that job's from now on, and the next launch is for others.
                 self._view.set_app_state(self._view.app_state.clear())

@@ -22,6 +22,7 @@ from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.views.jobs import (
     devices_of,
+    facts_of,
     headline,
     listed,
     log,
@@ -32,6 +33,8 @@ from gputui.tui.views.jobs import (
 from gputui.tui.views.text import Line, title, wrap
 
 _MOST_DEVICES = 4
+_LEAST_LOG = 5
+"""Lines that what stands above the log leaves to it, with two rules."""
 _COLUMNS = 500
 """Of the terminal that a log is read with: a bar that rewrites its line must find it in one piece. Lines are
 broken where the screen ends."""
@@ -114,8 +117,7 @@ class JobsScreen(ListPage):
         if summary is None:
             return None
         if summary.id not in self._records:
-            label = self.view.app_state.label
-            self.show_message(f"job {summary.id} belongs to {label}, not to this machine")
+            self.show_message(self.view.app_state.not_of_this_machine("jobs"))
         return self._records.get(summary.id)
 
     def _example(self) -> JobSummary | None:
@@ -135,14 +137,18 @@ class JobsScreen(ListPage):
         lines = [head, *self.window(listing, range(len(jobs)), room, above=1)]
         if job is None:
             return lines
+        record = self._records.get(job.id)
+        facts = facts_of(job, record.line if record else job.title, now, width)
+        if len(lines) + len(facts) + _LEAST_LOG <= height:
+            lines += [title(f"job {job.id}", width), *facts]
         devices = devices_of(job, app_state, width, _MOST_DEVICES)
-        if devices and len(lines) + len(devices) + 4 <= height:
+        if devices and len(lines) + len(devices) + _LEAST_LOG <= height:
             lines += [title(f"devices of {job.id}", width), *devices]
-        self._room = max(1, height - len(lines) - 1)
+        before, self._room = self._room, max(1, height - len(lines) - 1)
         pieces = pieces_of(self._log(job), width, self._wraps)
         if self._back and self._pieces is not None:
-            # What is being read stays where it is while the log grows.
-            self._back += max(0, len(pieces) - self._pieces)
+            # What is being read stays below its rule while the log grows, and where it gets less room.
+            self._back += max(0, len(pieces) - self._pieces) + before - self._room
         self._pieces = len(pieces) if self._back else None
         visible, self._back = log(pieces, self._room, self._back)
         follows = "f: follow" if self._back else "" if job.over else "following"
@@ -174,14 +180,14 @@ class JobsScreen(ListPage):
     def action_rerun(self) -> None:
         """Asked once, with the devices that were found; what was found is not looked for again."""
         if self._example() is not None:
-            self.show_message("example job: nothing is started in the demo")
+            self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is started")
             return
         job = self._record()
         if job is None:
             return
         asked: tuple[str, AppState] | None = self.confirmed("rerun")
         if asked is not None and asked[0] == job.id:
-            self.show_message(self._controller.rerun(asked[1]))
+            self.show_message(self._controller.rerun(job, asked[1]))
             return
         found, text = self._controller.best_for(job)
         if found is None:

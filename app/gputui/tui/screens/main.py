@@ -42,6 +42,7 @@ from gputui.tui.theme import next_theme
 from gputui.tui.views.header import header
 from gputui.tui.views.launch import launch
 from gputui.tui.views.messages import message_line
+from gputui.tui.views.table import rows_of_table
 from gputui.tui.widgets.device_table import DeviceTable
 from gputui.tui.widgets.key_line import KeyLine
 from gputui.tui.widgets.lines import Lines
@@ -290,7 +291,8 @@ class MainScreen(Screen[None]):
 
     def redraw_page(self) -> None:
         """Draw the page that is open over this screen, if any: it shows the app state, too."""
-        if isinstance(self.app.screen, Page):
+        # (No screen is left where a page closes at the moment of the exit.)
+        if self.app.screen_stack and isinstance(self.app.screen, Page):
             self.app.screen.draw()
 
     # The app state, and the readings that change it
@@ -427,7 +429,7 @@ class MainScreen(Screen[None]):
         app_state, rules = self.app_state, has_rules(height)
         room = launch_room(height, len(app_state.rows))
         self._selection_lines.show(app_state, rules)
-        launch_lines = launch(app_state, width, *room)[0 if rules else 1 :]
+        launch_lines = launch(app_state, width, room)
         self._launch_lines.draw_all(launch_lines)
         self._below = 1 + rules + len(launch_lines)
         self._draw_box()
@@ -437,7 +439,7 @@ class MainScreen(Screen[None]):
         app_state, (width, height) = self.app_state, self.size
         if not self.is_mounted or not width:
             return
-        layout = lay_out(width, height, len(app_state.rows), self._below, parts(app_state, width))
+        layout = lay_out(width, height, rows_of_table(app_state), self._below, parts(app_state, width))
         if layout != self._arranged:
             self._arranged = layout
             self._arrange(layout)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from textual import events
@@ -51,24 +52,31 @@ def cursor_bindings(item: str) -> tuple[Binding, ...]:
     )
 
 
-def key_rows(bindings: Sequence[Any]) -> list[tuple[str, str]]:
-    """What the help says of a page's own keys: the keys, and what they do. Keys of one meaning are one row.
+@dataclass(frozen=True, slots=True)
+class PageKeys:
+    """What the help says of a page: its own keys with what they do, and the actions of the main screen (their
+    ids) that can be done on it, too."""
 
-    Actions of the main screen that the last line does not name have their rows in the help already.
-    """
+    rows: tuple[tuple[str, str], ...]
+    actions: frozenset[str]
+
+
+def page_keys(bindings: Sequence[Any]) -> PageKeys:
+    """The keys of a page from its bindings. Keys of one meaning are one row."""
     rows: dict[str, list[str]] = {}
-    others = False
+    actions: set[str] = set()
     for binding in bindings:
         if not isinstance(binding, Binding):
             continue
-        if binding.action.startswith("perform(") and not binding.show:
-            others = True
+        name, parameters = parse(binding.action)[1:]
+        if name == "perform":
+            actions.add(str(parameters[0]))
             continue
         meaning = binding.tooltip or binding.description
         keys = rows.setdefault(meaning[:1].upper() + meaning[1:], [])
         keys += [written(key) for key in binding.key.split(",")]
-    found = [("0-9" if len(keys) == 10 else " ".join(keys), meaning) for meaning, keys in rows.items()]
-    return [*found, ("…", "Keys of the main screen work here, too")] if others else found
+    found = (("0-9" if len(keys) == 10 else " ".join(keys), meaning) for meaning, keys in rows.items())
+    return PageKeys(tuple(found), frozenset(actions))
 
 
 class Page(ModalScreen[None]):
@@ -149,7 +157,7 @@ class Page(ModalScreen[None]):
         # (Imported here: the help is a page.)
         from gputui.tui.screens.help import HelpScreen
 
-        self.view.open(HelpScreen(self.view, key_rows(self.BINDINGS)))
+        self.view.open(HelpScreen(self.view, page_keys(self.BINDINGS)))
 
     @property
     def body(self) -> Lines:

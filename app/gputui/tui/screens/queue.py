@@ -55,7 +55,7 @@ class QueueScreen(ListPage):
         if not waiter.ours:
             self.show_message(f"only {printable(waiter.user)} can give up this place")
         elif self.view.app_state.label:
-            self.show_message(f"this queue belongs to {self.view.app_state.label}, not to this machine")
+            self.show_message(self.view.app_state.not_of_this_machine("places in line"))
         elif waiter.job is None:
             self.show_message("not a job: it waits in one of your terminals; Ctrl-C there leaves the queue")
         elif self.confirmed("leave") == waiter.place:

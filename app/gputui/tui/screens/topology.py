@@ -19,7 +19,7 @@ from gputui.tui.actions import ACTIONS, BY_ID
 from gputui.tui.app_state import AppState
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
-from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matrix_rows
+from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matrix_rows, near
 from gputui.tui.views.selection import at_least, runs
 from gputui.tui.views.text import Line, clip, title
 from gputui.tui.views.topology_tree import tree_lines
@@ -120,7 +120,9 @@ class TopologyScreen(ListPage):
             if many < len(rows)
         ]
         head = title("topology", width, "  ".join([*parts, "tab: tree"]))
-        return [head, *heading, *visible]
+        facts = [clip((("  " + text, "dim"),), width) for text in near(app_state)]
+        beneath: list[Line] = [((" ", ""),), *facts]
+        return [head, *heading, *visible, *beneath[: room - len(visible)]]
 
     def _tree(self, app_state: AppState, width: int, height: int) -> list[Line]:
         drawn, keys = tree_lines(app_state, width)

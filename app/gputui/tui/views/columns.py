@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from gputui.inventory.device import Device, Telemetry
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_bus_id, short_name
 from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Span, bar, fit, shorten
+
+if TYPE_CHECKING:
+    from gputui.inventory.telemetry import Telemetry
 
 UNKNOWN = "–"
 
@@ -30,13 +33,15 @@ _NEARLY = 3
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What widths depend on: cells of the longest name, amount of memory, and limit of power; and whether
-    all devices have one name, which the header says already."""
+    """What widths depend on: cells of the longest name, amount of memory, and limit of power; whether all
+    devices have one name, which the header says already; cells of the longest profile of a MIG instance, 0
+    where there is none."""
 
     name: int
     amount: int
     watts: int
     alike: bool
+    profile: int
 
 
 class Cell(NamedTuple):
@@ -90,7 +95,13 @@ def _number(value: float | None, width: int, tone: str, unit: str = "") -> tuple
 
 
 def _name(device: Device, cell: Cell) -> tuple[Span, ...]:
-    return ((shorten(short_name(device.name or "?"), cell.width), cell.tone),)
+    return ((shorten(_short_name(device), cell.width), cell.tone),)
+
+
+def _short_name(device: Device) -> str:
+    """The name without its maker; of a MIG instance, which hangs under its GPU, the profile is enough."""
+    name = short_name(device.name or "?")
+    return name.removesuffix(" MIG") if device.parent else name
 
 
 def _with_bar(fraction: float, number: str, least: int, width: int, look: str, tone: str) -> tuple[Span, ...]:
@@ -176,12 +187,20 @@ def _details(
     )
 
 
+def _utilization_bars(box: Box) -> Sizes:
+    # (Of MIG instances the driver tells no utilization: watts and limits say more than a bar for the others.)
+    return (5, 8), (11, STATE + bool(box.profile)), (15, 30), (19, 34), (25, 38), (35, 44)
+
+
 _MEMORY_BARS: Sizes = ((0, 10), (6, STATE), (11, 30), (15, 34), (21, 38), (31, 44))
 """As `Sizes`: the cells of a bar and the gap behind it."""
 
 
 def _names(box: Box) -> Sizes:
     least = STATE + 1 if box.alike else 16
+    if box.profile:
+        # (The profiles; the GPU's name in full only beside bars and watts, and the header has it.)
+        return (box.profile, least), (min(box.name, 9), STATE + 1), (min(box.name, 20), 31)
     return tuple((min(box.name, most), spare) for most, spare in ((9, least), (12, STATE + 3), (20, 31)))
 
 
@@ -204,7 +223,7 @@ COLUMNS: tuple[Column, ...] = (
         "utilization",
         "UTIL",
         "utilization: share of the time a kernel ran",
-        lambda box: ((5, 8), (11, STATE), (15, 30), (19, 34), (25, 38), (35, 44)),
+        _utilization_bars,
         0,
         _utilization,
         needs=Want.LOAD,
@@ -363,10 +382,11 @@ class Columns:
         devices = snapshot.devices if snapshot else ()
         tree = any(device.parent for device in devices)
         labels = [len(label_of(app_state, device, tree)) for device in devices]
-        names = {short_name(device.name or "?") for device in devices}
+        names = {_short_name(device) for device in devices}
         box = Box(
             alike=len(names) < 2,
             name=max([4, *map(len, names)]),
+            profile=max((max(7, len(_short_name(d))) for d in devices if d.parent), default=0),
             amount=max([6, *map(_amount, devices)]),
             watts=max([3, *(len(f"{d.power_limit:.0f}") for d in devices if d.power_limit is not None)]),
         )

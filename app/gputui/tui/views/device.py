@@ -7,7 +7,7 @@ from itertools import combinations, pairwise, zip_longest
 from gputui.choosing.verdict import GLYPHS
 from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.device import Device
-from gputui.inventory.device_facts import Fact, Group, fact_groups
+from gputui.inventory.device_facts import Fact, Group, fact_groups, facts_elsewhere
 from gputui.inventory.formatting import UNKNOWN, duration, printable, short_bus_id
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, bar, clip, fit, title, width_of, wrap
@@ -66,9 +66,9 @@ def _notes(app_state: AppState, device: Device) -> list[str]:
     snapshot, rank = app_state.snapshot, app_state.selection.rank(device.key)
     assert snapshot is not None
     notes = [] if rank is None else [f"selected: {app_state.vendor.device(rank)}"]
-    gpu = snapshot.by_key.get(device.parent) if device.parent else None
-    if gpu is not None:
-        notes.append(f"power, temperature, clocks, links and errors are those of GPU {snapshot.label(gpu)}")
+    elsewhere = facts_elsewhere(device, snapshot)
+    if elsewhere is not None:
+        notes.append(elsewhere)
     for job in snapshot.jobs:
         if device.key in job.keys and job.ended is None:
             age = "" if job.started is None else f" for {duration(snapshot.time - job.started)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from rich.cells import cell_len, chop_cells
 
@@ -16,7 +17,7 @@ from gputui.system.users import own_name
 from gputui.tui.app_state import AppState
 from gputui.tui.views.columns import Columns
 from gputui.tui.views.table import row
-from gputui.tui.views.text import Line, clip, fit, title
+from gputui.tui.views.text import Line, clip, fit, title, wrap
 
 SIGNS: dict[str, tuple[str, str]] = {
     "starting": ("…", "dim"),
@@ -39,6 +40,8 @@ _LOG_LINES = 4
 _WITH_LOG = 100
 """Cells from which on a line ends with the last line of the log."""
 _LONGEST_TITLE = 40
+_LINES_OF_LAUNCH = 2
+"""Lines of a launch line on the jobs page: `y` copies all of it."""
 _MOST_ENDED = 3
 """Jobs of the panel that have ended."""
 
@@ -164,6 +167,29 @@ def _ended(job: JobSummary) -> str:
     return f"{how} after {how_long(job, 0.0)}"
 
 
+def facts_of(job: JobSummary, line: str, now: float, width: int) -> list[Line]:
+    """What was started, by its launch line, and of a job that has ended: how, when, and with which peaks."""
+    pieces = wrap(f"$ {printable(line)}", width - 2)
+    if len(pieces) > _LINES_OF_LAUNCH:
+        rest = " ".join(pieces[_LINES_OF_LAUNCH - 1 :])
+        pieces = [*pieces[: _LINES_OF_LAUNCH - 1], fit(rest, width - 2)]
+    lines: list[Line] = [((f" {piece}", "dim"),) for piece in pieces]
+    if job.over:
+        lines += [((f" {piece}", ""),) for piece in wrap(_end_of(job, now), width - 2)]
+    return lines
+
+
+def _end_of(job: JobSummary, now: float) -> str:
+    """ "ended with status 1 after 3m, 5m ago; peak memory: 76.1G on a GPU, 5.7G RAM in its largest …"."""
+    ago = "" if job.ended is None else f", {duration(now - job.ended)} ago"
+    peaks = [] if job.peak_memory is None else [f"{size(job.peak_memory)} on a GPU"]
+    if job.peak_process_memory is not None:
+        peaks.append(f"{size(job.peak_process_memory)} RAM in its largest process")
+    return f"{_ended(job).removeprefix('was ')}{ago}" + (
+        f"; peak memory: {', '.join(peaks)}" if peaks else ""
+    )
+
+
 def devices_of(job: JobSummary, app_state: AppState, width: int, most: int) -> list[Line]:
     """What the job's devices do now, as far as they are this box's; those that it has not claimed last."""
     if app_state.snapshot is None or not job.keys or job.over:
@@ -173,6 +199,8 @@ def devices_of(job: JobSummary, app_state: AppState, width: int, most: int) -> l
     devices = [device for device in found if device is not None]
     if not devices:
         return []
+    # (The cursor is in the list of jobs here.)
+    app_state = replace(app_state, cursor=None)
     columns = Columns.of(app_state, width)
     lines = [row(app_state, device, columns, width) for device in devices[:most]]
     if len(devices) > most:
@@ -234,11 +262,12 @@ def _tail(snapshot: Snapshot) -> JobSummary | None:
     return next((job for job in found if job.tail), None)
 
 
-def size_of_jobs(snapshot: Snapshot) -> tuple[int, int]:
-    """The fewest lines that the panel is worth, and how many it would fill."""
+def size_of_jobs(snapshot: Snapshot) -> tuple[int, int, int]:
+    """The fewest lines that the panel is worth, how many it would fill, and how many with all of the log."""
     jobs, tail = _in_panel(snapshot), _tail(snapshot)
     rows = 1 + len(jobs) + (len(jobs) < len(snapshot.jobs))
-    return 2, rows + (1 + min(_LOG_LINES, len(tail.tail)) if tail else 0)
+    log = len(tail.tail) if tail else 0
+    return 2, rows + (1 + min(_LOG_LINES, log) if tail else 0), rows + (1 + log if tail else 0)
 
 
 def facts_of_jobs(app_state: AppState, snapshot: Snapshot) -> object:

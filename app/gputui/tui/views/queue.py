@@ -32,9 +32,7 @@ def outlook_of(app_state: AppState) -> Outlook:
     snapshot = app_state.snapshot
     if snapshot is None:
         return Outlook((), ())
-    return outlook(
-        snapshot, app_state.verdicts, idle_seconds(app_state.watch, snapshot), rules=app_state.rules
-    )
+    return outlook(snapshot, app_state.verdicts, idle_seconds(app_state.watch, snapshot))
 
 
 def worth_a_panel(app_state: AppState) -> bool:
@@ -48,17 +46,22 @@ def lines_of_panel(app_state: AppState) -> int:
     if not worth_a_panel(app_state):
         return 0
     found = outlook_of(app_state)
-    told = _told_in_panel(found)
+    told = _told_in_panel(found, app_state)
     return 1 + len(found.turns) + min(1, len(found.next)) + len(told)
 
 
 def facts_of_panel(app_state: AppState) -> object:
-    """All that the panel depends on; ages change every ten seconds."""
+    """All that the panel depends on: its own texts, so that an age is the one that the table shows."""
     snapshot = app_state.snapshot
     if snapshot is None:
         return None
-    used = tuple((device.memory_used, device.utilization == 0) for device in snapshot.devices)
-    return snapshot.waiters, snapshot.claims, app_state.verdicts, used, snapshot.time // 10
+    found = outlook_of(app_state)
+    reasons = [in_the_way(turn, snapshot) for turn in found.next[:1]]
+    told = [
+        (snapshot.label(each.device), *occupied_by(each, snapshot.time), each.hoarded)
+        for each in _told_in_panel(found, app_state)
+    ]
+    return _rows(found.turns, snapshot, found.turns), reasons, told
 
 
 def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -68,7 +71,7 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
         return []
     found = outlook_of(app_state)
     lines = [headline(found, width, "  Q")]
-    told = _told_in_panel(found)
+    told = _told_in_panel(found, app_state)
     # (Of a long line the first ones are shown, the rule counts all; who holds what gives way to it. In two
     # lines what is next says most.)
     shown = found.turns[: max(0, height - 1 - len(found.next[:1]))]
@@ -114,13 +117,18 @@ def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line],
     return lines, [*items, *[None] * (len(lines) - len(items))]
 
 
-def _told_in_panel(found: Outlook) -> list[Occupied]:
+def _told_in_panel(found: Outlook, app_state: AppState) -> list[Occupied]:
+    """The devices of which the panel says who has them: of those that the filter leaves."""
+    listed = {device.key for device in app_state.rows}
     return [
         each
         for each in found.occupied
-        if (each.claim and not (each.claim.own and each.claim.job))
-        or each.hoarded
-        or each.free_in is not None
+        if each.device.key in listed
+        and (
+            (each.claim and not (each.claim.own and each.claim.job))
+            or each.hoarded
+            or each.free_in is not None
+        )
     ]
 
 

@@ -22,6 +22,12 @@ _BEFORE_STATE = "  "
 _LONG_ENOUGH = 60
 """Seconds after which "free" says since when it has been seen so."""
 
+_LINES_OF_FILTER = 3
+"""Lines for the text of a filter that matches nothing."""
+
+_LONGEST_FILTER = 30
+"""Cells of a filter where it is told."""
+
 _SORTED_IN_STATE = ("state", "user")
 """What the table can be sorted by that stands in the column of the state."""
 
@@ -111,6 +117,16 @@ def _filter_note(app_state: AppState, room: int) -> str:
     return note if cell_len(note) + 12 <= room else f"{found} of {every} ({words}; esc clears)"
 
 
+def filter_in_title(app_state: AppState) -> str:
+    """What the title of a panel that follows the filter says of it; "" without one."""
+    return f"filter: {_short_filter(app_state)}" if app_state.screen.filter else ""
+
+
+def _short_filter(app_state: AppState) -> str:
+    words = printable(app_state.screen.filter)
+    return words if cell_len(words) <= _LONGEST_FILTER else fit(words, _LONGEST_FILTER)
+
+
 def _with_mark(line: Line, mark: str, width: int) -> Line:
     """The line with a mark over its right end."""
     mark = fit(mark, min(width, cell_len(mark)))
@@ -124,15 +140,30 @@ def _with_mark(line: Line, mark: str, width: int) -> Line:
 
 def nothing(app_state: AppState, width: int) -> list[Line]:
     """What stands in the place of the devices when there are none."""
-    if app_state.problem:
-        words = app_state.problem
-    elif app_state.snapshot is None:
-        words = "reading the box …"
-    elif app_state.snapshot.devices:
-        words = f"no device matches the filter “{printable(app_state.screen.filter)}”: esc clears it"
-    else:
-        words = "no devices in this box"
+    words = why_no_rows(app_state)
+    if app_state.filter_hides_all:
+        words += ": esc clears it"
     return [((" ", ""),), *(((f"  {piece}", "dim"),) for piece in wrap(words, width - 4))]
+
+
+def rows_of_table(app_state: AppState) -> int:
+    """How many lines the table has below its heading; 0 for a text that takes all the room there is.
+
+    (Where a filter hides all devices, the panels stay.)
+    """
+    return len(app_state.rows) or (_LINES_OF_FILTER if app_state.filter_hides_all else 0)
+
+
+def why_no_rows(app_state: AppState) -> str:
+    """Why no device is listed; of a filter, how many devices it hides."""
+    if app_state.problem:
+        return app_state.problem
+    if app_state.snapshot is None:
+        return "reading the box …"
+    hidden = len(app_state.snapshot.devices)
+    if not hidden:
+        return "no devices in this box"
+    return f"no device matches the filter “{_short_filter(app_state)}” ({hidden} hidden)"
 
 
 def facts_shown(app_state: AppState, device: Device) -> object:

@@ -64,6 +64,10 @@ class Lines(Widget):
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self._restyle())
 
+    def on_unmount(self) -> None:
+        # Else the signal's callback keeps this widget, and through it the whole page: 60 KiB each time.
+        self.app.theme_changed_signal.unsubscribe(self)
+
     def _restyle(self) -> None:
         self._looks.clear()
         self.refresh()

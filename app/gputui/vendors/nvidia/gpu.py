@@ -183,9 +183,7 @@ class Gpu:
         if self._trouble:
             before = self.devices[0].fault
             fault = Fault("error", self._trouble, before.since if before else self._clock())
-        if fault != device.fault:
-            device = replace(device, fault=fault)
-        self.devices = (device, *instances)
+        self.devices = (with_facts(device, fault=fault), *instances)
         if self._stale and device.parent is None:
             self.close()
             self.handle, self._stale = None, False
@@ -347,7 +345,7 @@ class Gpu:
             device = replace(device, uuid=self._uuid())
             self.devices = (replace(self.devices[0], uuid=device.uuid), *self.devices[1:])
         if Want.NAMES in want and len(self._learned) < len(self._facts):
-            device = replace(device, **self._learn(*self._facts))
+            device = with_facts(device, **self._learn(*self._facts))
         if device.parent is None and (
             Want.MODES in want or (self._modes_due and want & (Want.NAMES | Want.LOAD))
         ):
@@ -375,7 +373,7 @@ class Gpu:
             # (A list that has failed is asked for again in the next reading.)
             failed = facts["processes"] is None and self._trouble
             self._listed_at = None if failed else (now["memory_used"], bool(now["utilization"]))
-        return replace(device, **facts)
+        return with_facts(device, **facts)
 
     def _found(self, device: Device) -> Device:
         """The device by its place in the box: the one that was there before, or another one."""
@@ -472,7 +470,7 @@ class Gpu:
             # It supports other calls now, and has other processes.
             self._refusals.forget()
             self._listed_at = None
-        return replace(device, mig=mig, **mode)
+        return with_facts(device, mig=mig, **mode)
 
     def _mode(self) -> dict[str, Any]:
         mode = self.ask(self._nvml.nvmlDeviceGetComputeMode, self.handle)
@@ -719,6 +717,12 @@ def words_of(error: Any) -> str:
         return str(error)
     except UnicodeDecodeError:
         return f"NVML error {error.value}"
+
+
+def with_facts(device: Device, **facts: Any) -> Device:
+    """The device with these facts: the same object where none is new, so that what was made of it stays."""
+    same = all(getattr(device, name) == value for name, value in facts.items())
+    return device if same else replace(device, **facts)
 
 
 def bits_set(words: Iterable[int] | None) -> tuple[int, ...] | None:

@@ -6,6 +6,7 @@ Here: loading the library, the box as a whole, and what to do when there is none
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -20,8 +21,6 @@ from gputui.vendors.nvidia.gpu import Gpu, bare, text_of, words_of
 from gputui.vendors.nvidia.wiring import Wiring
 
 if TYPE_CHECKING:
-    import os
-
     from gputui.inventory.topology import Locality, Topology
     from gputui.system.processes import HostUse, Owner, ProcessTable
     from gputui.vendors.nvidia.patience import Reader, Turn
@@ -74,6 +73,8 @@ class NvmlSource:
         self._order: tuple[str, ...] | None = None
         self._looked_at: frozenset[str] = frozenset()
         self._uses: dict[int, HostUse] = {}
+        self._owned: dict[str, tuple[Device, list[Owner], Device]] = {}
+        """Devices by key as they were read, the owners of their processes, and both together."""
 
     def open(self) -> None:
         """Load the library and start NVML. Raises NoSourceError."""
@@ -226,13 +227,11 @@ class NvmlSource:
         nvml, self._nvml = self._nvml, None
         self._gpus, self._wired = [], _NOTHING
         self._wire_again = self._start_again = _Wait(0.0, 0.0)
-        self._looked_at, self._uses = frozenset(), {}
+        self._looked_at, self._uses, self._owned = frozenset(), {}, {}
         if not hanging:
             _shut_down(nvml)
 
     def _read_host(self) -> Host:
-        import socket
-
         def ask(function: Callable[[], Any]) -> Any:
             try:
                 return bare(function)()
@@ -242,7 +241,7 @@ class NvmlSource:
         driver = ask(self._nvml.nvmlSystemGetDriverVersion)
         cuda = ask(self._nvml.nvmlSystemGetCudaDriverVersion_v2)
         return Host(
-            name=socket.gethostname(),
+            name=_host_name(),
             driver=None if driver is None else text_of(driver),
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         )
@@ -262,24 +261,21 @@ class NvmlSource:
             # In a list that has just been read, a pid may be another process's by now.
             return table.still if listed else table.last
 
-        def named(process: Process, look: Callable[[int], Owner]) -> Process:
-            owner = look(process.pid)
-            return replace(
-                process,
-                user=owner.user,
-                command=owner.command,
-                started=owner.started,
-                note=owner.note,
-                container=owner.container,
-                ancestors=owner.ancestors,
-            )
+        def with_owners(device: Device) -> Device:
+            if not device.processes:
+                return device
+            look = look_of(device)
+            owners = [look(process.pid) for process in device.processes]
+            before = self._owned.get(device.key)
+            if before is None or before[0] is not device or before[1] != owners:
+                named = tuple(map(_named, device.processes, owners))
+                before = self._owned[device.key] = device, owners, replace(device, processes=named)
+            return before[2]
 
-        owned = tuple(
-            replace(d, processes=tuple(named(p, look_of(d)) for p in d.processes)) if d.processes else d
-            for d in devices
-        )
+        owned = tuple(with_owners(device) for device in devices)
         if Want.OWNERS in want:
             table.forget_all_but({p.pid for d in owned for p in d.processes or ()})
+            self._owned = {d.key: self._owned[d.key] for d in owned if d.processes}
         return owned
 
     def _with_activity(
@@ -383,6 +379,18 @@ class NvmlSource:
         return Topology(tuple(near), nics, nic_links, between_cpus())
 
 
+def _named(process: Process, owner: Owner) -> Process:
+    return replace(
+        process,
+        user=owner.user,
+        command=owner.command,
+        started=owner.started,
+        note=owner.note,
+        container=owner.container,
+        ancestors=owner.ancestors,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Wired:
     """The wiring as it was last read, and the keys of the devices that it is of.
@@ -421,6 +429,15 @@ class _Wait:
 
 
 _NOTHING = _Wired(Want(0))
+
+
+def _host_name() -> str:
+    if hasattr(os, "uname"):
+        return os.uname().nodename
+    # (Windows. To import it takes 3 ms, which the first picture would wait for.)
+    import socket
+
+    return socket.gethostname()
 
 
 def _shut_down(nvml: Any) -> None:

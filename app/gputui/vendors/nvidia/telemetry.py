@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gputui.inventory.device import Telemetry
+from gputui.inventory.telemetry import Telemetry
 
 # nvmlReturn_t, nvml.h.
 _SUCCESS, _NOT_SUPPORTED, _NOT_FOUND, _TIMEOUT = 0, 3, 6, 10

@@ -1,0 +1,41 @@
+"""What a screen that stays open for weeks keeps of the pages that were opened on it: nothing that grows."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+from textual.strip import Strip
+
+from gputui.tui.screens.page import Page
+from tui.support import Session, session
+
+PAGES = ("right", "h", "Q", "D", "P", "p", "t", "L", "Y", "M", "H", "f", "question_mark", "ctrl+p")
+"""The keys that open each page, and the palette."""
+
+
+def _alive(kind: type) -> int:
+    gc.collect()
+    return sum(isinstance(each, kind) for each in gc.get_objects())
+
+
+async def _open_and_close(s: Session, key: str, times: int) -> None:
+    for _ in range(times):
+        await s.press(key)
+        await s.until(lambda: len(s.app.screen_stack) == 2)
+        await s.press("escape")
+        await s.until(lambda: len(s.app.screen_stack) == 1)
+
+
+@pytest.mark.parametrize("key", PAGES)
+async def test_a_page_that_was_closed_leaves_nothing_behind(key: str) -> None:
+    async with session() as s:
+        # (An export needs something to export.)
+        await s.press("4")
+        await _open_and_close(s, key, 2)
+        painted = _alive(Strip)
+        await _open_and_close(s, key, 6)
+        # One page has some 25 to 100 painted lines.
+        assert _alive(Strip) < painted + 20
+        # The event loop and the pilot still hold the last ones.
+        assert _alive(Page) <= 4

@@ -1,0 +1,132 @@
+"""A job once more: whatever `gputui run` was told, its rerun is told too, but for what is named here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from gputui.cli.request_options import CONSTRAINTS, constraints_of
+from gputui.cli.run import parser
+from gputui.jobs.again import again, constraint_words
+from gputui.jobs.store import all_jobs
+from gputui.launching.launch_options import LaunchOptions, table
+from unit.calling import Call
+from unit.jobs_support import Desk, desk_at, ended
+
+KEPT = {
+    "group": ["--group", "tp=2"],
+    "order": ["--order", "emptiest"],
+    "never": ["--never=3,7"],
+    "prefer": ["--prefer=1"],
+    "mine": ["--mine"],
+    "ignore_user": ["--ignore-user=dcgm", "--ignore-user=-x"],
+    "busy_memory": ["--busy-memory=1048576K"],
+    "busy_util": ["--busy-util=0"],
+    "window": ["--window=2.5"],
+    "wait": ["--wait"],
+    "threads": ["--threads", "near"],
+}
+"""A constraint of each kind, in the words that a rerun has."""
+
+NOT_KEPT = {
+    "help": "prints the help",
+    "n": "the number of devices that it had counts",
+    "gpus": "a rerun is on as many of the best free devices",
+    "force": "what others have claimed is taken once, and not again without being asked for",
+    "name": "it means one job",
+    "why": "says something once",
+    "quiet": "says nothing, once",
+    "dry_run": "starts no job",
+    "detach": "a rerun is a job always",
+    "saved": "its options are kept in full",
+    "env": "variables are kept with the launch options",
+    "demo": "where to look",
+    "recording": "where to look",
+}
+
+OPTIONS = {
+    "launcher": "torchrun",
+    "processes": 3,
+    "python": "/usr/bin/python3",
+    "directory": "/",
+    "ids": "uuid",
+    "logs": "logs",
+    "numa": True,
+    "nodes": 2,
+    "rendezvous": "node0",
+    "command": ("python", "train.py"),
+    "additions": (("COLOUR", "blue"),),
+}
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    with desk_at(tmp_path) as made:
+        monkeypatch.setenv("XDG_STATE_HOME", made.environ["XDG_STATE_HOME"])
+        monkeypatch.chdir(tmp_path)
+        yield made
+
+
+def test_nothing_that_run_can_be_told_is_forgotten() -> None:
+    """A new option has to be kept, or to be named with the reason why it is not."""
+    told = {action.dest for action in parser()._actions}
+    assert told == {*KEPT, *NOT_KEPT, *table()}
+    assert KEPT.keys() == CONSTRAINTS.keys()
+    assert OPTIONS.keys() == {field.name for field in fields(LaunchOptions)}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_constraint_comes_back_as_the_words_that_mean_it(name: str) -> None:
+    args = parser().parse_args(["-n", "2", *KEPT[name]])
+    assert constraints_of(args) == KEPT[name]
+    assert constraints_of(parser().parse_args(["-n", "2"])) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "word"),
+    [
+        (["--wait", "30m"], "--wait=1800"),
+        (["--busy-memory", "700K"], "--busy-memory=700K"),
+        (["--busy-memory", "0.3K"], "--busy-memory=0.2998046875K"),
+        (["--group", "none"], "none"),
+        (["--group", "all"], "all"),
+        (["--group", "tp=2,pp=4"], "tp=2,pp=4"),
+    ],
+)
+def test_its_value_is_exactly_what_it_was(typed: list[str], word: str) -> None:
+    args = parser().parse_args(typed)
+    words = constraints_of(args)
+    assert words[-1] == word and vars(parser().parse_args(words)) == vars(args)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_launch_option_is_kept(desk: Desk, name: str) -> None:
+    options = LaunchOptions(**{"command": ("true",), name: OPTIONS[name]})  # type: ignore[arg-type]
+    job = ended(desk.start("true", options=options))
+    assert again(job).options == options
+
+
+def test_a_rerun_has_the_constraints_of_the_job_and_so_has_its_own_rerun(call: Call, desk: Desk) -> None:
+    given = ["--group", "tp=2", "--order", "given", "--never=0", "--prefer=7"]
+    call("run", "-q", "--demo", "shared", "-n", "2", *given, "--detach", "--", "true")
+    (first,) = all_jobs(desk.environ)
+    assert list(ended(first).constraints) == given
+    shown = call("jobs", "show", "--command", first.id).line
+    assert shown == "gputui run -n 2 --group tp=2 --order given --never=0 --prefer=7 -- true"
+    told = call("jobs", "rerun", first.id, "-q", "--demo", "shared")
+    second = next(job for job in all_jobs(desk.environ) if job.id == told.out.strip())
+    assert ended(second).constraints == first.constraints
+    # What is said besides counts more.
+    refused = call("jobs", "rerun", second.id, "--demo", "shared", "-n", "3", "--dry-run")
+    assert "groups of tp=2" in refused.err
+    line = call("jobs", "rerun", second.id, "--demo", "shared", "-n", "1", "--group", "all", "--dry-run").out
+    assert "CUDA_VISIBLE_DEVICES=7 " in line
+
+
+def test_the_words_of_the_screen_are_those_of_a_call() -> None:
+    args = parser().parse_args(["--group", "tp=2,pp=2", "--order", "fastest"])
+    assert constraint_words(args.group, args.order) == constraints_of(args)
+    assert constraint_words() == []
