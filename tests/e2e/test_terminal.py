@@ -54,8 +54,8 @@ def test_nobody_waits_for_keys_by_looking_again_and_again(
     enough = 30 * len(BOXES["idle"].gpus)
     terminal.until(lambda _: simulated_nvml.counts().get("nvmlDeviceGetUtilizationRates", 0) > enough)
     woken = [n for thread, n in _wakings(terminal.pid).items() if n - before.get(thread, 0) > 2]
-    # The thread that reads the box, the one that waits inside the driver, the one that draws, and the one that
-    # writes on the terminal.
+    # The thread that reads the box, the one that waits inside the driver, the one that draws, and the one
+    # that writes on the terminal.
     assert 2 <= len(woken) <= 4, woken
 
 
