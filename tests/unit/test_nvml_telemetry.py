@@ -48,7 +48,7 @@ class Desk:
 
     def __init__(self, driver: SimulatedNvml) -> None:
         self.driver, self.clock = driver, Clock()
-        self.source = NvmlSource(ProcessTable(host_pids=True), clock=self.clock)
+        self.source = NvmlSource(ProcessTable(host_pids=True), clock=self.clock, ticks=self.clock)
 
     def look(self, *places: int, want: Want = Want.MONITOR) -> Snapshot:
         """One reading with the details of some GPUs, all of them where none is named."""

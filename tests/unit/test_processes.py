@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 
 import psutil
@@ -345,3 +346,60 @@ def test_the_reason_why_nothing_is_known_is_told_again_too() -> None:
     table = ProcessTable(host_pids=False)
     table.owner(7)
     assert table.last(7) == table.still(7) == Owner(note=ANOTHER_NAMESPACE)
+
+
+# Command lines.
+
+
+@pytest.fixture
+def sleeper() -> Iterator[Callable[..., int]]:
+    """Starts processes with these arguments that sleep."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    def started(*arguments: bytes) -> int:
+        words = [b"sh", b"-c", b"echo; read _", *arguments]
+        child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        children.append(child)
+        assert child.stdout is not None and child.stdout.readline()
+        return child.pid
+
+    yield started
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+def test_a_command_line_is_cut_where_it_is_read(sleeper: Callable[..., int]) -> None:
+    pid = sleeper(*([b"x" * 100_000] * 18))
+    table = ProcessTable(host_pids=True)
+    began = time.process_time()
+    command = table.owner(pid).command
+    assert time.process_time() - began < 0.5
+    assert command is not None and command.startswith("sh -c echo") and command.endswith("…")
+    assert len(command.encode()) <= processes.MOST_COMMAND + 10
+
+
+def test_thirty_long_command_lines_take_little_memory(sleeper: Callable[..., int]) -> None:
+    pids = [sleeper(*([b"x" * 100_000] * 18)) for _ in range(30)]
+    table = ProcessTable(host_pids=True)
+    table.owner(os.getpid())
+    tracemalloc.start()
+    try:
+        for pid in pids:
+            table.owner(pid)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_cut_divides_no_character(sleeper: Callable[..., int]) -> None:
+    for shift in range(3):
+        pid = sleeper(b"a" * shift, "ü".encode() * 5000)
+        command = ProcessTable(host_pids=True).owner(pid).command
+        assert command is not None and command.removesuffix(" …").endswith("üü")
+
+
+def test_the_command_line_of_an_ancestor_is_cut_too(sleeper: Callable[..., int]) -> None:
+    pid = sleeper(b"x" * 100_000)
+    found = processes._line(psutil.Process(pid), psutil.Process(pid).username())
+    assert found and len(found[0].command) < processes.MOST_COMMAND + 10

@@ -344,6 +344,49 @@ def test_a_defect_is_handed_over_and_ends_the_reading(desk: Start) -> None:
     assert start.source.asked.empty()
 
 
+# Opening.
+
+
+class Closed(Stepped):
+    """A source that opens when a test says so, or does not."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__()
+        self.may = threading.Event()
+        self.error = error
+
+    def open(self) -> None:
+        self.may.wait(PATIENCE)
+        if self.error is not None:
+            raise self.error
+
+
+def test_a_source_that_hangs_while_it_opens_holds_only_the_thread(clock: Clock) -> None:
+    source = Closed()
+    sampler = Sampler(source, lambda *news: None, NEVER)
+    sampler.start()
+    assert not sampler.wait_until_open(0)
+    while not sampler.silent:
+        clock.now += 1
+    source.may.set()
+    assert sampler.wait_until_open(PATIENCE)
+    source.turn()
+    assert Want.TOPOLOGY in source.wanted()
+    sampler.stop(patience=0)
+    source.answer()
+
+
+def test_a_source_that_cannot_be_opened_says_why_to_whoever_waits() -> None:
+    source = Closed(NoSourceError("no driver"))
+    source.may.set()
+    sampler = Sampler(source, lambda *news: None, NEVER)
+    sampler.start()
+    with pytest.raises(NoSourceError):
+        sampler.wait_until_open(PATIENCE)
+    sampler.stop(patience=0)
+    source.answer()
+
+
 # Stopping.
 
 

@@ -21,7 +21,7 @@ from gputui.inventory.formatting import duration
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Want
 
-_LOOK = Want.MONITOR & ~Want.SENSORS
+_LOOK = (Want.MONITOR & ~Want.SENSORS) | Want.MODES
 
 
 class TurnListener(Listener, Protocol):

@@ -220,7 +220,8 @@ class Allocator:
         if not allocation.devices:
             return allocation, {}
         try:
-            later = self.read()
+            # (Somebody may have given a device to one program only, or divided it, since it was chosen.)
+            later = self.source.read(self.want | Want.MODES)
         except BaseException:
             allocation.release()
             raise

@@ -15,6 +15,7 @@ from gputui.cli.become import become
 from gputui.cli.common import (
     DONE,
     WRONG_CALL,
+    InTime,
     Parser,
     WrongCallError,
     add_source_options,
@@ -127,6 +128,7 @@ def _streams() -> tuple[TextIO | None, ...]:
 def _table_instead(source: Source, reason: str, command: Sequence[str] | None, looked_at: bool) -> int:
     from gputui.cli.ls import table
 
+    source = InTime(source)
     source.open()
     snapshot = source.read(Want.ALL)
     source.close()

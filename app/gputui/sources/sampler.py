@@ -20,6 +20,8 @@ PROCESSES_EVERY = 10
 """Seconds between two readings of all process lists, the costly part (up to 4.5 ms a call)."""
 SENSORS_EVERY = 5
 HOST_EVERY = 2
+MODES_EVERY = 30
+"""Seconds between two readings of what an administrator may change: 0.07 calls a GPU and second."""
 UNFOCUSED_EVERY = 10.0
 """Seconds between two readings while nobody is looking."""
 
@@ -28,6 +30,7 @@ _PACES: tuple[tuple[Want, int], ...] = (
     (Want.PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES, PROCESSES_EVERY),
     (Want.SENSORS, SENSORS_EVERY),
     (Want.HOST, HOST_EVERY),
+    (Want.MODES, MODES_EVERY),
 )
 
 Listener = Callable[["Snapshot | Exception", float], None]
@@ -67,6 +70,9 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="gputui sampler", daemon=True)
         self._due: dict[Want, float] = {}
         self._last_good: float | None = None
+        self._opened = threading.Event()
+        self._refused: NoSourceError | None = None
+        self._inside_since: float | None = None
         self.took = 0.0
         """Seconds that the last good reading took."""
         self._linked = False
@@ -76,6 +82,22 @@ class Sampler:
     def start(self) -> None:
         """Begin reading at once."""
         self._thread.start()
+
+    def wait_until_open(self, patience: float) -> bool:
+        """Wait until the source is open, for `patience` seconds at most; False if it hangs as long as that.
+
+        Raises NoSourceError where it cannot be opened. Reading goes on whatever is answered here.
+        """
+        opened = self._opened.wait(patience)
+        if self._refused is not None:
+            raise self._refused
+        return opened
+
+    @property
+    def silent(self) -> float:
+        """Seconds for which the source has been asked something that it has not answered yet."""
+        since = self._inside_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def ask(self) -> None:
         """Read everything that a verdict needs now, without waiting for the next turn."""
@@ -121,11 +143,23 @@ class Sampler:
 
     def _run(self) -> None:
         try:
+            self._open()
             while not self._stopped:
                 self._turn()
         except Exception as error:  # noqa: BLE001 - a defect: the listener raises it where it is seen
             self._tell(error, time.monotonic())
         self._source.close()
+
+    def _open(self) -> None:
+        # Here, on this thread: starting a driver may hang for ever, too.
+        self._inside_since = time.monotonic()
+        try:
+            self._source.open()
+        except NoSourceError as error:
+            self._refused = error
+        finally:
+            self._inside_since = None
+            self._opened.set()
 
     def _turn(self) -> None:
         with self._wake:
@@ -134,7 +168,7 @@ class Sampler:
             first = self._last_good is None
             details = not first and (bool(self._looked_at) or self._look_is_new)
             looked_at, self._look_is_new = self._looked_at, self._look_is_new and first
-        began = time.monotonic()
+        began = self._inside_since = time.monotonic()
         try:
             want = self._wanted(asked)
             if details:
@@ -144,9 +178,11 @@ class Sampler:
         except NoSourceError as error:
             # What this turn was to read is still due.
             self._due.clear()
+            self._inside_since = None
             self._tell(error, began)
             self._rest(began)
             return
+        self._inside_since = None
         self._last_good = time.monotonic()
         self.took = self._last_good - began
         self._linked = self._linked or Want.LINKS in want
@@ -173,7 +209,7 @@ class Sampler:
         want = Want.LOAD | Want.NAMES | Want.QUEUE
         for part, every in _PACES:
             # A little early is on time: turns do not come to the millisecond.
-            if now >= self._due.get(part, 0.0) - 0.2 or (asked and Want.PROCESSES in part):
+            if now >= self._due.get(part, 0.0) - 0.2 or (asked and part & (Want.PROCESSES | Want.MODES)):
                 want |= part
                 self._due[part] = now + every
         if self._last_good is None:

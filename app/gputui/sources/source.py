@@ -43,6 +43,9 @@ class Want(Flag):
     """Links, and what is near each device: CPUs, PCIe, network devices. Takes seconds on some boxes."""
     NAMES = auto()
     """Who the devices are: name, bus id, limits. Read once a source."""
+    MODES = auto()
+    """How many devices there are, their compute mode, and whether they are divided: what an administrator may
+    change while we run. With NAMES or VERDICT the first reading brings them anyway."""
     VERDICT = auto()
     """No more than a verdict needs, in the fewest calls: what `pick` reads."""
 
@@ -57,7 +60,7 @@ class Want(Flag):
     """How the vendor's own runtime numbers the devices, where they are not all of one model: it is asked in a
     process of its own, once a source."""
 
-    ALL = LOAD | PROCESSES | OWNERS | CLAIM_PROCESSES | QUEUE | SENSORS | LINKS | TOPOLOGY | NAMES
+    ALL = LOAD | PROCESSES | OWNERS | CLAIM_PROCESSES | QUEUE | SENSORS | LINKS | TOPOLOGY | NAMES | MODES
     MONITOR = LOAD | PROCESSES | OWNERS | SENSORS | NAMES
 
 

@@ -6,6 +6,7 @@ there. A process that we may not inspect still has an owner: it is reported as u
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from gputui.system.namespaces import in_initial_namespace
 
 _MOST_ANCESTORS = 8
 _MOST_CGROUP = 64 * 1024
+MOST_COMMAND = 4096
+"""Bytes of a command line that are read: one may have megabytes of arguments, and nobody reads them here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ class ProcessTable:
         with process.oneshot():
             for name, ask in (
                 ("user", process.username),
-                ("command", lambda: " ".join(process.cmdline()) or process.name()),
+                ("command", lambda: _command(process)),
                 ("started", process.create_time),
             ):
                 try:
@@ -146,9 +149,27 @@ def _line(process: Any, user: str | None) -> tuple[Ancestor, ...]:
         while process is not None and len(found) < _MOST_ANCESTORS:
             if user is None or process.username() != user or process.pid == 1:
                 break
-            found.append(Ancestor(process.pid, " ".join(process.cmdline()) or process.name()))
+            found.append(Ancestor(process.pid, _command(process)))
             process = process.parent()
     return tuple(found)
+
+
+def _command(process: Any) -> str:
+    """The command line as one text, cut where it is long; of a process without one its name. Raises
+    psutil.Error."""
+    try:
+        with open(f"/proc/{process.pid}/cmdline", "rb") as file:  # noqa: PTH123
+            data = file.read(MOST_COMMAND + 1)
+    except OSError:
+        data = b""
+    if not data:
+        # A kernel thread, a zombie, or no Linux: psutil knows which.
+        return " ".join(process.cmdline())[:MOST_COMMAND] or str(process.name())
+    cut = len(data) > MOST_COMMAND
+    # (A character that the cut divides is left out.)
+    text = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(data[:MOST_COMMAND], final=not cut)
+    # (Some programs write over their arguments, and end them with many zeros.)
+    return text.rstrip("\0").replace("\0", " ") + (" …" if cut else "")
 
 
 def _container(pid: int) -> str | None:

@@ -23,6 +23,10 @@ from gputui.vendors.registry import order_to_read
 _INTERVAL = 1.0
 """Seconds between two readings, where nobody says otherwise."""
 
+_USUALLY, _PATIENCE = 0.1, 2.0
+"""Seconds in which most drivers start, and after which the screen opens without one: it takes 1.5 s where the
+persistence daemon does not run, and a call may hang for ever."""
+
 
 def run_screen(
     source: Source,
@@ -43,7 +47,6 @@ def run_screen(
     screen = checked(screen)
     additions, argv = assignments(command or example)
     options = LaunchOptions(command=argv, additions=additions)
-    source.open()
     if source.label:
         # What was sorted and filtered on this machine says nothing of another box.
         screen = screen._replace(sort=None, filter="")
@@ -58,12 +61,15 @@ def run_screen(
         # The first reading (0.06 s) goes on while Textual is imported (0.17 s).
         sampler.start()
         try:
+            sampler.wait_until_open(_USUALLY)
             # What draws the first frame comes before the rest, which would keep the reading from the GIL.
             importlib.import_module("gputui.tui.views.first_frame")
             import_asyncio()
             from gputui.tui.app import GputuiApp
             from gputui.tui.terminal_driver import TerminalAfter
 
+            # A driver that cannot be started ends this; one that hangs is told on the screen.
+            sampler.wait_until_open(_PATIENCE)
             terminal = TerminalAfter(first_frame)
             app = GputuiApp(
                 app_state,

@@ -20,7 +20,7 @@ from textual.containers import Container
 from textual.screen import Screen
 
 from gputui.allocating.settings import ScreenSettings, SettingsError
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import duration, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
 from gputui.sources.source import NoSourceError, Want
@@ -56,6 +56,9 @@ _PAST_AFTER = 0.5
 
 _STALE = 2.5
 """Readings that are older than this many intervals are called stale."""
+
+_SILENT = 1.5
+"""Seconds after which is said that the driver has not answered at all yet."""
 
 _END = 1000
 """Rows: more than any box has, so that the cursor goes to the end."""
@@ -315,6 +318,9 @@ class MainScreen(Screen[None]):
         """A reading of the box, good or bad."""
         result = message.reading.result
         if isinstance(result, NoSourceError):
+            if self.app_state.rows and self.app_state.problem != str(result):
+                # (The rows stay, as they were: why they are stale must be said once.)
+                self.show_message(str(result), "lost", lasting=True)
             self.set_app_state(self.app_state.with_problem(str(result)))
         elif isinstance(result, Snapshot):
             number_before, before = len(self.app_state.selection), self.app_state.snapshot
@@ -353,6 +359,10 @@ class MainScreen(Screen[None]):
         age = self._sampler.age
         if age is None or age > 1.5:
             self._draw_header()
+        silent = self._sampler.silent
+        if self.app_state.snapshot is None and silent > _SILENT:
+            words = f"the driver has not answered for {duration(silent)}: a call hangs; see `dmesg`"
+            self.set_app_state(self.app_state.with_problem(words))
         self.launch.ask_without_reread()
 
     # Messages

@@ -5,12 +5,20 @@ The rules that make links of the answers are in `links.py`; network devices are 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.link import SELF, LinkMatrix, PeerMatrix
-from gputui.vendors.nvidia.gpu import GoneError, Gpu, bits_set, bus_id
+from gputui.vendors.nvidia.gpu import (
+    FUNCTION_NOT_FOUND,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    GoneError,
+    Gpu,
+    bits_set,
+    bus_id,
+)
 from gputui.vendors.nvidia.links import UNREADABLE_BUS_ID, NvLinks, matrix, pcie_word
 
 if TYPE_CHECKING:
@@ -38,6 +46,9 @@ _MOST_LINKS: dict[str, int] = {
 """NVLinks by compute capability, for drivers that do not tell how many there are; others have none."""
 
 _NEWEST_KNOWN = (12, 1)
+
+_NO_LINK = (INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND)
+"""What NVML answers of a link that a GPU does not have, or of a function that it does not know."""
 
 _DENIED = ("CNS", "GNS", "TNS", "NS")
 """Answers that say there is no path. Switched off in the driver's settings ("DR"), the links stay links."""
@@ -84,7 +95,7 @@ class Wiring:
         try:
             return Locality(
                 cpus=bits_set(
-                    gpu.ask(
+                    gpu.ask_in_passing(
                         nvml.nvmlDeviceGetCpuAffinityWithinScope,
                         gpu.handle,
                         _CPU_WORDS,
@@ -92,10 +103,10 @@ class Wiring:
                     )
                 ),
                 memory_nodes=gpu.memory_nodes(),
-                own_node=gpu.ask(nvml.nvmlDeviceGetNumaNodeId, gpu.handle),
+                own_node=_own_node(nvml, gpu),
                 switched=switched,
-                pcie_generation=gpu.ask(nvml.nvmlDeviceGetMaxPcieLinkGeneration, gpu.handle),
-                pcie_width=gpu.ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, gpu.handle),
+                pcie_generation=gpu.ask_in_passing(nvml.nvmlDeviceGetMaxPcieLinkGeneration, gpu.handle),
+                pcie_width=gpu.ask_in_passing(nvml.nvmlDeviceGetMaxPcieLinkWidth, gpu.handle),
             )
         except GoneError as gone:
             gpu.lose(gone)
@@ -148,7 +159,7 @@ class Wiring:
             known = gpu.devices[0].pci_bus_id
             asked = self._nvml.nvmlDeviceGetPciInfo
             try:
-                pci = None if known or gpu.handle is None else gpu.ask(asked, gpu.handle)
+                pci = None if known or gpu.handle is None else gpu.ask_in_passing(asked, gpu.handle)
             except GoneError as gone:
                 # This one: it may be another GPU's links that are looked at.
                 gpu.lose(gone)
@@ -177,14 +188,14 @@ class Wiring:
         """How many links to ask about where the driver does not tell: 40 calls in vain are too many."""
         found = gpu.devices[0].compute_capability
         if found is None:
-            pair = gpu.ask(self._nvml.nvmlDeviceGetCudaComputeCapability, gpu.handle)
+            pair = gpu.ask_in_passing(self._nvml.nvmlDeviceGetCudaComputeCapability, gpu.handle)
             found = "{}.{}".format(*pair) if pair else None
         if found is None or tuple(map(int, found.split("."))) > _NEWEST_KNOWN:
             return int(self._nvml.NVML_NVLINK_MAX_LINKS)
         return _MOST_LINKS.get(found, 0)
 
     def _fields(self, gpu: Gpu, fields: list[Any]) -> list[int | None]:
-        values = gpu.ask(self._nvml.nvmlDeviceGetFieldValues, gpu.handle, fields)
+        values = gpu.ask_in_passing(self._nvml.nvmlDeviceGetFieldValues, gpu.handle, fields)
         if values is None:
             return [None] * len(fields)
         return [value.value.uiVal if value.nvmlReturn == 0 else None for value in values]
@@ -203,7 +214,8 @@ class Wiring:
         """Errors of one link (there is no such link) say nothing of the device."""
         try:
             return bool(self._nvml.nvmlDeviceGetNvLinkState(gpu.handle, link))
-        except self._nvml.NVMLError:
+        except self._nvml.NVMLError as error:
+            _missed(gpu, error)
             return False
 
     def _remote(self, gpu: Gpu, link: int) -> str | None:
@@ -211,14 +223,31 @@ class Wiring:
         nvml = self._nvml
         try:
             bus = bus_id(nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu.handle, link))
-        except nvml.NVMLError:
+        except nvml.NVMLError as error:
+            _missed(gpu, error)
             bus = UNREADABLE_BUS_ID
         if any(bus == self._bus_id(other) for other in self._gpus if other):
             # What is known to be a GPU need not be asked whether it is a switch.
             return bus
-        with contextlib.suppress(nvml.NVMLError):
-            # (Drivers before R450 do not know the type.)
+        try:
             kind = nvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu.handle, link)
             if kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
                 return "switch"
+        except nvml.NVMLError as error:
+            # (Drivers before R450 do not know the type.)
+            _missed(gpu, error)
         return None if bus == UNREADABLE_BUS_ID else bus
+
+
+def _own_node(nvml: Any, gpu: Gpu) -> int | None:
+    """The NUMA node that the GPU's memory is itself: few GPUs have one, and nothing is missing without it."""
+    before = gpu.missed
+    node: int | None = gpu.ask_in_passing(nvml.nvmlDeviceGetNumaNodeId, gpu.handle)
+    gpu.missed = before
+    return node
+
+
+def _missed(gpu: Gpu, error: Any) -> None:
+    """Of a link that is not there NVML says so; anything else is an answer that is still to come."""
+    if error.value not in _NO_LINK:
+        gpu.missed += 1
