@@ -26,10 +26,31 @@ class PatientDriver(LinuxDriver):
 
     _end: tuple[int, int] | None = None
     """A pipe: a byte in it ends the thread that waits for keys."""
+    _restarts = False
+    """Whether the terminal is given up only to be taken again."""
+    _starting = _again = False
+    """Whether a start goes on, and whether the program was continued meanwhile."""
 
     def start_application_mode(self) -> None:
-        # SIGCONT after a SIGSTOP starts it again, with no stop before: two threads would share the keys.
-        self.disable_input()
+        # (This is a signal handler too: SIGCONT may come while it runs.)
+        self._again = True
+        if self._starting:
+            return
+        self._starting = True
+        while self._again:
+            self._again = False
+            self._start()
+        self._starting = False
+
+    def _start(self) -> None:
+        # SIGCONT after a SIGSTOP starts it with no stop before: two threads would share the keys, two would
+        # write to the terminal, and nothing would paint what the shell has written over.
+        if self._end is not None:
+            self._restarts = True
+            self.suspend_application_mode()
+            self._restarts = False
+            # (So that the application paints everything again.)
+            self._must_signal_resume = True
         self._end = os.pipe()
         super().start_application_mode()  # type: ignore[no-untyped-call]
 
@@ -38,7 +59,11 @@ class PatientDriver(LinuxDriver):
         if self._end is None:
             return
         os.write(self._end[1], b".")
-        super().disable_input()
+        if not self._restarts:
+            super().disable_input()
+        elif self._key_thread is not None:
+            # (Textual's would throw away what has been typed meanwhile.)
+            self._key_thread.join()
         for number in self._end:
             os.close(number)
         self._end = None
