@@ -13,7 +13,7 @@ from textual.events import MouseScrollUp
 
 from gputui.allocating.settings import ScreenSettings
 from gputui.inventory.job_summary import JobSummary
-from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.inventory.telemetry import Telemetry
 from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
@@ -22,7 +22,7 @@ from gputui.tui.screens.columns import ColumnsScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.views.columns import COLUMNS
 from gputui.tui.views.first_frame import frame
-from gputui.tui.views.table import table
+from gputui.tui.views.table import facts_shown, table
 from gputui.tui.views.text import width_of
 from tui.support import Session, StillSource, box_at, session
 from unit.builders import GIB, NOW, box, busy, gpu, instance
@@ -49,6 +49,27 @@ def test_columns_are_shown_whole_or_not_at_all(name: str, width: int) -> None:
         assert row[state] in "○●◐◆?✕▶", "the state begins below its heading"
         before = row[: heading.find("COMMAND")] if "COMMAND" in heading else row[:state]
         assert "…" not in before, "nothing but a command is cut"
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 130, 200])
+def test_memory_that_is_the_hosts_is_its_ram_in_use_and_marked_as_shared(width: int) -> None:
+    spark = box_at("gb10")
+    assert "G" not in texts(spark, width)[1][20:], "not known before the host has been read"
+    load = HostLoad(memory_used=32 * GIB, memory_total=128 * GIB)
+    there = replace(spark, host=replace(spark.host, load=load))
+    mark = "32.0/128.0G*" if width < 80 else "32.0/128.0G shared"
+    assert mark in texts(there, width)[1]
+    # Beside a device that has memory of its own.
+    more = (*there.devices, gpu(1, memory_used=8 * GIB))
+    both = replace(there, devices=more, links=(), pcie=(), peers=())
+    rows = texts(both, width)[1:]
+    assert re.search(r"32\.0/128\.0G(\*| shared)", rows[0])
+    assert "8.0/80.0G" in rows[1] and "shared" not in rows[1] and "*" not in rows[1]
+    assert rows[0].index("128.0G") + 6 == rows[1].index("80.0G") + 5
+    # It changes with the host, though nothing of the device does.
+    other = replace(both, host=replace(both.host, load=replace(load, memory_used=GIB)))
+    device, one, two = both.devices[0], AppState({}).with_snapshot(both), AppState({}).with_snapshot(other)
+    assert facts_shown(one, device) != facts_shown(two, device)
 
 
 def test_more_columns_are_there_the_wider_the_terminal_is() -> None:

@@ -140,3 +140,26 @@ async def test_the_page_of_panels_names_its_keys_and_why_a_panel_is_not_there() 
         assert not any("120" in line for line in body.texts)
         await s.press("escape")
         assert s.app.screen is s.main
+
+
+# Places
+
+
+def _places(s: Session) -> list[tuple[int, str]]:
+    """The line of each panel's title in the column beside the table, and its first words."""
+    heads = [(n, line.split()[1:3]) for n, line in enumerate(s.texts("#lists")) if line.startswith(" ─ ")]
+    return [(n, words[0]) for n, words in heads]
+
+
+async def test_panels_keep_their_lines_until_the_terminal_or_the_filter_changes() -> None:
+    async with session("shared", size=(130, 40)) as s:
+        snapshot, before = s.main.app_state.snapshot, _places(s)
+        assert snapshot is not None and "queue" in [name for _, name in before]
+        quiet = replace(snapshot, claims=(), waiters=())
+        show(s, quiet)
+        assert _places(s) == before and "nobody in line" in everything(s)
+        show(s, snapshot)
+        assert _places(s) == before
+        show(s, quiet)
+        await s.resize(131, 40)
+        assert "queue" not in [name for _, name in _places(s)]

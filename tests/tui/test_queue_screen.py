@@ -14,6 +14,7 @@ from gputui.inventory.waiter import Waiter
 from gputui.jobs.job import Job
 from gputui.jobs.start import Queued
 from gputui.jobs.wait import refreshed
+from gputui.tui.app_state import AppState
 from gputui.tui.screens.queue import QueueScreen
 from gputui.tui.views.queue import lines_of_panel, queue_panel
 from gputui.tui.widgets.lines import Lines
@@ -156,3 +157,39 @@ async def test_a_hostile_name_in_line_is_neutralised() -> None:
         show(s, waiter(1, "mi\x1b[2Jra\n"), waiter(2, "\u202eoxo", job="\x07"))
         await s.press("Q")
         assert all(text.isprintable() for text in texts(s))
+
+
+async def test_every_row_of_the_page_can_be_reached_and_the_title_counts_the_hidden_lines() -> None:
+    async with session("shared", size=(60, 12)) as s:
+        waiters = s.main.app_state.snapshot.waiters if s.main.app_state.snapshot else ()
+        s.main.set_app_state(
+            s.main.app_state.with_snapshot(
+                replace(box_at("shared"), waiters=(*waiters, replace(waiters[0], place=(9, ""))))
+            )
+        )
+        await s.press("Q")
+        assert "3 in line" in texts(s)[0] and "▼" in texts(s)[0] and "▲" not in texts(s)[0]
+        await s.press("G")
+        body = "\n".join(texts(s))
+        assert "GPU 1 " in body and "no job says when it" in body
+        assert "▲" in texts(s)[0] and "▼" not in texts(s)[0]
+        assert "leave" not in texts(s, "#page-footer")[-1], "a device has no place in line"
+        await s.press("S", "pageup")
+        assert "▲" not in texts(s)[0] and "leave" in texts(s, "#page-footer")[-1]
+        await s.press("pagedown", "pagedown")
+        assert "▼" not in texts(s)[0]
+
+
+def test_the_panel_sets_apart_who_holds_what_and_says_of_how_many() -> None:
+    state = AppState({}).with_snapshot(box_at("shared"))
+
+    def panel(height: int) -> list[str]:
+        return ["".join(text for text, _ in line) for line in queue_panel(state, 60, height)]
+
+    whole = panel(lines_of_panel(state))
+    at = next(n for n, line in enumerate(whole) if line.strip() == "not free")
+    assert whole[at - 1].startswith(" next ana") and whole[at + 1].startswith(" GPU 6")
+    rest = len(whole) - at - 1
+    assert panel(len(whole) - 1)[at].endswith(f"{rest - 1} of {rest}")
+    # In one line there are the numbers, at least.
+    assert panel(at + 1)[at].startswith(" not free: GPU 6,") and len(panel(at)) == at

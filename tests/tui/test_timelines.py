@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gputui.inventory.device import Device, Fault
+from gputui.inventory.snapshot import HostLoad
 from gputui.timeline.store import Metric, Span, Store
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.timelines import TimelinesScreen
@@ -26,6 +27,7 @@ from gputui.tui.views.timelines import (
     device_timeline,
     read_out,
     timelines_pane,
+    why_no_charts,
 )
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session, StillSource, session
@@ -340,8 +342,78 @@ async def test_the_page_zooms_reads_a_moment_and_goes_to_a_device() -> None:
         assert any(text.endswith("GPU 2: 97 %, 66.0 GiB, 610 W") for text in _page(s))
         await s.press("tab")
         assert "utilization  last 5m" in _page(s)[0] and not any("power" in text for text in _page(s))
+
+
+async def test_escape_closes_the_moment_then_the_one_device_then_the_page() -> None:
+    async with session(source=_WithPast(box(*EIGHT)), size=(100, 30)) as s:
+        await s.press("h", "n", "left", "left", "enter")
+        assert "timelines: GPU 1" in _page(s)[0] and " at " in _page(s)[0]
+        await s.press("escape")
+        assert "timelines: GPU 1" in _page(s)[0] and " at " not in _page(s)[0]
+        await s.press("escape")
+        assert "all devices" in _page(s)[0]
         await s.press("escape")
         assert s.app.screen is s.main
+        await s.press("h", "left", "enter", "q")
+        assert s.app.screen is s.main
+
+
+async def test_the_page_shows_as_many_devices_as_fit_after_the_terminal_has_grown() -> None:
+    async with session(source=_WithPast(box(*EIGHT)), size=(130, 40)) as s:
+        await s.press("h")
+        await s.resize(60, 15)
+        await s.press(*["n"] * 7)
+        assert "of 8 devices" in _page(s)[0] and any(row.lstrip("▸ ").startswith("7 ") for row in _page(s))
+        await s.resize(130, 40)
+        assert "all devices" in _page(s)[0]
+        assert all(any(row.lstrip("▸ ").startswith(f"{n} ") for row in _page(s)) for n in range(8))
+
+
+@pytest.mark.parametrize("zoom", ZOOMS)
+def test_the_values_of_a_moment_are_the_same_in_charts_of_every_width(zoom: int) -> None:
+    store, state = Store(), AppState({})
+    for second in range(-900, 1):
+        snapshot = box(gpu(0, utilization=second % 97), gpu(1), time=NOW + second)
+        state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
+    device = state.rows[0]
+    for ago in (0, 1, 7, 61, 250, 500, 850):
+        said: set[str] = set()
+        for width in range(60, 200, 7):
+            for _, frame in (
+                all_timelines(state, width, 20, zoom, cursor=NOW - ago, page=True),
+                device_charts(state, device.key, width, 20, zoom, cursor=NOW - ago, page=True),
+            ):
+                assert frame is not None
+                said.add(read_out(state, device, frame, NOW - ago).split(" ", 1)[1])
+        assert len(said) == 1, said
+        one = said.pop()
+        if ago < 300:
+            assert one.startswith(f"GPU 0: {-ago % 97} %,") and "mean" not in one
+        else:
+            assert one.endswith("(mean of 10s)"), "the seconds are no longer kept"
+
+
+def test_memory_that_is_the_hosts_is_charted_as_its_ram() -> None:
+    shared = gpu(0, unified=True, memory_used=None, memory_total=None, memory_free=None, power_limit=None)
+    store, state = Store(), AppState({})
+    for second in range(-99, 1):
+        load = HostLoad(memory_used=32 * GIB, memory_total=128 * GIB)
+        snapshot = box(replace(shared, power=44.0), time=NOW + second)
+        snapshot = replace(snapshot, host=replace(snapshot.host, load=load))
+        state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
+    lines = _texts(device_charts(state, shared.key, 100, 22, 60, page=True)[0])
+    text = "\n".join(lines)
+    assert "RAM   128.0G" in text and "now  32.0G" in text
+    # The limit of power is not known: the chart says so, and does not look full.
+    top = next(n for n, line in enumerate(lines) if line.startswith(" power"))
+    assert "100W" in lines[top] and "no limit" in lines[top + 1] and "█" not in lines[top]
+
+
+def test_power_without_a_known_limit_is_not_called_unknown() -> None:
+    devices = [gpu(n, power=44.0, power_limit=None) for n in range(2)]
+    lines, _ = all_timelines(_seen(*devices), 130, 20, 60, "utilization", page=True)
+    assert lines
+    assert why_no_charts(_seen(*devices), devices[0], "power") == "no power limit known"
 
 
 async def test_the_page_shows_what_its_title_says_with_the_figures_of_now() -> None:

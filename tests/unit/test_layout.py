@@ -13,10 +13,12 @@ from gputui.inventory.topology import Nic
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from gputui.timeline.store import Store
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import (
     Column,
     LaunchRoom,
+    Layout,
     Part,
     Size,
     has_rules,
@@ -34,6 +36,7 @@ from gputui.tui.views.table import table
 from gputui.tui.views.text import Line
 
 BOX = at(BOXES["shared"], 0.0, 1_700_000_000.0)
+SOME_PAST = Store()
 PROCESSES = Part("processes", Size(4, 12), "side", True)
 TIMELINES = Part("timelines", Size(4, 18), "table", True)
 JOBS = Part("jobs", Size(3, 5), "side", False)
@@ -121,7 +124,7 @@ def test_warnings_that_have_no_room_are_counted() -> None:
 def test_a_very_wide_terminal_has_timelines_below_all_and_links_below_the_table() -> None:
     layout = lay_out(200, 60, 8, 5, [PROCESSES, TIMELINES, JOBS, LINKS])
     assert layout.left.heights == (("links", 10),) and layout.beside is not None and layout.bottom is not None
-    assert [name for name, _ in layout.beside.heights] == ["processes", "jobs"]
+    assert [name for name, _ in layout.beside.heights] == ["jobs", "processes"]
     assert layout.bottom.width == 200 and lines_of(layout.bottom) >= TIMELINES.size.wants
     hidden = lay_out(200, 60, 8, 5, [PROCESSES, JOBS, LINKS])
     assert hidden.bottom is None and hidden.beside is not None and lines_of(hidden.beside) == 52
@@ -129,12 +132,85 @@ def test_a_very_wide_terminal_has_timelines_below_all_and_links_below_the_table(
 
 def test_panels_that_do_not_grow_keep_their_height_while_the_others_change() -> None:
     few, many = (Part("processes", Size(4, wants), "side", True) for wants in (4, 90))
-    assert share(30, [few, JOBS, LINKS])[1:] == share(30, [many, JOBS, LINKS])[1:]
-    assert share(30, [few, JOBS, LINKS]) == (("processes", 15), ("jobs", 5), ("links", 10))
+    assert share(30, [few, JOBS, LINKS]) == share(30, [many, JOBS, LINKS])
+    # The one that grows stands below them: the room that it gains or loses moves nothing.
+    assert share(30, [few, JOBS, LINKS]) == (("jobs", 5), ("links", 10), ("processes", 15))
+
+
+FRAMES = [(60, 40), (100, 50), (130, 30), (130, 40), (200, 40), (200, 60)]
+
+
+def tops(layout: Layout) -> dict[str, tuple[int, int]]:
+    """The column and the first line of each panel."""
+    columns = (layout.left, layout.beside, layout.bottom)
+    over = (layout.table, 0, layout.beside.lines if layout.beside else 0)
+    found = {}
+    for place, (column, top) in enumerate(zip(columns, over, strict=True)):
+        for name, lines in column.heights if column else ():
+            found[name] = (place, top)
+            top += lines
+    return found
+
+
+@pytest.mark.parametrize(("width", "height"), FRAMES)
+def test_no_panel_moves_while_the_demo_box_works(width: int, height: int) -> None:
+    state, asked, layout = AppState({}), list[Part](), None
+    seen: list[dict[str, tuple[int, int]]] = []
+    for second in range(0, 600, 3):
+        state = state.with_snapshot(at(BOXES["shared"], float(second), 1_700_000_000.0))
+        state = replace(state, timelines=SOME_PAST.after(BOX, 1.0))
+        before, asked = asked, parts(state, width, asked)
+        layout = lay_out(width, height, len(state.rows), 6, asked, layout if asked == before else None)
+        if not seen or tops(layout) != seen[-1]:
+            seen.append(tops(layout))
+    # They move only where one needs more than it ever had, and never back.
+    assert len(seen) <= 4 and all(seen.count(each) == 1 for each in seen), seen
+
+
+@pytest.mark.parametrize(("width", "height"), FRAMES)
+def test_a_warning_more_below_moves_no_panel(width: int, height: int) -> None:
+    asked = [Part("jobs", Size(2, 5, 30), "side", False), PROCESSES, TIMELINES, LINKS]
+    if width < 120:
+        asked = asked[:3]
+    few = lay_out(width, height, 8, 6, asked)
+    for below in (7, 8, 6):
+        layout = lay_out(width, height, 8, below, asked, few)
+        # (The last one may have no room left.)
+        assert tops(layout).items() <= tops(few).items() and len(tops(layout)) >= len(asked) - 1
+    assert layout == few
+
+
+def test_a_panel_that_has_nothing_more_to_say_keeps_its_place() -> None:
+    state = AppState({}).with_snapshot(BOX)
+    asked = parts(state, 130)
+    alone = state.with_snapshot(replace(BOX, waiters=(), claims=()))
+    assert "queue" not in [part.name for part in parts(alone, 130)]
+    assert parts(alone, 130, asked) == asked
+    assert "nobody in line" in _text(PANELS_BY_NAME["queue"].lines(alone, 48, 5))
+
+
+@pytest.mark.parametrize("name", ["gb10", "idle", "lost", "mixed", "shared"])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 40), (100, 30), (110, 60)])
+def test_one_column_has_timelines_where_the_other_panels_leave_lines(
+    name: str, width: int, height: int
+) -> None:
+    state = AppState({}).with_snapshot(at(BOXES[name], 0.0, 1_700_000_000.0))
+    assert state.snapshot is not None
+    state = replace(state, timelines=Store().after(state.snapshot, 1.0))
+    asked = parts(state, width)
+    layout = lay_out(width, height, len(state.rows), 6, asked)
+    heights = dict(layout.left.heights)
+    others = {part.name: part.size.wants for part in asked if part.place == "side"}
+    left = height - 3 - 6 - layout.table - sum(others.values())
+    assert ("timelines" in heights) == (left >= 4)
+    if "timelines" in heights:
+        assert layout.left.heights[-1][0] == "timelines" and layout.table + layout.left.lines == height - 9
+        assert all(heights[each] >= lines for each, lines in others.items())
+    assert (width, height) == (80, 24) or name == "shared" or "timelines" in heights
 
 
 def test_what_has_no_room_is_left_out_whole_and_the_most_important_stays() -> None:
-    assert share(8, [PROCESSES, JOBS, LINKS]) == (("processes", 4), ("jobs", 4))
+    assert share(8, [PROCESSES, JOBS, LINKS]) == (("jobs", 4), ("processes", 4))
     assert share(3, [PROCESSES, JOBS]) == (("jobs", 3),)
     assert share(2, [PROCESSES, JOBS]) == ()
 

@@ -5,8 +5,8 @@ A device takes 33 KiB (72 of them 2.4 MiB); a figure that it never has takes not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import ceil, floor, nan
 from typing import Literal
@@ -110,8 +110,20 @@ class Store:
 
     def after(self, snapshot: Snapshot, pace: float) -> Timelines:
         """The timelines after one more snapshot."""
-        self.add(snapshot.time, snapshot.devices, pace)
+        self.add(snapshot.time, map(_with_memory(snapshot), snapshot.devices), pace)
         return Timelines(self, snapshot.time, self.adopted)
+
+
+def _with_memory(snapshot: Snapshot) -> Callable[[Device], Device]:
+    """A device with the memory that its snapshot shows of it: of unified memory the host's."""
+
+    def shown(device: Device) -> Device:
+        if not device.unified:
+            return device
+        used, total = snapshot.memory(device)
+        return replace(device, memory_used=used, memory_total=total)
+
+    return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +186,19 @@ class Timelines:
         """What 100 % of a figure is, None where that is not known."""
         past = self.store.devices.get(key)
         return past.full(metric) if past else None
+
+    def at(self, key: str, metric: Metric, moment: float) -> tuple[float, int] | None:
+        """A figure at a moment (seconds since the epoch): the mean of the shortest time around it that is
+        kept, and how many seconds that is; None where it is not known."""
+        past = self.store.devices.get(key)
+        for ring in (past.rings.get(metric) or ()) if past else ():
+            number = floor(moment / ring.width + 1e-6)
+            if ring.first is None or ring.head is None or number < max(ring.first, ring.head - ring.size + 1):
+                # What was before, a coarser one may know.
+                continue
+            value = ring.window(number, number + 1)[0]
+            return (value, ring.width) if value == value else None
+        return None
 
     def values(self, key: str, metric: Metric, span: Span, peaks: bool = False) -> Sequence[float]:
         """A figure in each column, its mean or its highest value; NaN is unknown."""

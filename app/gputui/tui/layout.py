@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -39,6 +39,10 @@ class Size(NamedTuple):
     wants: int
     most: int = 0
 
+    def at_least(self, other: Size) -> Size:
+        """The size that has room for the other one's lines, too."""
+        return Size(self.least, max(self.wants, other.wants), max(self.most, other.most))
+
 
 class LaunchRoom(NamedTuple):
     """Lines under the launch's rule, at most.
@@ -71,6 +75,11 @@ class Column:
     width: int
     heights: tuple[tuple[str, int], ...] = ()
 
+    @property
+    def lines(self) -> int:
+        """The lines of all of them."""
+        return sum(lines for _, lines in self.heights)
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -89,6 +98,12 @@ class Layout:
     left: Column
     beside: Column | None = None
     bottom: Column | None = None
+
+    @property
+    def heights(self) -> tuple[tuple[str, int], ...]:
+        """The lines of every panel."""
+        columns = (self.left, self.beside, self.bottom)
+        return tuple(each for column in columns if column is not None for each in column.heights)
 
 
 def launch_room(height: int, devices: int) -> LaunchRoom:
@@ -115,19 +130,24 @@ def has_rules(height: int) -> bool:
     return height >= _SHORT
 
 
-def lay_out(width: int, height: int, devices: int, below: int, parts: Sequence[Part]) -> Layout:
+def lay_out(
+    width: int, height: int, devices: int, below: int, parts: Sequence[Part], before: Layout | None = None
+) -> Layout:
     """The layout of a terminal of this size.
 
     devices  rows of the table; 0 where it has a text in their place, which takes all the room
     below    lines of the selection and the launch line together
     parts    the panels that have something to show, the most important first
+    before   the last layout for the same width, height, devices and parts: what `below` takes or gives back
+             changes the last panel of each column only, as long as that one keeps its least
     """
+    kept = dict(before.heights) if before is not None else {}
     header = message = height >= _TINY
     room = max(1, height - below - 1 - header - message)
     table = min(devices + 1, room) if devices else room
     left_over = room - table
     if width < WIDE or not devices:
-        left = Column(width, share(left_over, parts))
+        left = Column(width, _in_one_column(left_over, parts, kept))
         return Layout(header, has_rules(height), message, table, left)
     beneath = [part for part in parts if part.place == "table"]
     side = [part for part in parts if part.place == "side"]
@@ -139,6 +159,8 @@ def lay_out(width: int, height: int, devices: int, below: int, parts: Sequence[P
         under, others = _balanced(table, side)
         lines = max(table + _wanted(under), _wanted(others))
         top = max(table, min(lines, room - growing[0].size.wants))
+        if before is not None and before.beside is not None and before.bottom is not None:
+            top = max(top, before.beside.lines)
         top = min(top, room - growing[0].size.least)
         if top >= table:
             return Layout(
@@ -146,12 +168,14 @@ def lay_out(width: int, height: int, devices: int, below: int, parts: Sequence[P
                 has_rules(height),
                 message,
                 table,
-                Column(left_width, share(top - table, under)),
-                Column(right_width, share(top, others)),
+                Column(left_width, share(top - table, under, kept)),
+                Column(right_width, share(top, others, kept)),
                 Column(width, share(room - top, beneath)),
             )
     left = Column(left_width, share(left_over, beneath))
-    return Layout(header, has_rules(height), message, table, left, Column(right_width, share(room, side)))
+    return Layout(
+        header, has_rules(height), message, table, left, Column(right_width, share(room, side, kept))
+    )
 
 
 def _wanted(parts: Sequence[Part]) -> int:
@@ -175,12 +199,39 @@ def _balanced(table: int, side: Sequence[Part]) -> tuple[list[Part], list[Part]]
     return divided(min(range(len(fixed) + 1), key=lines))
 
 
-def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
-    """The heights of panels that stand below each other.
+def _in_one_column(room: int, parts: Sequence[Part], kept: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """The heights of panels of which all stand below the table: one whose place is there (the timelines) is
+    the last and has only what the others leave, as they have no room elsewhere."""
+    others = [part for part in parts if part.place == "side"]
+    spare = [part for part in parts if part.place == "table"]
+    if not others:
+        return share(room, spare)
+    # (A panel that has less to show than it would ask for elsewhere leaves no line blank here.)
+    heights = {part.name: part.size.wants for part in others}
+    wanted = sum(heights.values())
+    if not spare or room - wanted < spare[0].size.least:
+        return share(room, others, kept)
+    charts = spare[0]
+    left = room - wanted - max(charts.size.least, charts.size.wants)
+    for part in others:
+        more = max(0, min(left, part.size.most - heights[part.name]))
+        heights[part.name] += more
+        left -= more
+    heights[charts.name] = room - sum(heights.values())
+    return _lasting(room, [*others, charts], heights, kept)
+
+
+def share(
+    room: int, parts: Sequence[Part], kept: Mapping[str, int] | None = None
+) -> tuple[tuple[str, int], ...]:
+    """The heights of panels that stand below each other, those that grow as the last ones: the room that they
+    gain or lose moves no other.
 
     Each gets the least that it is worth showing with, in their order, as long as there is room. Then those
     that do not grow get what they want, so that they keep their place while the others change, but of little
     room only half; what is left is for those that grow, else for the last one.
+
+    kept  the heights that they had: they stay, but for the last one's, as long as that one keeps its least
     """
     shown: list[Part] = []
     for part in parts:
@@ -188,10 +239,10 @@ def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
             shown.append(part)
     heights = {part.name: part.size.least for part in shown}
     left = room - sum(heights.values())
-    kept = left // 2 if any(part.grows for part in shown) else 0
+    half = left // 2 if any(part.grows for part in shown) else 0
     for part in shown:
         if not part.grows:
-            more = max(0, min(left - kept, part.size.wants - part.size.least))
+            more = max(0, min(left - half, part.size.wants - part.size.least))
             heights[part.name] += more
             left -= more
     growing = [part for part in shown if part.grows]
@@ -205,4 +256,17 @@ def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
         left -= more
     if growing:
         heights[growing[-1].name] += left
-    return tuple((part.name, heights[part.name]) for part in shown)
+    return _lasting(room, sorted(shown, key=lambda part: part.grows), heights, kept or {})
+
+
+def _lasting(
+    room: int, shown: Sequence[Part], heights: Mapping[str, int], kept: Mapping[str, int]
+) -> tuple[tuple[str, int], ...]:
+    """The heights of panels in the order in which they stand; those that were `kept`, where the last of the
+    panels can take what is left."""
+    names = [part.name for part in shown]
+    if names and shown[-1].grows and all(name in kept for name in names):
+        last = room - sum(kept[name] for name in names[:-1])
+        if last >= shown[-1].size.least:
+            return (*((name, kept[name]) for name in names[:-1]), (names[-1], last))
+    return tuple((name, heights[name]) for name in names)

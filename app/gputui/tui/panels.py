@@ -5,7 +5,7 @@ A new panel is one row here: its name (in the settings), its title, and two pure
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,6 +39,8 @@ class Panel:
     place   "table": below the table, also where there are columns; "side": in the columns beside it
     grows   whether it takes the room that is left over
     narrow  whether it is also shown where there is one column only
+    stays   whether it stays, once it has been shown, while it has nothing to say: it comes and goes by what
+            others do, and nothing may move by itself
     action  of `tui/actions.py`: what a click on it does
     """
 
@@ -50,6 +52,7 @@ class Panel:
     place: Literal["table", "side"] = "side"
     grows: bool = False
     narrow: bool = True
+    stays: bool = False
     action: str = ""
 
 
@@ -129,7 +132,7 @@ def _facts_of_links(app_state: AppState) -> object:
 PANELS: tuple[Panel, ...] = (
     # In the order in which they get room, and stand below each other.
     Panel("jobs", "Your jobs", _jobs, _size_of_jobs, _facts_of_jobs, action="jobs"),
-    Panel("queue", "Queue", queue_panel, _size_of_queue, facts_of_panel, action="queue"),
+    Panel("queue", "Queue", queue_panel, _size_of_queue, facts_of_panel, stays=True, action="queue"),
     Panel(
         "processes",
         "Processes",
@@ -147,7 +150,6 @@ PANELS: tuple[Panel, ...] = (
         charts_key,
         place="table",
         grows=True,
-        narrow=False,
         action="timelines",
     ),
     Panel(
@@ -164,12 +166,19 @@ PANELS: tuple[Panel, ...] = (
 PANELS_BY_NAME: dict[str, Panel] = {panel.name: panel for panel in PANELS}
 
 
-def parts(app_state: AppState, width: int) -> list[Part]:
-    """The panels that ask for room on a terminal of this width, in their order."""
-    return [
-        Part(panel.name, size, panel.place, panel.grows)
-        for panel in PANELS
-        if panel.name not in app_state.screen.hidden
-        and (panel.narrow or width >= WIDE)
-        and (size := panel.size(app_state, width)) != NOTHING
-    ]
+def parts(app_state: AppState, width: int, before: Sequence[Part] = ()) -> list[Part]:
+    """The panels that ask for room on a terminal of this width, in their order.
+
+    before  what they asked for so far: none asks for less, so that no other one moves while it changes
+    """
+    asked = {part.name: part.size for part in before}
+    found: list[Part] = []
+    for panel in PANELS:
+        if panel.name in app_state.screen.hidden or not (panel.narrow or width >= WIDE):
+            continue
+        size, most = panel.size(app_state, width), asked.get(panel.name)
+        if most is not None and (size != NOTHING or panel.stays):
+            size = (most if size == NOTHING else size).at_least(most)
+        if size != NOTHING:
+            found.append(Part(panel.name, size, panel.place, panel.grows))
+    return found

@@ -32,7 +32,7 @@ from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.controllers.pages import PageController
 from gputui.tui.controllers.selection import SelectionController
 from gputui.tui.controllers.timelines import TimelineController
-from gputui.tui.layout import Layout, has_rules, launch_room, lay_out
+from gputui.tui.layout import Layout, Part, has_rules, launch_room, lay_out
 from gputui.tui.message_log import Message, MessageLog
 from gputui.tui.messages import NewReading, PastFound
 from gputui.tui.outcome import Outcome
@@ -112,6 +112,8 @@ class MainScreen(Screen[None]):
         self._below = 0
         """Lines of the selection and the launch line."""
         self._arranged: Layout | None = None
+        self._asked: tuple[object, list[Part]] = (None, [])
+        """For which frame (size, rows, filter, hidden panels) the panels have asked for how much so far."""
         self._detailed: tuple[str, ...] = ()
         self._on_page: tuple[str, ...] = ()
         self._table, self._keys = DeviceTable(id="table"), KeyLine(id="keys")
@@ -436,10 +438,10 @@ class MainScreen(Screen[None]):
 
     def _draw_box(self) -> None:
         """What changes with every reading. All of it is drawn in one frame, from one app state."""
-        app_state, (width, height) = self.app_state, self.size
-        if not self.is_mounted or not width:
+        app_state = self.app_state
+        if not self.is_mounted or not self.size.width:
             return
-        layout = lay_out(width, height, rows_of_table(app_state), self._below, parts(app_state, width))
+        layout = self._layout()
         if layout != self._arranged:
             self._arranged = layout
             self._arrange(layout)
@@ -451,6 +453,17 @@ class MainScreen(Screen[None]):
         self._history.show(app_state, layout.left if beside else None)
         self._lists.show(app_state, beside or layout.left)
         self._bottom.show(app_state, layout.bottom)
+
+    def _layout(self) -> Layout:
+        """The layout for what is shown now. Within one frame panels grow and do not shrink: what changes by
+        itself must not move what somebody looks at."""
+        app_state, (width, height) = self.app_state, self.size
+        rows, screen = rows_of_table(app_state), app_state.screen
+        frame = width, height, rows, screen.filter, frozenset(screen.hidden)
+        before = self._asked[1] if frame == self._asked[0] else []
+        asked = parts(app_state, width, before)
+        self._asked = frame, asked
+        return lay_out(width, height, rows, self._below, asked, self._arranged if asked == before else None)
 
     def _read_details(self) -> None:
         """Have read of the devices in view what some columns show, and a usual reading does not bring."""

@@ -38,7 +38,11 @@ class PanelsScreen(ListPage):
         width = self.app.size.width
         if panel.size(self.view.app_state, width) == NOTHING:
             return "nothing to show now"
-        return "" if panel.narrow or width >= WIDE else f"needs a terminal of {WIDE} columns"
+        if width >= WIDE:
+            return ""
+        if panel.place == "table":
+            return f"below {WIDE} columns only where lines are left over"
+        return "" if panel.narrow else f"needs a terminal of {WIDE} columns"
 
     def action_hide(self) -> None:
         name, screen = PANELS[self.cursor].name, self.view.app_state.screen

@@ -40,7 +40,8 @@ class TimelinesScreen(Page):
     """All devices above one another, or one of them on the whole page."""
 
     BINDINGS = [
-        shown("escape,q,h", "dismiss", "back", "esc"),
+        shown("escape", "back", "back", "esc", "Back to now, then to all devices, then close this page"),
+        hidden("q,h", "dismiss", "Close this page"),
         shown("plus,equals_sign", "zoom(-1)", "zoom", "+/-", "A shorter span"),
         hidden("minus", "zoom(1)", "A longer span"),
         shown("left", "moment(-1)", "moment", "←→", "One column earlier: read the values there"),
@@ -120,23 +121,33 @@ class TimelinesScreen(Page):
         app_state = self.view.app_state
         keys = [device.key for device in charted(app_state, self._metric)]
         place = keys.index(app_state.cursor) if app_state.cursor in keys else 0
-        self._first = min(self._first, place)
-        while True:
-            drawn, frame = all_timelines(
+
+        def charts(first: int) -> tuple[list[Line], Frame | None]:
+            return all_timelines(
                 app_state,
                 width,
                 room,
                 self._zoom,
                 self._metric,
-                self._first,
+                first,
                 self._moment,
                 app_state.cursor,
                 page=True,
             )
-            self._frame = frame
-            if frame is None or keys[place] in frame.devices or self._first >= place:
-                return drawn
-            self._first = max(self._first + 1, place - len(frame.shown) + 1)
+
+        first = min(self._first, place)
+        drawn, frame = charts(first)
+        while frame is not None and keys[place] not in frame.devices and first < place:
+            first = max(first + 1, place - len(frame.shown) + 1)
+            drawn, frame = charts(first)
+        # (As many as fit: after the terminal has grown, none stays scrolled past beside blank lines.)
+        while frame is not None and first and keys[-1] in frame.devices:
+            more = charts(first - 1)
+            if more[1] is None or keys[-1] not in more[1].devices:
+                break
+            first, (drawn, frame) = first - 1, more
+        self._first, self._frame = first, frame
+        return drawn
 
     def notes(self, width: int) -> list[Line]:
         app_state = self.view.app_state
@@ -167,6 +178,16 @@ class TimelinesScreen(Page):
         column = span.columns - 1 if self._moment is None else span.column(self._moment) + by
         self._moment = span.time(min(max(0, column), span.columns - 1))
         self.draw()
+
+    def action_back(self) -> None:
+        """Close one thing: the moment that is read, then the one device, then the page."""
+        if self._moment is not None:
+            self._pointed = None
+            self.action_now()
+        elif self._one:
+            self.action_one()
+        else:
+            self.dismiss()
 
     def action_now(self) -> None:
         self._moment = None

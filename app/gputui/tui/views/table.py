@@ -170,6 +170,7 @@ def facts_shown(app_state: AppState, device: Device) -> object:
     """All that a row depends on beside its columns: equal facts give equal rows."""
     return (
         device,
+        _memory(app_state, device),
         _state_words(app_state, device),
         app_state.selection.rank(device.key),
         device.key == app_state.cursor,
@@ -192,10 +193,15 @@ def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Li
     ]
     for column, cells in c.shown:
         spans.append((gap, ""))
-        spans += column.spans(device, Cell(cells, tone, c.box))
+        spans += column.spans(device, Cell(cells, tone, c.box, _memory(app_state, device)))
     sign, words, look = _state(app_state, device, given)
     spans += [(f"{_BEFORE_STATE}{sign} ", look), (words, look if look != "busy" else tone)]
     return padded(clip(tuple(spans), width), width)
+
+
+def _memory(app_state: AppState, device: Device) -> tuple[int | None, int | None]:
+    assert app_state.snapshot is not None
+    return app_state.snapshot.memory(device)
 
 
 def _state(app_state: AppState, device: Device, given: bool) -> tuple[str, str, str]:

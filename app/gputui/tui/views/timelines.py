@@ -9,13 +9,14 @@ table, has the present figures too.
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
+from math import floor, log10
 
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB, UNKNOWN, printable, size
+from gputui.inventory.formatting import GIB, UNKNOWN, duration, printable, size
 from gputui.timeline.store import METRICS, Metric, Timelines
 from gputui.timeline.store import Span as TimeSpan
 from gputui.tui.app_state import AppState
@@ -47,6 +48,11 @@ _WITH_FIGURES = 50
 """Cells from which on there are some."""
 _MARKED = 6
 """Lines from which on the page has a line for the mark of the cursor."""
+
+_NO_LIMIT = "no limit"
+"""What stands beside a chart of which nobody knows what 100 % is: its top is a round number."""
+
+_SHARED = "memory (the host's RAM, shared)"
 
 _AT_CURSOR = "at ▲"
 """What stands in the place of "now" while the figures are those at the mark of the cursor."""
@@ -175,7 +181,7 @@ def all_timelines(
         lines += gaps + block
         shown += [""] * len(gaps) + [device.key] * len(block)
     if grid.beside > 1:
-        lines.insert(0, _headings(grid))
+        lines.insert(0, _headings(app_state, grid, [device.key for device in devices]))
         shown.insert(0, "")
     lines += _feet(grid)
     frame = Frame(
@@ -270,7 +276,7 @@ def _block(
             named = foot and len(block) < tall
             name = fit(_label(app_state, device) if named else "", grid.label, right=True)
             mark, style = ("▸", "cursor") if named and current else (" ", "strong")
-            tag = (fit(_TAGS[charts[0]] if foot else "", grid.tag), "dim")
+            tag = (fit(_tag(app_state, charts[0], (device.key,)) if foot else "", grid.tag), "dim")
             block.append(((f"{mark} {name} ", style), tag, *_joined(parts)))
     return block
 
@@ -302,12 +308,12 @@ def _charts_of(timelines: Timelines, device: Device, grid: _Grid) -> _Rows:
     return [((next(each for each in METRICS if _has_chart(timelines, device.key, each)),), grid.rows[0][1])]
 
 
-def _headings(grid: _Grid) -> Line:
+def _headings(app_state: AppState, grid: _Grid, keys: Collection[str]) -> Line:
     """What each of the charts beside each other is of, and what stands behind it."""
     moment = "now" if grid.cursor is None else _AT_CURSOR
     names = [
         (
-            (fit(each, grid.columns), "dim"),
+            (fit(_SHARED if _tag(app_state, each, keys) == "RAM" else each, grid.columns), "dim"),
             (fit(moment if grid.page else _SUMMARIES[each], _FIGURE, True), "dim"),
         )
         for each in grid.rows[0][0]
@@ -324,6 +330,14 @@ def _feet(grid: _Grid) -> list[Line]:
 def _joined(parts: Sequence[Line]) -> Line:
     """The parts of a line one behind the other, with a gap between them."""
     return tuple(span for place, part in enumerate(parts) for span in (*((_GAP,) if place else ()), *part))
+
+
+def _tag(app_state: AppState, metric: Metric, keys: Collection[str]) -> str:
+    """What stands before a chart: of memory that all these devices share with the host, that this is RAM."""
+    devices = app_state.snapshot.by_key if app_state.snapshot else {}
+    if metric == "memory" and keys and all(key in devices and devices[key].unified for key in keys):
+        return "RAM"
+    return _TAGS[metric]
 
 
 def _label(app_state: AppState, device: Device) -> str:
@@ -364,7 +378,7 @@ def _with_figure(
         why = (fit(_why_unknown(app_state, device, metric), grid.columns + _FIGURE), "dim")
         return [*[blank] * (tall - 1), (why,)]
     if grid.page:
-        figure = _at_moment(app_state, device, metric, grid.span, grid.cursor)
+        figure = _at_moment(app_state, device, metric, grid.cursor)
     elif _is_lost(app_state, device):
         # (A mean of what was before would look like one of now.)
         figure = "lost"
@@ -407,8 +421,10 @@ def _layout(tall: int, metric: Metric | None, beside: Sequence[Metric]) -> tuple
 
 def present(app_state: AppState) -> Hashable:
     """The figures that the page shows of now: while they stay the same, they need not be drawn again."""
-    devices = app_state.snapshot.devices if app_state.snapshot else ()
-    return tuple((device.utilization, device.memory_used, device.power) for device in devices)
+    snapshot = app_state.snapshot
+    if snapshot is None:
+        return ()
+    return tuple((device.utilization, snapshot.memory(device), device.power) for device in snapshot.devices)
 
 
 def clock(span: TimeSpan, moment: float) -> str:
@@ -416,33 +432,28 @@ def clock(span: TimeSpan, moment: float) -> str:
     return time.strftime("%H:%M:%S" if span.step < 60 else "%H:%M", time.localtime(moment))
 
 
-def _at_moment(
-    app_state: AppState, device: Device, metric: Metric, span: TimeSpan, cursor: float | None
-) -> str:
+def _at_moment(app_state: AppState, device: Device, metric: Metric, cursor: float | None) -> str:
     """A figure at the cursor; without one, now."""
     if cursor is None:
         return _now(app_state, device, metric)
-    value = _value_at(app_state.timelines, device.key, metric, span, cursor)
-    return UNKNOWN if value is None else _amount(metric, value)
+    found = _value_at(app_state.timelines, device.key, metric, cursor)
+    return UNKNOWN if found is None else _amount(metric, found[0])
 
 
 def _now(app_state: AppState, device: Device, metric: Metric) -> str:
-    values = {"utilization": device.utilization, "memory": device.memory_used, "power": device.power}
-    value = values[metric]
+    memory = app_state.snapshot.memory(device)[0] if app_state.snapshot else None
+    value = {"utilization": device.utilization, "memory": memory, "power": device.power}[metric]
     if value is None:
         return "lost" if _is_lost(app_state, device) else UNKNOWN
     return _amount(metric, value)
 
 
 def _value_at(
-    timelines: Timelines | None, key: str, metric: Metric, span: TimeSpan, moment: float
-) -> float | None:
-    """The mean of a figure in the column of a moment, None where it is not known."""
-    column = span.column(moment)
-    if timelines is None or not 0 <= column < span.columns or not timelines.has(key, metric):
-        return None
-    value = timelines.values(key, metric, span)[column]
-    return value if value == value else None
+    timelines: Timelines | None, key: str, metric: Metric, moment: float
+) -> tuple[float, int] | None:
+    """A figure at a moment and the seconds that it is the mean of, None where it is not known. (Not of a
+    column: how long one lasts depends on the width of the chart.)"""
+    return timelines.at(key, metric, moment) if timelines is not None else None
 
 
 def why_no_charts(app_state: AppState, device: Device | None, metric: Metric | None) -> str:
@@ -464,6 +475,8 @@ def _why_unknown(app_state: AppState, device: Device, metric: Metric) -> str:
     """What stands in the place of a chart of which nothing is known."""
     if _is_lost(app_state, device):
         return "lost"
+    if app_state.timelines is not None and app_state.timelines.has(device.key, metric):
+        return f"no {metric} limit known"
     by_mig = device.parent is not None or (device.mig and metric == "utilization")
     return f"no {metric} (MIG)" if by_mig else f"no {metric} known"
 
@@ -508,7 +521,8 @@ def device_charts(
     lines: list[Line] = []
     for place, each in enumerate(wanted):
         lines += [_BLANK] * (gap if place else 0)
-        full = timelines.full(key, each) or _highest(timelines, key, each, span)
+        limit = timelines.full(key, each)
+        full = limit or _top(timelines, key, each, span)
         rows = tall + (place < over)
         device = app_state.snapshot.by_key.get(key) if figures and app_state.snapshot else None
         told = _told(app_state, timelines, device, each, span, rows, cursor) if device else [""] * rows
@@ -517,8 +531,10 @@ def device_charts(
             scale = _amount(each, full) if n == 0 else "0" if n == rows - 1 > 1 else ""
             if half is not None and n == rows - 1 - half:
                 scale = _amount(each, full / 2)
-            tag = _TAGS[each] if n == 0 else ""
+            tag = _tag(app_state, each, (key,)) if n == 0 else ""
             front = (f" {fit(tag, _TAG)} {fit(scale, _SCALE, right=True)} ", "dim")
+            if n == 1 and limit is None:
+                front = (f" {fit(_NO_LIMIT, _TAG + _SCALE + 1)} ", "dim")
             lines.append((front, *drawn, (fit(told[n], figures, right=True), "" if n == 0 else "dim")))
     shown = (key,) * len(lines)
     lines.append(((" " * left, ""), *_axis(span)))
@@ -541,7 +557,7 @@ def _told(
     means = [value for value in timelines.values(device.key, metric, span) if value == value]
     peaks = [value for value in timelines.values(device.key, metric, span, peaks=True) if value == value]
     when = "now" if cursor is None else _AT_CURSOR
-    told = [f"{when} {_at_moment(app_state, device, metric, span, cursor):>6}"]
+    told = [f"{when} {_at_moment(app_state, device, metric, cursor):>6}"]
     if means and peaks:
         named = {"max": max(peaks), "mean": sum(means) / len(means), "min": min(means)}
         told += [f"{name} {_amount(metric, value):>6}" for name, value in named.items()]
@@ -549,15 +565,17 @@ def _told(
 
 
 def read_out(app_state: AppState, device: Device, frame: Frame, moment: float) -> str:
-    """What was known of a device at a moment: "13:02:10 GPU 3: 97 %, 66.1 GiB, 610 W"."""
+    """What was known of a device at a moment: "13:02:10 GPU 3: 97 %, 66.1 GiB, 610 W"; of one further back
+    also the time that these are the means of."""
     if app_state.timelines is None or app_state.snapshot is None:
         return ""
-    known = [
-        (metric, _value_at(app_state.timelines, device.key, metric, frame.span, moment)) for metric in METRICS
-    ]
-    figures = ", ".join("–" if value is None else _words(metric, value) for metric, value in known)
-    if all(value is None for _, value in known):
+    known = [(metric, _value_at(app_state.timelines, device.key, metric, moment)) for metric in METRICS]
+    figures = ", ".join("–" if found is None else _words(metric, found[0]) for metric, found in known)
+    seconds = max((found[1] for _, found in known if found is not None), default=0)
+    if not seconds:
         figures = "no reading"
+    elif seconds > 1:
+        figures += f" (mean of {duration(seconds)})"
     return f"{clock(frame.span, moment)} GPU {_label(app_state, device)}: {figures}"
 
 
@@ -573,9 +591,12 @@ def _amount(metric: Metric, value: float) -> str:
     return f"{value:.0f}{'%' if metric == 'utilization' else 'W'}"
 
 
-def _highest(timelines: Timelines, key: str, metric: Metric, span: TimeSpan) -> float:
-    """What a chart without a known 100 % goes to."""
-    return max((v for v in timelines.values(key, metric, span) if v == v), default=0.0) or 1.0
+def _top(timelines: Timelines, key: str, metric: Metric, span: TimeSpan) -> float:
+    """What a chart without a known 100 % goes to: a round number well above the highest value in the span, so
+    that it does not look full."""
+    highest = max((v for v in timelines.values(key, metric, span, peaks=True) if v == v), default=0.0)
+    unit = 10.0 ** floor(log10(max(1.0, highest)))
+    return next(step * unit for step in (2, 5, 10, 20) if step * unit >= 1.5 * highest)
 
 
 def _gutter(label: int, beside: int) -> int:
