@@ -124,7 +124,7 @@ class Visibility:
     def entries(self, text: str) -> tuple[str, ...]:
         """What a list names, as far as its reader gets: to the first entry that can name no device."""
         found: list[str] = []
-        for entry in map(str.strip, self._split(text)):
+        for entry in map(str.strip, text.split(",")):
             if not _is_index(entry) and not self._looks_like_uuid(entry):
                 break
             found.append(entry)
