@@ -1,7 +1,7 @@
 """A source that adds the user's own jobs to every snapshot of another source.
 
-To a demo's or a recording's box it adds those that this very program has started: others run on this machine's
-devices. That box has no claims of theirs either, so that their devices are shown as claimed here.
+To a demo's or a recording's box it adds those that this very program has started: others run on this
+machine's devices. Nothing there is claimed for them: their devices are shown as if it were.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class WithJobs:
         return replace(snapshot, jobs=(*jobs, *snapshot.jobs), claims=claims)
 
     def _claims(self, snapshot: Snapshot) -> Iterator[Claim]:
-        """The claims of the jobs on another box than this machine, as a job of this machine would have them."""
+        """The claims that the jobs would have, were the box this machine."""
         for job in self._jobs:
             for key in () if job.over else job.keys:
                 if key in snapshot.by_key and key not in snapshot.claimed:

@@ -1,9 +1,9 @@
 """Says in one sentence that gputui's files were replaced while it ran, wherever that is noticed first.
 
-Pages and much else are imported when they are first needed. After an update (`pip install -U`) such a module is
-a newer one than those that are loaded, and fails in ways that nobody can read. So from the first frame on each of
-our modules is looked for here: none is loaded once the package is another one, and one that cannot be imported
-counts as the same.
+Pages and much else are imported when they are first needed. After an update (`pip install -U`) such a module
+does not fit those that are loaded, and fails in ways that nobody can read. So from the first frame on each of
+our modules is looked for here: none is loaded once the package is another one, and one that cannot be
+imported is taken for the same.
 """
 
 from __future__ import annotations
