@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from e2e.conftest import GPUTUI, Start
 from e2e.terminal import Terminal
+from gputui import __file__ as gputui_file
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
 
@@ -46,7 +48,8 @@ def test_nobody_waits_for_keys_by_looking_again_and_again(
     simulated_nvml.show_box(BOXES["idle"])
     environment = simulated_nvml.environment(base_environment)
     terminal = start("--interval", "0.1", environment=environment)
-    terminal.until("○ free")
+    terminal.send("0")
+    terminal.until("[1]")
     terminal.send("1")
     terminal.until("cuda:0 = GPU 1")
     before = _wakings(terminal.pid)
@@ -194,7 +197,8 @@ def test_a_call_that_hangs_stops_neither_keys_nor_the_exit_and_is_shown_as_stale
 ) -> None:
     simulated_nvml.show_box(BOXES["dgx-h100"])
     terminal = start("--", "echo", "started", environment=environment)
-    terminal.until("○ free")
+    terminal.send("0")
+    terminal.until("[1]")
     simulated_nvml.hang("nvmlDeviceGetUtilizationRates")
     terminal.until("stale")
     terminal.send("5")
@@ -213,7 +217,8 @@ def test_one_gpu_that_hangs_is_unknown_and_the_others_stay_fresh(
 ) -> None:
     simulated_nvml.show_box(BOXES["dgx-h100"])
     terminal = start("--", "echo", "started", environment=environment)
-    terminal.until("○ free")
+    terminal.send("0")
+    terminal.until("[1]")
     simulated_nvml.hang("nvmlDeviceGetUtilizationRates", 3)
     terminal.until("? driver error").until(lambda t: "stale" not in t.text)
     terminal.send("5")
@@ -255,7 +260,8 @@ def test_a_driver_that_goes_away_is_told_and_the_box_is_back_with_it(
 ) -> None:
     simulated_nvml.show_box(BOXES["idle"])
     terminal = start(environment=environment)
-    terminal.until("○ free")
+    terminal.send("0")
+    terminal.until("[1]")
     simulated_nvml.error("*", 9)
     terminal.until("driver is not loaded")
     simulated_nvml.heal()
@@ -268,7 +274,8 @@ def test_stale_heals_when_the_call_comes_back(
 ) -> None:
     simulated_nvml.show_box(BOXES["dgx-h100"])
     terminal = start(environment=environment)
-    terminal.until("○ free")
+    terminal.send("0")
+    terminal.until("[1]")
     simulated_nvml.hang("nvmlDeviceGetMemoryInfo_v2", 0)
     terminal.until("stale")
     simulated_nvml.heal()
@@ -282,7 +289,8 @@ def test_a_gpu_lost_while_it_is_watched_takes_no_other_with_it_and_heals(
 ) -> None:
     simulated_nvml.show_box(BOXES["rtx4090"])
     terminal = start(environment=environment)
-    terminal.until("○ free")
+    terminal.send("0")
+    terminal.until("[1]")
     simulated_nvml.error("*", 15, device=3)
     terminal.until("✕ lost").until(lambda t: t.text.count("○ free") == 5)
     simulated_nvml.heal()
@@ -332,3 +340,44 @@ def test_the_cursor_of_the_shell_is_where_it_was(start: Start, base_environment:
     assert shell.lines[place + 1] == "three"
     shell.send("exit\r")
     shell.end()
+
+
+def _replaced(package: Path) -> None:
+    """As an installation does it: files take the place of others."""
+    new = package / "new"
+    shutil.copy(package / "__init__.py", new)
+    new.replace(package / "__init__.py")
+
+
+@pytest.mark.parametrize(
+    ("changed", "keys"),
+    [
+        ("tui/screens/help.py", "?"),
+        ("tui/screens/people.py", "P"),
+        ("tui/palette.py", "\x10"),
+        ("tui/start_launch.py", "r"),
+    ],
+)
+@pytest.mark.parametrize("how", ["fails", "is gone", "is another"])
+def test_an_update_while_it_runs_ends_it_with_one_sentence(
+    start: Start, base_environment: dict[str, str], tmp_path: Path, changed: str, keys: str, how: str
+) -> None:
+    package = tmp_path / "site" / "gputui"
+    shutil.copytree(Path(gputui_file).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {**base_environment, "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    terminal = start("--demo", "idle", "--", "sleep", "9", environment=environment)
+    terminal.send("0")
+    terminal.until("[1]")
+    module = package / changed
+    if how == "fails":
+        module.write_text("from gputui.tui import nothing_of_this_name\n")
+    elif how == "is gone":
+        module.unlink()
+    else:
+        module.write_text("")
+        _replaced(package)
+    terminal.send(keys)
+    assert terminal.end() == 1
+    assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h")
+    said = [line for line in terminal.lines if line]
+    assert len(said) == 1 and "updated while it ran" in said[0], said

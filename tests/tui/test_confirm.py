@@ -247,3 +247,14 @@ async def test_leaving_at_the_question_leaves_no_claim_and_no_record(
         s.app.leave(143)
         await s.until(lambda: not s.app.is_running)
     assert list(own_claims.glob("*.claim")) == []
+
+
+async def test_those_in_the_line_of_a_demo_are_asked_about_and_w_is_offered(
+    environ: dict[str, str],
+) -> None:
+    async with session("shared", command=("true",), environ=environ, interval=1000, size=(130, 40)) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
+        await s.press("4", "5", "r")
+        assert "ahead of you in line" in await asked(s) and "on this machine" in await asked(s)
+        await s.press("w")
+        assert isinstance(s.app.screen, LineScreen) and "Wait in line" in s.app.screen.prompt

@@ -64,7 +64,7 @@ async def test_the_page_of_the_demo_box_says_who_waits_for_what_and_who_has_it()
         lines = texts(s)
         assert "2 in line" in lines[0]
         assert lines[1].split()[:4] == ["1", "ana", "4", "devices"]
-        assert lines[2].strip() == "GPU 4,5,7 are free, 1 more is needed"
+        assert lines[2].strip() == "GPUs 4, 5 and 7 are free, 1 more is needed"
         assert lines[3].split()[:4] == ["2", "lee", "GPU", "6"] and lines[4].strip() == "after ana"
         assert lines[7].split()[:3] == ["GPU", "6", "bo"] and "claimed 7h14m ago" in lines[7]
         await s.press("S")
@@ -91,7 +91,7 @@ async def test_a_panel_is_there_while_somebody_waits_or_holds_a_claim() -> None:
         show(s, waiter(1), waiter(2, "bo"))
         panel = queue_panel(s.main.app_state, 60, 20)
         words = ["".join(text for text, _ in line) for line in panel]
-        assert "2 in line" in words[0] and "next ana: GPU 0,1 are free" in words[3]
+        assert "2 in line" in words[0] and "next ana: GPUs 0 and 1 are free" in words[3]
         assert len(words) == lines_of_panel(s.main.app_state) == 4
         show(s, claims=(Claim(IDLE.devices[0].key, "lee", IDLE.time - 3000, "python x.py"),))
         panel = queue_panel(s.main.app_state, 80, 20)

@@ -8,6 +8,7 @@ from itertools import product
 
 import pytest
 
+from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.snapshot import HostLoad
 from gputui.inventory.topology import Nic
 from gputui.launching.launch_options import LaunchOptions
@@ -29,11 +30,14 @@ from gputui.tui.layout import (
 )
 from gputui.tui.panels import PANELS_BY_NAME, parts
 from gputui.tui.views.header import header
+from gputui.tui.views.help import help_lines
 from gputui.tui.views.launch import launch
-from gputui.tui.views.matrix import alike_lines
+from gputui.tui.views.matrix import Layout as MatrixLayout
+from gputui.tui.views.matrix import alike_lines, matrix
 from gputui.tui.views.processes import processes
-from gputui.tui.views.table import table
+from gputui.tui.views.table import state_of, table
 from gputui.tui.views.text import Line
+from gputui.tui.views.topology_tree import tree_lines
 
 BOX = at(BOXES["shared"], 0.0, 1_700_000_000.0)
 SOME_PAST = Store()
@@ -348,7 +352,7 @@ def test_remarks_are_wrapped_only_where_there_is_room() -> None:
     for index in (4, 5):
         app_state = app_state.toggle(BOX.devices[index])[0]
     low, high = (launch(app_state, 80, launch_room(height, 8)) for height in (24, 40))
-    assert len(low) < len(high) and _text(high[-1:]).endswith("torchrun, l)")
+    assert len(low) < len(high) and _text(high[-1:]).endswith("torchrun")
     assert _text(low[-1:]).endswith("… (L shows all)")
 
 
@@ -360,3 +364,32 @@ def test_the_place_in_the_selection_is_a_mark_of_its_own() -> None:
     app_state = AppState({}).with_snapshot(BOX).toggle(BOX.devices[4])[0]
     spans = table(app_state, 80, 9).lines[5]
     assert ("[1]", "slot") in spans and not any(style == "slot" and text.isspace() for text, style in spans)
+
+
+def test_the_title_names_a_launcher_that_the_line_has_not_yet_as_such() -> None:
+    app_state = AppState({}, LaunchOptions(("python", "train.py"))).with_snapshot(BOX)
+    room = launch_room(40, 8)
+    assert _text(launch(app_state, 80, room)[:1]).startswith("─ launch: python ")
+    torchrun = replace(app_state, options=replace(app_state.options, launcher="torchrun"))
+    assert "launch (with a selection: torchrun)" in _text(launch(torchrun, 80, room)[:1])
+    assert "launch: torchrun" in _text(launch(torchrun.toggle(BOX.devices[4])[0], 80, room)[:1])
+
+
+def test_a_device_has_one_sign_in_the_table_the_tree_and_the_matrix() -> None:
+    app_state = AppState({}).with_snapshot(at(BOXES["shared"], 0.0, 1_700_000_000.0))
+    own = [device for device in app_state.rows if app_state.own_job_on(device.key)]
+    assert own
+    rows = [" ".join(t for t, _ in line) for line in table(app_state, 120, 9).lines[1:]]
+    tree, keys = tree_lines(app_state, 120)
+    cells = matrix(app_state, MatrixLayout.of(app_state, 120, 0, 0), 0, 8, None)
+    for place, device in enumerate(app_state.rows):
+        sign = state_of(app_state, device)[0]
+        assert (sign == "▶") is (device in own)
+        assert sign in rows[place]
+        assert sign in _text([tree[keys.index(device.key)]])
+        assert _text([cells[place + 1]]).endswith(sign)
+
+
+def test_the_help_explains_every_sign_of_a_row() -> None:
+    shown = _text(help_lines({}, "", 100))
+    assert all(sign in shown for sign in ("▶", "▸", "[1]", *GLYPHS.values()))

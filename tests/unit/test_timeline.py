@@ -340,3 +340,16 @@ def test_a_box_whose_devices_come_and_go_is_still_watched_and_kept() -> None:
 
 def test_the_finest_buckets_reach_over_their_zoom() -> None:
     assert [width * size for width, size in TIERS] >= [300, 3600, 43_200]
+
+
+def test_a_past_tells_since_when_a_device_is_unused_and_a_gap_ends_it() -> None:
+    store, start = Store(), 1_700_000_000.0
+    for second in range(0, 3000, 2):
+        load = 50 if second < 600 else 0
+        store.add(start + second, [gpu(0, utilization=load), gpu(1, utilization=0, memory_used=9 << 30)])
+    timelines, end = Timelines(store, start + 2998), start + 2998
+    busy, held = (gpu(index).key for index in (0, 1))
+    assert timelines.unused_since(busy, end, 10, 1 << 30) == pytest.approx(start + 600, abs=10)
+    assert timelines.unused_since(held, end, 10, 1 << 30) == pytest.approx(end, abs=1)
+    assert timelines.unused_since(busy, end + 500, 10, 1 << 30) == end + 500
+    assert timelines.unused_since("GPU-none", end, 10, 1 << 30) == end

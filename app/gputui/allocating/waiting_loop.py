@@ -17,6 +17,7 @@ from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.verdict_text import brief
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import gpus
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 
@@ -60,8 +61,7 @@ class Progress:
             return f"{place} in line for {_devices(self.wanted)}, after {names_in_line(self.ahead)}"
         parts = [f"first in line for {_devices(self.wanted)}: {len(self.ready)} free"]
         if self.settling and self.snapshot:
-            labels = ",".join(map(self.snapshot.label, self.settling))
-            parts.append(f"GPU {labels} cooling down")
+            parts.append(f"{gpus([*map(self.snapshot.label, self.settling)])} cooling down")
         following = self._likely
         return ", ".join(parts) + (f"; probably next: {following}" if following else "")
 

@@ -13,7 +13,7 @@ from gputui.choosing.people import IDLE_AFTER
 from gputui.choosing.verdict import Cooling, Divided, Prohibited, State, UsedBy, Verdict
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
-from gputui.inventory.formatting import duration, printable, size
+from gputui.inventory.formatting import duration, gpus, printable, size
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 
@@ -173,7 +173,7 @@ def who(waiter: Waiter) -> str:
 
 
 def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
-    """Why one in line has no devices yet, as a clause: "GPU 4,5 are free, 2 more are needed"."""
+    """Why one in line has no devices yet, as a clause: "GPUs 4 and 5 are free, 2 more are needed"."""
     waiter = turn.waiter
     if waiter.silent:
         return SILENT
@@ -186,15 +186,15 @@ def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
     if len(turn.could) < waiter.count:
         could = len(turn.could)
         return f"only {could} of the devices here {'matches' if could == 1 else 'match'}: it can never start"
-    free = ",".join(map(snapshot.label, turn.free))
+    free = gpus([*map(snapshot.label, turn.free)])
     missing = waiter.count - len(turn.free)
     if missing <= 0:
         are = "is free" if len(turn.free) == 1 else "are free"
-        return f"GPU {free} {are}: it starts soon"
+        return f"{free} {are}: it starts soon"
     if not turn.free:
         return "no such device is free" if waiter.count == 1 else f"no device is free, {missing} are needed"
     are = "is free" if len(turn.free) == 1 else "are free"
-    return f"GPU {free} {are}, {missing} more {'is' if missing == 1 else 'are'} needed"
+    return f"{free} {are}, {missing} more {'is' if missing == 1 else 'are'} needed"
 
 
 def occupied_by(each: Occupied, now: float) -> tuple[str, str, str, str, str]:

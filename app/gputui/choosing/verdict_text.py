@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from gputui.vendors.vendor import Trouble
 
 NO_PROCESS = "no visible process"
+_YOU = "you"
+"""Who looks at a demo's box has a name there that is none."""
 
 _UNREADABLE = {
     "processes": ("the driver does not list its processes", "processes unreadable"),
@@ -225,7 +227,10 @@ def _used_by(processes: tuple[Process, ...], now: float) -> tuple[str, str]:
         full = f"pid {main.pid}, {OWNER_UNKNOWN}{note}"
     else:
         user, what = printable(main.user), program(main.command or "?")
-        full, few = f"{user} is running {what} (pid {main.pid})", f"{user} {what}{age}"
+        full, few = (
+            f"{user} {'are' if user == _YOU else 'is'} running {what} (pid {main.pid})",
+            f"{user} {what}{age}",
+        )
     full += age and f",{age}"
     if main.memory is not None:
         full += f", {size(main.memory)}"

@@ -60,14 +60,13 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
-    source = make_source(args.demo, args.recording)
-    if args.demo is None and args.recording is None:
-        source = WithJobs(source, os.environ)
+    source = WithJobs(make_source(args.demo, args.recording), os.environ)
     found = settings_or_wrong_call()
     reason = _no_screen()
     if reason:
         return _table_instead(source, reason, command, bool(source.label))
     from gputui.tui.run import run_screen
+    from gputui.tui.updated import UpdatedError
 
     example = EXAMPLE if args.demo is not None and not command else ()
     try:
@@ -102,6 +101,9 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     except StartError as error:
         say(str(error))
         return error.status
+    except UpdatedError as error:
+        say(str(error))
+        return 1
 
 
 def _no_screen() -> str | None:

@@ -79,12 +79,14 @@ class Store:
 
     adopted  how often a past from elsewhere was taken over
     drawn    columns as they were read last: by what they show, the newest one's number and their values
+    unused   what `unused_since` found, by what it was asked
     """
 
     def __init__(self) -> None:
         self.devices: dict[str, Past] = {}
         self.adopted = 0
         self.drawn: dict[tuple[object, ...], tuple[int, list[float]]] = {}
+        self.unused: dict[tuple[object, ...], float] = {}
 
     def add(self, time: float, devices: Iterable[Device], pace: float = 1.0) -> None:
         """Note one reading of the devices; the next one comes about `pace` seconds later."""
@@ -100,6 +102,7 @@ class Store:
     def adopt(self, older: Store) -> None:
         """Take over what another store has from before our own first reading, device by device."""
         self.adopted += 1
+        self.unused.clear()
         for key, theirs in older.devices.items():
             past = self.devices.setdefault(key, Past())
             past.memory_total = past.memory_total or theirs.memory_total
@@ -200,6 +203,19 @@ class Timelines:
             return (value, ring.width) if value == value else None
         return None
 
+    def unused_since(self, key: str, until: float, utilization: float, memory: float) -> float:
+        """The moment from which on, up to `until`, a device is known to have had no more than so many percent
+        of utilization and bytes in use. `until` itself where nothing is known of the time before it."""
+        past, place = self.store.devices.get(key), (key, until, utilization, memory, self.adopted)
+        if past is None:
+            return until
+        if place not in self.store.unused:
+            self.store.unused[place] = max(
+                _within(past.rings.get("utilization", ()), until, utilization),
+                _within(past.rings.get("memory", ()), until, memory),
+            )
+        return self.store.unused[place]
+
     def values(self, key: str, metric: Metric, span: Span, peaks: bool = False) -> Sequence[float]:
         """A figure in each column, its mean or its highest value; NaN is unknown."""
         past = self.store.devices.get(key)
@@ -219,6 +235,19 @@ class Timelines:
             remembered.clear()
         remembered[place] = (span.last, found)
         return found
+
+
+def _within(rings: Sequence[Ring], until: float, most: float) -> float:
+    """The moment from which on a figure is known to have been at most so much, up to `until`."""
+    for ring in rings:
+        last = ceil(until / ring.width) - 1
+        for value in reversed(ring.window(last - ring.size + 1, last + 1, peaks=True)):
+            if value != value:
+                break
+            if value > most:
+                return until
+            until, last = min(until, last * ring.width), last - 1
+    return until
 
 
 def _columns(rings: Sequence[Ring], span: Span, start: int, peaks: bool) -> list[float]:

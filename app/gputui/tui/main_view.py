@@ -41,9 +41,11 @@ class MainView(Protocol):
     def messages(self) -> Sequence[Message]:
         """The last messages, the newest last."""
 
-    def show_message(self, text: str | None, style: str = "", lasting: bool = False) -> None:
+    def show_message(
+        self, text: str | None, style: str = "", lasting: bool = False, passing: bool = False
+    ) -> None:
         """Show a message until the next key, a `lasting` one for some seconds at least, in a style of
-        `widgets/lines.py`; None changes nothing."""
+        `widgets/lines.py`; None changes nothing. A `passing` one is not among the messages that are kept."""
 
     def clear_message(self) -> None:
         """Show no message."""

@@ -18,6 +18,7 @@ from gputui.tui.first_frame import FirstFrame
 from gputui.tui.outcome import Outcome
 from gputui.tui.readings import Mailbox
 from gputui.tui.screen_settings import checked
+from gputui.tui.updated import guard_imports, stamp_of_package
 from gputui.vendors.registry import order_to_read
 
 _INTERVAL = 1.0
@@ -53,6 +54,7 @@ def run_screen(
     given = () if command else example
     app_state = AppState(environ, options, source.label, rules=rules, screen=screen, example=given)
     interval = interval or screen.interval or _INTERVAL
+    stamp = stamp_of_package()
     with FirstFrame(app_state) as first_frame, EarlySignals() as signals:
         mailbox = Mailbox()
         mailbox.listener = lambda reading: first_frame.paint(reading.result)
@@ -68,6 +70,7 @@ def run_screen(
             from gputui.tui.app import GputuiApp
             from gputui.tui.terminal_driver import TerminalAfter
 
+            guard_imports(stamp)
             # A driver that cannot be started ends this; one that hangs is told on the screen.
             sampler.wait_until_open(_PATIENCE)
             terminal = TerminalAfter(first_frame)

@@ -14,6 +14,7 @@ from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse_
 from gputui.choosing.most_ever import most_ever, waits_for_ever
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.pick import Constraints, of_own_lease
+from gputui.inventory.formatting import gpus
 from gputui.inventory.waiter import Waiter
 from gputui.launching.intent import Asked, ContradictionError, settle
 from gputui.tui.app_state import AppState
@@ -39,7 +40,12 @@ def read_wait_request(line: str, app_state: AppState) -> WaitRequest:
             raise GroupingError(f"{in_number(len(keys))} selected: these, or a number for any")
         request = WaitRequest(len(keys), keys=keys)
     else:
-        request = WaitRequest(*parse_request(rest if first == "any" else line))
+        try:
+            request = WaitRequest(*parse_request(rest if first == "any" else line))
+        except GroupingError as error:
+            raise GroupingError(
+                f"{error}.{_or_these(app_state)}" if app_state.selected else str(error)
+            ) from None
     problem = _in_vain(request, app_state)
     if problem is not None:
         raise GroupingError(problem)
@@ -100,7 +106,7 @@ def _wanted(request: WaitRequest, app_state: AppState) -> str:
 
 def _selected(app_state: AppState) -> str:
     labels = [app_state.snapshot.label(device) for device in app_state.selected] if app_state.snapshot else []
-    return f"GPU {','.join(labels)}"
+    return gpus(labels)
 
 
 def _or_these(app_state: AppState) -> str:

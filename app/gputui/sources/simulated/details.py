@@ -114,7 +114,7 @@ def _telemetry(snapshot: Snapshot, box: Box, device: Device, gpu: Gpu, elapsed: 
         sm_active=percent(0.84, 14),
         sm_occupancy=percent(0.42, 15),
         tensor_active=percent(0.31, 16),
-        energy=max(0.0, (snapshot.time - _JOULES_SINCE) * 100),
+        energy=max(0.0, (snapshot.time - _JOULES_SINCE) * 100 * (1 + 0.3 * noise(box, label, 0.0, 17))),
     )
 
 

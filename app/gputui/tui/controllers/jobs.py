@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.selection import Selection
+from gputui.inventory.formatting import gpus
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch_options import LaunchOptions
@@ -132,8 +133,7 @@ class JobsController:
             selected = replace(
                 selected, options=replace(options, additions=(*options.additions, *near)), command_choice=None
             )
-        labels = ",".join(snapshot.label(device) for device in selected.selected)
-        return self._startable(selected, f"GPU {labels}")
+        return self._startable(selected, gpus([*map(snapshot.label, selected.selected)]))
 
     def _startable(self, app_state: AppState, where: str) -> tuple[AppState | None, str]:
         launch = app_state.launch

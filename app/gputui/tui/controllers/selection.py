@@ -85,7 +85,7 @@ class SelectionController:
         self._forget_digits()
         if any(index.startswith(text) and index != text for index in indices):
             self._digits = text
-            self._view.show_message(f"GPU {text}_")
+            self._view.show_message(f"GPU {text}_", passing=True)
             self._stop_timer = self.after(SECOND_DIGIT, self._digits_in_time)
         else:
             self.toggle_number(int(text))
@@ -153,7 +153,7 @@ class SelectionController:
         following = SORTS[(place + 1) % len(SORTS)]
         self._view.save_screen(screen._replace(sort=following))
         words = f"sorted by {following}" if following else "by index"
-        self._view.show_message(f"devices {words}")
+        self._view.show_message(f"devices {words}", passing=True)
 
     def ask_for_filter(self) -> None:
         """Ask which devices to list."""

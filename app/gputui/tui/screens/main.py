@@ -41,7 +41,7 @@ from gputui.tui.screens.page import Page
 from gputui.tui.theme import next_theme
 from gputui.tui.views.header import header
 from gputui.tui.views.launch import launch
-from gputui.tui.views.messages import message_line
+from gputui.tui.views.messages import message_line, message_lines
 from gputui.tui.views.table import rows_of_table
 from gputui.tui.widgets.device_table import DeviceTable
 from gputui.tui.widgets.key_line import KeyLine
@@ -245,7 +245,7 @@ class MainScreen(Screen[None]):
         """Another theme, here and at the next start."""
         self.app.theme = name
         self.save_screen(self.app_state.screen._replace(theme=name))
-        self.show_message(f"theme: {name}")
+        self.show_message(f"theme: {name}", passing=True)
 
     def save_screen(self, screen: ScreenSettings) -> None:
         """Show the screen in another way, and keep that in the user's settings."""
@@ -384,11 +384,13 @@ class MainScreen(Screen[None]):
         """The last messages, the newest last."""
         return self._log.messages
 
-    def show_message(self, text: str | None, style: str = "", lasting: bool = False) -> None:
+    def show_message(
+        self, text: str | None, style: str = "", lasting: bool = False, passing: bool = False
+    ) -> None:
         """Show a message until the next key, a `lasting` one for some seconds at least, in a style of
-        `widgets/lines.py`; None changes nothing."""
+        `widgets/lines.py`; None changes nothing. A `passing` one is not among the messages that are kept."""
         if text:
-            self._log.add(self._clock(), text, style, lasting)
+            self._log.add(self._clock(), text, style, lasting, passing)
             self._draw_message()
 
     def key_pressed(self) -> None:
@@ -404,13 +406,15 @@ class MainScreen(Screen[None]):
 
     def _draw_message(self) -> None:
         shown = self._log.shown
-        self._message_line.draw(lambda width, height: [message_line(shown, width)])
+        self._message_line.draw(lambda width, height: message_lines(shown, width)[:1])
         self._draw_keys()
 
     def _draw_keys(self) -> None:
-        """The keys; on a terminal without a line for messages, the message in their place."""
-        tiny = self._arranged is not None and not self._arranged.message
-        self._keys.show(self.app_state, self._log.shown if tiny else None)
+        """The keys. In their place what a message has no other line for: the end of a long one, and on a
+        terminal without a line for messages all of it."""
+        shown, tiny = self._log.shown, self._arranged is not None and not self._arranged.message
+        lines = [message_line(shown, self.size.width)] if tiny and shown else []
+        self._keys.show(self.app_state, lines or message_lines(shown, self.size.width)[1:])
 
     # Painting
 

@@ -168,9 +168,10 @@ class TopologyScreen(ListPage):
         ):
             return (("", ""),)
         other = rows[min(self._column, len(rows) - 1)]
-        names = f" GPU {app_state.snapshot.label(one)} – GPU {app_state.snapshot.label(other)}  "
+        name = f" GPU {app_state.snapshot.label(one)}"
         if one.key == other.key:
-            return ((names, "strong"), ("the device itself", "dim"))
+            return ((name, "strong"), ("  ← → show its links to the others", "dim"))
+        names = f"{name} – GPU {app_state.snapshot.label(other)}  "
         return ((names, "strong"), (_link_facts(app_state, one, other), ""))
 
     def _selected(self, app_state: AppState) -> Line:

@@ -10,6 +10,7 @@ from gputui.choosing.verdict import GLYPHS, State
 from gputui.tui.actions import Action, in_groups, key_of, written
 from gputui.tui.views.columns import SHARED, SHARED_SHORT
 from gputui.tui.views.matrix import SIGNS
+from gputui.tui.views.table import OWN_JOB
 from gputui.tui.views.text import Line, Span, clip, fit, title, width_of, wrap
 
 MEANINGS: dict[State, str] = {
@@ -97,7 +98,12 @@ def _sections(
             yield f"On the main screen: {group}", [_greyed(_row(action, keymap)) for action in elsewhere]
     states = [(glyph, state, f"{state:<8} {MEANINGS.get(state, '')}") for state, glyph in GLYPHS.items()]
     shared = (f"{SHARED_SHORT}{SHARED}", "", "memory that GPU and host share: the RAM in use, by anybody")
-    signs = [*states, shared, *((SIGNS[word][0], SIGNS[word][1], meaning) for word, meaning in LINKS)]
+    rows = [
+        ("[1]", "slot", "selected; the command sees [1] as its first device"),
+        ("▸", "cursor", "the cursor"),
+        (OWN_JOB, "load", "your own job runs on it"),
+    ]
+    signs = [*rows, *states, shared, *((SIGNS[word][0], SIGNS[word][1], meaning) for word, meaning in LINKS)]
     yield (
         "Signs",
         [

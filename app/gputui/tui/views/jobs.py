@@ -9,7 +9,7 @@ from rich.cells import cell_len, chop_cells
 
 from gputui.choosing.claimed_use import ClaimedUse
 from gputui.choosing.verdict_text import claimed_and_runs_on
-from gputui.inventory.formatting import duration, printable, size
+from gputui.inventory.formatting import duration, gpus, printable, size
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.job import Job
@@ -123,6 +123,11 @@ def on_devices(job: JobSummary, snapshot: Snapshot | None, record: Job | None = 
     return f"GPU {','.join(_label(key, snapshot, known) for key in job.keys)}"
 
 
+def _in_words(job: JobSummary, snapshot: Snapshot) -> str:
+    """What a job runs on, for a sentence."""
+    return gpus([_label(key, snapshot, {}) for key in job.keys]) if job.keys else "the CPU"
+
+
 def _label(key: str, snapshot: Snapshot | None, known: Mapping[str, int]) -> str:
     device = snapshot.by_key.get(key) if snapshot else None
     if device is not None and snapshot is not None:
@@ -156,7 +161,7 @@ def news(before: Snapshot | None, now: Snapshot) -> list[tuple[str, bool]]:
                 found.append((f"job {job.id} {_ended(job)}", job.state == "done"))
         elif was is not None and was.waits is not None and job.waits is None:
             waited = how_long(was, now.time)
-            found.append((f"job {job.id} has started on {on_devices(job, now)} after waiting {waited}", True))
+            found.append((f"job {job.id} has started on {_in_words(job, now)} after waiting {waited}", True))
     return found
 
 

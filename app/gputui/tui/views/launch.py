@@ -23,7 +23,7 @@ def launch(app_state: AppState, width: int, room: LaunchRoom, page: bool = False
 
     page  it is drawn on the launch page, which has all of it: no key for more is named
     """
-    name = f"launch: {app_state.launcher}" if app_state.options.command else "launch"
+    name = _title(app_state)
     tail = ["the demo's example: e to edit"] if app_state.is_example else []
     if not app_state.options.command:
         shown = app_state.launch.line if app_state.selection.decided else ""
@@ -59,6 +59,16 @@ def launch(app_state: AppState, width: int, room: LaunchRoom, page: bool = False
     if app_state.launch.remarks and not remarks and not page and not tail:
         tail = [f"{key} shows notes"]
     return [*([title(name, width, "  ".join(tail))] if room.ruled else []), *lines, *remarks]
+
+
+def _title(app_state: AppState) -> str:
+    """The launcher that the line has; the one that it will have where nothing is selected yet."""
+    if not app_state.options.command:
+        return "launch"
+    name = app_state.launcher
+    # (The line as it stands has no launcher; the plain one adds nothing to it.)
+    shown = app_state.selection.decided or name == "python"
+    return f"launch: {name}" if shown else f"launch (with a selection: {name})"
 
 
 def _remarks(remarks: Sequence[str], width: int, most: int, more: str, roomy: int) -> list[Line]:

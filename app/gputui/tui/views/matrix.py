@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.link import SELF, direct_links
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs
+from gputui.tui.views.table import state_of
 from gputui.tui.views.text import Line, Span, clip, fit, place_mark, title, width_of
 
 SIGNS: dict[str, tuple[str, str]] = {
@@ -178,8 +178,8 @@ def _row(
         # Of signs that fill their cell only the gaps can be lit.
         gap = style if style.endswith("-on") and layout.cell == _TINY else ""
         spans += [(text, "here" if lit and other == column else style), (" ", gap)]
-    state = app_state.verdicts[device.key].state
-    spans.append((f" {GLYPHS[state]}", state))
+    sign, _, look = state_of(app_state, device)
+    spans.append((f" {sign}", look))
     return tuple(spans)
 
 

@@ -39,7 +39,7 @@ def strip(app_state: AppState, width: int, dragged: str | None = None) -> Strip:
     notes = (_by_command(app_state), _limits(app_state), _hidden_panels(app_state))
     head = title("selected", width, "   ".join(filter(None, notes)))
     if app_state.selection.cpu_only:
-        return Strip([head, clip(((" no device: CPU only", "strong"), ("   c undoes it", "dim")), width)])
+        return Strip([head, clip(((" no device: CPU only", "strong"), ("   c not CPU only", "dim")), width)])
     if not app_state.selected or app_state.snapshot is None:
         if app_state.snapshot is not None and not app_state.snapshot.devices:
             return Strip([head, clip(((" no devices in this box", "dim"), ("   c CPU only", "dim")), width)])

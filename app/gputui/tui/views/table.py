@@ -19,6 +19,9 @@ from gputui.tui.views.text import Line, Span, clip, fit, padded, place_mark, wra
 
 _BEFORE_STATE = "  "
 
+OWN_JOB = "▶"
+"""The sign of a device that one's own job has."""
+
 _LONG_ENOUGH = 60
 """Seconds after which "free" says since when it has been seen so."""
 
@@ -194,7 +197,7 @@ def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Li
     for column, cells in c.shown:
         spans.append((gap, ""))
         spans += column.spans(device, Cell(cells, tone, c.box, _memory(app_state, device)))
-    sign, words, look = _state(app_state, device, given)
+    sign, words, look = state_of(app_state, device)
     spans += [(f"{_BEFORE_STATE}{sign} ", look), (words, look if look != "busy" else tone)]
     return padded(clip(tuple(spans), width), width)
 
@@ -204,13 +207,14 @@ def _memory(app_state: AppState, device: Device) -> tuple[int | None, int | None
     return app_state.snapshot.memory(device)
 
 
-def _state(app_state: AppState, device: Device, given: bool) -> tuple[str, str, str]:
-    """A sign, words and a style for the state of a device."""
+def state_of(app_state: AppState, device: Device) -> tuple[str, str, str]:
+    """A sign, words and a style for the state of a device: the same in the table, the tree and the matrix."""
+    given = not app_state.limits or device.key in app_state.limits.keys
     verdict, words = app_state.verdicts[device.key], _state_words(app_state, device)
     if not given:
         return GLYPHS[verdict.state], f"not yours, {verdict.state}", verdict.state
     return (
-        ("▶", words, "load")
+        (OWN_JOB, words, "load")
         if app_state.own_job_on(device.key) is not None
         else (GLYPHS[verdict.state], words, verdict.state)
     )
@@ -224,5 +228,5 @@ def _state_words(app_state: AppState, device: Device) -> str:
     if job is not None:
         return your_job(job, now)
     words = brief(verdict, now)
-    lasting = app_state.watch.seconds_in_state(device.key, now) or 0
+    lasting = app_state.seconds_in_state(device.key)
     return f"{words} {duration(lasting)}" if verdict.free and lasting >= _LONG_ENOUGH else words
