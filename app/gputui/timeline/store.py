@@ -26,6 +26,8 @@ TIERS = ((1, 330), (10, 400), (60, 740))
 _LEAST_BRIDGE = 15.0
 """Seconds between two readings that count as one following the other: unfocused, one comes every ten."""
 
+_MOST_ANSWERS = 1000
+"""Answers that are kept: there is another one each time a device becomes free."""
 _MOST_DEVICES = 1024
 """Of more (MIG instances that are made anew all day) those that have been gone for longest are forgotten."""
 
@@ -210,6 +212,8 @@ class Timelines:
         if past is None:
             return until
         if place not in self.store.unused:
+            if len(self.store.unused) > _MOST_ANSWERS:
+                self.store.unused.clear()
             self.store.unused[place] = max(
                 _within(past.rings.get("utilization", ()), until, utilization),
                 _within(past.rings.get("memory", ()), until, memory),
