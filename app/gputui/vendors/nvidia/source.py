@@ -125,6 +125,8 @@ class NvmlSource:
         if wiring or (self._wired.links and (keys != self._wired.keys or self._wiring_is_due())):
             # Instances have come or gone, or something could not be read: the box is asked again.
             self._read_wiring(wiring or self._wired.want, keys, among)
+        for gpu in self._gpus:
+            gpu.keep_processes(self._processes.lives if self._processes else lambda pid: False)
         devices = tuple(device for gpu in self._gpus for device in gpu.devices)
         if self._wired.links and tuple(device.key for device in devices) != self._wired.keys:
             # A GPU was lost over its links, and its instances are gone with it.
