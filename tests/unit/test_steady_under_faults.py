@@ -1,4 +1,4 @@
-"""A call that fails on one GPU for half a minute: what the screen says of it stays, and so do its processes."""
+"""A call that fails on one GPU for half a minute: what is said of it stays, and so do its processes."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from gputui.inventory.telemetry import Telemetry
 
 FaultKind = Literal["lost", "reset", "error", "processes"]
-"""lost: fallen off the bus (NVML 15); reset: needs a reset (NVML 16); processes: its process list cannot be read,
-and nothing else is wrong; error: anything else."""
+"""lost: fallen off the bus (NVML 15); reset: needs a reset (NVML 16); processes: its process list
+cannot be read, and nothing else is wrong; error: anything else."""
 
 FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
 

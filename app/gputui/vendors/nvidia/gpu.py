@@ -119,8 +119,8 @@ class Gpu:
 
     clock, ticks  seconds since the epoch, and seconds that only grow: how long ago something was
     listed        whether the last reading brought the process list
-    unlisted      why the list could not be read the last time, None where it could: then `devices` have those of
-                  the list before
+    unlisted      why the list could not be read the last time, None where it could: then `devices` have those
+                  of the list before
     activity      percent of the multiprocessors' time by pid, None where nobody looks or the driver does not
                   tell
     missed        how many answers that were asked for in passing have not come
@@ -171,12 +171,12 @@ class Gpu:
         if self._try_at is not None and began < self._try_at:
             return
         self._trouble = None
-        if looked_at(self.devices[0]):
+        if looked_at(self.devices[0]) and Want.TABLE not in want:
             want |= Want.SENSORS
         try:
             device = self._read(self.devices[0], want)
             if Want.DETAILS in want and self.handle is not None and device.parent is None:
-                device = self._detailed(device) if looked_at(device) else self._plain(device)
+                device = self._detailed(device, want) if looked_at(device) else self._plain(device)
             instances = self._read_instances(device, want)
         except GoneError as gone:
             self.lose(gone, self._ticks() - began)
@@ -329,7 +329,7 @@ class Gpu:
             self._reader.close()
             self._reader = None
 
-    def _detailed(self, device: Device) -> Device:
+    def _detailed(self, device: Device, want: Want) -> Device:
         if self._reader is None:
             # Imported here: `pick` never needs it.
             from gputui.vendors.nvidia.telemetry import TelemetryReader
@@ -337,6 +337,9 @@ class Gpu:
             self._reader = TelemetryReader(
                 self._nvml, self.handle, self.ask_in_passing, self._clock, self._ticks
             )
+        if Want.TABLE in want:
+            self.activity = None
+            return with_facts(device, telemetry=self._reader.read_table(device.throttled))
         telemetry = self._reader.read(device.throttled)
         self.activity = self._reader.sm()
         return replace(device, telemetry=telemetry)
@@ -390,7 +393,7 @@ class Gpu:
             self.unlisted, self._trouble = self._trouble, before
             self.listed = self.unlisted is None
             now = {"memory_used": device.memory_used, "utilization": device.utilization} | facts
-            # (A list that has failed is asked for again in the next reading; who was on it may be there still.)
+            # (A list that has failed is asked for again in the next reading; who was on it may still run.)
             self._listed_at = (now["memory_used"], bool(now["utilization"])) if self.listed else None
             facts |= {"processes": found} if self.listed else {}
         return with_facts(device, **facts)

@@ -286,7 +286,10 @@ class NvmlSource:
         """The devices with what their processes do, here and on the host, where somebody looks; else as it
         was at the last look."""
         if Want.DETAILS in want:
-            self._looked_at = frozenset(d.key for d in devices if among is None or d.key in among)
+            of_processes = Want.TABLE not in want
+            self._looked_at = frozenset(
+                d.key for d in devices if of_processes and (among is None or d.key in among)
+            )
             table = self._process_table()
             pids = {p.pid for d in devices if d.key in self._looked_at for p in d.processes or ()}
             self._uses = {pid: table.use(pid) for pid in pids}
