@@ -350,6 +350,69 @@ async def test_a_digit_that_two_vendors_have_is_asked_about() -> None:
         assert s.selected == ["acme:0", "acme:1"]
 
 
+async def test_escape_forgets_a_digit_that_waits_and_does_nothing_else() -> None:
+    async with session("dgx-2", screen=ScreenSettings(filter="free")) as s:
+        s.main.selection.after = later = Later()
+        await s.press("1", "escape")
+        assert s.selected == [] and not later.calls and not s.main.message
+        assert s.main.app_state.screen.filter == "free"
+        await s.press("escape")
+        assert s.main.app_state.screen.filter == ""
+        await s.press("t", "1", "escape")
+        assert s.app.screen is not s.main and s.selected == [] and not later.calls
+        await s.press("escape")
+        assert s.app.screen is s.main
+
+
+async def test_a_digit_that_waits_is_no_message_to_read_again() -> None:
+    async with session("dgx-2") as s:
+        s.main.selection.after = Later()
+        await s.press("1")
+        assert s.main.message
+        await s.press("9")
+        assert not [each.text for each in s.main.messages if "_" in each.text]
+
+
+async def test_a_gpu_that_the_filter_hides_is_selected_and_the_cursor_stays_in_sight() -> None:
+    async with session(screen=ScreenSettings(filter="busy")) as s:
+        cursor = s.main.app_state.cursor
+        for selected in (["5"], []):
+            await s.press("5")
+            assert s.selected == selected and "GPU 5" in s.main.message and "filter" in s.main.message
+            assert s.main.app_state.cursor == cursor
+            assert any(line.startswith("▸") for line in s.texts("#table"))
+
+
+async def test_a_digit_goes_to_the_first_free_instance_and_a_second_one_selects_an_instance() -> None:
+    async with session("a100-mig") as s:
+        s.main.selection.after = later = Later()
+        snapshot = s.main.app_state.snapshot
+        assert snapshot is not None
+
+        def cursor() -> str:
+            current = s.main.app_state.current
+            assert current is not None and snapshot is not None
+            return snapshot.label(current)
+
+        instances = [d for d in snapshot.devices if d.parent == snapshot.devices[0].key]
+        free = [snapshot.label(d) for d in instances if s.main.app_state.verdicts[d.key].free]
+        await s.press("0")
+        assert cursor() == free[0] and s.selected == []
+        await s.press("1")
+        assert s.selected == ["0:1"] and cursor() == "0:1" and not later.calls
+        await s.press("0", "1")
+        assert s.selected == []
+        # Too late, a digit is a GPU's again.
+        await s.press("0")
+        later.go_off()
+        await s.press("1")
+        assert s.selected == ["1"]
+        await s.press("x", "0", "space")
+        assert s.selected == [free[0]]
+        await s.press("x", "0", "9")
+        assert s.selected == [] and "0:9" in s.main.message
+
+
 # The strip
 
 

@@ -123,9 +123,11 @@ async def test_a_lost_device_and_a_divided_one_cannot_be_chosen() -> None:
         await s.press("6")
         assert s.selected == []
     async with session("a100-mig") as s:
+        await s.press("home", "space")
+        assert s.selected == []
         await s.press("0")
         assert s.selected == []
-        await s.press("down", "down", "space")
+        await s.press("space")
         assert s.selected == ["0:1"]
         assert f"{VISIBLE}=MIG-" in " ".join(s.texts("#launch"))
 

@@ -173,7 +173,7 @@ class Verdict:
 def verdicts(snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> dict[str, Verdict]:
     """The verdict on every device of the snapshot, by `Device.key`."""
     # An instance of a GPU that is lost is lost with it.
-    lost = {d.key: d for d in snapshot.devices if d.fault and d.fault.kind != "error"}
+    lost = {d.key: d for d in snapshot.devices if d.fault and d.fault.kind in ("lost", "reset")}
     found = {
         device.key: judge(
             lost.get(device.parent or "", device), rules, instances=len(snapshot.instances(device))
@@ -215,7 +215,7 @@ def judge(device: Device, rules: Rules = DEFAULT_RULES, instances: int = 0) -> V
 
 def _judged(device: Device, rules: Rules, instances: int) -> _Judged:
     if device.fault:
-        return "unknown" if device.fault.kind == "error" else "lost", device.fault
+        return "lost" if device.fault.kind in ("lost", "reset") else "unknown", device.fault
     if device.mig:
         return "busy", Divided(instances)
     if device.compute_mode == "prohibited":

@@ -307,6 +307,8 @@ def _fault(fault: Fault) -> tuple[str, str]:
         return f"{message}: fell off the bus{since and ' at' + since}", f"lost{since}"
     if fault.kind == "reset":
         return message, f"needs reset{since}"
+    if fault.kind == "processes":
+        return f"the driver cannot list its processes ({message})", _UNREADABLE["processes"][1]
     return message, "driver error"
 
 

@@ -57,7 +57,9 @@ class AllocationListener:
         self._clear_progress()
         if allocation is not None:
             labels = ", ".join(f"GPU {allocation.snapshot.label(device)}" for device in allocation.devices)
-            _notify(f"{labels} after {duration(seconds)} of waiting")
+            job, verb = allocation.request.job, "were" if len(allocation.devices) > 1 else "was"
+            what = f"job {job} starts on {labels}" if job else f"{labels} {verb} allocated"
+            _notify(f"{what} after a wait of {duration(seconds)}")
 
     def _clear_progress(self) -> None:
         if self._shown:

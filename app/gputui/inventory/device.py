@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     # (A module of its own: `pick`, which must be quick, reads none.)
     from gputui.inventory.telemetry import Telemetry
 
-FaultKind = Literal["lost", "reset", "error"]
-"""lost: fallen off the bus (NVML 15); reset: needs a reset (NVML 16); error: anything else."""
+FaultKind = Literal["lost", "reset", "error", "processes"]
+"""lost: fallen off the bus (NVML 15); reset: needs a reset (NVML 16); processes: its process list
+cannot be read, and nothing else is wrong; error: anything else."""
 
 FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
 
@@ -67,7 +68,8 @@ class Device:
     unified             whether its memory is the host's (GB10, Jetson): what is free of it the host tells
     numa_node           of the host, -1 never: None where the platform has none
     telemetry           None where nobody has asked for it
-    processes           None where the driver cannot list them (WSL2), () where there are none
+    processes           None where the driver cannot list them (WSL2), () where there are none; while the list
+                        cannot be read (`fault`), those of the last one that still run
     """
 
     index: int

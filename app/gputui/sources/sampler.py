@@ -66,6 +66,7 @@ class Sampler:
         self._stopped = False
         self._focused = True
         self._looked_at: frozenset[str] = frozenset()
+        self._details = Want.DETAILS
         self._look_is_new = False
         self._thread = threading.Thread(target=self._run, name="gputui sampler", daemon=True)
         self._due: dict[Want, float] = {}
@@ -111,12 +112,12 @@ class Sampler:
             self._focused = focused
             self._wake.notify()
 
-    def look_at(self, keys: Collection[str]) -> None:
+    def look_at(self, keys: Collection[str], details: Want = Want.DETAILS) -> None:
         """Read the details of these devices (`Device.key`s) at once, and then in every turn, because somebody
-        looks at them. Those of the others are forgotten."""
+        looks at them. Those of the others are forgotten. `details`: DETAILS, or with TABLE."""
         with self._wake:
-            if frozenset(keys) != self._looked_at:
-                self._looked_at, self._look_is_new = frozenset(keys), True
+            if (frozenset(keys), details) != (self._looked_at, self._details):
+                self._looked_at, self._details, self._look_is_new = frozenset(keys), details, True
                 self._wake.notify()
 
     @property
@@ -167,14 +168,13 @@ class Sampler:
             # The first picture comes without details; and those of nobody are read once, to be forgotten.
             first = self._last_good is None
             details = not first and (bool(self._looked_at) or self._look_is_new)
-            looked_at, self._look_is_new = self._looked_at, self._look_is_new and first
+            looked_at = self._looked_at if details else None
+            wanted_details = self._details if details else Want(0)
+            self._look_is_new = self._look_is_new and first
         began = self._inside_since = time.monotonic()
         try:
             want = self._wanted(asked)
-            if details:
-                snapshot = self._source.read(want | Want.DETAILS, looked_at)
-            else:
-                snapshot = self._source.read(want)
+            snapshot = self._source.read(want | wanted_details, looked_at)
         except NoSourceError as error:
             # What this turn was to read is still due.
             self._due.clear()

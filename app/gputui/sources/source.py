@@ -33,6 +33,9 @@ class Want(Flag):
     DETAILS = auto()
     """`Device.telemetry`, and of the processes `sm`, `host_cpu`, `host_memory`, for those of `among` (None:
     all devices); nothing of them is known of the others from then on. Rates need two such readings."""
+    TABLE = auto()
+    """With DETAILS: of a device no more than the table has columns for (fan, encoder, decoder, PCIe link, why
+    the clocks are lowered), and nothing of its processes. A source may bring all the same."""
     HOST = auto()
     """How busy the machine itself is: `Host.load`."""
     QUEUE = auto()

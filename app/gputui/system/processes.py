@@ -73,6 +73,11 @@ class ProcessTable:
         process, owner = self._known.get(pid, (None, _NOT_LOOKED_UP))
         return _NOT_LOOKED_UP if process is not None and not process.is_running() else owner
 
+    def lives(self, pid: int) -> bool:
+        """Whether the process that `owner` last answered for is known to live: this one, by its start."""
+        process = self._known.get(pid, (None, _NOT_LOOKED_UP))[0]
+        return process is not None and process.is_running()
+
     def use(self, pid: int) -> HostUse:
         """What a process takes that has been looked up; nothing is known of one that was not, or is gone."""
         process = self._known.get(pid, (None, _NOT_LOOKED_UP))[0]

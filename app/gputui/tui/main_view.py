@@ -62,6 +62,9 @@ class MainView(Protocol):
     def press_digit(self, digit: int) -> None:
         """One more digit of the index of a GPU to select or deselect."""
 
+    def forget_digits(self) -> bool:
+        """Forget the digits that wait for another one; whether there were any."""
+
     def redraw_page(self) -> None:
         """Draw the page that is open over the main screen, if any: the app state has changed."""
 

@@ -213,12 +213,16 @@ class MainScreen(Screen[None]):
         """One more digit of the index of a GPU to select or deselect."""
         self.selection.press_digit(digit)
 
+    def forget_digits(self) -> bool:
+        """Forget the digits that wait for another one; whether there were any."""
+        return self.selection.forget_digits()
+
     def action_number(self, digit: int) -> None:
         self.press_digit(digit)
 
     def action_end_filter(self) -> None:
-        self.selection.finish_digits()
-        self.selection.end_filter()
+        if not self.forget_digits():
+            self.selection.end_filter()
 
     def on_device_table_clicked(self, message: DeviceTable.Clicked) -> None:
         self.selection.finish_digits()
@@ -278,7 +282,8 @@ class MainScreen(Screen[None]):
     def look_at(self, keys: Sequence[str]) -> None:
         """Have these devices read in full as long as a page shows them, () for none."""
         self._on_page = tuple(keys)
-        self._sampler.look_at({*self._on_page, *self._detailed})
+        details = Want.DETAILS if self._on_page else Want.DETAILS | Want.TABLE
+        self._sampler.look_at(self._on_page or self._detailed, details)
 
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
         """Push a screen over this one. A launch that is pending is cancelled."""
@@ -287,9 +292,11 @@ class MainScreen(Screen[None]):
         def closed(result: Result | None) -> None:
             if answered is not None:
                 answered(result)
+            self._read_details()
             self.redraw_page()
 
         self.app.push_screen(screen, closed)
+        self._read_details()
 
     def redraw_page(self) -> None:
         """Draw the page that is open over this screen, if any: it shows the app state, too."""
@@ -471,7 +478,8 @@ class MainScreen(Screen[None]):
 
     def _read_details(self) -> None:
         """Have read of the devices in view what some columns show, and a usual reading does not bring."""
-        keys = self._table.in_view if Want.DETAILS in self._table.needs else ()
+        covered = any(isinstance(screen, Page) for screen in self.app.screen_stack)
+        keys = self._table.in_view if Want.DETAILS in self._table.needs and not covered else ()
         if keys != self._detailed:
             self._detailed = keys
             self.look_at(self._on_page)

@@ -103,7 +103,7 @@ class Page(ModalScreen[None]):
     def on_resize(self) -> None:
         self.draw()
 
-    def on_key(self) -> None:
+    def on_key(self, event: events.Key) -> None:
         # (Before the binding of the key is looked for.)
         self._press()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
+from textual import events
 from textual.binding import Binding
 
 from gputui.choosing.bandwidth import bandwidth
@@ -220,6 +221,12 @@ class TopologyScreen(ListPage):
         """One of the main screen's own actions."""
         self.view.perform(action_id)
         self.draw()
+
+    def on_key(self, event: events.Key) -> None:
+        # (Textual calls the handler of the base class, too.)
+        if event.key == "escape" and self.view.forget_digits():
+            event.stop()
+            self.draw()
 
     def action_number(self, index: int) -> None:
         self.view.press_digit(index)

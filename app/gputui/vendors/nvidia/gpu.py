@@ -119,6 +119,8 @@ class Gpu:
 
     clock, ticks  seconds since the epoch, and seconds that only grow: how long ago something was
     listed        whether the last reading brought the process list
+    unlisted      why the list could not be read the last time, None where it could: then `devices` have those
+                  of the list before
     activity      percent of the multiprocessors' time by pid, None where nobody looks or the driver does not
                   tell
     missed        how many answers that were asked for in passing have not come
@@ -148,6 +150,7 @@ class Gpu:
         self._modes_due = not instance
         self._instances: dict[str, Gpu] = {}
         self.listed = False
+        self.unlisted: str | None = None
         self._listed_at: tuple[int | None, bool] | None = None
         self.activity: Mapping[int, int] | None = None
         self.missed = 0
@@ -168,21 +171,22 @@ class Gpu:
         if self._try_at is not None and began < self._try_at:
             return
         self._trouble = None
-        if looked_at(self.devices[0]):
+        if looked_at(self.devices[0]) and Want.TABLE not in want:
             want |= Want.SENSORS
         try:
             device = self._read(self.devices[0], want)
             if Want.DETAILS in want and self.handle is not None and device.parent is None:
-                device = self._detailed(device) if looked_at(device) else self._plain(device)
+                device = self._detailed(device, want) if looked_at(device) else self._plain(device)
             instances = self._read_instances(device, want)
         except GoneError as gone:
             self.lose(gone, self._ticks() - began)
             return
         self._try_at = None
         fault = None
-        if self._trouble:
+        if words := self._trouble or self.unlisted:
             before = self.devices[0].fault
-            fault = Fault("error", self._trouble, before.since if before else self._clock())
+            kind: FaultKind = "error" if self._trouble else "processes"
+            fault = Fault(kind, words, before.since if before else self._clock())
         self.devices = (with_facts(device, fault=fault), *instances)
         if self._stale and device.parent is None:
             self.close()
@@ -260,8 +264,9 @@ class Gpu:
         raise GoneError(kind, words_of(error)) from None
 
     def _note(self, name: str, error: Any) -> None:
-        """This call has failed, and the device is not free as long as that is so."""
-        self._trouble = f"{name.removeprefix('nvmlDevice')}: {words_of(error)}"
+        """This call has failed, and the device is not free as long as that is so. Of several the first one is
+        told: which others are asked differs from reading to reading."""
+        self._trouble = self._trouble or f"{name.removeprefix('nvmlDevice')}: {words_of(error)}"
         # A handle that is no longer one: the next reading asks for another.
         self._stale = self._stale or error.value in (UNINITIALIZED, INVALID_ARGUMENT)
 
@@ -293,7 +298,7 @@ class Gpu:
         before = self.devices[0]
         known: dict[str, Any] = {name: getattr(before, name) for name in _IDENTITY}
         self.devices = (Device(**known, fault=fault),)
-        self._listed_at = None
+        self._listed_at = self.unlisted = None
 
     def fail(self, message: str) -> None:
         """Mark the device as one that cannot be read now."""
@@ -305,6 +310,18 @@ class Gpu:
         readers = (self, *self._instances.values())
         return [each.devices[0] for each in readers if each.listed]
 
+    def keep_processes(self, lives: Callable[[int], bool]) -> None:
+        """Of a list that could not be read anew, keep the processes of which it is known that they live."""
+        for instance in self._instances.values():
+            instance.keep_processes(lives)
+        devices = (self.devices[0], *(each.devices[0] for each in self._instances.values()))
+        device = self.devices[0]
+        if self.unlisted is not None and device.processes is not None:
+            left = tuple(process for process in device.processes if lives(process.pid))
+            devices = (with_facts(device, processes=left or None), *devices[1:])
+        if len(devices) == len(self.devices):
+            self.devices = devices
+
     def close(self) -> None:
         """Give back what NVML keeps for the details."""
         self.activity = None
@@ -312,7 +329,7 @@ class Gpu:
             self._reader.close()
             self._reader = None
 
-    def _detailed(self, device: Device) -> Device:
+    def _detailed(self, device: Device, want: Want) -> Device:
         if self._reader is None:
             # Imported here: `pick` never needs it.
             from gputui.vendors.nvidia.telemetry import TelemetryReader
@@ -320,6 +337,9 @@ class Gpu:
             self._reader = TelemetryReader(
                 self._nvml, self.handle, self.ask_in_passing, self._clock, self._ticks
             )
+        if Want.TABLE in want:
+            self.activity = None
+            return with_facts(device, telemetry=self._reader.read_table(device.throttled))
         telemetry = self._reader.read(device.throttled)
         self.activity = self._reader.sm()
         return replace(device, telemetry=telemetry)
@@ -351,6 +371,7 @@ class Gpu:
         ):
             device = self._with_modes(device)
         if Want.VERDICT in want:
+            self.unlisted = None
             return replace(device, **self._least(device, want))
         facts: dict[str, Any] = {}
         if Want.LOAD in want:
@@ -367,12 +388,14 @@ class Gpu:
         )
         if listing:
             # The processes of a divided GPU are those of its instances, and are listed there.
-            facts["processes"] = () if device.mig else self._processes()
-            self.listed = True
+            before, self._trouble = self._trouble, None
+            found = () if device.mig else self._processes()
+            self.unlisted, self._trouble = self._trouble, before
+            self.listed = self.unlisted is None
             now = {"memory_used": device.memory_used, "utilization": device.utilization} | facts
-            # (A list that has failed is asked for again in the next reading.)
-            failed = facts["processes"] is None and self._trouble
-            self._listed_at = None if failed else (now["memory_used"], bool(now["utilization"]))
+            # (A list that has failed is asked for again in the next reading; who was on it may still run.)
+            self._listed_at = (now["memory_used"], bool(now["utilization"])) if self.listed else None
+            facts |= {"processes": found} if self.listed else {}
         return with_facts(device, **facts)
 
     def _found(self, device: Device) -> Device:
@@ -396,7 +419,7 @@ class Gpu:
             self._lost_by = None
             self._instances = {}
             device = Device(index=self._index, uuid=uuid)
-            self.devices = (device,)
+            self.devices, self.unlisted = (device,), None
         return device
 
     def _uuid(self) -> str:
@@ -465,7 +488,7 @@ class Gpu:
         mig, mode = self._divided(device), self._mode()
         # What could not be read is asked in each reading: until then the device is not known to be free.
         self._modes_due = self._trouble is not None
-        self._trouble = self._trouble or before
+        self._trouble = before or self._trouble
         if device.mig is not None and mig != device.mig:
             # It supports other calls now, and has other processes.
             self._refusals.forget()
@@ -494,7 +517,7 @@ class Gpu:
             if now.mig and not device.mig:
                 self._trouble = None
             device = now
-        self._trouble = self._trouble or before
+        self._trouble = before or self._trouble
         return load, device
 
     def memory_nodes(self) -> tuple[int, ...] | None:
@@ -596,7 +619,7 @@ class Gpu:
         before, self._trouble = self._trouble, None
         lists: list[tuple[Kind, list[Any] | None]] = [("compute", compute)]
         lists += [(_KIND_OF[name], self._list(name)) for name in names]
-        failed, self._trouble = self._trouble, self._trouble or before
+        failed, self._trouble = self._trouble, before or self._trouble
         # A list that failed may have had somebody on it: then nobody is known not to be.
         return None if failed else self._merged(lists)
 

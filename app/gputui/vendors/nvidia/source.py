@@ -125,6 +125,8 @@ class NvmlSource:
         if wiring or (self._wired.links and (keys != self._wired.keys or self._wiring_is_due())):
             # Instances have come or gone, or something could not be read: the box is asked again.
             self._read_wiring(wiring or self._wired.want, keys, among)
+        for gpu in self._gpus:
+            gpu.keep_processes(self._processes.lives if self._processes else lambda pid: False)
         devices = tuple(device for gpu in self._gpus for device in gpu.devices)
         if self._wired.links and tuple(device.key for device in devices) != self._wired.keys:
             # A GPU was lost over its links, and its instances are gone with it.
@@ -284,7 +286,10 @@ class NvmlSource:
         """The devices with what their processes do, here and on the host, where somebody looks; else as it
         was at the last look."""
         if Want.DETAILS in want:
-            self._looked_at = frozenset(d.key for d in devices if among is None or d.key in among)
+            of_processes = Want.TABLE not in want
+            self._looked_at = frozenset(
+                d.key for d in devices if of_processes and (among is None or d.key in among)
+            )
             table = self._process_table()
             pids = {p.pid for d in devices if d.key in self._looked_at for p in d.processes or ()}
             self._uses = {pid: table.use(pid) for pid in pids}

@@ -105,8 +105,7 @@ class TelemetryReader:
                 self._gpm = None
         self._read_fixed()
         fields = self._read_fields()
-        if self._slow is None or not 0 <= now - self._slow[0] < _SLOW:
-            self._slow = now, self._read_slow()
+        slow = self._slow_facts(now)
         energy = fields.get("energy")
         xid, xid_at = self._last_xid() or (None, None)
         found: dict[str, Any] = self._gpm_facts()
@@ -114,7 +113,7 @@ class TelemetryReader:
         found |= {name: rate for name, rate in self._rates(fields).items() if rate is not None}
         return Telemetry(
             **self._fixed,
-            **self._slow[1],
+            **slow,
             **found,
             memory_clock=ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
             # (A GPU without such a sensor answers 0.)
@@ -128,6 +127,19 @@ class TelemetryReader:
             xid_at=xid_at,
             energy=None if energy is None else energy / 1000,
         )
+
+    def read_table(self, throttle: tuple[str, ...] | None) -> Telemetry:
+        """What the device table has columns for; nothing is counted or sampled for it. Raises GoneError."""
+        if self._last is not None:
+            # (A page has closed: what it counted is not of one second any more when the next one opens.)
+            self.rest()
+        self._read_fixed()
+        return Telemetry(**self._fixed, **self._slow_facts(self._ticks()), throttle=throttle)
+
+    def _slow_facts(self, now: float) -> dict[str, Any]:
+        if self._slow is None or not 0 <= now - self._slow[0] < _SLOW:
+            self._slow = now, self._read_slow()
+        return self._slow[1]
 
     def sm(self) -> Mapping[int, int] | None:
         """Percent of the multiprocessors' time by pid; None where the driver does not tell.
