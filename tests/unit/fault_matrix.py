@@ -219,9 +219,13 @@ class Matrix:
             if ":" not in name:
                 yield f"GPU {name} has vanished"
         elif function.startswith(DECIDING):
-            called = function == "*" or (function, name) in (self._usual if from_start else self._steady)
+            usual = self._usual if from_start else self._steady
+            # (An order without a version is for all of them.)
+            versions = {each for each, label in usual if label == name and _is_of(function, each)}
+            called = function == "*" or bool(versions)
             old = code == _NOT_SUPPORTED and from_start and any(part in function for part in _MAY_BE_MISSING)
-            fallback = from_start and code not in _GONE and "MemoryInfo" in function
+            # (Then the first form of the call tells the memory.)
+            fallback = from_start and code not in _GONE and function == "nvmlDeviceGetMemoryInfo_v2"
             never = function == "nvmlDeviceGetMigMode" and code == _NOT_SUPPORTED and name in "23"
             if state == "free" and called and hit and not (old or fallback or never):
                 yield f"GPU {name} is free"
@@ -265,6 +269,11 @@ class Matrix:
 
     def close(self) -> None:
         self.running.close()
+
+
+def _is_of(function: str, symbol: str) -> bool:
+    """Whether the simulated library takes `function` for this symbol: for itself, or for a version of it."""
+    return symbol == function or symbol.startswith(f"{function}_v")
 
 
 def _one_of_each(labels: Collection[str]) -> set[str]:
