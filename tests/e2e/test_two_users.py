@@ -653,3 +653,25 @@ def test_a_ticket_from_the_future_is_behind_all_others(box: Box, users: Users) -
     until(lambda: forger.out or forger.over)
     assert [waiter.silent for waiter in waiters(box.environ)] == [True]
     assert box.call("run", "-q", "-n", "1", "--", "true", uid=users.bob) == (0, "", "")
+
+
+def test_a_ticket_for_more_than_there_is_holds_nobody_up(box: Box, users: Users) -> None:
+    """gputui itself draws none like it: the forger's program does."""
+
+    def forge() -> int:
+        drawn = [
+            Ticket.draw(os.environ, 9, None, "x"),
+            Ticket.draw(os.environ, 1, frozenset({"GPU-none"}), "x"),
+            Ticket.draw(os.environ, 3, frozenset(box.uuids[:2]), "x"),
+        ]
+        print("in line", len(drawn), flush=True)
+        signal.pause()
+        return 0
+
+    box.make_folder()
+    forger = box.fork(forge, users.ana)
+    until(lambda: forger.out or forger.over)
+    assert len(waiters(box.environ)) == 3
+    assert box.call("run", "-q", "-n", "8", "--", "true", uid=users.bob) == (0, "", "")
+    waited = ("run", "-q", "--wait", "20", "--window", "0", "-n", "8", "--", "true")
+    assert box.call(*waited, uid=users.bob)[0] == 0

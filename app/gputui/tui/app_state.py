@@ -584,7 +584,7 @@ class AppState:
         from gputui.allocating.queue import in_words, wanting
 
         keys = [device.key for device in self.selected if device.key not in self.snapshot.own_lease]
-        line = wanting(self.snapshot.waiters, keys) if keys else ()
+        line = wanting(self.snapshot.waiters, keys, self.snapshot) if keys else ()
         return in_words(line) if line else ""
 
     @cached_property

@@ -101,8 +101,8 @@ _INTEGRATED = re.compile(r"\b(GB10|Orin|Thor|Xavier|Tegra|Jetson)\b", re.IGNOREC
 """Names of GPUs that have no memory of their own."""
 
 _INTEGRATED_CAPABILITIES = ("5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1")
-"""Compute capabilities that only such GPUs have (developer.nvidia.com/cuda-gpus): Tegra X1 and X2, Xavier, Orin,
-Thor before and since CUDA 13, GB10. For those with a name that nobody knows yet."""
+"""Compute capabilities that only such GPUs have (developer.nvidia.com/cuda-gpus): Tegra X1 and X2,
+Xavier, Orin, Thor before and since CUDA 13, GB10. For those with a name that nobody knows yet."""
 
 _ABOUT = 0.1
 """How far the size of unified memory may be from the host's: firmware and the kernel keep some of it."""
