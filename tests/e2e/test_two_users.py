@@ -26,6 +26,7 @@ import pytest
 
 from e2e.conftest import GPUTUI
 from gputui.allocating import queue, waiting_loop
+from gputui.allocating.claims import lease
 from gputui.allocating.claims.files import new_token
 from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import claims
@@ -497,6 +498,39 @@ def test_a_device_is_held_although_its_record_was_removed(
         assert [place for place, state in enumerate(states) if state == "claimed"] == [0]
     holder.kill()
     assert box.call("pick", "-n", "8", uid=users.bob)[0] == 0
+
+
+def test_who_removes_a_record_before_its_device_is_held_causes_no_second_grant(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By him whose folder it is: between the last look of one who wants a device and the moment he has it."""
+    shared, go = box.make_folder(), box.folder / "go"
+    use_as_default(box, monkeypatch, users.bob)
+
+    def slow() -> int:
+        real = lease.unlock
+
+        def late(*place: int) -> None:
+            print("looked", flush=True)
+            until(go.exists)
+            real(*place)
+
+        lease.unlock = late
+        take([box.uuids[0]], os.environ, "x")
+        print("held", flush=True)
+        signal.pause()
+        return 0
+
+    first = box.fork(slow, users.ana)
+    until(lambda: first.out or first.over)
+    (record,) = shared.glob("*.claim")
+    record.unlink()
+    assert box.call("run", "--gpus", "0", "--", "true", uid=users.bob)[0] == 4
+    assert box.call("run", "-q", "-n", "7", "--", "true", uid=users.bob)[0] == 0
+    go.touch()
+    until(lambda: "held" in first.out)
+    assert box.call("run", "--gpus", "0", "--", "true", uid=users.bob)[0] == 4
+    first.kill()
 
 
 def test_in_a_folder_of_root_s_no_lock_without_a_name_counts(
