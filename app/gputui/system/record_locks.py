@@ -53,7 +53,7 @@ def _call(command: str, descriptor: int, kind: int, start: int, length: int) -> 
 
 
 def write_locked(devices: frozenset[int]) -> set[tuple[int, int, int]]:
-    """The ranges (start, length, inode) that are locked for writing so in any file of these file systems (st_dev).
+    """The ranges (start, length, inode) that are locked so in any file of these file systems (st_dev).
 
     The kernel lists them whatever has become of the file's name, without a pid (/proc/locks, proc(5)). Empty
     where there is no such list.
