@@ -1,6 +1,6 @@
 """`python -m bench.crowd` (in tests/): what others put on a box, and what it costs the screen.
 
-Key to paint and resident memory beside those of an empty box, in alternating runs, as a machine that others use
+Key to paint and resident memory beside those of an empty box, in alternating runs: a machine that others use
 too is slower at one moment than at the next. Processes are alive, and listed by the simulated driver.
 """
 
@@ -35,7 +35,7 @@ LONG = 1_800_000
 """Bytes of arguments: a little less than Linux takes."""
 
 Prepare = Callable[[Path, dict[str, str]], contextlib.AbstractContextManager[list[int]]]
-"""Puts something on the box, with its folder of claims and its environment; the pids on its first four GPUs."""
+"""Puts something on the box, given its folder of claims and its environment; the pids on its first GPUs."""
 
 
 @contextlib.contextmanager

@@ -1,9 +1,9 @@
-"""`python -m long_life` (in tests/): a screen that is open for a day and on which thousands of pages are opened.
+"""`python -m long_life` (in tests/): a screen that is open for a day and opens thousands of pages.
 
 The readings come through the real nvidia-ml-py from the simulated driver, one after the other, each a second
 later than the one before; the pages are opened and closed by their keys. What the process has in use is
-printed on the way: resident memory, objects, open files, threads. It ends with 1 if the memory after the first
-tenth is exceeded by more than 2 MiB.
+printed on the way: resident memory, objects, open files, threads. It ends with 1 if the memory after the
+first tenth is exceeded by more than 2 MiB.
 """
 
 from __future__ import annotations
