@@ -26,6 +26,7 @@ import pytest
 
 from e2e.conftest import GPUTUI
 from gputui.allocating import queue, waiting_loop
+from gputui.allocating.claims import lease
 from gputui.allocating.claims.files import new_token
 from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import claims
@@ -499,6 +500,39 @@ def test_a_device_is_held_although_its_record_was_removed(
     assert box.call("pick", "-n", "8", uid=users.bob)[0] == 0
 
 
+def test_who_removes_a_record_before_its_device_is_held_causes_no_second_grant(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By him whose folder it is: between the last look of one who wants a device and the moment he has it."""
+    shared, go = box.make_folder(), box.folder / "go"
+    use_as_default(box, monkeypatch, users.bob)
+
+    def slow() -> int:
+        real = lease.unlock
+
+        def late(*place: int) -> None:
+            print("looked", flush=True)
+            until(go.exists)
+            real(*place)
+
+        lease.unlock = late
+        take([box.uuids[0]], os.environ, "x")
+        print("held", flush=True)
+        signal.pause()
+        return 0
+
+    first = box.fork(slow, users.ana)
+    until(lambda: first.out or first.over)
+    (record,) = shared.glob("*.claim")
+    record.unlink()
+    assert box.call("run", "--gpus", "0", "--", "true", uid=users.bob)[0] == 4
+    assert box.call("run", "-q", "-n", "7", "--", "true", uid=users.bob)[0] == 0
+    go.touch()
+    until(lambda: "held" in first.out)
+    assert box.call("run", "--gpus", "0", "--", "true", uid=users.bob)[0] == 4
+    first.kill()
+
+
 def test_in_a_folder_of_root_s_no_lock_without_a_name_counts(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -653,3 +687,25 @@ def test_a_ticket_from_the_future_is_behind_all_others(box: Box, users: Users) -
     until(lambda: forger.out or forger.over)
     assert [waiter.silent for waiter in waiters(box.environ)] == [True]
     assert box.call("run", "-q", "-n", "1", "--", "true", uid=users.bob) == (0, "", "")
+
+
+def test_a_ticket_for_more_than_there_is_holds_nobody_up(box: Box, users: Users) -> None:
+    """gputui itself draws none like it: the forger's program does."""
+
+    def forge() -> int:
+        drawn = [
+            Ticket.draw(os.environ, 9, None, "x"),
+            Ticket.draw(os.environ, 1, frozenset({"GPU-none"}), "x"),
+            Ticket.draw(os.environ, 3, frozenset(box.uuids[:2]), "x"),
+        ]
+        print("in line", len(drawn), flush=True)
+        signal.pause()
+        return 0
+
+    box.make_folder()
+    forger = box.fork(forge, users.ana)
+    until(lambda: forger.out or forger.over)
+    assert len(waiters(box.environ)) == 3
+    assert box.call("run", "-q", "-n", "8", "--", "true", uid=users.bob) == (0, "", "")
+    waited = ("run", "-q", "--wait", "20", "--window", "0", "-n", "8", "--", "true")
+    assert box.call(*waited, uid=users.bob)[0] == 0

@@ -121,11 +121,11 @@ async def test_from_a_demo_a_real_start_is_asked_about(key: str, desk: Desk, env
 
 @WAYS
 async def test_those_in_line_are_asked_about(key: str, desk: Desk, environ: dict[str, str]) -> None:
-    with in_line(4):
+    with in_line(2):
         async with session("idle", command=("true",), environ=environ, interval=1000) as s:
             await s.press("0", "1", key)
             (before,) = (reason for reason in (await asked(s)).splitlines() if "waits ahead" in reason)
-            assert numbers(before) == [4]
+            assert numbers(before) == [2]
             await no_starts_nothing_and_yes_starts_it(s, key, desk)
     for each in all_jobs(desk.environ):
         ended(each)
@@ -133,7 +133,7 @@ async def test_those_in_line_are_asked_about(key: str, desk: Desk, environ: dict
 
 async def test_w_joins_those_who_are_in_line(environ: dict[str, str]) -> None:
     async with session("idle", command=("true",), environ=environ, interval=1000) as s:
-        with in_line(4):
+        with in_line(2):
             await s.press("0", "enter")
             await asked(s)
             await s.press("w")
@@ -227,7 +227,7 @@ async def test_the_question_of_a_driver_that_does_not_answer_tells_the_rest_too(
     async with session("idle", command=command, environ=environ, interval=1000) as s:
         await s.until(lambda: len(s.main.app_state.selection) == 2)
         await s.press("x")
-        with in_line(4):
+        with in_line(2):
             s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
             await s.press("0", "enter")
             s.main.tick()

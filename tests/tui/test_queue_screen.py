@@ -116,7 +116,7 @@ async def test_who_has_lost_the_place_in_line_is_told_apart_from_who_waits() -> 
 async def test_two_processes_are_in_line_and_ones_own_job_leaves_it_when_asked_twice(
     desk: Desk, environ: dict[str, str]
 ) -> None:
-    with in_line(4):
+    with in_line(2):
         job = waiting_job(desk)
         async with session("idle", environ=environ) as s:
             show(s, *waiters(os.environ))

@@ -219,9 +219,13 @@ class Matrix:
             if ":" not in name:
                 yield f"GPU {name} has vanished"
         elif function.startswith(DECIDING):
-            called = function == "*" or (function, name) in (self._usual if from_start else self._steady)
+            usual = self._usual if from_start else self._steady
+            # (An order without a version is for all of them.)
+            versions = {each for each, label in usual if label == name and _is_of(function, each)}
+            called = function == "*" or bool(versions)
             old = code == _NOT_SUPPORTED and from_start and any(part in function for part in _MAY_BE_MISSING)
-            fallback = from_start and code not in _GONE and "MemoryInfo" in function
+            # (Then the first form of the call tells the memory.)
+            fallback = from_start and code not in _GONE and function == "nvmlDeviceGetMemoryInfo_v2"
             never = function == "nvmlDeviceGetMigMode" and code == _NOT_SUPPORTED and name in "23"
             if state == "free" and called and hit and not (old or fallback or never):
                 yield f"GPU {name} is free"
@@ -267,6 +271,11 @@ class Matrix:
         self.running.close()
 
 
+def _is_of(function: str, symbol: str) -> bool:
+    """Whether the simulated library takes `function` for this symbol: for itself, or for a version of it."""
+    return symbol == function or symbol.startswith(f"{function}_v")
+
+
 def _one_of_each(labels: Collection[str]) -> set[str]:
     """A GPU and an instance of those that a function is asked about, GPU 1 where that is one of them."""
     gpus = [label for label in labels if label and ":" not in label]
@@ -291,16 +300,84 @@ def try_all(driver: SimulatedNvml) -> tuple[int, int, list[str]]:
     return len(tried), count, wrong
 
 
+OF_NO_GPU = ("nvmlInit", "nvmlShutdown", "nvmlSystem", "nvmlDeviceGetCount", "nvmlErrorString", "nvmlEvent")
+"""Functions without a GPU: one that hangs holds up its thread, and the screen says so (test_faults.py)."""
+
+
+def hang_each(driver: SimulatedNvml, functions: Collection[str], patience: float) -> tuple[int, list[str]]:
+    """Each function hangs on one GPU, from the start and while it runs, then comes back: how many were tried,
+    and what is wrong."""
+    wrong, count = [], 0
+    for function in sorted(functions):
+        if function.startswith(OF_NO_GPU):
+            continue
+        for from_start in (True, False):
+            count += 1
+            where = f"{function} hangs {'from the start' if from_start else 'while it runs'}"
+            wrong += [f"{where}: {it}" for it in _wrong_of_a_hang(driver, function, from_start, patience)]
+    return count, wrong
+
+
+def _wrong_of_a_hang(
+    driver: SimulatedNvml, function: str, from_start: bool, patience: float
+) -> Iterator[str]:
+    driver.show_box(_box())
+    ticks = Ticks()
+    source = NvmlSource(ProcessTable(host_pids=False), ticks=ticks, patience=patience)
+    normal = {}
+    if not from_start:
+        for want in (FIRST, WIRED):
+            source.read(want)
+    else:
+        whole = NvmlSource(ProcessTable(host_pids=False), ticks=ticks)
+        whole.read(FIRST)
+        normal = {key: each.state for key, each in verdicts(whole.read(FULL)).items()}
+        whole.close()
+    normal = normal or {key: each.state for key, each in verdicts(source.read(FULL)).items()}
+    driver.hang(function, 1)
+    for want in (FIRST if from_start else FULL, WIRED, PLAIN, CHANGED):
+        ticks.now += 1
+        snapshot = source.read(want)
+        now = {key: each.state for key, each in verdicts(snapshot).items()}
+        whole_gpus = [device.key for device in snapshot.devices if device.parent is None]
+        hit = whole_gpus[1]
+        for key, state in now.items():
+            if key != hit and normal.get(key, state) != state:
+                yield f"{key} is {state}, not {normal[key]}"
+        if source._hanging and now[hit] == "free":
+            yield "the GPU that hangs is free"
+    driver.heal()
+    until = time.monotonic() + 10
+    while source._is_inside and time.monotonic() < until:
+        time.sleep(0.002)
+        source._take_back()
+    for want in (PLAIN, CHANGED, FULL):
+        ticks.now += 61
+        snapshot = source.read(want)
+    states = {key: each.state for key, each in verdicts(snapshot).items()}
+    if states != normal:
+        yield f"when it is back the devices are {sorted(states.values())}, not {sorted(normal.values())}"
+    if len(snapshot.links) != len(snapshot.devices):
+        yield "no links when it is back"
+    source.close()
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         driver = SimulatedNvml(Path(directory))
         driver.use_here()
         began = time.monotonic()
         functions, count, wrong = try_all(driver)
+        took = time.monotonic() - began
+        driver.show_box(_box())
+        matrix = Matrix(driver)
+        hung, of_hangs = hang_each(driver, matrix.functions.keys() - {"*"}, 0.1)
+        matrix.close()
         driver.leave_here()
-    print(*wrong, sep="\n")
-    print(f"{functions} functions, {count} faults in {time.monotonic() - began:.1f} s, {len(wrong)} wrong")
-    return bool(wrong)
+    print(*wrong, *of_hangs, sep="\n")
+    print(f"{hung} hangs in {time.monotonic() - began - took:.1f} s, {len(of_hangs)} wrong")
+    print(f"{functions} functions, {count} faults in {took:.1f} s, {len(wrong)} wrong")
+    return bool(wrong or of_hangs)
 
 
 if __name__ == "__main__":

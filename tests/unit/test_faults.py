@@ -322,6 +322,86 @@ def test_one_gpu_that_hangs_holds_up_no_other_and_is_back_when_its_call_is(
     assert not nvml_here.counts().get(SHUTDOWN_WHILE_INSIDE)
 
 
+WIRING = (
+    "nvmlDeviceGetTopologyCommonAncestor",
+    "nvmlDeviceGetP2PStatus",
+    "nvmlDeviceGetFieldValues",
+    "nvmlDeviceGetNvLinkRemotePciInfo",
+    "nvmlDeviceGetCpuAffinityWithinScope",
+)
+
+
+@pytest.mark.parametrize("function", WIRING)
+@pytest.mark.parametrize("begins", [False, True], ids=["from the start", "begins"])
+def test_links_that_hang_hold_up_no_gpu_and_are_there_when_their_call_has_come_back(
+    nvml_here: SimulatedNvml, function: str, begins: bool
+) -> None:
+    truth = nvml_here.show_box(BOXES["rtx3090"])
+    ticks = Ticks()
+    source = NvmlSource(ProcessTable(host_pids=False), ticks=ticks, patience=0.05)
+    if begins:
+        assert source.read(WIRED & ~Want.DETAILS).links == truth.links
+    nvml_here.hang(function)
+    threads = threading.active_count()
+    for want in (WIRED & ~Want.DETAILS, PLAIN, CHANGED, WIRED & ~Want.DETAILS, PLAIN):
+        ticks.now += 100
+        snapshot = source.read(want)
+        assert {verdict.state for verdict in verdicts(snapshot).values()} == {"free"}
+        assert snapshot.links == truth.links if begins else len(snapshot.links) == len(truth.links)
+    assert threading.active_count() <= threads + 2
+    turn = source._hanging_wiring
+    assert turn is not None
+    nvml_here.heal()
+    assert turn._over.wait(20)
+    for _ in range(2):
+        ticks.now += 1
+        snapshot = source.read(PLAIN)
+    assert snapshot.links == truth.links and snapshot.topology is not None
+    assert {verdict.state for verdict in verdicts(snapshot).values()} == {"free"}
+    source.close()
+    assert not nvml_here.counts().get(SHUTDOWN_WHILE_INSIDE)
+
+
+def test_whoever_waits_for_links_that_hang_leaves_the_gpus_alone_when_it_comes_back(
+    nvml_here: SimulatedNvml,
+) -> None:
+    nvml_here.show_box(BOXES["rtx3090"])
+    source = NvmlSource(ProcessTable(host_pids=False), patience=0.05)
+    nvml_here.hang("nvmlDeviceGetTopologyCommonAncestor")
+    source.read(WIRED & ~Want.DETAILS)
+    turn = source._hanging_wiring
+    assert turn is not None
+    # The calls after it would say that the devices are lost.
+    nvml_here.heal()
+    nvml_here.error("nvmlDeviceGetCpuAffinityWithinScope", 15)
+    assert turn._over.wait(20)
+    assert not any(gpu.devices[0].fault for gpu in source._gpus)
+    nvml_here.heal()
+    source.close()
+
+
+def test_a_source_that_is_closed_while_links_hang_shuts_nothing_down(nvml_here: SimulatedNvml) -> None:
+    nvml_here.show_box(BOXES["rtx3090"])
+    source = NvmlSource(ProcessTable(host_pids=False), patience=0.05)
+    nvml_here.hang("nvmlDeviceGetTopologyCommonAncestor")
+    source.read(WIRED & ~Want.DETAILS)
+    source.close()
+    assert not nvml_here.counts().get("nvmlShutdown")
+    nvml_here.heal()
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetNumGpuCores", "nvmlDeviceGetMaxClockInfo"])
+def test_how_fast_a_gpu_is_may_hang_too(nvml_here: SimulatedNvml, function: str) -> None:
+    nvml_here.show_box(BOXES["mixed"])
+    source = NvmlSource(ProcessTable(host_pids=False), patience=0.05)
+    source.read(PLAIN & ~Want.NAMES)
+    nvml_here.hang(function, 1)
+    states = [verdict.state for verdict in verdicts(source.read(PLAIN & ~Want.NAMES | Want.SPEED)).values()]
+    assert states[1] == "unknown" and "free" in states
+    nvml_here.heal()
+    source.close()
+
+
 def test_a_source_that_is_closed_while_a_call_hangs_shuts_nothing_down(nvml_here: SimulatedNvml) -> None:
     nvml_here.show_box(BOXES["rtx3090"])
     source = NvmlSource(ProcessTable(host_pids=False), patience=0.05)

@@ -139,6 +139,50 @@ def test_memory_is_the_hosts_where_its_size_and_the_name_say_so(
         source.close()
 
 
+@pytest.mark.parametrize(
+    ("name", "capability", "unified", "state"),
+    [
+        ("NVIDIA H100 80GB HBM3", "9.0", False, "unknown"),
+        ("NVIDIA GB10", "12.1", True, "free"),
+        ("Orin (nvgpu)", "8.7", True, "free"),
+        ("NVIDIA N1X", "12.1", True, "free"),
+        ("NVIDIA A100 80GB PCIe", None, None, "unknown"),
+    ],
+)
+@pytest.mark.parametrize("want", [Want.VERDICT, Want.MONITOR, Want.MONITOR | Want.NAMES])
+def test_memory_that_the_driver_never_tells_is_the_hosts_on_integrated_gpus_only(
+    nvml_here: SimulatedNvml, name: str, capability: str | None, unified: bool | None, state: str, want: Want
+) -> None:
+    box = at(BOXES["laptop"], 0, 0)
+    device = replace(box.devices[0], name=name, compute_capability=capability, processes=(), utilization=0)
+    nvml_here.show(replace(box, devices=(device,)))
+    nvml_here.error("nvmlDeviceGetMemoryInfo", 3)
+    source = NvmlSource(ProcessTable(host_pids=False))
+    for _ in range(2):
+        snapshot = source.read(want)
+        assert snapshot.devices[0].unified is unified
+        assert verdicts(snapshot)[snapshot.devices[0].key].state == state
+    source.close()
+    nvml_here.heal()
+
+
+def test_memory_of_a_gpu_whose_name_cannot_be_read_is_not_taken_for_the_hosts(
+    nvml_here: SimulatedNvml,
+) -> None:
+    nvml_here.show_box(BOXES["gb10"])
+    for function in ("nvmlDeviceGetName", "nvmlDeviceGetCudaComputeCapability"):
+        nvml_here.error(function, UNKNOWN)
+    source = NvmlSource(ProcessTable(host_pids=False))
+    for want in (Want.VERDICT, Want.MONITOR):
+        snapshot = source.read(want)
+        assert snapshot.devices[0].unified is None
+        assert verdicts(snapshot)[snapshot.devices[0].key].state == "unknown"
+    nvml_here.heal()
+    snapshot = source.read(Want.MONITOR)
+    assert verdicts(snapshot)[snapshot.devices[0].key].state == "free"
+    source.close()
+
+
 def test_memory_that_the_driver_keeps_for_itself_is_not_in_use(nvml_here: SimulatedNvml) -> None:
     nvml_here.show_box(BOXES["idle"])
     source = NvmlSource()

@@ -253,6 +253,38 @@ def test_a_line_stays_in_order_whoever_dies_or_leaves(box: Box, draw: Draw) -> N
     assert mine.ahead(box.environ) == ()
 
 
+# those who can never start
+
+
+IN_VAIN = [
+    (9, lambda uuids: None),
+    (1, lambda uuids: frozenset({"GPU-00000000-0000-0000-0000-000000000000"})),
+    (2, lambda uuids: frozenset({uuids[0], "GPU-00000000-0000-0000-0000-000000000000"})),
+    (3, lambda uuids: frozenset(uuids[:2])),
+]
+"""A number of devices, and which ones will do, that a box of eight does not have."""
+
+
+@pytest.mark.parametrize(("count", "devices"), IN_VAIN)
+def test_who_can_never_start_holds_up_neither_those_in_line_nor_those_who_are_not(
+    box: Box, draw: Draw, count: int, devices: Callable[[list[str]], frozenset[str] | None]
+) -> None:
+    draw(count, devices(list(box.uuids)))
+    assert box.call("run", "-q", "-n", "8", "--", "true") == (0, "", "")
+    assert box.call("run", "-q", "--wait", "20", "--window", "0", "-n", "8", "--", "true")[0] == 0
+    assert box.call("pick", "-n", "8")[2] == ""
+    told = box.call("queue")[1]
+    assert "it can never start" in told or "after" not in told
+
+
+def test_who_can_start_when_a_lost_device_is_back_keeps_the_place(box: Box, draw: Draw) -> None:
+    draw(8)
+    box.driver.error("*", 15, 7)
+    status, _, err = box.call("run", "-q", "-n", "1", "--", "true")
+    box.driver.heal()
+    assert status == 4 and "ahead" in err
+
+
 # those who take no place in line
 
 

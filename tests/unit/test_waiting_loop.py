@@ -199,7 +199,7 @@ def _in_line(monkeypatch: pytest.MonkeyPatch, film: Film, leaves: dict[int, floa
         def beat(self) -> None:
             """(Who waits says so.)"""
 
-        def ahead(self, environ: object) -> tuple[Waiter, ...]:
+        def ahead(self, environ: object, box: Snapshot | None) -> tuple[Waiter, ...]:
             return tuple(_waiter(number) for number in leaves if there(number))
 
     monkeypatch.setattr(waiting_loop, "is_waiting", lambda waiter: there(waiter.place[0]))

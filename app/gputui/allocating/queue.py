@@ -33,7 +33,9 @@ from gputui.allocating.claims.files import (
 )
 from gputui.allocating.claims.folder import make_folder, shared_folders
 from gputui.allocating.claims.read import TICKET
+from gputui.choosing.most_ever import can_never_start
 from gputui.inventory.formatting import printable
+from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.system.record_locks import END, locked, unlock
 from gputui.system.users import user_name
@@ -66,15 +68,23 @@ def waiters(environ: Mapping[str, str]) -> tuple[Waiter, ...]:
     return tuple(sorted(found, key=lambda waiter: (waiter.silent, waiter.place)))
 
 
-def in_line_for(keys: Collection[str], environ: Mapping[str, str]) -> tuple[Waiter, ...]:
-    """Those in line who could take one of these devices, the first one first; neither steps inside leases nor
-    those who have lost their place."""
-    return wanting([waiter for waiter in waiters(environ) if not waiter.silent], keys)
+def in_line_for(
+    keys: Collection[str], environ: Mapping[str, str], box: Snapshot | None = None
+) -> tuple[Waiter, ...]:
+    """Those in line who could take one of these devices, the first one first: see `wanting`."""
+    return wanting(waiters(environ), keys, box)
 
 
-def wanting(line: Sequence[Waiter], keys: Collection[str]) -> tuple[Waiter, ...]:
-    """Those of a line who could take one of these devices; steps inside leases are not."""
-    return tuple(each for each in line if each.step == 0 and each.wants_of(keys))
+def wanting(
+    line: Sequence[Waiter], keys: Collection[str] | None, box: Snapshot | None = None
+) -> tuple[Waiter, ...]:
+    """Those of a line who could take one of these devices (None: of any): neither steps inside leases, nor
+    who has lost the place or can never start on this box."""
+    return tuple(
+        each
+        for each in line
+        if each.step == 0 and not each.silent and each.wants_of(keys) and not can_never_start(each, box)
+    )
 
 
 def in_words(line: Sequence[Waiter]) -> str:
@@ -161,12 +171,12 @@ class Ticket:
         path = folder / name
         return cls(path, descriptor, devices, step)
 
-    def ahead(self, environ: Mapping[str, str]) -> tuple[Waiter, ...]:
-        """Those before us who could take what we wait for."""
+    def ahead(self, environ: Mapping[str, str], box: Snapshot | None = None) -> tuple[Waiter, ...]:
+        """Those before us who could take what we wait for; not who can never start on this box."""
         before = (
             w for w in waiters(environ) if w.place < self._place and w.step == self._step and not w.silent
         )
-        return tuple(waiter for waiter in before if waiter.wants_of(self._devices))
+        return tuple(w for w in before if w.wants_of(self._devices) and not can_never_start(w, box))
 
     def beat(self) -> None:
         """Say that we can take devices, if that is not just said. Who was silent for too long is last now."""

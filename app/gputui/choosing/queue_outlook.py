@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gputui.choosing.most_ever import can_never_start
 from gputui.choosing.people import IDLE_AFTER
 from gputui.choosing.verdict import Cooling, Divided, Prohibited, State, UsedBy, Verdict
 from gputui.inventory.claim import Claim
@@ -91,8 +92,10 @@ def outlook(
     """`judged` has the verdicts, `idle` is of `people.idle_seconds`: None without past readings."""
     usable = [device for device in snapshot.devices if not _never(judged[device.key])]
     turns = []
-    for place, waiter in enumerate(snapshot.waiters, 1):
-        ahead = tuple(other for other in snapshot.waiters[: place - 1] if other.is_before(waiter))
+    in_vain = {waiter: can_never_start(waiter, snapshot) for waiter in snapshot.waiters}
+    line = sorted(snapshot.waiters, key=lambda waiter: waiter.silent or in_vain[waiter])
+    for place, waiter in enumerate(line, 1):
+        ahead = tuple(other for other in line[: place - 1] if other.is_before(waiter) and not in_vain[other])
         if waiter.step:
             turns.append(Turn(waiter, place, ahead))
             continue
@@ -177,6 +180,9 @@ def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
     waiter = turn.waiter
     if waiter.silent:
         return SILENT
+    if can_never_start(waiter, snapshot):
+        could = len(turn.could or ())
+        return f"only {could} of the devices here {'matches' if could == 1 else 'match'}: it can never start"
     if turn.ahead:
         first = turn.ahead[0]
         more = f" and {len(turn.ahead) - 1} more" if len(turn.ahead) > 1 else ""

@@ -19,6 +19,7 @@ from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import (
     RecordError,
     read_job,
+    without_secrets_of,
     write_claims,
     write_finished,
     write_given,
@@ -28,7 +29,7 @@ from gputui.jobs.record import (
 from gputui.jobs.store import cannot_keep, jobs_folder, new_folder
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
-from gputui.launching.secrets import program_and_script
+from gputui.launching.secrets import program_and_script, without_secrets
 from gputui.launching.start import StartError
 from gputui.system.files import create_private
 from gputui.system.users import own_name
@@ -89,10 +90,16 @@ def start_job(
     if name is not None:
         check_name(name)
     launch = detached(launch, environ)
-    given = replace(_given(launch, new_folder(jobs_folder(environ)), name), constraints=tuple(constraints))
+    kept = without_secrets_of(launch)
+    given = replace(
+        _given(kept, new_folder(jobs_folder(environ)), name),
+        constraints=tuple(constraints),
+        withheld=without_secrets(launch.argv)[1],
+    )
     if queued is not None:
-        line = Launch(("gputui", "run", *queued.words)).line
-        given = replace(given, waits=queued.count, argv=queued.argv, line=line)
+        line = without_secrets_of(Launch(("gputui", "run", *queued.words))).line
+        argv, withheld = without_secrets(queued.argv)
+        given = replace(given, waits=queued.count, argv=argv, line=line, withheld=withheld)
         launch = replace(launch, changes=(*launch.changes, (FOLDER, str(given.folder))))
     if options is not None:
         given = replace(given, launch=as_kept(options, given))

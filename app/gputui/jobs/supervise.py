@@ -81,6 +81,9 @@ def main() -> None:
         end = _Watch(folder, command, _Cap(given.cap)).until_the_end()
         _remove_claims(folder)
         with contextlib.suppress(OSError):
+            # (A job that was killed before it had read its words, which may be secrets.)
+            os.unlink(f"{folder}/words.json")  # noqa: PTH108 - pathlib would be a megabyte
+        with contextlib.suppress(OSError):
             # (Where it cannot be written, the job is one whose end is not known, which is true.)
             _write_end(folder, end.json)
         _notify(folder, end)

@@ -618,7 +618,7 @@ class AppState:
         from gputui.allocating.queue import wanting
 
         keys = [device.key for device in self.selected if device.key not in self.snapshot.own_lease]
-        return wanting(self.snapshot.waiters, keys) if keys else ()
+        return wanting(self.snapshot.waiters, keys, self.snapshot) if keys else ()
 
     def _in_line(self) -> str:
         """The same, as the question before a launch says it."""

@@ -153,11 +153,9 @@ def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitReques
 
     if app_state.label:
         line = app_state.snapshot.waiters if app_state.snapshot else ()
-        return (
-            f"{app_state.label}: nothing is queued here; you would be {place_in_line(request, line)}",
-            False,
-        )
-    place = place_in_line(request, waiters(environ))
+        place = place_in_line(request, line, app_state.snapshot)
+        return f"{app_state.label}: nothing is queued here; you would be {place}", False
+    place = place_in_line(request, waiters(environ), app_state.snapshot)
     options = app_state.options
     words = words_of(options, request.count, request.grouping, request.keys)
     try:

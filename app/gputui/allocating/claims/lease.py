@@ -16,7 +16,8 @@ what each of them does:
 Proof: let A and B hold the same device at the same time. Both have announced it before their last look, and
 have kept the record since. If A announced before B's last look, B saw A's record, and did not take the
 device. Else B's last look was before A's announcement, so B had announced before A's last look: A saw it. (A
-folder shows a file that is there before the listing begins and stays until it ends: readdir(3p).) Tokens
+folder shows a file that is there before the listing begins and stays until it ends: readdir(3p). Where others
+can remove it, its lock is in /proc/locks: `read.hidden`.) Tokens
 decide only who of several goes on, and so does the second byte: whoever lies in them, or announces a device
 and never goes on, claims it for himself, which everybody sees. Of those who are honest the one with the
 lowest token withdraws only from a device that somebody has, or that he has waited for: no two wait for each
@@ -44,10 +45,10 @@ from gputui.allocating.claims.read import (
     HELD,
     Problems,
     Record,
+    hidden,
     range_of,
     records,
     remove_ended,
-    unnamed,
 )
 from gputui.choosing.verdict_text import claimed
 from gputui.inventory.claim import Claim
@@ -231,10 +232,10 @@ def _others(keys: Sequence[str], lease: Lease, environ: Mapping[str, str]) -> li
     there = [record for record in records(environ, problems, keys) if record.file not in ours]
     lease.warnings += [each for each in problems.missing if each not in lease.warnings]
     outside = [key for key in keys if key not in lease.within.steps]
-    hidden = unnamed(environ, outside, [record.claim for record in there])
+    removed = hidden(environ, outside, {*ours, *(record.file for record in there)})
     return [
         *(record for record in there if not lease.within.has(record.claim)),
-        *(Record(claim, (0, 0), True, "") for claim in hidden),
+        *(Record(claim, (0, 0), True, "") for claim in removed),
     ]
 
 

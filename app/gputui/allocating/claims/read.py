@@ -179,23 +179,49 @@ def any_without_record(environ: Mapping[str, str], found: Sequence[Claim]) -> bo
     last = _FIRST_RANGE + 16 * 2**32
     return bool(on) and any(
         size == HELD and _FIRST_RANGE <= start < last and start not in known
-        for start, size in write_locked(on)
+        for start, size, _ in write_locked(on)
     )
 
 
 def _locked_among(devices: frozenset[int], keys: Sequence[str]) -> list[str]:
     if not keys or not devices:
         return []
-    there = write_locked(devices)
+    there = {(start, size) for start, size, _ in write_locked(devices)}
     return [key for key in keys if (range_of(key), HELD) in there]
+
+
+def hidden(environ: Mapping[str, str], keys: Sequence[str], known: Collection[File]) -> list[Claim]:
+    """The claims of those of the devices that a file has locked which is none of the `known` ones and has no
+    record, of whoever has them or just looks: nobody may take a device in between."""
+    on = removable_on(environ) if keys else frozenset()
+    if not on:
+        return []
+    of_range = {range_of(key): key for key in keys}
+
+    def locked_but(known: Collection[File]) -> set[str]:
+        inodes = {inode for _, inode in known}
+        return {
+            of_range[start]
+            for start, size, inode in write_locked(on)
+            if start in of_range and size in (HELD, ANNOUNCED) and inode not in inodes
+        }
+
+    found = locked_but(known)
+    if found:
+        # One may have come since the records were read; it sees ours then. Or it may have gone.
+        found = locked_but({*known, *(record.file for record in records(environ, keys=found))})
+    return [_without_record(key) for key in sorted(found)]
 
 
 def unnamed(environ: Mapping[str, str], keys: Collection[str], found: Iterable[Claim]) -> list[Claim]:
     """The claims of those of the box's devices that are held without a record: `found` are those with one."""
+    return [_without_record(key) for key in without_record(environ, keys, {claim.key for claim in found})]
+
+
+def _without_record(key: str) -> Claim:
     from gputui.inventory.claim import Claim
 
-    held = without_record(environ, keys, {claim.key for claim in found})
-    return [Claim(key, *_REMOVED) for key in held]
+    return Claim(key, *_REMOVED)
 
 
 def _at_most_three(problems: Sequence[str]) -> tuple[str, ...]:

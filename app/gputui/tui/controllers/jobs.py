@@ -82,10 +82,12 @@ class JobsController:
         """Put a job's command, options and directory on the launch line; what to tell of it."""
         from gputui.jobs.again import again
 
-        options = again(job).options
+        kept = again(job)
         # (What it says of devices is read with the next reading.)
-        self._view.set_app_state(replace(self._view.app_state, options=options))
-        return f"the command of job {job.id} is on the launch line"
+        self._view.set_app_state(replace(self._view.app_state, options=kept.options))
+        lacks = kept.lacks(self._environ)
+        told = f"the command of job {job.id} is on the launch line"
+        return f"{told}; {lacks}" if lacks else told
 
     def clone_example(self, job: JobSummary) -> str:
         """Put the command of a demo's job on the launch line, where it is not started either."""
@@ -104,7 +106,11 @@ class JobsController:
         from gputui.jobs.again import again
         from gputui.launching.environment_hints import THREADS, threads_near
 
-        options, count, constraints = again(job)
+        kept = again(job)
+        lacks = kept.lacks(self._environ)
+        if lacks is not None:
+            return None, lacks
+        options, count, constraints, *_ = kept
         try:
             asked = parser().parse_args(constraints)
         except WrongCallError as error:

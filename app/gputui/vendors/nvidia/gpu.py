@@ -100,6 +100,10 @@ _ANOTHER_LIST = 16 * 2**20
 _INTEGRATED = re.compile(r"\b(GB10|Orin|Thor|Xavier|Tegra|Jetson)\b", re.IGNORECASE)
 """Names of GPUs that have no memory of their own."""
 
+_INTEGRATED_CAPABILITIES = ("5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1")
+"""Compute capabilities that only such GPUs have (developer.nvidia.com/cuda-gpus): Tegra X1 and X2,
+Xavier, Orin, Thor before and since CUDA 13, GB10. For those with a name that nobody knows yet."""
+
 _ABOUT = 0.1
 """How far the size of unified memory may be from the host's: firmware and the kernel keep some of it."""
 
@@ -532,7 +536,8 @@ class Gpu:
         if memory is None and not self._refusals.has_answered("memory v2"):
             memory = self.ask(nvml.nvmlDeviceGetMemoryInfo, self.handle)
         if memory is None:
-            unified = True if self._refusals.refuses("nvmlDeviceGetMemoryInfo") else device.unified
+            refused = device.parent is None and self._refusals.refuses("nvmlDeviceGetMemoryInfo")
+            unified = self._is_integrated(device) if refused else device.unified
             return {"memory_total": None, "memory_used": None, "memory_free": None, "unified": unified}
         return {
             "memory_total": memory.total,
@@ -554,6 +559,24 @@ class Gpu:
             answer = self.ask_in_passing(bare(self._nvml.nvmlDeviceGetName), self.handle)
             name = None if answer is None else text_of(answer)
         return None if name is None else bool(_INTEGRATED.search(name))
+
+    def _is_integrated(self, device: Device) -> bool | None:
+        """Whether a GPU that never tells its memory has none of its own; None where nothing says so.
+
+        (A driver that fails answers "not supported", too: then the memory of a discrete GPU is unknown.)
+        """
+        name, capability = device.name, device.compute_capability
+        if name is None:
+            answer = self.ask_in_passing(bare(self._nvml.nvmlDeviceGetName), self.handle)
+            name = None if answer is None else text_of(answer)
+        if name is not None and _INTEGRATED.search(name):
+            return True
+        if capability is None:
+            pair = self.ask_in_passing(self._nvml.nvmlDeviceGetCudaComputeCapability, self.handle)
+            capability = None if pair is None else "{}.{}".format(*pair)
+        if capability in _INTEGRATED_CAPABILITIES:
+            return True
+        return None if name is None or capability is None else False
 
     def _ask_memory_v2(self) -> Any:
         nvml = self._nvml

@@ -1,4 +1,4 @@
-"""Reads GPUs on a thread of its own, so that one whose driver hangs does not hold up the others.
+"""Asks the driver on a thread of its own: a GPU whose driver hangs holds up no other, and links hold up none.
 
 A call can hang in the kernel for ever (btop #1612, gpud #117), and nothing ends it. Who has waited long
 enough goes on without that GPU; the thread is left behind, and the GPU is read again when its call has come
@@ -10,8 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-
-from gputui.vendors.nvidia.gpu import Gpu
+from typing import Any, Generic, Protocol, TypeVar
 
 PATIENCE = 2.5
 """Seconds between two looks at a GPU; if it has made no call in between, it hangs. (Slow calls take 0.2 s;
@@ -20,16 +19,27 @@ LITTLE_PATIENCE = 0.5
 """The same for the GPUs after it in the same reading: mostly they hang in the same lock."""
 
 
+class Asked(Protocol):
+    """What takes a place in a turn: a GPU, or the wiring of a box."""
+
+    @property
+    def progress(self) -> int:
+        """How many calls have begun: while it grows, nothing hangs. For any thread."""
+
+
+Part = TypeVar("Part", bound=Asked)
+
+
 class Reader:
     """A thread that takes one turn after another. (To start one for each reading costs more than to read.)"""
 
     def __init__(self) -> None:
-        self._turns: SimpleQueue[Turn | None] = SimpleQueue()
+        self._turns: SimpleQueue[Turn[Any] | None] = SimpleQueue()
         threading.Thread(target=self._run, name="gputui nvml", daemon=True).start()
 
-    def begin(self, gpus: Sequence[Gpu], read: Callable[[Gpu], None]) -> Turn:
-        """Have these GPUs read, one after another, by `read`."""
-        turn = Turn(gpus, read)
+    def begin(self, parts: Sequence[Part], read: Callable[[Part], None]) -> Turn[Part]:
+        """Have these read, one after another, by `read`."""
+        turn = Turn(parts, read)
         self._turns.put(turn)
         return turn
 
@@ -42,11 +52,11 @@ class Reader:
             turn.run()
 
 
-class Turn:
-    """Some GPUs that a thread reads one after another, until all are read or the thread is left behind."""
+class Turn(Generic[Part]):
+    """What a thread reads one after another, until all is read or the thread is left behind."""
 
-    def __init__(self, gpus: Sequence[Gpu], read: Callable[[Gpu], None]) -> None:
-        self._gpus, self._read = gpus, read
+    def __init__(self, parts: Sequence[Part], read: Callable[[Part], None]) -> None:
+        self._parts, self._read = parts, read
         self._lock = threading.Lock()
         self._place = 0
         self._left_behind = False
@@ -54,12 +64,12 @@ class Turn:
         self._error: BaseException | None = None
 
     def wait(self, patience: float) -> int | None:
-        """Wait for the end. None: all are read; else the place of the GPU that hangs, and the thread reads no
-        other one. Raises what a defect raises."""
+        """Wait for the end. None: all are read; else the place of what hangs, and the thread reads no other
+        part. Raises what a defect raises."""
         before: tuple[int, int] | None = None
         while not self._over.wait(patience):
             with self._lock:
-                now = self._place, self._gpus[self._place].progress
+                now = self._place, self._parts[self._place].progress
                 self._left_behind = now == before
                 if self._left_behind:
                     return self._place
@@ -76,12 +86,12 @@ class Turn:
     def run(self) -> None:
         """Read them: for the thread."""
         try:
-            for place, gpu in enumerate(self._gpus):
+            for place, part in enumerate(self._parts):
                 with self._lock:
                     if self._left_behind:
                         return
                     self._place = place
-                self._read(gpu)
+                self._read(part)
         except BaseException as error:  # noqa: BLE001 - raised again on the thread that waits
             self._error = error
         finally:

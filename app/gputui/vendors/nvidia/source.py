@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from gputui.vendors.nvidia.wiring import Wiring
 if TYPE_CHECKING:
     from gputui.inventory.topology import Locality, Topology
     from gputui.system.processes import HostUse, Owner, ProcessTable
-    from gputui.vendors.nvidia.patience import Reader, Turn
+    from gputui.vendors.nvidia.patience import Part, Reader, Turn
 
 # nvmlReturn_t, nvml.h. Written out so that the remedies below can be read without the binding.
 NO_PERMISSION, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, MISMATCH = 4, 9, 12, 18
@@ -68,8 +68,12 @@ class NvmlSource:
         self._start_again = _Wait(0.0, 0.0)
         self._patience = patience
         self._reader: Reader | None = None
-        self._hanging: dict[int, tuple[Gpu, Turn]] = {}
+        self._patient = False
+        """Whether this reads more than `pick` does: then another thread waits for the driver's answers."""
+        self._hanging: dict[int, tuple[Gpu, Turn[Gpu]]] = {}
         """The GPUs of which a call hangs, by index, and the threads that wait. A stand-in is listed."""
+        self._hanging_wiring: Turn[Wiring] | None = None
+        """The same of links, of which none is read meanwhile."""
         self._order: tuple[str, ...] | None = None
         self._looked_at: frozenset[str] = frozenset()
         self._uses: dict[int, HostUse] = {}
@@ -146,19 +150,22 @@ class NvmlSource:
 
     def _refresh(self, gpus: list[Gpu], want: Want, detailed: Collection[str] | None) -> None:
         """Read what is wanted of these GPUs, without those whose driver hangs."""
-        if Want.VERDICT in want:
-            # (`pick` has a deadline of its own, and no time to lose.)
-            for gpu in gpus:
-                gpu.refresh(want, detailed)
-            return
-        # Imported here, for the same reason.
-        from gputui.vendors.nvidia.patience import LITTLE_PATIENCE, PATIENCE, Reader
+        # (`pick` has a deadline of its own, and no time to lose.)
+        self._patient = self._patient or (bool(gpus) and Want.VERDICT not in want)
+        self._for_each(gpus, lambda gpu: gpu.refresh(want, detailed))
 
-        patience = PATIENCE if self._patience is None else self._patience
+    def _for_each(self, gpus: list[Gpu], read: Callable[[Gpu], None]) -> None:
+        """Call `read` with each of them, and put a stand-in in the place of one that does not answer."""
+        if not self._patient:
+            for gpu in gpus:
+                read(gpu)
+            return
+        # Imported here: `pick` has no thread.
+        from gputui.vendors.nvidia.patience import LITTLE_PATIENCE
+
+        patience = self._longest
         while gpus:
-            if self._reader is None:
-                self._reader = Reader()
-            turn = self._reader.begin(gpus, lambda gpu: gpu.refresh(want, detailed))
+            turn = self._begun(gpus, read)
             place = turn.wait(patience)
             if place is None:
                 return
@@ -168,6 +175,19 @@ class NvmlSource:
             self._hanging[at] = gpu, turn
             self._gpus[at] = gpu.stand_in("the driver does not answer: a call hangs")
             patience = min(patience, LITTLE_PATIENCE)
+
+    @property
+    def _longest(self) -> float:
+        from gputui.vendors.nvidia.patience import PATIENCE
+
+        return PATIENCE if self._patience is None else self._patience
+
+    def _begun(self, parts: Sequence[Part], read: Callable[[Part], None]) -> Turn[Part]:
+        from gputui.vendors.nvidia.patience import Reader
+
+        if self._reader is None:
+            self._reader = Reader()
+        return self._reader.begin(parts, read)
 
     def _end_reader(self) -> None:
         if self._reader is not None:
@@ -180,12 +200,15 @@ class NvmlSource:
             if turn.over:
                 del self._hanging[at]
                 self._gpus[at] = gpu
+        if self._hanging_wiring is not None and self._hanging_wiring.over:
+            # The whole of it is read anew.
+            self._hanging_wiring, self._wire_again = None, _Wait(0.0, 0.0)
 
     def _start_over_if_nothing_works(self) -> None:
         """Start NVML again where no GPU could be read: the driver may have been loaded anew, and knows
         nothing of us then. What is known of the GPUs is kept; a start that fails is tried again in the next
         reading."""
-        if self._nvml is None or not self._gpus or self._hanging:
+        if self._nvml is None or not self._gpus or self._is_inside:
             # (Never while a thread is inside NVML.)
             return
         if not all(gpu.devices[0].fault for gpu in self._gpus):
@@ -197,6 +220,11 @@ class NvmlSource:
             nvml, self._nvml = self._nvml, None
             _shut_down(nvml)
 
+    @property
+    def _is_inside(self) -> bool:
+        """Whether a call hangs in a thread that was left behind."""
+        return bool(self._hanging) or self._hanging_wiring is not None
+
     def _count_again(self) -> None:
         """GPUs come and go on virtual machines, and where one is plugged in or taken from the driver."""
         try:
@@ -204,11 +232,13 @@ class NvmlSource:
         except self._nvml.NVMLError:
             # As many as before, then; what is wrong they tell themselves.
             return
-        if count != len(self._gpus) and not self._hanging:
+        if count != len(self._gpus) and not self._is_inside:
             self._count(count)
 
     def _wiring_is_due(self) -> bool:
         """Whether a GPU that could not be asked about its links is back, or the driver refused an answer."""
+        if self._hanging_wiring is not None:
+            return False
         wired, now = self._wired, self._ticks()
         faults = {gpu.devices[0].key for gpu in self._gpus if gpu.devices[0].fault}
         back = not wired.unread <= faults and now - wired.at >= _WIRE_AGAIN[0]
@@ -223,7 +253,8 @@ class NvmlSource:
             return
         self._end_reader()
         self._take_back()
-        hanging, self._hanging = self._hanging, {}
+        hanging = self._is_inside
+        self._hanging, self._hanging_wiring = {}, None
         for gpu in self._gpus:
             gpu.close()
         nvml, self._nvml = self._nvml, None
@@ -323,12 +354,13 @@ class NvmlSource:
 
     def _read_speeds(self, among: Collection[str] | None) -> None:
         """Of GPUs that are all alike the name is all that is read."""
-        gpus = [gpu for gpu in self._gpus if among is None or gpu.devices[0].key in among]
-        for gpu in gpus:
-            gpu.read_model()
-        if not one_model(gpu.devices[0] for gpu in gpus):
-            for gpu in gpus:
-                gpu.read_speed()
+
+        def wanted() -> list[Gpu]:
+            return [gpu for gpu in self._gpus if among is None or gpu.devices[0].key in among]
+
+        self._for_each(wanted(), lambda gpu: gpu.read_model())
+        if not one_model(gpu.devices[0] for gpu in wanted()):
+            self._for_each(wanted(), lambda gpu: gpu.read_speed())
 
     def _read_order(self) -> None:
         """How CUDA numbers GPUs that are not all alike. (That does not change: CUDA is asked once.)"""
@@ -352,8 +384,33 @@ class NvmlSource:
         # A row for each device; only GPUs as a whole can be asked.
         rows = [gpu if place == 0 else None for gpu in self._gpus for place, _ in enumerate(gpu.devices)]
         asked = [gpu if gpu and (among is None or gpu.devices[0].key in among) else None for gpu in rows]
+        wiring, found = Wiring(self._nvml, asked), list[_Wired]()
+
+        def read(wiring: Wiring) -> None:
+            found.append(self._wiring_of(wiring, want, keys, rows))
+
+        if not self._patient:
+            read(wiring)
+        elif self._hanging_wiring is None:
+            turn = self._begun([wiring], read)
+            if turn.wait(self._longest) is not None:
+                self._end_reader()
+                wiring.leave()
+                self._hanging_wiring = turn
+        if self._hanging_wiring is None:
+            self._wired = found[0]
+        elif self._wired.keys == keys and self._wired.links:
+            # What was read before is true still.
+            self._wired = replace(self._wired, want=want, missed=True)
+        else:
+            nothing = wiring.unknown()
+            self._wired = _Wired(want, keys, nothing, nothing, nothing, missed=True, at=self._ticks())
+        now = self._ticks()
+        if self._wired.missed and now >= self._wire_again.until:
+            self._wire_again = self._wire_again.longer(now, *_WIRE_AGAIN)
+
+    def _wiring_of(self, wiring: Wiring, want: Want, keys: tuple[str, ...], rows: list[Gpu | None]) -> _Wired:
         before = sum(gpu.missed for gpu in self._gpus)
-        wiring = Wiring(self._nvml, asked)
         links = wiring.links()
         whole = Want.TOPOLOGY in want
         peers = wiring.peers(links, every=whole)
@@ -361,10 +418,8 @@ class NvmlSource:
         pcie = wiring.pcie()
         # (A device that is lost has no links in the answer, and gets them when it is back.)
         unread = frozenset(gpu.devices[0].key for gpu in self._gpus if gpu.devices[0].fault)
-        missed, now = sum(gpu.missed for gpu in self._gpus) > before, self._ticks()
-        if missed and now >= self._wire_again.until:
-            self._wire_again = self._wire_again.longer(now, *_WIRE_AGAIN)
-        self._wired = _Wired(want, keys, links, pcie, peers, topology, missed, unread, now)
+        missed = sum(gpu.missed for gpu in self._gpus) > before
+        return _Wired(want, keys, links, pcie, peers, topology, missed, unread, self._ticks())
 
     def _topology(self, wiring: Wiring, rows: list[Gpu | None]) -> Topology:
         # Imported here: most calls want no topology, and pathlib alone takes some milliseconds.

@@ -6,6 +6,7 @@ The rules that make links of the answers are in `links.py`; network devices are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.link import SELF, LinkMatrix, PeerMatrix
@@ -54,16 +55,45 @@ _DENIED = ("CNS", "GNS", "TNS", "NS")
 """Answers that say there is no path. Switched off in the driver's settings ("DR"), the links stay links."""
 
 
+class LeftBehindError(Exception):
+    """Nobody waits for the answers any more."""
+
+
 class Wiring:
     """The pairs of some GPUs, each asked once for each fact. A GPU that is None is not asked: it is a MIG
     instance, or a device whose links nobody wants."""
 
     def __init__(self, nvml: Any, gpus: Sequence[Gpu | None]) -> None:
         self._nvml, self._gpus = nvml, gpus
+        self._asked, self._left_behind = 0, False
         self._buses: dict[Gpu, str] = {}
-        self._ends = [self._nvlinks(gpu) if gpu else None for gpu in gpus]
         self._levels: dict[tuple[int, int], int | None] = {}
         self._statuses: dict[tuple[int, int, int], str | None] = {}
+
+    @property
+    def progress(self) -> int:
+        """How many calls have begun, as `Gpu.progress`."""
+        return self._asked + sum(gpu.progress for gpu in self._gpus if gpu)
+
+    def leave(self) -> None:
+        """Nobody waits for the answers any more: whoever asks goes no further when his call comes back, and
+        leaves the GPUs alone, which another thread reads. For any thread."""
+        self._left_behind = True
+
+    def unknown(self) -> tuple[tuple[str | None, ...], ...]:
+        """A matrix in which nothing is known; asks nothing."""
+        places = range(len(self._gpus))
+        return tuple(tuple(SELF if i == j else None for j in places) for i in places)
+
+    def _go_on(self) -> None:
+        """Before each call, and before a GPU is marked. Raises LeftBehindError."""
+        if self._left_behind:
+            raise LeftBehindError
+        self._asked += 1
+
+    @cached_property
+    def _ends(self) -> list[NvLinks | None]:
+        return [self._nvlinks(gpu) if gpu else None for gpu in self._gpus]
 
     def links(self) -> LinkMatrix:
         """The link of every pair."""
@@ -90,6 +120,7 @@ class Wiring:
         gpu, ends = self._gpus[place], self._ends[place]
         if gpu is None or gpu.handle is None or gpu.devices[0].fault:
             return Locality()
+        self._go_on()
         nvml = self._nvml
         switched = None if ends is None else ends.switched
         try:
@@ -109,6 +140,7 @@ class Wiring:
                 pcie_width=gpu.ask_in_passing(nvml.nvmlDeviceGetMaxPcieLinkWidth, gpu.handle),
             )
         except GoneError as gone:
+            self._go_on()
             gpu.lose(gone)
             return Locality()
 
@@ -122,6 +154,7 @@ class Wiring:
         )
 
     def _pair(self, function: Any, i: int, j: int, *more: Any) -> Any:
+        self._go_on()
         one, other = self._gpus[i], self._gpus[j]
         assert one is not None and other is not None
         return one.pair(function, other, *more)
@@ -150,24 +183,28 @@ class Wiring:
         try:
             return self._links_of(gpu)
         except GoneError as gone:
+            self._go_on()
             gpu.lose(gone)
             return None
 
     def _bus_id(self, gpu: Gpu) -> str:
         """By which the other ends of its links name it; "" where it cannot be read."""
         if gpu not in self._buses:
+            self._go_on()
             known = gpu.devices[0].pci_bus_id
             asked = self._nvml.nvmlDeviceGetPciInfo
             try:
                 pci = None if known or gpu.handle is None else gpu.ask_in_passing(asked, gpu.handle)
             except GoneError as gone:
                 # This one: it may be another GPU's links that are looked at.
+                self._go_on()
                 gpu.lose(gone)
                 pci = None
             self._buses[gpu] = known or ("" if pci is None else bus_id(pci))
         return self._buses[gpu]
 
     def _links_of(self, gpu: Gpu) -> NvLinks:
+        self._go_on()
         nvml = self._nvml
         switches, total = self._fields(
             gpu,
@@ -195,6 +232,7 @@ class Wiring:
         return _MOST_LINKS.get(found, 0)
 
     def _fields(self, gpu: Gpu, fields: list[Any]) -> list[int | None]:
+        self._go_on()
         values = gpu.ask_in_passing(self._nvml.nvmlDeviceGetFieldValues, gpu.handle, fields)
         if values is None:
             return [None] * len(fields)
@@ -212,6 +250,7 @@ class Wiring:
 
     def _is_up(self, gpu: Gpu, link: int) -> bool:
         """Errors of one link (there is no such link) say nothing of the device."""
+        self._go_on()
         try:
             return bool(self._nvml.nvmlDeviceGetNvLinkState(gpu.handle, link))
         except self._nvml.NVMLError as error:
@@ -220,6 +259,7 @@ class Wiring:
 
     def _remote(self, gpu: Gpu, link: int) -> str | None:
         """Where a link ends: a bus id, "switch", None where it cannot be read."""
+        self._go_on()
         nvml = self._nvml
         try:
             bus = bus_id(nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu.handle, link))
@@ -229,6 +269,7 @@ class Wiring:
         if any(bus == self._bus_id(other) for other in self._gpus if other):
             # What is known to be a GPU need not be asked whether it is a switch.
             return bus
+        self._go_on()
         try:
             kind = nvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu.handle, link)
             if kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
