@@ -35,12 +35,21 @@ class Reader:
 
     def __init__(self) -> None:
         self._turns: SimpleQueue[Turn[Any] | None] = SimpleQueue()
-        threading.Thread(target=self._run, name="gputui nvml", daemon=True).start()
+        thread = threading.Thread(target=self._run, name="gputui nvml", daemon=True)
+        try:
+            thread.start()
+            self._has_thread = True
+        except RuntimeError:
+            # (`ulimit -u`: rather without patience than not at all.)
+            self._has_thread = False
 
     def begin(self, parts: Sequence[Part], read: Callable[[Part], None]) -> Turn[Part]:
         """Have these read, one after another, by `read`."""
         turn = Turn(parts, read)
-        self._turns.put(turn)
+        if self._has_thread:
+            self._turns.put(turn)
+        else:
+            turn.run()
         return turn
 
     def end(self) -> None:
