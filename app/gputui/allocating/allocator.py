@@ -16,6 +16,7 @@ from gputui.choosing.pick import Constraints, PickResult, available, of_own_leas
 from gputui.choosing.verdict import Idle, Verdict, verdicts
 from gputui.choosing.verdict_text import refusal, state_and_reason
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import gpus
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
 from gputui.vendors.registry import (
@@ -123,8 +124,8 @@ class Allocator:
         outside = [snapshot.label(d) for d in devices if limits and d.key not in limits.keys]
         if limits and outside:
             raise RequestError(
-                f"{words}: GPU {', '.join(outside)} is not in {limits.words}, which was"
-                f" given to you; `{limits.unset} gputui …` sees all"
+                f"{words}: {gpus(outside)} {'is' if len(outside) == 1 else 'are'} not in {limits.words},"
+                f" which was given to you; `{limits.unset} gputui …` sees all"
             )
         return devices
 
@@ -221,7 +222,8 @@ class Allocator:
         if not allocation.devices:
             return allocation, {}
         try:
-            later = self.read()
+            # (Somebody may have given a device to one program only, or divided it, since it was chosen.)
+            later = self.source.read(self.want | Want.MODES)
         except BaseException:
             allocation.release()
             raise

@@ -42,7 +42,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     with opened(args) as source:
         snapshot = source.read(Want.NAMES | Want.TOPOLOGY)
     for device in snapshot.devices:
-        if device.fault and device.fault.kind != "error":
+        if device.fault and device.fault.kind in ("lost", "reset"):
             say(f"GPU {snapshot.label(device)}: {device.fault.message}; its links are not known")
     if args.json:
         import json

@@ -156,6 +156,14 @@ class Snapshot:
         """The MIG instances that `device` is divided into."""
         return tuple(other for other in self.devices if other.parent == device.uuid and device.uuid)
 
+    def memory(self, device: Device) -> tuple[int | None, int | None]:
+        """Bytes in use and bytes in all of the memory that a program there gets; of unified memory, of which
+        the driver tells no size, the host's RAM."""
+        load = self.host.load
+        if not device.unified or device.memory_total is not None or load is None:
+            return device.memory_used, device.memory_total
+        return load.memory_used, load.memory_total
+
     def memory_free(self, device: Device) -> int | None:
         """How many bytes of memory a program can have there; of unified memory, whose size the driver does
         not tell, what the host has. None where that is not known."""
