@@ -76,11 +76,7 @@ def _document(snapshot: Snapshot) -> dict[str, Any]:
             for device in snapshot.devices
         ],
         "matrix": [list(row) for row in snapshot.links],
-        "links": [
-            _link(snapshot, one, other)
-            for one, other in combinations(snapshot.devices, 2)
-            if all(each.parent is None and each.index >= 0 for each in (one, other))
-        ],
+        "links": [_link(snapshot, one, other) for one, other in combinations(snapshot.numbered, 2)],
         "topology": topology_document(snapshot.topology) if snapshot.topology else None,
     }
 

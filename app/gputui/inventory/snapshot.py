@@ -129,12 +129,16 @@ class Snapshot:
         return " + ".join(f"{count}× {name}" for name, count in counted.items()) or "no devices"
 
     @cached_property
+    def numbered(self) -> tuple[Device, ...]:
+        """The whole devices that people mean by a number: those that are offered, or all where none is."""
+        numbered = tuple(device for device in self.devices if device.parent is None and device.index >= 0)
+        # (The GPU in a processor does not make the only card of a workstation an ambiguous one.)
+        return tuple(device for device in numbered if device.apart is None) or numbered
+
+    @cached_property
     def mixed(self) -> bool:
         """Whether indices of several vendors' devices are there to be confused."""
-        numbered = [device for device in self.devices if device.index >= 0]
-        # (The GPU in a processor does not make the only card of a workstation an ambiguous one.)
-        offered = [device for device in numbered if device.apart is None] or numbered
-        return len({device.vendor for device in offered}) > 1
+        return len({device.vendor for device in self.numbered}) > 1
 
     def label(self, device: Device) -> str:
         """The number that a person sees: the vendor's index, "0:1" for instance 1 of GPU 0 (as nvidia-smi).

@@ -18,6 +18,7 @@ from gputui.vendors.registry import vendors
 
 if TYPE_CHECKING:
     from gputui.inventory.snapshot import HostLoad
+    from gputui.inventory.topology import Nic, Topology
     from gputui.system.host_load import HostLoadReader
 
 
@@ -109,8 +110,8 @@ class BoxSource:
 def joined(boxes: Sequence[Snapshot]) -> Snapshot:
     """Snapshots of one machine as one. What joins devices of two vendors is not known.
 
-    Indices are each vendor's own, so that two devices may have the same one. Rows of network devices are left
-    out: each vendor's source tells of its own devices' distance only.
+    Indices are each vendor's own, so that two devices may have the same one. Network devices are the
+    machine's: each is there once, with the links of every source that tells of it.
     """
     from gputui.inventory.topology import Locality, Topology
 
@@ -135,10 +136,29 @@ def joined(boxes: Sequence[Snapshot]) -> Snapshot:
         peers=_diagonal([box.peers for box in boxes], sizes),
         link_weights=_diagonal([box.link_weights for box in boxes], sizes),
         link_bandwidths=_diagonal([box.link_bandwidths for box in boxes], sizes),
-        topology=Topology(near, between_cpus=next((t.between_cpus for t in known if t), None))
+        topology=Topology(near, *_nics(known, sizes), next((t.between_cpus for t in known if t), None))
         if any(known)
         else None,
     )
+
+
+def _nics(known: Sequence[Topology | None], sizes: Sequence[int]) -> tuple[tuple[Nic, ...], LinkMatrix]:
+    """The network devices of all, each once, by name; and their links as `Topology` has them."""
+    nics: dict[str, Nic] = {}
+    rows: list[dict[str, str | None]] = []
+    between: dict[str, dict[str, str | None]] = {}
+    for topology, size in zip(known, sizes, strict=True):
+        if topology is None or not topology.nics:
+            rows += [{}] * size
+            continue
+        names = [nic.name for nic in topology.nics]
+        links = [dict(zip(names, row, strict=True)) for row in topology.nic_links]
+        rows += links[:size]
+        for nic, row in zip(topology.nics, links[size:], strict=True):
+            nics.setdefault(nic.name, nic)
+            between[nic.name] = row | between.get(nic.name, {})
+    rows += [between[name] for name in nics]
+    return tuple(nics.values()), tuple(tuple(map(row.get, nics)) for row in rows) if nics else ()
 
 
 def _diagonal(matrices: Sequence[LinkMatrix] | Sequence[NumberMatrix], sizes: Sequence[int]) -> Any:

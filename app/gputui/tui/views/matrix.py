@@ -53,8 +53,7 @@ class Layout:
 
 def matrix_rows(app_state: AppState) -> tuple[Device, ...]:
     """The devices of the matrix: those that links are known of, in the box's order."""
-    devices = app_state.snapshot.devices if app_state.snapshot else ()
-    return tuple(device for device in devices if device.parent is None and device.index >= 0)
+    return app_state.snapshot.numbered if app_state.snapshot else ()
 
 
 def matrix(app_state: AppState, layout: Layout, top: int, rows: int, column: int | None) -> list[Line]:
