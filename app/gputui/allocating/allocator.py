@@ -18,7 +18,7 @@ from gputui.choosing.verdict_text import refusal, state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.source import Source, Want
+from gputui.sources.source import NoSourceError, Source, Want
 from gputui.vendors.registry import (
     MixedVendorsError,
     inherited,
@@ -85,8 +85,15 @@ class Allocator:
             self._approve(devices, vendors_of(snapshot.devices))
 
     def read(self) -> Snapshot:
-        """The box now, with what the request's verdicts depend on."""
-        return self.source.read(self.want)
+        """The box now, with what the request's verdicts depend on.
+
+        Raises NoSourceError where no device is offered because a driver is missing; one that is named can be
+        had all the same.
+        """
+        snapshot = self.source.read(self.want)
+        if snapshot.missing is not None and self.request.names is None:
+            raise NoSourceError(snapshot.missing)
+        return snapshot
 
     def verdicts(self, snapshot: Snapshot) -> dict[str, Verdict]:
         """By the rules of the request."""

@@ -60,7 +60,8 @@ class Snapshot:
     is over the link by the kernel's own measure, which compares links of one word (AMD: XGMI 15 a hop), and
     `link_bandwidths` in MB/s.
     `errors` are of the box as a whole; a device's own trouble is in `Device.fault`. `claims` are those that
-    are alive. `waiters` are in line for devices, the first one first; `jobs` are the user's own.
+    are alive. `waiters` are in line for devices, the first one first; `jobs` are the user's own. `missing` is
+    one of the errors: why a vendor's devices cannot be read, where no other vendor's are offered.
     """
 
     host: Host
@@ -76,6 +77,7 @@ class Snapshot:
     claims: tuple[Claim, ...] = ()
     waiters: tuple[Waiter, ...] = ()
     jobs: tuple[JobSummary, ...] = ()
+    missing: str | None = None
 
     @cached_property
     def claimed(self) -> dict[str, Claim]:

@@ -74,6 +74,11 @@ class NoSourceError(Exception):
     """
 
 
+class NoHardwareError(NoSourceError):
+    """The same where the machine has no device of the vendor either: beside another vendor's devices nothing
+    is missing then."""
+
+
 class NoDevices:
     """A box that nobody looks at, because no device of it is needed: it is there without a driver, too."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gputui.inventory.formatting import printable
 from gputui.inventory.link import LinkMatrix, NumberMatrix
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.sources.source import NoSourceError, Source, Want
+from gputui.sources.source import NoHardwareError, NoSourceError, Source, Want
 from gputui.system.root import HERE, Root
 from gputui.vendors.registry import vendors
 
@@ -51,8 +51,7 @@ class BoxSource:
 
     A vendor whose source does not open has no devices here, as long as another one's does. How busy the
     machine itself is, is read here; a vendor's source need not know. `nothing`: what to say where none opens,
-    of a
-    machine that is not ours.
+    of a machine that is not ours.
     """
 
     def __init__(
@@ -65,22 +64,24 @@ class BoxSource:
         self._load: HostLoad | None = None
 
     def open(self) -> None:
-        """Open every vendor's source. Raises the first one's NoSourceError where none opens."""
+        """Open every vendor's source. Raises NoSourceError where none opens: that of the first vendor whose
+        devices the machine may have."""
         if self._open:
             return
-        first: NoSourceError | None = None
+        failed: list[NoSourceError] = []
         for source in self._sources:
             try:
                 source.open()
             except NoSourceError as error:
-                first = first or error
+                failed.append(error)
             else:
                 self._open.append(source)
         if self._nothing is not None and not self._open:
             raise NoSourceError(self._nothing)
-        if first is not None and not self._open:
-            raise first
-        self._missing = first
+        missing = next((error for error in failed if not isinstance(error, NoHardwareError)), None)
+        if failed and not self._open:
+            raise missing or failed[0]
+        self._missing = missing
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()
@@ -88,7 +89,8 @@ class BoxSource:
         box = read[0] if len(read) == 1 else joined(read)
         if self._missing is not None and all(device.apart is not None for device in box.devices):
             # (An integrated GPU is no answer to why another vendor's card is not there.)
-            box = replace(box, errors=(*box.errors, str(self._missing)))
+            why = str(self._missing)
+            box = replace(box, errors=(*box.errors, why), missing=why)
         if Want.HOST in want:
             self._load = self._read_load()
         return replace(box, host=replace(box.host, load=self._load)) if self._load else box

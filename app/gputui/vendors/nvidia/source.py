@@ -16,7 +16,7 @@ from gputui.inventory.device import Device, one_model
 from gputui.inventory.link import LinkMatrix, PeerMatrix
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.sources.source import NoSourceError, Want
+from gputui.sources.source import NoHardwareError, NoSourceError, Want
 from gputui.vendors.nvidia.gpu import Gpu, bare, text_of, words_of
 from gputui.vendors.nvidia.wiring import Wiring
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 # nvmlReturn_t, nvml.h. Written out so that the remedies below can be read without the binding.
 NO_PERMISSION, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, MISMATCH = 4, 9, 12, 18
+
+_VENDOR_ID, _DISPLAY = "0x10de", "0x03"
+"""Of PCI functions in /sys: NVIDIA's, and the class of VGA and 3D controllers (pci_ids.h)."""
 
 REMEDIES: dict[int, str] = {
     LIBRARY_NOT_FOUND: (
@@ -84,6 +87,14 @@ class NvmlSource:
         """Load the library and start NVML. Raises NoSourceError."""
         if self._nvml is not None:
             return
+        try:
+            self._start()
+        except NoSourceError as error:
+            if _shows_no_card(self._sysfs):
+                raise NoHardwareError(*error.args) from None
+            raise
+
+    def _start(self) -> None:
         nvml = _binding()
         started = False
         try:
@@ -504,6 +515,23 @@ def _shut_down(nvml: Any) -> None:
     """End NVML. An error changes nothing here: all that was asked has been answered."""
     with contextlib.suppress(nvml.NVMLError):
         nvml.nvmlShutdown()
+
+
+def _shows_no_card(sysfs: str | os.PathLike[str]) -> bool:
+    """Whether the kernel lists PCI devices, and no display controller of NVIDIA's among them."""
+    from pathlib import Path
+
+    def is_card(function: Path) -> bool:
+        with contextlib.suppress(OSError, ValueError):
+            vendor, kind = ((function / name).read_text().strip() for name in ("vendor", "class"))
+            return vendor == _VENDOR_ID and kind.startswith(_DISPLAY)
+        return False
+
+    try:
+        functions = list((Path(sysfs) / "bus" / "pci" / "devices").iterdir())
+    except OSError:
+        return False
+    return bool(functions) and not any(map(is_card, functions))
 
 
 def _binding() -> Any:
