@@ -85,37 +85,29 @@ _CHOSEN = ("4", "5", "l")
 """Two free GPUs of the box "shared", started with torchrun."""
 
 _SCREENS: dict[str, tuple[str, ...]] = {
+    "main": (),
     "check": ("v",),
     "columns": ("f", "down", "down"),
+    "device": ("right",),
     "export": ("Y", *["down"] * 4),
+    "help": ("question_mark",),
+    "jobs": ("D",),
     "launch": ("L", *["down"] * 10, "space"),
     "messages": ("b", "o", "M"),
     "panels": ("H",),
     "people": ("P",),
     "processes": ("p", "tab"),
+    "queue": ("Q",),
+    "timelines": ("h",),
     "topology": ("t",),
 }
 """The keys that open each screen."""
 
-_USED_MOST: dict[str, tuple[str, ...]] = {
-    "main": (),
-    "device": ("right",),
-    "timelines": ("h",),
-    "jobs": ("D",),
-    "queue": ("Q",),
-    "help": ("question_mark",),
-}
-"""Those of which there is a picture at every size."""
-
 PICTURES = (
     *(
         Picture(f"{name}-{size[0]}x{size[1]}", "shared", size, (*_CHOSEN, *keys), 200)
-        for name, keys in _USED_MOST.items()
-        for size in _SIZES
-    ),
-    *(
-        Picture(f"{name}-130x40", "shared", (130, 40), (*_CHOSEN, *keys), 200)
         for name, keys in _SCREENS.items()
+        for size in _SIZES
     ),
     Picture("confirm-130x40", "shared", (130, 40), ("3", "5", "enter"), 200, ("sh", "train.sh")),
     Picture("sixteen-80x24", "dgx-2", (80, 24), ("4", "5", "6", "7", "l"), 90),
@@ -130,8 +122,6 @@ PICTURES = (
     Picture("tree-80x24", _printed("v100_dgx1_hybrid_cube_mesh_mlx5"), (80, 24), ("b", "b", "t", "tab"), 5),
     Picture("light-130x40", "rtx4090", (130, 40), ("4", "5"), 120, theme="light"),
     Picture("ansi-80x24", "shared", (80, 24), ("5", "4"), 75, theme="ansi"),
-    Picture("launch-80x24", "dgx-1", (80, 24), ("5", "7", "l", "L", *["down"] * 10, "space"), 75),
-    Picture("people-80x24", "shared", (80, 24), ("P",), 900),
 )
 
 

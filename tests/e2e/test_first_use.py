@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -227,8 +228,7 @@ def test_a_command_that_cannot_be_started_leaves_no_record_of_it(
     terminal.until("○ free").send("5")
     terminal.until("CUDA_VISIBLE_DEVICES=5").send("\r")
     assert terminal.end() == 126
-    (record,) = (tmp_path / "claims").glob("*.claim")
-    assert record.read_bytes() == b""
+    assert list((tmp_path / "claims").glob("*.claim")) == []
 
 
 def test_a_device_taken_between_choosing_and_enter_is_asked_about(
@@ -248,3 +248,48 @@ def test_a_device_taken_between_choosing_and_enter_is_asked_about(
     terminal.send("q")
     assert terminal.end() == 0
     assert "started" not in terminal.text
+
+
+WHOLE = replace(
+    BOXES["a100-mig"],
+    gpus=(replace(BOXES["a100-mig"].gpus[1], bus="07:00.0"), BOXES["a100-mig"].gpus[1]),
+    tasks=(),
+)
+"""The box with MIG instances before its first GPU was divided."""
+
+CHANGES: dict[str, tuple[Callable[[SimulatedNvml], object], str | None]] = {
+    "prohibited": (lambda driver: driver.show_box(WHOLE, facts={"0": {"compute_mode": 2}}), "prohibited"),
+    "divided": (lambda driver: driver.show_box(BOXES["a100-mig"]), "MIG"),
+    # One process may still start there, and it is ours.
+    "exclusive": (lambda driver: driver.show_box(WHOLE, facts={"0": {"compute_mode": 3}}), None),
+}
+"""What an administrator does between the selection and Enter, and what is asked then (None: nothing)."""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_mode_that_changes_between_selection_and_enter_is_asked_about(
+    change: str,
+    start: Start,
+    environment: dict[str, str],
+    simulated_nvml: SimulatedNvml,
+    tmp_path: Path,
+    report: Callable[[], dict],
+) -> None:
+    """(Modes are read each half minute only, and again before a launch.)"""
+    simulated_nvml.show_box(WHOLE)
+    terminal = start("--", sys.executable, "report.py", environment=environment, cwd=tmp_path, size=(120, 30))
+    terminal.until("○ free")
+    terminal.send("0")
+    terminal.until("CUDA_VISIBLE_DEVICES=0")
+    done, said = CHANGES[change]
+    done(simulated_nvml)
+    terminal.send("\r")
+    if said is None:
+        assert terminal.end() == 0
+        assert report()["environment"]["CUDA_VISIBLE_DEVICES"] == "0"
+    else:
+        terminal.until("start anyway").until(said)
+        assert not (tmp_path / "report.json").exists()
+        terminal.send("n")
+        terminal.until(lambda t: "start anyway" not in t.text)
+        assert not (tmp_path / "report.json").exists()

@@ -1,6 +1,6 @@
 """kill -9 at any moment, of any process: no lease outlives its job's processes, and none is lost before.
 
-What the kernel says counts: who has a lock's file open (/proc/PID/fd) holds the device, and nobody else does.
+What the kernel says counts: who has a record open (/proc/PID/fd) holds the device, and nobody else does.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def _holders(box: Box) -> dict[int, set[int]]:
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             for path in map(str, opened_by(int(process.name)).values()):
-                if path.startswith(str(box.claims_folder)) and path.endswith(".lock"):
-                    place = box.uuids.index(Path(path).name.partition(".")[0])
+                if path.startswith(str(box.claims_folder)) and path.endswith(".claim"):
+                    place = box.uuids.index(Path(path).name.partition("@")[0])
                     found.setdefault(place, set()).add(int(process.name))
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from e2e.conftest import GPUTUI, Start
 from e2e.terminal import Terminal
+from gputui import __file__ as gputui_file
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
 
@@ -38,6 +40,49 @@ def test_it_ends_when_the_terminal_is_gone_though_hangups_are_ignored(start: Sta
     while _alive(terminal.pid):
         assert time.monotonic() < deadline, "it lives on without a terminal"
         signal.sigtimedwait([signal.SIGCHLD], 0.1)
+
+
+def test_nobody_waits_for_keys_by_looking_again_and_again(
+    start: Start, base_environment: dict[str, str], simulated_nvml: SimulatedNvml
+) -> None:
+    simulated_nvml.show_box(BOXES["idle"])
+    environment = simulated_nvml.environment(base_environment)
+    terminal = start("--interval", "0.1", environment=environment)
+    terminal.until("○ free")
+    terminal.send("1")
+    terminal.until("cuda:0 = GPU 1")
+    before = _wakings(terminal.pid)
+    simulated_nvml.reset_counts()
+    enough = 30 * len(BOXES["idle"].gpus)
+    terminal.until(lambda _: simulated_nvml.counts().get("nvmlDeviceGetUtilizationRates", 0) > enough)
+    woken = [n for thread, n in _wakings(terminal.pid).items() if n - before.get(thread, 0) > 2]
+    # The thread that reads the box, the one that waits inside the driver, the one that draws, and the one
+    # that writes on the terminal.
+    assert 2 <= len(woken) <= 4, woken
+
+
+def _wakings(pid: int) -> dict[str, int]:
+    """How often each thread of a process has gone to sleep by itself."""
+    found = {}
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        status = (thread / "status").read_text()
+        found[thread.name] = int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.M)[1])  # type: ignore[index]
+    return found
+
+
+def test_keys_come_once_after_it_was_stopped_and_continued_from_outside(start: Start) -> None:
+    terminal = start("--demo", "idle")
+    terminal.until("○ free")
+    terminal.send("1")
+    terminal.until("cuda:0 = GPU 1")
+    for _ in range(3):
+        terminal.signal(signal.SIGSTOP)
+        terminal.signal(signal.SIGCONT)
+    for keys, shown in (("0", "cuda:1 = GPU 0"), ("1", "cuda:0 = GPU 0"), ("1", "cuda:1 = GPU 1")):
+        terminal.send(keys)
+        terminal.until(shown)
+    terminal.send("q")
+    assert terminal.end() == 0
 
 
 def test_a_terminal_that_was_closed_takes_no_descriptor_of_another_test_with_it() -> None:
@@ -152,7 +197,7 @@ def test_a_call_that_hangs_stops_neither_keys_nor_the_exit_and_is_shown_as_stale
     simulated_nvml.show_box(BOXES["dgx-h100"])
     terminal = start("--", "echo", "started", environment=environment)
     terminal.until("○ free")
-    simulated_nvml.hang("nvmlDeviceGetUtilizationRates", 3)
+    simulated_nvml.hang("nvmlDeviceGetUtilizationRates")
     terminal.until("stale")
     terminal.send("5")
     terminal.until("cuda:0 = GPU 5", patience=5)
@@ -163,6 +208,61 @@ def test_a_call_that_hangs_stops_neither_keys_nor_the_exit_and_is_shown_as_stale
     assert terminal.end() == 0
     assert time.monotonic() - began < 3
     simulated_nvml.heal()
+
+
+def test_one_gpu_that_hangs_is_unknown_and_the_others_stay_fresh(
+    start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
+) -> None:
+    simulated_nvml.show_box(BOXES["dgx-h100"])
+    terminal = start("--", "echo", "started", environment=environment)
+    terminal.until("○ free")
+    simulated_nvml.hang("nvmlDeviceGetUtilizationRates", 3)
+    terminal.until("? driver error").until(lambda t: "stale" not in t.text)
+    terminal.send("5")
+    terminal.until("cuda:0 = GPU 5")
+    terminal.send("\r")
+    assert terminal.end() == 0
+    assert "started" in terminal.text
+    simulated_nvml.heal()
+
+
+@pytest.mark.parametrize("leave", ["q", "\x03"], ids=["q", "Ctrl-C"])
+def test_a_driver_that_hangs_while_it_starts_leaves_a_screen_that_says_so_and_can_be_left(
+    start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml, leave: str
+) -> None:
+    simulated_nvml.show_box(BOXES["idle"])
+    simulated_nvml.hang_init()
+    terminal = start("--", "echo", "started", environment=environment)
+    terminal.until("not answered").until("? help")
+    began = time.monotonic()
+    terminal.send(leave)
+    assert terminal.end() in (0, 130)
+    assert time.monotonic() - began < 5
+
+
+def test_a_driver_that_starts_late_is_shown_when_it_has(
+    start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
+) -> None:
+    simulated_nvml.show_box(BOXES["idle"])
+    simulated_nvml.hang_init()
+    terminal = start(environment=environment)
+    terminal.until("not answered")
+    simulated_nvml.heal()
+    terminal.until("○ free").until(lambda t: "not answered" not in t.text)
+    assert _quit(terminal) == 0
+
+
+def test_a_driver_that_goes_away_is_told_and_the_box_is_back_with_it(
+    start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml
+) -> None:
+    simulated_nvml.show_box(BOXES["idle"])
+    terminal = start(environment=environment)
+    terminal.until("○ free")
+    simulated_nvml.error("*", 9)
+    terminal.until("driver is not loaded")
+    simulated_nvml.heal()
+    terminal.until("○ free").until(lambda t: "stale" not in t.lines[0])
+    assert _quit(terminal) == 0
 
 
 def test_stale_heals_when_the_call_comes_back(
@@ -234,3 +334,44 @@ def test_the_cursor_of_the_shell_is_where_it_was(start: Start, base_environment:
     assert shell.lines[place + 1] == "three"
     shell.send("exit\r")
     shell.end()
+
+
+def _replaced(package: Path) -> None:
+    """As an installation does it: files take the place of others."""
+    new = package / "new"
+    shutil.copy(package / "__init__.py", new)
+    new.replace(package / "__init__.py")
+
+
+@pytest.mark.parametrize(
+    ("changed", "keys"),
+    [
+        ("tui/screens/help.py", "?"),
+        ("tui/screens/people.py", "P"),
+        ("tui/palette.py", "\x10"),
+        ("tui/start_launch.py", "r"),
+    ],
+)
+@pytest.mark.parametrize("how", ["fails", "is gone", "is another"])
+def test_an_update_while_it_runs_ends_it_with_one_sentence(
+    start: Start, base_environment: dict[str, str], tmp_path: Path, changed: str, keys: str, how: str
+) -> None:
+    package = tmp_path / "site" / "gputui"
+    shutil.copytree(Path(gputui_file).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {**base_environment, "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    terminal = start("--demo", "idle", "--", "sleep", "9", environment=environment)
+    terminal.send("0")
+    terminal.until("[1]")
+    module = package / changed
+    if how == "fails":
+        module.write_text("from gputui.tui import nothing_of_this_name\n")
+    elif how == "is gone":
+        module.unlink()
+    else:
+        module.write_text("")
+        _replaced(package)
+    terminal.send(keys)
+    assert terminal.end() == 1
+    assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h")
+    said = [line for line in terminal.lines if line]
+    assert len(said) == 1 and "updated while it ran" in said[0], said

@@ -7,6 +7,8 @@ program as it is installed, of the test's own user, and of the others where they
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import json
 import os
 import pwd
@@ -23,13 +25,27 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import GPUTUI
-from gputui.allocating import waiting_loop
+from gputui.allocating import queue, waiting_loop
+from gputui.allocating.claims import lease
+from gputui.allocating.claims.files import new_token
+from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import claims
 from gputui.allocating.queue import Ticket, waiters
 from gputui.sources.simulated.spec import Task
 from gputui.system.namespaces import in_initial_namespace
+from gputui.system.record_locks import END, lock
 from simnvml import SimulatedNvml
-from unit.claims_support import EIGHT, Box, Forked, box_at, for_all_users, lines, until
+from unit.claims_support import (
+    EIGHT,
+    Box,
+    Forked,
+    box_at,
+    for_all_users,
+    lines,
+    record_name,
+    until,
+    use_as_default,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -248,10 +264,13 @@ def test_the_files_of_who_came_first_are_everybodys(box: Box, users: Users) -> N
     for uid in (users.bob, users.ana, 0, users.bob):
         holder = box.hold(0, 1, uid=uid)
         assert [claim.user for claim in box.claims()] == [users.names[uid]] * 2
-        assert "[]" in holder.out, holder.out
+        assert ("[]" in holder.out) == (uid == users.bob), "only to others it is said whose folder it is"
+        assert {file.stat().st_uid for file in box.claims_folder.glob("*.claim") if file.stat().st_size} == {
+            uid
+        }
         holder.kill()
+        box.fork(lambda: len(claims(os.environ)[0]), uid).end()
     assert box.claims_folder.stat().st_uid == users.bob
-    assert {file.stat().st_uid for file in box.claims_folder.glob("*.lock")} == {users.bob}
 
 
 def test_what_one_user_plants_keeps_no_other_from_a_device(box: Box, users: Users) -> None:
@@ -261,12 +280,14 @@ def test_what_one_user_plants_keeps_no_other_from_a_device(box: Box, users: User
         os.umask(0o077)
         folder = box.claims_folder
         for number in range(3):
+            # (As an older gputui named them, too.)
             (folder / f"{box.uuids[0]}.{number}.lock").touch(0o600)
             (folder / f"{box.uuids[0]}@{users.bob}.{number}.claim").touch(0o600)
-        (folder / f"{box.uuids[1]}.0.lock").symlink_to("/etc/passwd")
-        os.mkfifo(folder / f"{box.uuids[2]}.0.lock")
-        os.mkfifo(folder / f"{box.uuids[3]}@{users.ana}.0.claim")
-        (folder / f"wait.{users.bob}.abc.ticket").touch()
+            (folder / record_name(box.uuids[0], users.bob)).touch(0o600)
+        (folder / record_name(box.uuids[1], users.bob)).symlink_to("/etc/passwd")
+        os.mkfifo(folder / record_name(box.uuids[2], users.bob))
+        (folder / record_name(box.uuids[3], users.bob)).mkdir()
+        (folder / f"wait.{users.bob}.{new_token()}.ticket").touch()
         return 0
 
     child = box.fork(plant, users.ana)
@@ -275,12 +296,12 @@ def test_what_one_user_plants_keeps_no_other_from_a_device(box: Box, users: User
     call = box.start("run", "-q", "-n", "8", "--", "sh", "-c", script, uid=users.bob)
     until(lambda: call.out or call.over)
     assert call.out == "0,1,2,3,4,5,6,7\n", call.err
-    assert all(line.startswith("gputui: warning: ignored: ") for line in call.err.splitlines())
+    assert call.err == ""
     assert box.claimed() == list(range(8)) and {claim.user for claim in box.claims()} == {
         users.names[users.bob]
     }
     assert box.call("run", "--gpus", "0", "--", "true", uid=users.ana)[0] == 4
-    assert all(".claim" in problem for problem in claims(box.environ)[1])
+    assert all(".claim" in problem for problem in claims(box.environ)[1][:3])
 
 
 def test_users_are_in_one_line_and_nobody_can_put_another_out_of_it(
@@ -365,3 +386,326 @@ def test_root_s_claims_of_another_user_s_left_processes_are_told_by_their_keeper
         assert [(each["pid"], each["name"]) for each in claim["kept_by"]] == keepers
     os.kill(int(call.out), signal.SIGKILL)
     until(lambda: box.claimed() == [])
+
+
+# what a neighbour may try
+
+
+def _lock_all_he_can(box: Box, suffix: str) -> None:
+    """Hold every lock that he can have of others' files, whatever kind, for as long as he lives."""
+    for path in box.claims_folder.glob(f"*.{suffix}"):
+        with pytest.raises(PermissionError):
+            os.open(path, os.O_RDWR)
+        descriptor = os.open(path, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            lock(descriptor, 0, END)
+        for start in (0, END):
+            # (He may have read locks on what its owner has not locked.)
+            fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, 0 if start else 1000, start)
+
+
+def _locks_all(box: Box, uid: int, suffix: str) -> Forked:
+    def work() -> int:
+        _lock_all_he_can(box, suffix)
+        print("locked", flush=True)
+        signal.pause()
+        return 0
+
+    locker = box.fork(work, uid)
+    until(lambda: locker.out or locker.over)
+    assert not locker.over, locker.err
+    return locker
+
+
+@pytest.mark.parametrize("living", [True, False], ids=["living", "dead"])
+def test_nobody_else_can_keep_a_claim_of_mine(box: Box, users: Users, living: bool) -> None:
+    mine = box.hold(0, 1, uid=users.ana)
+    if not living:
+        mine.kill()
+    _locks_all(box, users.bob, "claim")
+    if living:
+        assert box.claimed() == [0, 1]
+        mine.kill()
+    assert box.claimed() == []
+    for uid in (users.ana, users.bob, 0):
+        assert box.call("run", "-q", "-n", "8", "--", "true", uid=uid)[0] == 0
+
+
+def test_nobody_else_can_keep_a_dead_waiter_in_line(box: Box, users: Users) -> None:
+    box.hold(0, uid=users.bob)
+
+    def wait() -> int:
+        Ticket.draw(os.environ, 8, None, "x")
+        print("in line", flush=True)
+        signal.pause()
+        return 0
+
+    mine = box.fork(wait, users.ana)
+    until(lambda: mine.out)
+    _locks_all(box, users.bob, "ticket")
+    assert [waiter.silent for waiter in waiters(box.environ)] == [False]
+    mine.kill()
+    assert waiters(box.environ) == ()
+
+
+def test_a_lock_that_another_has_on_a_ticket_does_not_silence_it(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.make_folder()
+    ticket = Ticket.draw(box.environ, 1, None, "x")
+    assert ticket is not None
+    _locks_all(box, users.bob, "ticket")
+    now = queue.time.monotonic
+    for later in (10.0, 20.0, 30.0):
+        monkeypatch.setattr(queue.time, "monotonic", lambda later=later: now() + later)
+        ticket.beat()
+        (waiter,) = waiters(box.environ)
+        assert not waiter.silent
+    ticket.leave()
+
+
+@pytest.mark.parametrize("owner", ["root", "oneself", "another"])
+def test_whose_the_folder_is_is_said_where_he_could_remove_claims(box: Box, users: Users, owner: str) -> None:
+    uid = {"root": 0, "oneself": users.ana, "another": users.bob}[owner]
+    os.chown(box.make_folder(), uid, uid)
+    status, out, err = box.call("run", "-q", "-n", "1", "--", "echo", "ran", uid=users.ana)
+    told = [users.names[users.bob] in text for text in (err, box.call("claims", uid=users.ana)[2])]
+    assert (status, out) == (0, "ran\n") and told == [owner == "another"] * 2
+
+
+def test_a_device_is_held_although_its_record_was_removed(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By him whose folder it is. Then nobody can say whose it is, but all say that it is held."""
+    shared = box.make_folder()
+    use_as_default(box, monkeypatch, users.bob)
+    holder = box.hold(0, uid=users.ana)
+
+    def remove() -> int:
+        for record in shared.glob("*.claim"):
+            record.unlink()
+        return 0
+
+    assert box.fork(remove, users.bob).end() == 0 and list(shared.glob("*.claim")) == []
+    for uid in (users.ana, users.bob, 0):
+        assert box.call("pick", "-n", "7", uid=uid)[1] == "1,2,3,4,5,6,7\n"
+        assert box.call("pick", "-n", "8", uid=uid)[0] == 4
+        assert box.call("run", "--gpus", "0", "--", "true", uid=uid)[0] == 4
+        (claim,) = json.loads(box.call("claims", "--json", uid=uid)[1])["claims"]
+        assert (claim["index"], claim["pid"]) == (0, None)
+        states = [d["verdict"]["state"] for d in json.loads(box.call("ls", "--json", uid=uid)[1])["devices"]]
+        assert [place for place, state in enumerate(states) if state == "claimed"] == [0]
+    holder.kill()
+    assert box.call("pick", "-n", "8", uid=users.bob)[0] == 0
+
+
+def test_who_removes_a_record_before_its_device_is_held_causes_no_second_grant(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By him whose folder it is: between the last look of one who wants a device and the moment he has it."""
+    shared, go = box.make_folder(), box.folder / "go"
+    use_as_default(box, monkeypatch, users.bob)
+
+    def slow() -> int:
+        real = lease.unlock
+
+        def late(*place: int) -> None:
+            print("looked", flush=True)
+            until(go.exists)
+            real(*place)
+
+        lease.unlock = late
+        take([box.uuids[0]], os.environ, "x")
+        print("held", flush=True)
+        signal.pause()
+        return 0
+
+    first = box.fork(slow, users.ana)
+    until(lambda: first.out or first.over)
+    (record,) = shared.glob("*.claim")
+    record.unlink()
+    assert box.call("run", "--gpus", "0", "--", "true", uid=users.bob)[0] == 4
+    assert box.call("run", "-q", "-n", "7", "--", "true", uid=users.bob)[0] == 0
+    go.touch()
+    until(lambda: "held" in first.out)
+    assert box.call("run", "--gpus", "0", "--", "true", uid=users.bob)[0] == 4
+    first.kill()
+
+
+def test_in_a_folder_of_root_s_no_lock_without_a_name_counts(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can have removed its record, so that somebody has forged it, who wants not to be named."""
+    shared = box.make_folder()
+    use_as_default(box, monkeypatch, 0, own=True)
+    forger = box.forge(shared / record_name(box.uuids[0]), uid=users.bob)
+    assert [claim.user for claim in box.claims()] == [users.names[users.bob]], "with a record he is named"
+    next(shared.glob("*.claim")).unlink()
+    assert box.call("pick", "-n", "8", uid=users.ana)[0] == 0
+    forger.kill()
+
+
+def test_who_claims_what_he_does_not_use_is_named_and_can_be_passed_over(box: Box, users: Users) -> None:
+    for place in range(8):
+        box.forge(box.make_folder() / record_name(box.uuids[place], users.ana), uid=users.bob)
+    name = users.names[users.bob]
+    status, _, err = box.call("run", "-n", "1", "--", "true", uid=users.ana)
+    assert status == 4 and name in err and users.names[users.ana] not in err
+    assert {claim.user for claim in box.claims()} == {name}
+    assert box.call("run", "-q", "--force", "-n", "1", "--gpus", "0", "--", "true", uid=users.ana)[0] in (
+        0,
+        2,
+    )
+    assert box.call("run", "-q", "--force", "--gpus", "0", "--", "true", uid=users.ana)[0] == 0
+
+
+def test_a_record_that_changes_while_it_is_read_stays_one_claim_of_its_owner(box: Box, users: Users) -> None:
+    path = box.make_folder() / record_name(box.uuids[0], users.bob)
+    box.forge(path, uid=users.bob)
+
+    def scribble() -> int:
+        with path.open("r+b", buffering=0) as file:
+            while True:
+                file.seek(0)
+                file.write(random.choice([b"{", b'{"since": 1}', b"x" * 50_000, b'{"command": "a"}']))
+                file.truncate(random.randrange(20_000))
+
+    box.fork(scribble, users.bob)
+    for _ in range(200):
+        (claim,) = box.claims()
+        assert (claim.key, claim.user) == (box.uuids[0], users.names[users.bob])
+
+
+def test_a_claim_out_of_a_user_namespace_is_its_user_s_and_claims_are_seen_in_it(
+    box: Box, users: Users
+) -> None:
+    """As in a container that he runs himself: inside he is root, and nobody else has a name."""
+    new_user_namespace = 0x10000000  # CLONE_NEWUSER of linux/sched.h
+    box.hold(2, uid=users.bob)
+
+    def work() -> int:
+        libc = ctypes.CDLL(None, use_errno=True)
+        # (PR_SET_DUMPABLE: who has changed his user may not write in his /proc without it.)
+        if libc.prctl(4, 1, 0, 0, 0) or libc.unshare(new_user_namespace):
+            return 77
+        Path("/proc/self/uid_map").write_text(f"0 {users.ana} 1")
+        assert os.geteuid() == 0 and [claim.key for claim in claims(os.environ)[0]] == [box.uuids[2]]
+        lease = take([box.uuids[5]], os.environ, "python inside.py")
+        assert lease.keys == (box.uuids[5],)
+        with pytest.raises(TakenError):
+            take([box.uuids[2]], os.environ, "x")
+        print("held", flush=True)
+        signal.pause()
+        return 0
+
+    inside = box.fork(work, users.ana)
+    until(lambda: inside.out or inside.over)
+    if inside.over and inside.end() == 77:
+        pytest.skip("this system lets nobody make a user namespace")
+    assert not inside.over, inside.err
+    found = {claim.key: claim.user for claim in box.claims()}
+    assert found == {box.uuids[2]: users.names[users.bob], box.uuids[5]: users.names[users.ana]}
+    assert box.call("run", "--gpus", "5", "--", "true", uid=users.bob)[0] == 4
+    inside.kill()
+    assert box.claimed() == [2]
+
+
+# those in line who cannot take their turn
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fifteen seconds are two."""
+    monkeypatch.setattr(queue, "_SILENT", 1.0)
+    monkeypatch.setattr(queue, "BEAT", 0.2)
+    for name, seconds in (("BEAT", 0.2), ("_LOOK_AHEAD", 0.05), ("_SHORTEST", 0.1), ("_SHARE", 1.0)):
+        monkeypatch.setattr(waiting_loop, name, seconds)
+
+
+def _in_line(box: Box, uid: int, place: int) -> Forked:
+    words = ("run", "-q", "-n", "8", "--wait", "--window", "0", "--", "echo", "ran")
+    call = box.start(*words, uid=uid)
+    until(lambda: call.over or len(waiters(box.environ)) == place)
+    assert not call.over, call.err
+    return call
+
+
+@pytest.mark.usefixtures("impatient")
+def test_who_is_stopped_loses_his_place_and_goes_to_the_end_when_he_comes_back(
+    box: Box, users: Users
+) -> None:
+    other = box.hold(0)
+    first, second = _in_line(box, users.ana, 1), _in_line(box, users.bob, 2)
+    ana, bob = users.names[users.ana], users.names[users.bob]
+    first.signal(signal.SIGSTOP)
+    until(lambda: [(w.user, w.silent) for w in waiters(box.environ)] == [(bob, False), (ana, True)])
+    rows = box.call("queue", uid=users.bob)[1].splitlines()
+    assert ana in rows[2] and "lost its place" in rows[2] and "lost its place" not in rows[1]
+    first.signal(signal.SIGCONT)
+    until(lambda: [(w.user, w.silent) for w in waiters(box.environ)] == [(bob, False), (ana, False)])
+    first.signal(signal.SIGSTOP)
+    other.kill()
+    assert (second.end(), second.out) == (0, "ran\n")
+    until(lambda: waiters(box.environ)[0].silent)
+    assert box.call("run", "-q", "-n", "8", "--", "true", uid=users.bob)[0] == 0, "he is in nobody's way"
+    first.signal(signal.SIGCONT)
+    assert (first.end(), first.out) == (0, "ran\n")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_whose_driver_does_not_answer_loses_his_place(box: Box, users: Users, nvml_library: Path) -> None:
+    other = box.hold(0)
+    with for_all_users() as folder:
+        hanging = Box(folder, SimulatedNvml(folder, nvml_library), GPUTUI_CLAIMS=str(box.claims_folder))
+        assert hanging.call("ls")[0] == 0
+        hanging.driver.counters.chmod(0o666)
+        blind = _in_line(hanging, users.ana, 1)
+        seeing = _in_line(box, users.bob, 2)
+        hanging.driver.hang("nvmlDeviceGetMemoryInfo_v2", 3)
+        until(lambda: [waiter.silent for waiter in waiters(box.environ)] == [False, True])
+        other.kill()
+        assert (seeing.end(), seeing.out) == (0, "ran\n")
+        assert not blind.over
+        blind.kill()
+    assert waiters(box.environ) == ()
+
+
+def test_a_ticket_from_the_future_is_behind_all_others(box: Box, users: Users) -> None:
+    """Who forges the time of his last word has said nothing."""
+
+    def forge() -> int:
+        ticket = Ticket.draw(os.environ, 8, None, "x")
+        assert ticket is not None
+        queue.unlock(ticket._descriptor, 0, 2**40)
+        print("in line", flush=True)
+        signal.pause()
+        return 0
+
+    box.make_folder()
+    forger = box.fork(forge, users.ana)
+    until(lambda: forger.out or forger.over)
+    assert [waiter.silent for waiter in waiters(box.environ)] == [True]
+    assert box.call("run", "-q", "-n", "1", "--", "true", uid=users.bob) == (0, "", "")
+
+
+def test_a_ticket_for_more_than_there_is_holds_nobody_up(box: Box, users: Users) -> None:
+    """gputui itself draws none like it: the forger's program does."""
+
+    def forge() -> int:
+        drawn = [
+            Ticket.draw(os.environ, 9, None, "x"),
+            Ticket.draw(os.environ, 1, frozenset({"GPU-none"}), "x"),
+            Ticket.draw(os.environ, 3, frozenset(box.uuids[:2]), "x"),
+        ]
+        print("in line", len(drawn), flush=True)
+        signal.pause()
+        return 0
+
+    box.make_folder()
+    forger = box.fork(forge, users.ana)
+    until(lambda: forger.out or forger.over)
+    assert len(waiters(box.environ)) == 3
+    assert box.call("run", "-q", "-n", "8", "--", "true", uid=users.bob) == (0, "", "")
+    waited = ("run", "-q", "--wait", "20", "--window", "0", "-n", "8", "--", "true")
+    assert box.call(*waited, uid=users.bob)[0] == 0

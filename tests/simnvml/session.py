@@ -85,13 +85,21 @@ class SimulatedNvml:
         """Every such call takes so long from now on. "*" is every function; None every device, or none."""
         self._order(f"delay {function} {_label(device)} {microseconds}")
 
-    def error(self, function: str, code: int, device: int | str | None = None) -> None:
-        """Every such call answers `code` (an nvmlReturn_t) from now on; 0: as it would by itself."""
-        self._order(f"error {function} {_label(device)} {code}")
+    def error(self, function: str, code: int, device: int | str | None = None, after: int = 0) -> None:
+        """Every such call answers `code` (an nvmlReturn_t) from now on; 0: as it would by itself.
+
+        `after`: so many such calls of a program still answer by themselves.
+        """
+        self._order(f"error {function} {_label(device)} {code} {after}")
 
     def hang(self, function: str, device: int | str | None = None) -> None:
         """Such calls do not return before `heal`."""
         self._order(f"hang {function} {_label(device)}")
+
+    def hang_init(self) -> None:
+        """NVML's start does not return before `heal`."""
+        for function in _INITS:
+            self.hang(function)
 
     def fail_init(self, code: int) -> None:
         """NVML does not start: 9 driver not loaded, 18 version mismatch, 4 no permission."""
@@ -144,7 +152,8 @@ class SimulatedNvml:
     def _replace(self, path: Path, text: str) -> None:
         """Replace a file whole, with a time of change that it has never had: by that the library sees it."""
         new = path.with_name(f"{path.name}.new")
-        new.write_text(text)
+        # (Bytes that are not UTF-8 stand in a text as os.fsdecode makes them.)
+        new.write_bytes(text.encode(errors="surrogateescape"))
         self._stamp = max(self._stamp + 1, time.time_ns())
         os.utime(new, ns=(self._stamp, self._stamp))
         new.replace(path)

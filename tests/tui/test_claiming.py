@@ -25,6 +25,7 @@ from gputui.tui.readings import Reading
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.topology import TopologyScreen
+from gputui.tui.widgets.one_line import OneLine
 from tui.support import Session, box_at, started
 from tui.support import session as moving
 from tui.test_confirm import in_line
@@ -298,7 +299,7 @@ async def test_w_waits_for_the_selected_devices_where_one_says_so(
         await s.press("0", "1", "w")
         assert "any 2 devices" in prompted(s) and '"these"' in prompted(s)
         await s.press("ctrl+u", *"these")
-        assert "waits for GPU 0,1" in prompted(s)
+        assert "waits for GPUs 0 and 1" in prompted(s)
         with in_line(1, UUID[3]), in_line(1, UUID[1]):
             await s.press("enter")
             await s.until(lambda: "2nd in line, after" in s.main.message)
@@ -361,3 +362,12 @@ async def test_w_left_with_escape_or_without_a_command_puts_nobody_in_line(
         await s.press("w")
         assert "'no-such-program'" in s.main.message
     assert not all_jobs(desk.environ)
+
+
+async def test_what_is_typed_after_w_replaces_the_number_and_an_error_names_all_that_may_be_typed() -> None:
+    async with session("idle", command=("true",), interval=1000) as s:
+        await s.press("0", "1", "w", *"the")
+        assert s.app.screen.query_one(OneLine).value == "the"
+        assert all(each in prompted(s) for each in ("number", "tp=", '"these"'))
+        await s.press(*"se")
+        assert "waits for GPUs 0 and 1" in prompted(s)

@@ -110,7 +110,10 @@ async def test_from_a_demo_a_real_start_is_asked_about(key: str, desk: Desk, env
     async with session(IDLE, command=("true",), environ=environ, interval=1000) as s:
         s.main.set_app_state(replace(s.main.app_state, label="demo idle"))
         await s.press("1", key)
-        assert "This box is a demo; the command would really run on this machine" in await asked(s)
+        where = s.main.app_state.not_of_this_machine("devices")
+        assert "demo idle" in where and where in await asked(s)
+        # The launch line has said so in the same words.
+        assert where in s.main.app_state.warnings[-1]
         await no_starts_nothing_and_yes_starts_it(s, key, desk)
     for each in all_jobs(desk.environ):
         ended(each)
@@ -118,11 +121,11 @@ async def test_from_a_demo_a_real_start_is_asked_about(key: str, desk: Desk, env
 
 @WAYS
 async def test_those_in_line_are_asked_about(key: str, desk: Desk, environ: dict[str, str]) -> None:
-    with in_line(4):
+    with in_line(2):
         async with session("idle", command=("true",), environ=environ, interval=1000) as s:
             await s.press("0", "1", key)
             (before,) = (reason for reason in (await asked(s)).splitlines() if "waits ahead" in reason)
-            assert numbers(before) == [4]
+            assert numbers(before) == [2]
             await no_starts_nothing_and_yes_starts_it(s, key, desk)
     for each in all_jobs(desk.environ):
         ended(each)
@@ -130,7 +133,7 @@ async def test_those_in_line_are_asked_about(key: str, desk: Desk, environ: dict
 
 async def test_w_joins_those_who_are_in_line(environ: dict[str, str]) -> None:
     async with session("idle", command=("true",), environ=environ, interval=1000) as s:
-        with in_line(4):
+        with in_line(2):
             await s.press("0", "enter")
             await asked(s)
             await s.press("w")
@@ -224,7 +227,7 @@ async def test_the_question_of_a_driver_that_does_not_answer_tells_the_rest_too(
     async with session("idle", command=command, environ=environ, interval=1000) as s:
         await s.until(lambda: len(s.main.app_state.selection) == 2)
         await s.press("x")
-        with in_line(4):
+        with in_line(2):
             s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
             await s.press("0", "enter")
             s.main.tick()
@@ -243,5 +246,15 @@ async def test_leaving_at_the_question_leaves_no_claim_and_no_record(
         assert all(file.read_bytes() for file in own_claims.glob("*.claim"))
         s.app.leave(143)
         await s.until(lambda: not s.app.is_running)
-    (record,) = own_claims.glob("*.claim")
-    assert record.read_bytes() == b""
+    assert list(own_claims.glob("*.claim")) == []
+
+
+async def test_those_in_the_line_of_a_demo_are_asked_about_and_w_is_offered(
+    environ: dict[str, str],
+) -> None:
+    async with session("shared", command=("true",), environ=environ, interval=1000, size=(130, 40)) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
+        await s.press("4", "5", "r")
+        assert "ahead of you in line" in await asked(s) and "on this machine" in await asked(s)
+        await s.press("w")
+        assert isinstance(s.app.screen, LineScreen) and "Wait in line" in s.app.screen.prompt

@@ -12,17 +12,17 @@ import pytest
 from textual.events import MouseScrollUp
 
 from gputui.allocating.settings import ScreenSettings
-from gputui.inventory.device import Telemetry
 from gputui.inventory.job_summary import JobSummary
-from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.snapshot import HostLoad, Snapshot
+from gputui.inventory.telemetry import Telemetry
 from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
 from gputui.tui.device_rows import SORTS
-from gputui.tui.first_frame import frame
 from gputui.tui.screens.columns import ColumnsScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.views.columns import COLUMNS
-from gputui.tui.views.table import table
+from gputui.tui.views.first_frame import frame
+from gputui.tui.views.table import facts_shown, table
 from gputui.tui.views.text import width_of
 from tui.support import Session, StillSource, box_at, session
 from unit.builders import GIB, NOW, box, busy, gpu, instance
@@ -49,6 +49,27 @@ def test_columns_are_shown_whole_or_not_at_all(name: str, width: int) -> None:
         assert row[state] in "○●◐◆?✕▶", "the state begins below its heading"
         before = row[: heading.find("COMMAND")] if "COMMAND" in heading else row[:state]
         assert "…" not in before, "nothing but a command is cut"
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 130, 200])
+def test_memory_that_is_the_hosts_is_its_ram_in_use_and_marked_as_shared(width: int) -> None:
+    spark = box_at("gb10")
+    assert "G" not in texts(spark, width)[1][20:], "not known before the host has been read"
+    load = HostLoad(memory_used=32 * GIB, memory_total=128 * GIB)
+    there = replace(spark, host=replace(spark.host, load=load))
+    mark = "32.0/128.0G*" if width < 80 else "32.0/128.0G shared"
+    assert mark in texts(there, width)[1]
+    # Beside a device that has memory of its own.
+    more = (*there.devices, gpu(1, memory_used=8 * GIB))
+    both = replace(there, devices=more, links=(), pcie=(), peers=())
+    rows = texts(both, width)[1:]
+    assert re.search(r"32\.0/128\.0G(\*| shared)", rows[0])
+    assert "8.0/80.0G" in rows[1] and "shared" not in rows[1] and "*" not in rows[1]
+    assert rows[0].index("128.0G") + 6 == rows[1].index("80.0G") + 5
+    # It changes with the host, though nothing of the device does.
+    other = replace(both, host=replace(both.host, load=replace(load, memory_used=GIB)))
+    device, one, two = both.devices[0], AppState({}).with_snapshot(both), AppState({}).with_snapshot(other)
+    assert facts_shown(one, device) != facts_shown(two, device)
 
 
 def test_more_columns_are_there_the_wider_the_terminal_is() -> None:
@@ -327,6 +348,69 @@ async def test_a_digit_that_two_vendors_have_is_asked_about() -> None:
         # Only devices of the same vendor can follow: nothing is asked.
         await s.press("1")
         assert s.selected == ["acme:0", "acme:1"]
+
+
+async def test_escape_forgets_a_digit_that_waits_and_does_nothing_else() -> None:
+    async with session("dgx-2", screen=ScreenSettings(filter="free")) as s:
+        s.main.selection.after = later = Later()
+        await s.press("1", "escape")
+        assert s.selected == [] and not later.calls and not s.main.message
+        assert s.main.app_state.screen.filter == "free"
+        await s.press("escape")
+        assert s.main.app_state.screen.filter == ""
+        await s.press("t", "1", "escape")
+        assert s.app.screen is not s.main and s.selected == [] and not later.calls
+        await s.press("escape")
+        assert s.app.screen is s.main
+
+
+async def test_a_digit_that_waits_is_no_message_to_read_again() -> None:
+    async with session("dgx-2") as s:
+        s.main.selection.after = Later()
+        await s.press("1")
+        assert s.main.message
+        await s.press("9")
+        assert not [each.text for each in s.main.messages if "_" in each.text]
+
+
+async def test_a_gpu_that_the_filter_hides_is_selected_and_the_cursor_stays_in_sight() -> None:
+    async with session(screen=ScreenSettings(filter="busy")) as s:
+        cursor = s.main.app_state.cursor
+        for selected in (["5"], []):
+            await s.press("5")
+            assert s.selected == selected and "GPU 5" in s.main.message and "filter" in s.main.message
+            assert s.main.app_state.cursor == cursor
+            assert any(line.startswith("▸") for line in s.texts("#table"))
+
+
+async def test_a_digit_goes_to_the_first_free_instance_and_a_second_one_selects_an_instance() -> None:
+    async with session("a100-mig") as s:
+        s.main.selection.after = later = Later()
+        snapshot = s.main.app_state.snapshot
+        assert snapshot is not None
+
+        def cursor() -> str:
+            current = s.main.app_state.current
+            assert current is not None and snapshot is not None
+            return snapshot.label(current)
+
+        instances = [d for d in snapshot.devices if d.parent == snapshot.devices[0].key]
+        free = [snapshot.label(d) for d in instances if s.main.app_state.verdicts[d.key].free]
+        await s.press("0")
+        assert cursor() == free[0] and s.selected == []
+        await s.press("1")
+        assert s.selected == ["0:1"] and cursor() == "0:1" and not later.calls
+        await s.press("0", "1")
+        assert s.selected == []
+        # Too late, a digit is a GPU's again.
+        await s.press("0")
+        later.go_off()
+        await s.press("1")
+        assert s.selected == ["1"]
+        await s.press("x", "0", "space")
+        assert s.selected == [free[0]]
+        await s.press("x", "0", "9")
+        assert s.selected == [] and "0:9" in s.main.message
 
 
 # The strip

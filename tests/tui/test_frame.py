@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual import events
+from textual._context import active_app
 from textual.widgets import Input
 
 from gputui.allocating.settings import ScreenSettings, settings
@@ -145,12 +147,29 @@ async def test_the_help_of_a_page_begins_with_its_own_keys_and_ends_there(
             await s.press(key)
             assert isinstance(s.app.screen, HelpScreen) and "? help" not in footer(s)[-1]
             lines = body(s)
-            ends = next(n for n, line in enumerate(lines) if "─ Select ─" in line)
+            ends = next(n for n, line in enumerate(lines) if "the main screen" in line)
             assert "─ This page ─" in lines[1]
             assert any(line.startswith(f"  {own[0]}") and own[1] in line for line in lines[2:ends])
             await s.press("escape")
             assert s.app.screen is opened
             await s.press("escape")
+
+
+async def test_the_help_of_a_page_greys_what_only_the_main_screen_does() -> None:
+    async with session(size=(140, 150)) as s:
+        await s.press("t", "question_mark")
+        surface = s.app.screen.query_one("#page-body", Lines)
+        shown = [(line, text) for (line, _), text in zip(surface._shown, surface.texts, strict=True)]
+        heads = [n for n, (_, text) in enumerate(shown) if "─ " in text]
+        parts = {shown[n][1].split(" ─")[1].strip(): n for n in heads}
+        as_there = parts["As on the main screen"]
+        here = "\n".join(text for _, text in shown[as_there : heads[heads.index(as_there) + 1]])
+        assert "Select the best devices" in here and "Sort the devices" not in here
+        # (The page has another use for → than the main screen.)
+        assert "  i    " in here and "→ i" not in here
+        sort = next(line for line, text in shown if "Sort the devices" in text)
+        assert {style for _, style in sort} == {"dim"}
+        assert sum("Select the best devices" in text for _, text in shown) == 1
 
 
 async def test_the_help_of_the_main_screen_has_no_page_and_names_each_key_once() -> None:
@@ -218,6 +237,17 @@ async def test_every_line_of_a_wide_screen_belongs_to_something() -> None:
         assert s.main.query_one("#lists").region.bottom == bottom
 
 
+@pytest.mark.parametrize("box", ["shared", "dgx-h100", "a100-mig", "mixed", "rtx4090"])
+async def test_the_timelines_of_a_very_wide_screen_end_where_the_selection_begins(box: str) -> None:
+    async with session(box, size=(200, 60)) as s:
+        await s.until(lambda: any("─ timelines ─" in line for line in s.texts("#bottom")))
+        lines = s.texts("#bottom")
+        assert (
+            lines[-1].endswith("now")
+            and s.main.query_one("#bottom").region.bottom == s.main.query_one("#selection").region.y
+        )
+
+
 async def test_a_panel_is_hidden_and_shown_again_and_that_is_kept(home: Path) -> None:
     async with session(size=(130, 40)) as s:
         await s.press("H", *["down"] * list(panels.PANELS_BY_NAME).index("processes"), "space")
@@ -237,7 +267,7 @@ async def test_a_click_on_a_panel_opens_its_page() -> None:
     async with session(size=(130, 40)) as s:
         place = next(y for y, line in enumerate(s.texts("#lists")) if "─ processes ─" in line)
         await s.pilot.click("#lists", offset=(5, place))
-        await s.until(lambda: s.app.screen is not s.main)
+        await s.until(lambda: s.app.screen is not s.main and bool(body(s)))
         assert "processes" in body(s)[0]
 
 
@@ -283,12 +313,32 @@ async def test_the_palette_is_grouped() -> None:
 
 def test_the_palette_finds_words_before_loose_letters() -> None:
     def found(query: str) -> list[str]:
-        scored = [(score(query, action.title, action.about), action.id) for action in ACTIONS]
+        scored = [
+            (score(query, each.title, each.about, f"{each.also} {each.group}"), each.id) for each in ACTIONS
+        ]
         return [id for score, id in sorted(scored, key=lambda each: -each[0]) if score]
 
     assert "queue" not in found("pow") and "export" in found("pow")
     assert found("queue")[0] == "queue" and found("show time")[0] == "timelines"
     assert found("xq") == []
+    assert found("power")[:3] == ["device", "timelines", "columns"] and "export" not in found("pow")[:2]
+    first = {
+        "jobs": "jobs",
+        "queue": "queue",
+        "theme": "theme",
+        "quit": "quit",
+        "sort": "sort",
+        "log": "jobs",
+    }
+    first |= {
+        "people": "people",
+        "help": "help",
+        "watts": "columns",
+        "history": "timelines",
+        "top": "topology",
+    }
+    assert {query: found(query)[0] for query in first} == first
+    assert "topology" not in found("log")[:2] and found("memory")[0] in ("sort", "timelines")
 
 
 async def test_what_nothing_is_called_the_palette_finds_by_its_letters() -> None:
@@ -350,3 +400,26 @@ async def test_the_first_layout_is_right_at_once() -> None:
         assert len(s.texts("#table")) == 9
         await s.pilot.pause()
         assert not s.main.show_vertical_scrollbar and s.main.query_one("#keys").region.bottom == 24
+
+
+@pytest.mark.parametrize("size", [(80, 5), (80, 1), (4, 24), (1, 24)])
+async def test_the_palette_survives_a_terminal_without_room_for_it(size: tuple[int, int]) -> None:
+    keys = ("pagedown", "down", "pagedown", "pageup", "a", "pagedown")
+    async with session(size=size) as s:
+        await s.press("ctrl+p", *keys)
+        assert s.app.is_running
+    async with session() as s:
+        await s.press("ctrl+p")
+        await s.pilot.resize_terminal(*size)
+        await s.press(*keys)
+        assert s.app.is_running
+
+
+async def test_keys_that_are_typed_while_it_ends_and_a_page_that_closes_then_are_no_error() -> None:
+    async with session() as s:
+        main = s.main
+        s.app.leave(0)
+    assert not s.app.screen_stack
+    active_app.set(s.app)
+    await s.app.on_event(events.Key("x", "x"))
+    main.redraw_page()

@@ -18,12 +18,16 @@ from gputui.choosing.grouping import Grouping
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
+from gputui.jobs import source as jobs_source
 from gputui.jobs.job import Job
+from gputui.jobs.source import WithJobs
 from gputui.jobs.start import start_job
 from gputui.jobs.store import all_jobs
 from gputui.jobs.wait import refreshed
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.source import SimulatedSource
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.views.jobs import jobs_panel, news
@@ -82,7 +86,7 @@ async def test_d_starts_a_job_that_D_shows_and_that_outlives_the_screen(desk: De
     script = f"echo on $CUDA_VISIBLE_DEVICES; {gate.wait}; echo later; exit 3"
     async with session(command=("sh", "-c", script), environ=environ(desk)) as s:
         await s.press("5", "4", "d")
-        await s.until(lambda: "started on GPU 5,4: D shows it" in s.main.message)
+        await s.until(lambda: "started on GPUs 5 and 4: D shows it" in s.main.message)
         (job,) = all_jobs(desk.environ)
         assert f"job {job.id} started" in s.main.message
         await s.press("D")
@@ -331,8 +335,8 @@ async def test_R_shows_the_best_free_devices_and_starts_when_it_is_pressed_again
     job = of_this_box(desk, "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES")
     async with session(environ=environ(desk)) as s:
         await s.press("1", "D", "R")
-        assert re.search(rf"press R again to start {job.id} as a new job on GPU (\d),(\d)", told(s))
-        found = ",".join(map(str, numbers(told(s).rpartition("GPU")[2])))
+        assert re.search(rf"press R again to start {job.id} as a new job on GPUs (\d) and (\d)", told(s))
+        found = ",".join(map(str, numbers(told(s).rpartition("GPUs")[2])))
         await s.press("j", "R")
         assert len(all_jobs(desk.environ)) == 1
         await s.press("R")
@@ -350,7 +354,7 @@ async def test_R_keeps_the_constraints_of_the_job(desk: Desk) -> None:
     job = of_this_box(desk, "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES", constraints=constraints)
     async with session(environ=environ(desk)) as s:
         await s.press("D", "R")
-        assert "new job on GPU 5,7" in told(s)
+        assert "new job on GPUs 5 and 7" in told(s)
         await s.press("R")
         await s.until(lambda: "started on GPU" in told(s))
         again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
@@ -445,7 +449,7 @@ async def test_a_job_that_waited_and_starts_is_told_with_its_devices(desk: Desk)
         s.source.snapshot = replace(box, jobs=(summary(keys=keys),))
         s.app.sampler.ask()
         await s.until(lambda: s.written)
-        assert s.main.message == "job m6u5 has started on GPU 4,5 after waiting 10m"
+        assert s.main.message == "job m6u5 has started on GPUs 4 and 5 after waiting 10m"
 
 
 @pytest.mark.parametrize(
@@ -488,9 +492,9 @@ async def test_a_demo_shows_its_own_jobs_and_touches_none_of_ours(desk: Desk) ->
         assert log(s)[:2] == [" epoch 1", " epoch 2"]
         for key in ("S", "x", "y"):
             await s.press(key)
-            assert "m6u5 belongs to " in told(s)
+            assert s.main.app_state.not_of_this_machine("jobs") in told(s)
         await s.press("R")
-        assert "example job: nothing is started in the demo" in told(s)
+        assert "nothing is started" in told(s)
         await s.press("c")
         assert s.app.screen is s.main and s.main.app_state.options.command == ("train.py",)
         assert "m6u5 is on the launch line" in s.main.message
@@ -557,3 +561,33 @@ def test_the_panel_has_a_line_a_job_and_the_end_of_a_log_where_there_is_room() -
     assert "log of m6u5" in seen[6] and seen[7:] == [" epoch 1", " epoch 2", " epoch 3", " epoch 4"]
     assert [line.split()[-3:] for line in panel(60, 4, running, *others)[3:]] == [["4", "more:", "D"]]
     assert panel(130, 4) == []
+
+
+async def test_a_job_of_a_demo_is_in_its_panel_and_on_its_devices_until_it_ends(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the source that the command line gives a demo's screen."""
+    monkeypatch.setattr(jobs_source, "_EVERY", 0.0)
+    source = WithJobs(SimulatedSource(BOXES["shared"]), desk.environ)
+    gate = desk.gate()
+    command = ("sh", "-c", f"{gate.wait}; exit 3")
+    async with moving(command=command, environ=environ(desk), source=source, size=(130, 40)) as s:
+        s.main.set_app_state(replace(s.main.app_state, label=source.label))
+        await s.press("4", "5", "d", "y")
+        await s.until(lambda: all_jobs(desk.environ))
+        (job,) = all_jobs(desk.environ)
+
+        def rows() -> list[str]:
+            return s.texts("#table")[5:7]
+
+        await s.until(lambda: all(f"▶ your job {job.id}" in row for row in rows()))
+        panel = [text for id in ("#lists", "#bottom") for text in s.texts(id)]
+        (head,) = (text for text in panel if "your jobs" in text)
+        assert numbers(head) == [2, 3]
+        assert any(job.id in text and "GPU 4,5" in text for text in panel)
+        # What it has is not suggested again.
+        await s.press("b")
+        assert s.selected == ["7"]
+        gate.open()
+        await s.until(lambda: f"job {job.id} ended with status 3" in s.main.message)
+        await s.until(lambda: not any(job.id in row for row in rows()))

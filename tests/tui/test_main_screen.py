@@ -123,9 +123,11 @@ async def test_a_lost_device_and_a_divided_one_cannot_be_chosen() -> None:
         await s.press("6")
         assert s.selected == []
     async with session("a100-mig") as s:
+        await s.press("home", "space")
+        assert s.selected == []
         await s.press("0")
         assert s.selected == []
-        await s.press("down", "down", "space")
+        await s.press("space")
         assert s.selected == ["0:1"]
         assert f"{VISIBLE}=MIG-" in " ".join(s.texts("#launch"))
 
@@ -516,3 +518,19 @@ async def test_a_signal_from_a_terminal_that_is_gone_restores_nothing(
         monkeypatch.setattr(s.app, "_has_terminal", lambda: False)
         s.app._leave_at_signal(signal.SIGHUP)
     assert ends[:2] == [f"left with {128 + signal.SIGTERM}", "ended"]
+
+
+async def test_a_message_too_long_for_its_line_goes_on_in_place_of_the_keys() -> None:
+    async with session("idle", command=("torchrun-of-nobody", "train.py"), size=(60, 15)) as running:
+        await running.press("0", "enter")
+        shown = " ".join(running.texts("#message") + running.texts("#keys"))
+        assert " ".join(shown.replace("▌", "").split()) == running.main.message
+        await running.press("down")
+        assert "quit" in running.texts("#keys")[0]
+
+
+async def test_what_is_seen_anyway_is_no_message_to_keep() -> None:
+    async with session("idle", command=("true",), interval=1000) as running:
+        await running.press("s", "T", "0", "d")
+        await running.until(lambda: "started" in running.main.message)
+        assert [each.text for each in running.main.messages] == [running.main.message]

@@ -14,6 +14,7 @@ from gputui.inventory.waiter import Waiter
 from gputui.jobs.job import Job
 from gputui.jobs.start import Queued
 from gputui.jobs.wait import refreshed
+from gputui.tui.app_state import AppState
 from gputui.tui.screens.queue import QueueScreen
 from gputui.tui.views.queue import lines_of_panel, queue_panel
 from gputui.tui.widgets.lines import Lines
@@ -63,7 +64,7 @@ async def test_the_page_of_the_demo_box_says_who_waits_for_what_and_who_has_it()
         lines = texts(s)
         assert "2 in line" in lines[0]
         assert lines[1].split()[:4] == ["1", "ana", "4", "devices"]
-        assert lines[2].strip() == "GPU 4,5,7 are free, 1 more is needed"
+        assert lines[2].strip() == "GPUs 4, 5 and 7 are free, 1 more is needed"
         assert lines[3].split()[:4] == ["2", "lee", "GPU", "6"] and lines[4].strip() == "after ana"
         assert lines[7].split()[:3] == ["GPU", "6", "bo"] and "claimed 7h14m ago" in lines[7]
         await s.press("S")
@@ -90,7 +91,7 @@ async def test_a_panel_is_there_while_somebody_waits_or_holds_a_claim() -> None:
         show(s, waiter(1), waiter(2, "bo"))
         panel = queue_panel(s.main.app_state, 60, 20)
         words = ["".join(text for text, _ in line) for line in panel]
-        assert "2 in line" in words[0] and "next ana: GPU 0,1 are free" in words[3]
+        assert "2 in line" in words[0] and "next ana: GPUs 0 and 1 are free" in words[3]
         assert len(words) == lines_of_panel(s.main.app_state) == 4
         show(s, claims=(Claim(IDLE.devices[0].key, "lee", IDLE.time - 3000, "python x.py"),))
         panel = queue_panel(s.main.app_state, 80, 20)
@@ -104,10 +105,18 @@ async def test_a_panel_is_there_while_somebody_waits_or_holds_a_claim() -> None:
         assert len(words) == 2 and words[1].startswith(" next user0")
 
 
+async def test_who_has_lost_the_place_in_line_is_told_apart_from_who_waits() -> None:
+    async with session(IDLE) as s:
+        await s.press("Q")
+        show(s, waiter(1, "bo"), waiter(2, "ana", silent=True))
+        await s.until(lambda: any("has lost its place" in text for text in texts(s)))
+        assert sum("has lost its place" in text for text in texts(s)) == 1
+
+
 async def test_two_processes_are_in_line_and_ones_own_job_leaves_it_when_asked_twice(
     desk: Desk, environ: dict[str, str]
 ) -> None:
-    with in_line(4):
+    with in_line(2):
         job = waiting_job(desk)
         async with session("idle", environ=environ) as s:
             show(s, *waiters(os.environ))
@@ -148,3 +157,39 @@ async def test_a_hostile_name_in_line_is_neutralised() -> None:
         show(s, waiter(1, "mi\x1b[2Jra\n"), waiter(2, "\u202eoxo", job="\x07"))
         await s.press("Q")
         assert all(text.isprintable() for text in texts(s))
+
+
+async def test_every_row_of_the_page_can_be_reached_and_the_title_counts_the_hidden_lines() -> None:
+    async with session("shared", size=(60, 12)) as s:
+        waiters = s.main.app_state.snapshot.waiters if s.main.app_state.snapshot else ()
+        s.main.set_app_state(
+            s.main.app_state.with_snapshot(
+                replace(box_at("shared"), waiters=(*waiters, replace(waiters[0], place=(9, ""))))
+            )
+        )
+        await s.press("Q")
+        assert "3 in line" in texts(s)[0] and "▼" in texts(s)[0] and "▲" not in texts(s)[0]
+        await s.press("G")
+        body = "\n".join(texts(s))
+        assert "GPU 1 " in body and "no job says when it" in body
+        assert "▲" in texts(s)[0] and "▼" not in texts(s)[0]
+        assert "leave" not in texts(s, "#page-footer")[-1], "a device has no place in line"
+        await s.press("S", "pageup")
+        assert "▲" not in texts(s)[0] and "leave" in texts(s, "#page-footer")[-1]
+        await s.press("pagedown", "pagedown")
+        assert "▼" not in texts(s)[0]
+
+
+def test_the_panel_sets_apart_who_holds_what_and_says_of_how_many() -> None:
+    state = AppState({}).with_snapshot(box_at("shared"))
+
+    def panel(height: int) -> list[str]:
+        return ["".join(text for text, _ in line) for line in queue_panel(state, 60, height)]
+
+    whole = panel(lines_of_panel(state))
+    at = next(n for n, line in enumerate(whole) if line.strip() == "not free")
+    assert whole[at - 1].startswith(" next ana") and whole[at + 1].startswith(" GPU 6")
+    rest = len(whole) - at - 1
+    assert panel(len(whole) - 1)[at].endswith(f"{rest - 1} of {rest}")
+    # In one line there are the numbers, at least.
+    assert panel(at + 1)[at].startswith(" not free: GPU 6,") and len(panel(at)) == at

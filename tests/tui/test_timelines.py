@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,23 +11,27 @@ from pathlib import Path
 
 import pytest
 
-from gputui.inventory.device import Device
-from gputui.timeline.store import Span, Store
+from gputui.inventory.device import Device, Fault
+from gputui.inventory.snapshot import HostLoad
+from gputui.timeline.store import Metric, Span, Store
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.timelines import TimelinesScreen
 from gputui.tui.views.text import Line, width_of
 from gputui.tui.views.timelines import (
     ZOOMS,
+    Frame,
     all_timelines,
+    charted,
     charts_key,
     device_charts,
     device_timeline,
     read_out,
     timelines_pane,
+    why_no_charts,
 )
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session, StillSource, session
-from unit.builders import GIB, NOW, box, gpu
+from unit.builders import GIB, NOW, box, gpu, instance
 
 EIGHT = tuple(gpu(n, utilization=97, memory_used=66 * GIB, power=610.0) for n in range(8))
 
@@ -189,6 +194,118 @@ def test_the_mark_of_the_cursor_leaves_the_axis_alone() -> None:
             assert axis.rstrip().endswith(" now") and "▲" not in axis and mark.strip() == "▲"
 
 
+def _figures(lines: list[Line], frame: Frame | None, key: str) -> list[str]:
+    """What stands behind the charts of a device."""
+    assert frame is not None
+    foot = [n for n, each in enumerate(frame.devices) if each == key][-1]
+    text = _texts(lines)[foot]
+    ends = [left + frame.span.columns for left in frame.lefts]
+    return [text[end : end + 7].strip() for end in ends]
+
+
+@pytest.mark.parametrize("metric", [None, "memory"])
+def test_at_a_moment_every_device_has_the_figures_of_that_moment(metric: Metric | None) -> None:
+    store, state = Store(), AppState({})
+    for second in range(-99, 1):
+        # (Ten seconds ago each had as many percent as its number says, and now has none.)
+        devices = [
+            replace(each, utilization=each.index if second < -5 else 0, memory_used=each.index * GIB)
+            for each in EIGHT
+        ]
+        snapshot = box(*devices, time=NOW + second)
+        state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
+    wanted = {"utilization": "{}%", "memory": "{}.0G", "power": "610W"}
+    lines, frame = all_timelines(state, 130, 20, 60, metric, cursor=NOW - 10, page=True)
+    assert frame is not None
+    for device in EIGHT:
+        figures = [wanted[each].format(device.index) for each in frame.metrics]
+        assert _figures(lines, frame, device.key) == figures
+    now, frame = all_timelines(state, 130, 20, 60, metric, page=True)
+    assert _figures(now, frame, EIGHT[3].key)[0] == ("3.0G" if metric else "0%")
+    assert metric or ("now" in _texts(now)[0] and "now" not in _texts(lines)[0])
+    one = _texts(device_charts(state, EIGHT[3].key, 100, 22, 60, cursor=NOW - 10, page=True)[0])
+    assert one[0].endswith(" 3%") and "now" not in one[0]
+    before, frame = all_timelines(state, 130, 20, 300, metric, cursor=NOW - 200, page=True)
+    assert {*_figures(before, frame, EIGHT[3].key)} == {"–"}, "nobody read then"
+
+
+def _lost_after(seconds: int, *, ago: int = 0) -> AppState:
+    """GPU 1 is idle, and lost `ago` seconds before NOW; GPU 0 is not."""
+    store, state = Store(), AppState({})
+    for second in range(1 - seconds, 1):
+        other = gpu(1)
+        if second > -ago:
+            facts = dict.fromkeys(("utilization", "memory_used", "memory_free", "power"))
+            other = replace(other, fault=Fault("lost", "GPU is lost", NOW - ago), **facts)
+        snapshot = box(gpu(0), other, time=NOW + second)
+        state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
+    return state
+
+
+@pytest.mark.parametrize("page", [False, True])
+@pytest.mark.parametrize("width", [60, 80, 130, 200])
+def test_of_a_lost_device_the_past_ends_and_no_figure_stands_for_now(width: int, page: bool) -> None:
+    state = _lost_after(100, ago=30)
+    lines, frame = all_timelines(state, width, 12, 60, page=page)
+    assert frame is not None and {*_figures(lines, frame, gpu(1).key)} == {"lost"}
+    assert "lost" not in _figures(lines, frame, gpu(0).key)
+    foot = [n for n, each in enumerate(frame.devices) if each == gpu(1).key][-1]
+    chart = _texts(lines)[foot][frame.lefts[0] :][: frame.span.columns]
+    assert chart[:5] == "▁▁▁▁▁" and chart[-5:].strip() == ""
+
+
+@pytest.mark.parametrize("width", [60, 80, 130, 200])
+def test_where_a_lost_device_has_no_past_in_the_span_the_word_stands_there(width: int) -> None:
+    lines, frame = all_timelines(_lost_after(100, ago=90), width, 12, 60)
+    assert frame is not None
+    row = _texts(lines)[[n for n, each in enumerate(frame.devices) if each == gpu(1).key][-1]]
+    assert "lost" in row and "0" not in row
+
+
+def test_the_panel_is_drawn_again_when_a_device_is_lost() -> None:
+    state = _seen(gpu(0), gpu(1))
+    lost = replace(gpu(1), fault=Fault("lost", "GPU is lost", NOW))
+    assert charts_key(state) != charts_key(state.with_snapshot(box(gpu(0), lost)))
+
+
+@pytest.mark.parametrize("page", [False, True])
+@pytest.mark.parametrize("size", [(60, 6), (60, 12), (78, 20), (130, 12), (200, 40)])
+def test_what_no_instance_tells_has_no_blank_row(size: tuple[int, int], page: bool) -> None:
+    parent = gpu(0, mig=True, utilization=None, memory_used=3 * GIB)
+    parts = (instance(parent, 0, memory_used=2 * GIB), instance(parent, 1, memory_used=GIB))
+    lines, frame = all_timelines(_seen(parent, *parts, gpu(1, utilization=50)), *size, 60, page=page)
+    assert frame is not None
+    for key in frame.shown:
+        row = _texts(lines)[[n for n, each in enumerate(frame.devices) if each == key][-1]]
+        words = row[frame.lefts[0] :].split()
+        assert words, "no row is blank"
+        if key != gpu(1).key and len(frame.lefts) > 1:
+            assert row[frame.lefts[0] :].startswith("no utilization (MIG)")
+        if key == parts[0].key:
+            assert "2.0G" in row
+        elif key == parent.key and len(frame.lefts) > 1:
+            assert "3.0G" in row
+    assert parts[1].key in frame.shown or size[1] < 12
+
+
+@pytest.mark.parametrize("page", [False, True])
+@pytest.mark.parametrize("size", [(70, 24), (130, 30), (200, 43)])
+def test_charts_of_devices_that_all_fit_leave_no_line_blank_below_them(
+    size: tuple[int, int], page: bool
+) -> None:
+    parent = gpu(0, mig=True, utilization=None)
+    for devices in (EIGHT[:2], EIGHT[:5], (parent, instance(parent, 0), gpu(1))):
+        lines, frame = all_timelines(_seen(*devices), *size, 300, page=page)
+        assert frame is not None and len(frame.shown) == len(devices) and len(lines) == size[1]
+
+
+def test_the_page_of_one_metric_goes_through_the_devices_that_tell_it() -> None:
+    parent = gpu(0, mig=True, utilization=None)
+    state = _seen(parent, instance(parent), gpu(1))
+    assert charted(state, "utilization") == [gpu(1)]
+    assert charted(state, "memory") == [parent, instance(parent), gpu(1)]
+
+
 # The screen
 
 
@@ -225,8 +342,78 @@ async def test_the_page_zooms_reads_a_moment_and_goes_to_a_device() -> None:
         assert any(text.endswith("GPU 2: 97 %, 66.0 GiB, 610 W") for text in _page(s))
         await s.press("tab")
         assert "utilization  last 5m" in _page(s)[0] and not any("power" in text for text in _page(s))
+
+
+async def test_escape_closes_the_moment_then_the_one_device_then_the_page() -> None:
+    async with session(source=_WithPast(box(*EIGHT)), size=(100, 30)) as s:
+        await s.press("h", "n", "left", "left", "enter")
+        assert "timelines: GPU 1" in _page(s)[0] and " at " in _page(s)[0]
+        await s.press("escape")
+        assert "timelines: GPU 1" in _page(s)[0] and " at " not in _page(s)[0]
+        await s.press("escape")
+        assert "all devices" in _page(s)[0]
         await s.press("escape")
         assert s.app.screen is s.main
+        await s.press("h", "left", "enter", "q")
+        assert s.app.screen is s.main
+
+
+async def test_the_page_shows_as_many_devices_as_fit_after_the_terminal_has_grown() -> None:
+    async with session(source=_WithPast(box(*EIGHT)), size=(130, 40)) as s:
+        await s.press("h")
+        await s.resize(60, 15)
+        await s.press(*["n"] * 7)
+        assert "of 8 devices" in _page(s)[0] and any(row.lstrip("▸ ").startswith("7 ") for row in _page(s))
+        await s.resize(130, 40)
+        assert "all devices" in _page(s)[0]
+        assert all(any(row.lstrip("▸ ").startswith(f"{n} ") for row in _page(s)) for n in range(8))
+
+
+@pytest.mark.parametrize("zoom", ZOOMS)
+def test_the_values_of_a_moment_are_the_same_in_charts_of_every_width(zoom: int) -> None:
+    store, state = Store(), AppState({})
+    for second in range(-900, 1):
+        snapshot = box(gpu(0, utilization=second % 97), gpu(1), time=NOW + second)
+        state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
+    device = state.rows[0]
+    for ago in (0, 1, 7, 61, 250, 500, 850):
+        said: set[str] = set()
+        for width in range(60, 200, 7):
+            for _, frame in (
+                all_timelines(state, width, 20, zoom, cursor=NOW - ago, page=True),
+                device_charts(state, device.key, width, 20, zoom, cursor=NOW - ago, page=True),
+            ):
+                assert frame is not None
+                said.add(read_out(state, device, frame, NOW - ago).split(" ", 1)[1])
+        assert len(said) == 1, said
+        one = said.pop()
+        if ago < 300:
+            assert one.startswith(f"GPU 0: {-ago % 97} %,") and "mean" not in one
+        else:
+            assert one.endswith("(mean of 10s)"), "the seconds are no longer kept"
+
+
+def test_memory_that_is_the_hosts_is_charted_as_its_ram() -> None:
+    shared = gpu(0, unified=True, memory_used=None, memory_total=None, memory_free=None, power_limit=None)
+    store, state = Store(), AppState({})
+    for second in range(-99, 1):
+        load = HostLoad(memory_used=32 * GIB, memory_total=128 * GIB)
+        snapshot = box(replace(shared, power=44.0), time=NOW + second)
+        snapshot = replace(snapshot, host=replace(snapshot.host, load=load))
+        state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
+    lines = _texts(device_charts(state, shared.key, 100, 22, 60, page=True)[0])
+    text = "\n".join(lines)
+    assert "RAM   128.0G" in text and "now  32.0G" in text
+    # The limit of power is not known: the chart says so, and does not look full.
+    top = next(n for n, line in enumerate(lines) if line.startswith(" power"))
+    assert "100W" in lines[top] and "no limit" in lines[top + 1] and "█" not in lines[top]
+
+
+def test_power_without_a_known_limit_is_not_called_unknown() -> None:
+    devices = [gpu(n, power=44.0, power_limit=None) for n in range(2)]
+    lines, _ = all_timelines(_seen(*devices), 130, 20, 60, "utilization", page=True)
+    assert lines
+    assert why_no_charts(_seen(*devices), devices[0], "power") == "no power limit known"
 
 
 async def test_the_page_shows_what_its_title_says_with_the_figures_of_now() -> None:
@@ -269,3 +456,28 @@ async def test_what_one_run_saw_is_there_at_the_next_start(tmp_path: Path) -> No
         assert timelines is not None
         values = timelines.values(EIGHT[0].key, "utilization", Span.at(timelines.until, 3600, 60))
         assert values[-4] == values[-1] == 97 and isnan(values[-3])
+
+
+async def test_the_page_says_which_moment_is_read_and_which_devices_it_is_read_of() -> None:
+    async with session(source=_WithPast(box(*EIGHT)), size=(130, 40)) as s:
+        await s.press("h")
+        await s.until(lambda: any("█" * 10 in text for text in _page(s)))
+        assert " at " not in _page(s)[0]
+        await s.press("left", "left")
+        at = re.search(r" at (\d\d:\d\d:\d\d) ", _page(s)[0])
+        assert at is not None and any(text.startswith(f" {at[1]} GPU 0") for text in _page(s))
+        assert "end now" in _page(s)[-1], "the way back is named while there is one"
+        await s.press("end")
+        assert " at " not in _page(s)[0] and "end now" not in _page(s)[-1]
+
+
+async def test_a_page_without_a_chart_says_why() -> None:
+    parent = gpu(0, mig=True, utilization=None)
+    async with session(box(parent, instance(parent), gpu(1)), size=(100, 30)) as s:
+        await s.press("h", "tab")
+        assert "1 of 3 devices" in _page(s)[0] and "utilization" in _page(s)[0]
+        s.main.set_app_state(replace(s.main.app_state, cursor=parent.key))
+        await s.press("enter")
+        assert any("no utilization (MIG)" in text for text in _page(s))
+        await s.press("n")
+        assert s.main.app_state.cursor == gpu(1).key and "GPU 1" in _page(s)[0]

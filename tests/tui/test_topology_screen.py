@@ -99,7 +99,7 @@ async def test_devices_are_chosen_and_ordered_here_as_on_the_main_screen() -> No
 async def test_the_pair_at_the_cursor_is_told_in_words() -> None:
     async with session("dgx-1") as running:
         await running.press("t")
-        assert "the device itself" in told(running)[0]
+        assert "–" not in told(running)[0]
         await running.press("right", "right")
         pair, link, speed, path, _ = told(running)[0].strip().split("  ")
         assert (pair, link) == ("GPU 0 – GPU 2", "NV2")
@@ -141,12 +141,12 @@ async def test_seventy_two_devices_scroll_and_every_one_can_be_looked_at(size: t
         assert first.split()[1:3] == ["0", "╲"]
         await running.press("G")
         type_ahead(running, *["right"] * 80)
-        await running.until(lambda: told(running)[0].startswith(" GPU 71 – GPU 71"))
+        await running.until(lambda: told(running)[0].startswith(" GPU 71  ←"))
         assert picture(running)[-1].split()[:2] == ["▸", "71"]
         assert picture(running)[-1].rstrip(" ○").endswith("╲")
         await running.press("g")
         type_ahead(running, *["left"] * 80)
-        await running.until(lambda: told(running)[0].startswith(" GPU 0 – GPU 0"))
+        await running.until(lambda: told(running)[0].startswith(" GPU 0  ←"))
 
 
 async def test_tab_shows_what_hangs_where() -> None:
@@ -192,7 +192,7 @@ async def test_a_click_chooses_in_both_forms() -> None:
 async def test_a_mig_box_has_its_instances_in_the_tree_and_not_in_the_matrix() -> None:
     async with session("a100-mig") as running:
         await running.press("t")
-        assert [row.split()[:-1] for row in picture(running)[2:]] == [
+        assert [row.split()[:-1] for row in picture(running)[2:4]] == [
             ["▸", "0", "╲", "█NV12"],
             ["1", "█NV12", "╲"],
         ]
@@ -332,7 +332,10 @@ async def test_b_says_where_there_is_no_other_set() -> None:
         before = running.selected
         await running.press("B")
         assert running.selected == before
-        assert "no other set" in running.main.message and numbers(running.main.message) == []
+        assert running.main.message == "there is no other free set of 2"
+    async with session(many(4)) as running:
+        await running.press("b", "b", "B")
+        assert running.main.message == "every other free set of 2 is as good as this one"
 
 
 async def test_beside_a_mig_instance_there_is_no_best() -> None:
@@ -397,11 +400,14 @@ async def test_a_permuted_order_behind_nvswitches_is_warned_of_and_o_mends_it() 
 async def test_wide_terminals_have_the_links_beside_the_table() -> None:
     async with session("dgx-1", size=(130, 40)) as running:
         await running.until(lambda: any("─ links ─" in row for row in running.texts("#lists")))
-        heading, first = running.texts("#lists")[-9:-7]
+        rows = running.texts("#lists")
+        rule = next(place for place, row in enumerate(rows) if "─ links ─" in row)
+        heading, first = rows[rule + 1 : rule + 3]
         assert heading.split() == [str(n) for n in range(8)]
         assert first.split()[:4] == ["▸", "0", "╲", "█1"]
     async with session("dgx-2", size=(130, 40)) as running:
-        assert not any("links" in row for row in running.texts("#lists"))
+        await running.until(lambda: any("between all 16 GPUs" in row for row in running.texts("#lists")))
+        assert not any("╲" in row for row in running.texts("#lists"))
 
 
 @pytest.mark.parametrize("size", [(40, 10), (30, 8), (40, 6), (20, 3)])
@@ -425,3 +431,14 @@ def test_the_actions_of_the_topology_screen_are_the_main_screens() -> None:
         if isinstance(binding, Binding) and binding.action.startswith("perform(")
     ]
     assert len(of_main) > 20 and set(of_main) < ids
+
+
+async def test_below_the_matrix_stands_what_is_near_to_which_gpu_where_there_is_room() -> None:
+    async with session(recorded(DGX_1), size=(100, 40)) as s:
+        await s.press("t")
+        text = "\n".join(picture(s))
+        assert "NUMA 0: GPU 0–3, NUMA 1: GPU 4–7" in text
+        assert "mlx5_0: PIX GPU 2,3\n  mlx5_1: PIX GPU 6,7" in text
+    async with session(recorded(DGX_1), size=(100, 17)) as s:
+        await s.press("t")
+        assert not any("mlx5" in line for line in picture(s))

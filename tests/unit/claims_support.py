@@ -20,12 +20,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from gputui.allocating.claims import folder as folders
+from gputui.allocating.claims import read
+from gputui.allocating.claims.files import new_token
 from gputui.allocating.claims.folder import make_folder
 from gputui.allocating.claims.lease import Lease, take
-from gputui.allocating.claims.read import claims
+from gputui.allocating.claims.read import HELD, claims, range_of
 from gputui.cli.main import main
 from gputui.inventory.claim import Claim
 from gputui.sources.simulated.boxes import DGX_H100
+from gputui.system.record_locks import lock
 from simnvml import SimulatedNvml
 from unit.jobs_support import until
 
@@ -234,6 +240,20 @@ class Box:
         assert not holder.over, holder.err
         return holder
 
+    def forge(self, path: Path, size: int = HELD, uid: int | None = None) -> Forked:
+        """Another process that has made a record by hand, and holds it until it is killed."""
+
+        def work() -> int:
+            write_record(path, size=size)
+            print("held", flush=True)
+            signal.pause()
+            return 0
+
+        holder = self.fork(work, uid)
+        until(lambda: holder.over or holder.out)
+        assert not holder.over, holder.err
+        return holder
+
     def inside(self, places: Sequence[int], body: Callable[[], object], uid: int | None = None) -> None:
         """Do something in a command that has a lease on these devices, which its children may inherit."""
 
@@ -269,6 +289,19 @@ class Box:
         """End everything that was started."""
         for child in self._started:
             child.kill()
+
+
+def use_as_default(box: Box, monkeypatch: pytest.MonkeyPatch, owner: int, own: bool = False) -> None:
+    """Have the folder of the box found without a variable; `own`: as root's own, /run/gputui.
+
+    What is in /proc/locks is everybody's, other tests' too: the ranges of this one are its own.
+    """
+    if os.geteuid() == 0:
+        os.chown(box.make_folder(), owner, owner)
+    del box.environ["GPUTUI_CLAIMS"]
+    monkeypatch.setattr(folders, "ADMINISTRATED", str(box.claims_folder if own else box.folder / "none"))
+    monkeypatch.setattr(folders, "FALLBACKS", () if own else (str(box.claims_folder),))
+    monkeypatch.setattr(read, "_FIRST_RANGE", read._FIRST_RANGE + (1 + os.urandom(2)[0]) * 2**37)
 
 
 @contextmanager
@@ -313,6 +346,30 @@ def opened_by(pid: int) -> dict[int, Path]:
 def lines(file: Path) -> list[list[str]]:
     """The words of each line of a file that others append to."""
     return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def record_name(key: str, uid: int | None = None, step: int = 0, token: str | None = None) -> str:
+    """A name such as records have."""
+    owner = os.geteuid() if uid is None else uid
+    return f"{key}@{owner}.{f'step{step}.' if step else ''}{token or new_token()}.claim"
+
+
+def write_record(
+    path: Path, text: bytes = b"{}", size: int = HELD, of: str | None = None, passed_on: bool = True
+) -> int:
+    """Make a record by hand, as anybody may of his own; the answer is the descriptor that holds its lock.
+
+    `size`: of the range that is locked, 0 for none; `of`: the device for which it is locked, that of its name
+    if not given; `passed_on`: to the programs that this process starts, as by a launch, so that it is told.
+    (What this process takes itself is then a step of it.)
+    """
+    path.write_bytes(text)
+    path.chmod(0o644)
+    descriptor = os.open(path, os.O_RDWR)
+    os.set_inheritable(descriptor, passed_on)
+    if size:
+        lock(descriptor, range_of(of or path.name.partition("@")[0]), size)
+    return descriptor
 
 
 def symbolic_link(place: Path) -> None:

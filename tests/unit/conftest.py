@@ -50,7 +50,7 @@ def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is waited for."""
-    monkeypatch.setattr(leases, "_PAUSE", 0.0)
+    monkeypatch.setattr(leases, "_PATIENCE", 0.0)
 
 
 @pytest.fixture

@@ -247,15 +247,22 @@ def test_ones_own_job_is_told_as_such_before_its_processes_are_seen_and_then() -
 def test_the_launch_line_says_who_waits_for_the_selected_devices() -> None:
     wanted = frozenset({FOUR[1].key})
     line = (
-        Waiter((1, ""), "ana", 4, devices=wanted),
-        Waiter((2, ""), "root", 3, devices=wanted, job="x3f1", ours=True),
+        Waiter((1, ""), "ana", 1, devices=wanted),
+        Waiter((2, ""), "root", 2, devices=wanted | {FOUR[2].key}, job="x3f1", ours=True),
     )
-    state = AppState({}, LaunchOptions(("true",))).with_snapshot(replace(box(*FOUR), waiters=line))
+    # (Neither who can never start nor who has lost the place holds anybody up.)
+    others = (
+        Waiter((3, ""), "bo", 2, devices=wanted),
+        Waiter((4, ""), "cy", 1, devices=wanted, silent=True),
+    )
+    state = AppState({}, LaunchOptions(("true",))).with_snapshot(
+        replace(box(*FOUR), waiters=(*line, *others))
+    )
     assert with_selected(state, 0).warnings == ()
     assert with_selected(state, 1).warnings == (Queue(line).text(),)
     assert Queue(line).text() == (
-        "1 person is ahead of you in line for these: ana (4 devices);"
-        " your own job waits ahead (x3f1, 3 devices)"
+        "1 person is ahead of you in line for these: ana (1 device);"
+        " your own job waits ahead (x3f1, 2 devices)"
     )
 
 

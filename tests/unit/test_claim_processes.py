@@ -29,6 +29,9 @@ from unit.claims_support import Box, until
 US, OTHER = 70_001, 70_002
 """Uids that nobody has: their numbers are their names."""
 
+TOKEN = "0" * 32
+"""What the names of records end in."""
+
 # A model of the system
 
 
@@ -97,7 +100,7 @@ class Model(System):
         pid, number = self.fork(parent), len(self.claims)
         process = self.running[pid]
         process.claim = number
-        process.opened = (*process.opened, f"{self.folder}/GPU-{number}@{process.uid}.0.claim")
+        process.opened = (*process.opened, f"{self.folder}/GPU-{number}@{process.uid}.{TOKEN}.claim")
         roots = (Identity(pid, process.ticks),)
         self.claims.append(Claim(f"GPU-{number}", user_name(process.uid), NOW + process.ticks, roots=roots))
         return pid
@@ -159,7 +162,7 @@ def _check(model: Model, found: tuple[Claim, ...]) -> None:
         assert said <= truth
         for pid in truth:
             chain = list(model.chain(pid))
-            record = f"/claims/{claim.key}@{US}.0.claim"
+            record = f"/claims/{claim.key}@{US}.{TOKEN}.claim"
             by_descent = any((p.pid, p.ticks) == (root.pid, root.ticks) for p in chain)
             by_session = any(p.session == root.pid for p in chain)
             by_file = any(record in p.opened for p in chain if p.uid == US)
@@ -259,7 +262,7 @@ def test_a_step_is_in_its_lease_and_who_is_left_of_it_is_of_the_innermost_step_o
     found = [lease]
     for step in (1, 2):
         pid = model.fork(found[-1])
-        model.running[pid].opened = (f"/claims/GPU-0@{US}.step{step}.0.claim",)
+        model.running[pid].opened = (f"/claims/GPU-0@{US}.step{step}.{TOKEN}.claim",)
         root = Identity(pid, model.running[pid].ticks)
         model.claims.append(replace(model.claims[0], step=step, roots=(root,)))
         found.append(pid)

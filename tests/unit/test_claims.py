@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from gputui.allocating.claims import files
 from gputui.allocating.claims import lease as leases
 from gputui.allocating.claims.lease import TakenError, take
-from gputui.allocating.claims.read import claims
-from unit.claims_support import Box, Take, opened_by, until
+from gputui.allocating.claims.read import ANNOUNCED, claims
+from unit.claims_support import Box, Take, opened_by, record_name, until, write_record
 
 # how long a claim lives
 
@@ -42,7 +40,8 @@ def test_a_claim_lives_as_long_as_the_last_process_of_the_job(box: Box) -> None:
 def test_files_without_locks_mean_nothing_as_after_a_reboot(box: Box, lease: Take) -> None:
     box.hold(0, 1).kill()
     assert len(list(box.claims_folder.glob("*.claim"))) == 2
-    assert box.claims() == () and lease(box, 0, 1).keys == tuple(sorted(box.uuids[:2]))
+    assert box.claims() == () and list(box.claims_folder.glob("*.claim")) == []
+    assert lease(box, 0, 1).keys == tuple(sorted(box.uuids[:2]))
 
 
 def test_a_device_is_held_by_one_lease_and_who_holds_it_is_told(box: Box, lease: Take) -> None:
@@ -63,39 +62,55 @@ def test_a_lease_is_of_all_devices_or_of_none(box: Box, lease: Take) -> None:
     assert lease(box, 3, 4, 6).warnings == []
 
 
-@pytest.mark.parametrize("places", [(0, 1, 2), (2, 0, 1), (2, 1, 0)])
-def test_devices_are_locked_in_one_order_whatever_the_order_they_are_asked_for(
-    box: Box, lease: Take, places: tuple[int, ...]
+def test_who_looks_while_another_has_the_device_meanwhile_withdraws(
+    box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise of two who want the same devices each could lock one that the other waits for."""
-    mine = lease(box, *places)
-    opened = [Path(f"/proc/self/fd/{descriptor}").readlink().name for descriptor in mine.descriptors]
-    assert [name for name in opened if name.endswith(".lock")] == [
-        f"{uuid}.0.lock" for uuid in sorted(box.uuids[:3])
-    ]
+    """The other has announced it after our first look, and looked before we announced it."""
+    real, others = leases._announce, list[int]()
+
+    def overtaken(folder: Path, key: str, *more: object) -> int:
+        record = folder / record_name(key)
+        others.append(write_record(record, b'{"command": "python other.py"}'))
+        return real(folder, key, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(leases, "_announce", overtaken)
+    box.make_folder()
+    with pytest.raises(TakenError) as error:
+        lease(box, 0)
+    assert error.value.claim is not None and error.value.claim.command == "python other.py"
+    assert [claim.command for claim in box.claims()] == ["python other.py"], "ours is given back"
+    os.close(others[0])
+
+
+@pytest.mark.parametrize("token", ["0" * 32, "f" * 32])
+def test_of_two_who_look_the_one_with_the_lower_token_goes_on(
+    box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    """The other one gives way for that moment, and has the device if the first one cannot have all of his."""
+    record = box.make_folder() / record_name(box.uuids[0], token=token)
+    other = write_record(record, size=ANNOUNCED, passed_on=False)
+    seen = list[int]()
+
+    def rest(_: float) -> None:
+        seen.append(len(list(box.claims_folder.glob("*.claim"))))
+        if len(seen) == 3:
+            os.close(other)
+
+    # (It comes after our first look.)
+    real = leases._others
+    monkeypatch.setattr(leases, "_others", lambda *facts: real(*facts) if facts[1]._records or seen else [])
+    monkeypatch.setattr(leases.time, "sleep", rest)
+    mine = lease(box, 0)
+    assert mine.keys == (box.uuids[0],)
+    assert seen == ([1, 1, 1] if token[0] == "0" else [2, 2, 2])
 
 
 @pytest.mark.usefixtures("hasty")
-def test_a_holder_who_comes_between_our_first_look_and_our_record_is_seen(
-    box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """He has locked under another name, as somebody has made the first one unreadable meanwhile."""
-    record, real = box.make_folder() / f"{box.uuids[0]}@{os.geteuid()}.7.claim", leases._write_record
-    record.touch(0o644)
-    with record.open("rb") as other:
-        # (What is inherited is another job's.)
-        os.set_inheritable(other.fileno(), True)
-
-        def overtaken(*arguments: object) -> None:
-            fcntl.flock(other, fcntl.LOCK_EX)
-            record.write_text('{"command": "python other.py"}')
-            real(*arguments)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(leases, "_write_record", overtaken)
-        with pytest.raises(TakenError) as error:
-            lease(box, 0)
-        assert error.value.claim is not None and error.value.claim.command == "python other.py"
-        assert [claim.command for claim in box.claims()] == ["python other.py"], "ours is given back"
+def test_who_only_looks_is_not_waited_for_for_ever(box: Box, lease: Take) -> None:
+    box.forge(box.make_folder() / record_name(box.uuids[0]), ANNOUNCED)
+    with pytest.raises(TakenError) as error:
+        lease(box, 0)
+    assert error.value.claim == box.claims()[0]
 
 
 def test_what_this_process_has_taken_itself_is_not_told_until_it_is_passed_on(box: Box, lease: Take) -> None:
@@ -103,64 +118,6 @@ def test_what_this_process_has_taken_itself_is_not_told_until_it_is_passed_on(bo
     assert box.claims() == ()
     mine.inherit()
     assert box.claimed() == [2]
-
-
-def test_a_lock_that_is_just_being_taken_is_waited_for(
-    box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Somebody takes 0 and 1 and cannot have 1: for that moment 0 is locked, and then it is not."""
-    lease(box, 0).release()
-    other = os.open(box.claims_folder / f"{box.uuids[0]}.0.lock", os.O_RDONLY)
-    fcntl.flock(other, fcntl.LOCK_EX)
-    monkeypatch.setattr(leases.time, "sleep", lambda seconds: os.close(other))
-    assert lease(box, 0).keys == (box.uuids[0],)
-
-
-@pytest.mark.usefixtures("hasty")
-def test_a_lock_without_a_record_is_not_waited_for_for_ever(box: Box, lease: Take) -> None:
-    lease(box, 0).release()
-    other = os.open(box.claims_folder / f"{box.uuids[0]}.0.lock", os.O_RDONLY)
-    fcntl.flock(other, fcntl.LOCK_EX)
-    with pytest.raises(TakenError) as error:
-        lease(box, 0)
-    assert error.value.claim is None
-    os.close(other)
-
-
-def test_a_job_that_is_ending_may_have_given_back_its_lock_before_its_record(
-    box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel closes descriptors one after the other."""
-    ending = lease(box, 0)
-    ending.inherit()
-    os.close(ending.descriptors.pop(1))
-    monkeypatch.setattr(leases.time, "sleep", lambda seconds: ending.release())
-    assert lease(box, 0).keys == (box.uuids[0],)
-
-
-def test_a_lock_that_is_removed_while_it_is_taken_is_no_lock(
-    box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = box.claims_folder / f"{box.uuids[0]}.0.lock"
-    real = leases._wait_for_lock
-
-    def removed_before(*arguments: object) -> None:
-        monkeypatch.setattr(leases, "_wait_for_lock", real)
-        path.unlink()
-        real(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(leases, "_wait_for_lock", removed_before)
-    mine = lease(box, 0)
-    assert files.is_same_file(path, mine.descriptors[1])
-
-
-def test_a_lock_that_comes_and_goes_without_end_is_passed_over(
-    box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(leases, "is_same_file", lambda path, descriptor: path.name.endswith(".3.lock"))
-    mine = lease(box, 0)
-    assert mine.keys == (box.uuids[0],) and len(mine.warnings) == 3
-    assert len(mine.descriptors) == 3, "the folder, the lock, the record"
 
 
 def test_a_claim_is_passed_on_to_a_job_by_name(box: Box, lease: Take) -> None:

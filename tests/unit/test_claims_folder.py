@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.allocating.claims import folder
-from gputui.allocating.claims import lease as leases
+from gputui.allocating.claims import folder, read
 from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import claims
 from gputui.system.namespaces import pid_namespace
@@ -90,7 +89,6 @@ def test_a_full_disk_takes_away_the_record_and_not_the_lease(
         patch.setattr(os, "write", full)
         mine = lease(box, 0)
     assert mine.keys == (box.uuids[0],) and os.strerror(errno.ENOSPC) in mine.warnings[0]
-    monkeypatch.setattr(leases, "_PAUSE", 0.0)
     with pytest.raises(TakenError):
         lease(box, 0)
     assert not [file for file in box.claims_folder.iterdir() if file.name.startswith(".")]
@@ -102,6 +100,8 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]:
     found = tuple(tmp_path / name for name in ("run", "tmp", "var"))
     monkeypatch.setattr(folder, "ADMINISTRATED", str(found[0]))
     monkeypatch.setattr(folder, "FALLBACKS", tuple(map(str, found[1:])))
+    # (In /proc/locks other tests' are seen, too.)
+    monkeypatch.setattr(read, "write_locked", lambda devices: set())
     return found
 
 

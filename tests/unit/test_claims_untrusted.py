@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import stat
 import sys
 from collections.abc import Callable
@@ -12,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from gputui.allocating.claims import files
-from gputui.allocating.claims import lease as leases
+from gputui.allocating.claims.files import MOST_OF_ONE_USER, new_token
 from gputui.allocating.claims.lease import TakenError, take
-from gputui.allocating.claims.read import claims
+from gputui.allocating.claims.read import ANNOUNCED, claims
 from gputui.system.namespaces import pid_namespace
 from messages import numbers
 from simnvml import SimulatedNvml
@@ -23,10 +24,11 @@ from unit.claims_support import (
     Box,
     Take,
     box_at,
-    directory,
+    file_of_two_names,
     for_all_users,
-    symbolic_link,
-    unreadable_file,
+    record_name,
+    until,
+    write_record,
 )
 
 ANOTHER = 54321
@@ -39,94 +41,19 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make fi
 # files that others may have made
 
 
-@pytest.mark.parametrize("make", UNTRUSTED)
-@pytest.mark.usefixtures("hasty")
-def test_an_untrusted_file_at_the_name_of_a_lock_changes_nothing_but_a_warning(
-    box: Box, lease: Take, make: Callable[[Path], None]
-) -> None:
-    place = box.make_folder() / f"{box.uuids[0]}.0.lock"
-    make(place)
-    before = (os.lstat(place).st_ino, os.lstat(place).st_mode, Path("/etc/passwd").read_bytes())
-    mine = lease(box, 0)
-    assert mine.keys == (box.uuids[0],)
-    assert len(mine.warnings) == 1 and mine.warnings[0].startswith(f"ignored: {place.name} is ")
-    assert (os.lstat(place).st_ino, os.lstat(place).st_mode, Path("/etc/passwd").read_bytes()) == before
-    mine.inherit()
-    assert box.claimed() == [0]
-    mine.release()
-    box.hold(0)
-    with pytest.raises(TakenError):
-        lease(box, 0)
+UNTRUSTED_RECORDS = [make for make in UNTRUSTED if make is not file_of_two_names]
 
 
-@pytest.mark.parametrize("make", UNTRUSTED)
-def test_an_untrusted_file_at_the_name_of_a_record_is_passed_over_or_replaced_and_never_opened(
-    box: Box, lease: Take, make: Callable[[Path], None]
-) -> None:
-    place = box.make_folder() / f"{box.uuids[0]}@{os.geteuid()}.0.claim"
-    make(place)
-    before = Path("/etc/passwd").read_bytes()
-    mine = lease(box, 0)
-    mine.inherit()
-    assert mine.warnings == [] and box.claimed() == [0]
-    assert Path("/etc/passwd").read_bytes() == before and not place.with_suffix(".nowhere").exists()
-
-
-@pytest.mark.parametrize("make", UNTRUSTED)
+@pytest.mark.parametrize("make", UNTRUSTED_RECORDS)
 def test_an_untrusted_claim_of_another_device_is_no_claim_but_a_problem(
     box: Box, make: Callable[[Path], None]
 ) -> None:
-    make(box.make_folder() / f"{box.uuids[7]}@{os.geteuid()}.0.claim")
+    make(box.make_folder() / record_name(box.uuids[7]))
     box.hold(1)
     found, problems = claims(box.environ)
     assert [claim.key for claim in found] == [box.uuids[1]]
     (problem,) = problems
     assert box.uuids[7] in problem and problem.isprintable()
-
-
-@pytest.mark.usefixtures("hasty")
-def test_where_every_name_of_a_lock_is_untrusted_the_launch_goes_on_with_a_warning(
-    box: Box, lease: Take
-) -> None:
-    for number in range(8):
-        symbolic_link(box.make_folder() / f"{box.uuids[0]}.{number}.lock")
-    mine = lease(box, 0, 1)
-    assert mine.keys == (box.uuids[1],)
-    assert mine.warnings[-1].startswith(f"{box.uuids[0]} is not claimed")
-
-
-@pytest.mark.usefixtures("hasty")
-def test_where_every_name_of_a_record_is_untrusted_the_device_is_held_all_the_same(
-    box: Box, lease: Take
-) -> None:
-    for number in range(8):
-        directory(box.make_folder() / f"{box.uuids[0]}@{os.geteuid()}.{number}.claim")
-    mine = lease(box, 0)
-    assert mine.keys == (box.uuids[0],) and box.uuids[0] in mine.warnings[0]
-    with pytest.raises(TakenError) as error:
-        lease(box, 0)
-    assert error.value.claim is None
-
-
-@pytest.mark.usefixtures("hasty")
-def test_who_comes_to_another_name_of_the_lock_is_refused_by_the_record(box: Box, lease: Take) -> None:
-    """The owner of a lock's file has made it unreadable while another job had it locked."""
-    box.hold(0)
-    (box.claims_folder / f"{box.uuids[0]}.0.lock").chmod(0o600)
-    with pytest.raises(TakenError) as error:
-        lease(box, 0)
-    assert error.value.claim is not None
-
-
-def test_a_lock_that_is_just_being_created_is_not_untrusted(
-    box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Made under a umask of 077, it has its mode a moment later."""
-    place = box.make_folder() / f"{box.uuids[0]}.0.lock"
-    unreadable_file(place)
-    monkeypatch.setattr(leases.time, "sleep", lambda seconds: place.chmod(0o444))
-    mine = lease(box, 0)
-    assert mine.warnings == [] and files.is_same_file(place, mine.descriptors[1])
 
 
 def test_files_are_for_all_to_read_whatever_the_umask(box: Box, lease: Take) -> None:
@@ -136,7 +63,7 @@ def test_files_are_for_all_to_read_whatever_the_umask(box: Box, lease: Take) -> 
     finally:
         os.umask(before)
     modes = {file.suffix: stat.S_IMODE(file.stat().st_mode) for file in box.claims_folder.iterdir()}
-    assert modes == {".lock": 0o444, ".claim": 0o644}
+    assert modes == {".claim": 0o644}
     assert stat.S_IMODE(box.claims_folder.stat().st_mode) == 0o1777
 
 
@@ -172,6 +99,7 @@ HELD: dict[str, bytes] = {
     "other roots": b'{"roots": [[1], ["a", 3], [-4, 5], [6, "b"]], "pids": "%s"}' % PIDS,
     "no list of roots": b'{"roots": {"1": 2}, "pids": "%s"}' % PIDS,
     "not numbers": b'{"since": NaN, "pid": 1e99}',
+    "too long": b'{"command": "' + b"x" * 100_000 + b'"}',
 }
 
 
@@ -179,13 +107,7 @@ HELD: dict[str, bytes] = {
 def test_a_record_that_says_nonsense_is_a_claim_of_its_owner_as_long_as_it_is_held(
     box: Box, text: bytes
 ) -> None:
-    path = box.make_folder() / f"{box.uuids[6]}@{os.geteuid()}.0.claim"
-    path.write_bytes(text)
-    path.chmod(0o644)
-    assert claims(box.environ) == ((), ())
-    descriptor = os.open(path, os.O_RDONLY)
-    os.set_inheritable(descriptor, True)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    descriptor = write_record(box.make_folder() / record_name(box.uuids[6]), text)
     found, problems = claims(box.environ)
     assert problems == () and [(claim.key, claim.command, claim.pid, claim.roots) for claim in found] == [
         (box.uuids[6], None, None, ())
@@ -193,31 +115,94 @@ def test_a_record_that_says_nonsense_is_a_claim_of_its_owner_as_long_as_it_is_he
     os.close(descriptor)
 
 
-def test_a_record_that_is_too_long_is_passed_over(box: Box) -> None:
-    path = box.make_folder() / f"{box.uuids[6]}@{os.geteuid()}.0.claim"
-    path.write_bytes(b'{"command": "' + b"x" * 100_000 + b'"}')
-    path.chmod(0o644)
-    descriptor = os.open(path, os.O_RDONLY)
-    os.set_inheritable(descriptor, True)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    found, problems = claims(box.environ)
-    assert found == () and "longer than" in problems[0]
+@needs_root
+def test_a_record_is_its_owners_in_whosever_name_it_is(box: Box) -> None:
+    """As of a user whose number is another one in his container, and of one who forges names."""
+    path = box.make_folder() / record_name(box.uuids[0])
+    descriptor = write_record(path)
+    os.chown(path, ANOTHER, ANOTHER)
+    (claim,) = box.claims()
+    assert (claim.user, claim.own) == (str(ANOTHER), False)
     os.close(descriptor)
 
 
 @needs_root
-def test_a_record_that_another_has_made_in_somebodys_name_is_passed_over(box: Box) -> None:
-    path = box.make_folder() / f"{box.uuids[0]}@{os.geteuid()}.0.claim"
-    path.write_text("{}")
-    path.chmod(0o644)
-    os.chown(path, ANOTHER, ANOTHER)
-    descriptor = os.open(path, os.O_RDONLY)
-    os.set_inheritable(descriptor, True)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+def test_a_record_that_others_can_write_is_none(box: Box) -> None:
+    """They could hold its lock in its owner's name."""
+    path = box.make_folder() / record_name(box.uuids[0])
+    descriptor = write_record(path)
+    path.chmod(0o666)
     found, problems = claims(box.environ)
-    (problem,) = problems
-    assert found == () and path.name in problem and numbers(problem)[-1] == ANOTHER
+    assert found == () and path.name in problems[0]
     os.close(descriptor)
+
+
+def test_a_record_under_the_name_of_another_device_claims_nothing(box: Box) -> None:
+    """Where links to others' files are allowed, somebody else may have given it that name."""
+    box.hold(1)
+    (record,) = box.claims_folder.glob("*.claim")
+    os.link(record, box.claims_folder / record.name.replace(box.uuids[1], box.uuids[2]))
+    assert box.claimed() == [1]
+
+
+def test_a_record_with_another_name_is_a_claim_as_before(box: Box, lease: Take) -> None:
+    box.hold(1)
+    (record,) = box.claims_folder.glob("*.claim")
+    os.link(record, box.folder / "another name")
+    assert box.claimed() == [1]
+    with pytest.raises(TakenError):
+        lease(box, 1)
+
+
+def test_a_record_that_is_locked_as_nobody_would_is_a_claim_all_the_same(box: Box, lease: Take) -> None:
+    """Who says that he just looks, and never goes on, keeps the device: to `claims` as to `run`."""
+    for place, size in ((3, ANNOUNCED), (4, 9)):
+        box.forge(box.make_folder() / record_name(box.uuids[place]), size)
+    assert box.claimed() == [3, 4]
+    with pytest.raises(TakenError) as error:
+        lease(box, 3)
+    assert error.value.claim in box.claims()
+
+
+@needs_root
+def test_a_user_who_fills_the_folder_hides_no_claim_but_his_own(box: Box) -> None:
+    """Nor is a place of somebody else's taken by files in his name; and no more are opened than so many."""
+    box.hold(0)
+    (mine,) = box.claims_folder.glob("*.claim")
+    for number in range(3000):
+        forged = box.claims_folder / record_name(box.uuids[number % 8], 0 if number % 2 else ANOTHER)
+        forged.touch(0o644)
+        os.chown(forged, ANOTHER, ANOTHER)
+    opened = 0
+
+    def count(event: str, facts: tuple[object, ...]) -> None:
+        nonlocal opened
+        opened += counting and event == "open" and str(facts[0]).endswith(".claim")
+
+    counting = True
+    sys.addaudithook(count)
+    found, problems = claims(box.environ)
+    counting = False
+    assert [claim.key for claim in found] == [box.uuids[0]] and mine.exists()
+    assert opened <= 1 + MOST_OF_ONE_USER and any(str(MOST_OF_ONE_USER) in problem for problem in problems)
+
+
+def test_a_lease_of_the_file_by_its_owner_makes_nobody_wait(box: Box) -> None:
+    """F_SETLEASE makes who opens a file wait until its owner gives it back, 45 seconds at most (fcntl(2))."""
+    box.make_folder()
+
+    def work() -> int:
+        descriptor = write_record(box.claims_folder / record_name(box.uuids[0]))
+        signal.signal(signal.SIGIO, signal.SIG_IGN)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        print("held", flush=True)
+        signal.pause()
+        return 0
+
+    holder = box.fork(work)
+    until(lambda: holder.out or holder.over)
+    looks = box.fork(lambda: len(claims(os.environ)[0]))
+    assert looks.ends_within(20) and looks.end() == 0, looks.err
 
 
 @needs_root
@@ -233,19 +218,33 @@ def test_thousands_of_files_hide_no_claim_and_are_told_in_a_few_lines(box: Box) 
     for number in range(4000):
         (shared / f"rubbish {number}").touch()
     for number in range(1000):
-        (shared / f"GPU-{number:08x}-0000@{number}.0.claim").symlink_to("/etc/passwd")
-        (shared / f"wait.{number}.abc.ticket").touch()
+        (shared / record_name(f"GPU-{number:08x}-0000", number)).symlink_to("/etc/passwd")
+        (shared / f"wait.{number}.{new_token()}.ticket").touch()
     box.hold(0)
     box.hold(7)
     found, problems = claims(box.environ)
     assert {claim.key for claim in found} == {box.uuids[0], box.uuids[7]}
-    assert len(problems) == 4 and numbers(problems[-1]) == [997]
+    # (They belong to one user: of each the newest 512 are looked at.)
+    assert len(problems) == 4 and numbers(problems[-1]) == [508]
 
 
-def test_more_files_than_can_be_looked_at_are_told(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_files_than_can_be_looked_at_are_told(
+    box: Box, lease: Take, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shared = box.make_folder()
     for number in range(30):
         (shared / f"rubbish {number}").touch()
     monkeypatch.setattr(files, "MAX_FILES", 20)
     (problem,) = claims(box.environ)[1]
     assert f"{shared} has more than" in problem
+    assert lease(box, 0).warnings == [problem], "a launch may get what somebody has"
+
+
+@needs_root
+def test_a_claim_of_another_s_of_a_device_that_is_not_there_is_ignored(simulated_nvml: SimulatedNvml) -> None:
+    with for_all_users() as place, box_at(place, simulated_nvml) as box:
+        for number in range(3):
+            box.forge(box.make_folder() / record_name(f"GPU-{number}-none"), uid=ANOTHER)
+        status, out, err = box.call("claims")
+        assert (status, out) == (0, "") and "GPU-" not in err and 3 in numbers(err)
+        assert box.call("pick", "-n", "8")[0] == 0

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from gputui.choosing.verdict_text import state_and_reason
-from gputui.inventory.device import Device, Telemetry
+from gputui.inventory.device import Device
 from gputui.inventory.device_facts import Fact, fact_groups
 from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.xid import MEANINGS
 from gputui.tui.app_state import AppState
 from gputui.tui.views.device import device_facts

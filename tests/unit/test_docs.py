@@ -209,3 +209,9 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 def test_the_readme_leads_to_every_page() -> None:
     linked = set(re.findall(r"\]\(docs/([^)#\s]+)", (ROOT / "README.md").read_text()))
     assert linked == {page.name for page in DOCS.glob("*.md")}
+
+
+def test_every_test_that_the_page_on_security_names_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "security.md").read_text()))
+    tests = "".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+    assert len(named) > 20 and {name for name in named if f"def {name}(" not in tests} == set()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gputui.inventory.formatting import (
     duration,
+    gpus,
     printable,
     program,
     read_duration,
@@ -157,3 +158,9 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         read_duration(text)
     with pytest.raises(ValueError, match="is not a time"):
         read_duration("2h", most=HOUR)
+
+
+def test_devices_in_a_sentence() -> None:
+    assert gpus(["4"]) == "GPU 4"
+    assert gpus(["4", "5"]) == "GPUs 4 and 5"
+    assert gpus(["0:1", "4", "5"]) == "GPUs 0:1, 4 and 5"

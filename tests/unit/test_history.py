@@ -193,6 +193,11 @@ def test_variables_that_are_offered_are_kept() -> None:
         ("python", "t.py", "api_key=x"),
         ("python", "t.py", "--url=postgres://me:pw@host/db"),
         ("git", "clone", "https://me:pw@host/x"),
+        ("python", "t.py", "hub.token=x"),
+        ("python", "t.py", "++hub.token=x"),
+        ("python", "t.py", "--hub.token", "x"),
+        ("python", "t.py", "hf_" + "AbCdEfGh" * 4),
+        ("python", "t.py", "--login=sk-proj-" + "a1B2" * 8),
     ],
 )
 def test_a_command_with_a_secret_among_its_words_is_not_remembered(
@@ -210,6 +215,7 @@ def test_a_command_with_a_secret_among_its_words_is_not_remembered(
         ("python", "t.py", "--token"),
         ("python", "t.py", "--token", "--lr", "1"),
         ("python", "t.py", "sort_key=loss", "passes=3", "monkey.py", "http://host:80/a@b"),
+        ("python", "t.py", "model.layers=3", "sk-small", "hf_dataset", "data.tokens=512", "lr=hf_x"),
     ],
 )
 def test_words_that_only_resemble_one_are_remembered(words: tuple[str, ...]) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from gputui.sources.simulated.boxes import BOXES
+from simnvml import SimulatedNvml
 from unit.builders import box, busy, gpu, recording
 
 ROOT = Path(__file__).parents[2]
@@ -95,6 +97,19 @@ def test_the_screen_starts_without_openssl() -> None:
         [sys.executable, "-c", script], capture_output=True, timeout=60, check=True, text=True
     )
     assert done.stdout.split() == ["False", "True"]
+
+
+@pytest.mark.parametrize("words", [["pick", "-n", "1"], ["ls", "--json"]])
+def test_a_short_call_makes_no_class_for_what_only_a_devices_page_shows(
+    words: list[str], simulated_nvml: SimulatedNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated_nvml.show_box(BOXES["idle"])
+    for name, value in simulated_nvml.environment({}).items():
+        monkeypatch.setenv(name, value)
+    status, _, modules = _imported(words)
+    assert status == 0
+    assert "gputui.inventory.telemetry" not in modules
+    assert words[0] != "pick" or "pathlib" not in modules
 
 
 def test_ids_are_picked_without_json_or_another_subcommand() -> None:

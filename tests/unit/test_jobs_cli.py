@@ -323,6 +323,18 @@ def test_show_says_what_a_job_is_and_with_command_how_to_start_it_again(call: Ca
     )
 
 
+def test_the_command_that_starts_a_job_again_is_plain_text_that_a_shell_reads_as_it_was(
+    call: Call, desk: Desk
+) -> None:
+    words = ("", "a\nb", "\x1b]0;x\x07", "\udcff", "it's", "$(id)", "-n", "--")
+    job = ended(desk.start("printf", "<%s>", *words))
+    told = call("jobs", "show", "--command", job.id).line
+    assert told.isprintable()
+    echo = told.replace("gputui run --gpus none -- ", "", 1)
+    again = subprocess.run(["bash", "-c", echo], capture_output=True, check=True)
+    assert again.stdout == job.log.read_bytes() and b"<\xff>" in again.stdout
+
+
 def test_a_job_without_launch_options_is_rerun_as_it_ran(call: Call, desk: Desk) -> None:
     job = ended(desk.start("echo", "a b"))
     assert call("jobs", "show", "--command", job.id).line == "gputui run --gpus none -- echo 'a b'"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
+import tracemalloc
 from pathlib import Path
 
 import pyte
@@ -261,3 +262,63 @@ def test_the_last_lines_of_a_log_are_found(log: Path) -> None:
     assert [last_lines(log, number) for number in (0, 1, 2, 3, 4)] == [14, 8, 4, 0, 0]
     append(log, b"four")
     assert last_lines(log, 1) == 14
+
+
+LONG_LINES = {
+    "plain": b"x", "wide": "日".encode(), "accents": "e\u0301".encode(), "bars": b"50%\r",
+    "backspaces": b"x\b", "colours": b"\x1b[31mx", "strings without an end": b"\x1b]", "no UTF-8": b"\xff",
+    "null bytes": b"\0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", LONG_LINES)
+def test_lines_of_a_megabyte_cost_a_key_press_little_and_are_not_kept(tmp_path: Path, kind: str) -> None:
+    log, piece = tmp_path / "log", LONG_LINES[kind]
+    line = piece * ((1 << 20) // len(piece)) + b"\n"
+    tail = Tail(log, 500, 96 * 1024)
+    tracemalloc.start()
+    try:
+        log.write_bytes(line * 4)
+        tail.feed()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(4):
+            with log.open("ab") as file:
+                file.write(line)
+            tail.feed()
+        assert tracemalloc.get_traced_memory()[0] - before < 5 << 20
+    finally:
+        tracemalloc.stop()
+    took = []
+    for _ in range(3):
+        with log.open("ab") as file:
+            file.write(line)
+        began = time.thread_time()
+        tail.feed()
+        tail.lines(40)
+        took.append(time.thread_time() - began)
+    # (Of a slow machine with others on it; 50 ms at most on one of its own.)
+    assert min(took) < 0.15
+    with log.open("ab") as file:
+        file.write(b"the end\n")
+    tail.feed()
+    assert tail.lines(1) == ["the end"]
+
+
+def test_the_end_of_a_line_that_is_longer_than_what_is_read_is_seen(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"x" * (1 << 20) + b"loss 0.5\n")
+    tail = Tail(log, 500, 96 * 1024)
+    tail.feed()
+    assert tail.lines(1)[0].endswith("loss 0.5")
+
+
+def test_a_log_that_grows_for_days_keeps_a_bounded_past(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    tail = Tail(log, 500)
+    for number in range(40):
+        with log.open("ab") as file:
+            file.write((f"{number} " + "日" * 200 + "\n").encode() * 200)
+        tail.feed()
+    assert sum(map(len, tail.lines())) < 600_000
+    assert tail.lines(1)[0].startswith("39 ")

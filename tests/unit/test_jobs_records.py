@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputui.jobs.again import again, as_kept
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.process_tree import here
 from gputui.jobs.record import RecordError, read_job
 from gputui.jobs.store import Stored, Unreadable, all_jobs, find_job, forget, stored
+from gputui.launching.launch_options import LaunchOptions
 from unit.jobs_support import Desk, desk_at, ended
 
 
@@ -55,6 +57,25 @@ def test_a_record_that_is_no_record_is_told_apart(desk: Desk, file: str, data: b
     broken = ended(desk.sh("true"))
     (broken.folder / file).write_bytes(data)
     assert only_unreadable(desk).id == broken.id
+
+
+@pytest.mark.parametrize("field", ["argv", "line", "name", "directory"])
+def test_a_record_with_half_of_a_surrogate_pair_is_told_apart(desk: Desk, field: str) -> None:
+    ended(desk.sh("true"))
+    broken = ended(desk.sh("true"))
+    document = json.loads((broken.folder / "job.json").read_text())
+    document[field] = ["\ud800"] if field == "argv" else "\ud800"
+    (broken.folder / "job.json").write_text(json.dumps(document))
+    assert only_unreadable(desk).id == broken.id
+
+
+def test_launch_options_with_half_of_a_surrogate_pair_are_none(desk: Desk) -> None:
+    job = ended(desk.sh("true"))
+    kept = as_kept(LaunchOptions(job.argv), job)
+    assert isinstance(kept, dict)
+    assert again(replace(job, launch=kept)).options.command == job.argv
+    damaged = replace(job, launch={**kept, "command": ["\ud800"]})
+    assert again(damaged).options.command == job.argv
 
 
 def test_a_record_cut_off_anywhere_is_told_apart(desk: Desk) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 from collections.abc import Collection
@@ -138,3 +139,14 @@ def test_the_last_lines_are_plain_text(tmp_path: Path, data: bytes, lines: tuple
 
 def test_a_log_that_is_not_there_has_no_lines(tmp_path: Path) -> None:
     assert last_lines(tmp_path / "log", 3) == ()
+
+
+def test_on_another_box_only_this_programs_jobs_are_shown_and_their_devices_as_claimed(desk: Desk) -> None:
+    still = Still(box(gpu(0)))
+    still.label = "demo"
+    gate = desk.gate()
+    mine, other = desk.sh(gate.wait), desk.sh("true")
+    record = json.loads((other.folder / "job.json").read_text())
+    (other.folder / "job.json").write_text(json.dumps({**record, "starter": {"pid": 1, "ticks": None}}))
+    assert [*by_id(WithJobs(still, desk.environ))] == [mine.id]
+    gate.open()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from gputui.inventory.process import Identity
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.process_tree import alive, identity
-from gputui.jobs.stop import stop
+from gputui.jobs.stop import GRACE, stop
 from gputui.jobs.wait import refreshed
 from unit.jobs_support import Desk, command, desk_at, ended, gone, kill_supervisor, says, until
 
@@ -185,3 +186,34 @@ def test_a_job_of_another_machine_cannot_be_stopped_from_here(desk: Desk) -> Non
         stop(job)
     record.write_text(true)
     assert refreshed(replace(job, state="starting")).state == "running"
+
+
+@pytest.mark.parametrize(("number", "grace"), [(signal.SIGTERM, GRACE), (signal.SIGINT, 5.0)])
+def test_a_job_is_stopped_as_asked_though_nothing_can_be_written(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, grace: float
+) -> None:
+    traps = "trap 'echo got INT; exit 3' INT; trap 'echo got TERM; exit 4' TERM"
+    script = f"{traps}; echo ready; while :; do sleep 0.01; done"
+    job = prepared(desk.sh(script), "ready", supervised=True)
+    # What was asked for earlier must not count.
+    (job.folder / "stop").write_text("1 0.0\n")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("gputui.jobs.stop.write_private", full)
+    stopped = stop(job, number, grace)
+    assert stopped.job.over and f"got {number.name.removeprefix('SIG')}" in job.log.read_text()
+    assert stopped.job.killed == 0
+
+
+def test_the_end_is_recorded_in_the_room_that_was_taken_for_it(desk: Desk) -> None:
+    gate = desk.gate()
+    job = desk.sh(f"{gate.wait}; exit 7")
+    room = job.folder / ".end"
+    inode = room.stat().st_ino
+    assert room.stat().st_size == 512
+    gate.open()
+    assert ended(job).status == 7
+    record = job.folder / "ended.json"
+    assert (record.stat().st_ino, record.stat().st_size) == (inode, 512) and not room.exists()

@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
+from gputui.choosing.verdict import GLYPHS
+from gputui.inventory.snapshot import HostLoad
+from gputui.inventory.topology import Nic
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from gputui.timeline.store import Store
 from gputui.tui.app_state import AppState
-from gputui.tui.layout import Column, Part, Size, launch_room, lay_out, share
+from gputui.tui.layout import (
+    Column,
+    LaunchRoom,
+    Layout,
+    Part,
+    Size,
+    has_rules,
+    launch_room,
+    lay_out,
+    share,
+    side_width,
+)
 from gputui.tui.panels import PANELS_BY_NAME, parts
+from gputui.tui.views.header import header
+from gputui.tui.views.help import help_lines
 from gputui.tui.views.launch import launch
+from gputui.tui.views.matrix import Layout as MatrixLayout
+from gputui.tui.views.matrix import alike_lines, matrix
 from gputui.tui.views.processes import processes
-from gputui.tui.views.table import table
+from gputui.tui.views.table import state_of, table
 from gputui.tui.views.text import Line
+from gputui.tui.views.topology_tree import tree_lines
 
 BOX = at(BOXES["shared"], 0.0, 1_700_000_000.0)
+SOME_PAST = Store()
 PROCESSES = Part("processes", Size(4, 12), "side", True)
 TIMELINES = Part("timelines", Size(4, 18), "table", True)
 JOBS = Part("jobs", Size(3, 5), "side", False)
@@ -62,14 +84,51 @@ def test_a_short_terminal_has_three_lines_of_the_table_beside_selection_and_laun
     assert lay_out(60, height, 8, below, [PROCESSES]).table >= 3
 
 
-def test_sixteen_devices_leave_a_launch_line_and_remarks_have_no_room() -> None:
-    assert launch_room(24, 16) == (2, 1)
+@pytest.mark.parametrize(("height", "devices", "rows"), [(24, 16, 12), (15, 8, 5), (15, 3, 3), (10, 8, 3)])
+def test_the_launch_line_and_its_warnings_leave_rows_of_the_table(
+    height: int, devices: int, rows: int
+) -> None:
+    room = launch_room(height, devices)
+    below = (3 if has_rules(height) else 1) + room.all
+    assert lay_out(60, height, devices, below, []).table >= 1 + rows
+    assert 1 <= room.line <= room.all
+
+
+@pytest.mark.parametrize("height", [8, 10, 13, 15, 24, 40])
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 130])
+def test_a_long_launch_line_is_cut_within_its_room_and_says_how_to_have_all_of_it(
+    width: int, height: int
+) -> None:
+    words = " ".join(f"--option-{n} value" for n in range(100))
+    options = LaunchOptions(("torchrun", "--nproc-per-node=4", "train.py", *words.split()))
+    app_state = AppState({}, options, label="demo shared").with_snapshot(BOX)
+    for index in (0, 2, 5):
+        app_state = app_state.toggle(BOX.devices[index])[0]
+    assert len(app_state.warnings) + len(app_state.launch.warnings) > 2
+    room = launch_room(height, 8)
+    lines = launch(app_state, width, room)
+    texts = ["".join(text for text, _ in line) for line in lines]
+    assert len(lines) <= room.ruled + room.all and all(len(text) <= width for text in texts)
+    assert texts[room.ruled].startswith(" $ ") and (height == 40 or "…" in "".join(texts))
+    if width >= 60 and height < 40:
+        assert "y copies all" in "".join(texts)
+
+
+def test_warnings_that_have_no_room_are_counted() -> None:
+    options = LaunchOptions(("torchrun", "--nproc-per-node=4", "train.py"))
+    app_state = AppState({}, options, label="demo shared").with_snapshot(BOX)
+    for index in (0, 2):
+        app_state = app_state.toggle(BOX.devices[index])[0]
+    count = len(app_state.warnings) + len(app_state.launch.warnings)
+    lines = launch(app_state, 60, LaunchRoom(2, 3, 0))
+    shown = [line for line in lines if any(style == "warn" for _, style in line)]
+    assert len(shown) == 2 and _text(lines[-1:]).endswith(f"… +{count - 2}: L")
 
 
 def test_a_very_wide_terminal_has_timelines_below_all_and_links_below_the_table() -> None:
     layout = lay_out(200, 60, 8, 5, [PROCESSES, TIMELINES, JOBS, LINKS])
     assert layout.left.heights == (("links", 10),) and layout.beside is not None and layout.bottom is not None
-    assert [name for name, _ in layout.beside.heights] == ["processes", "jobs"]
+    assert [name for name, _ in layout.beside.heights] == ["jobs", "processes"]
     assert layout.bottom.width == 200 and lines_of(layout.bottom) >= TIMELINES.size.wants
     hidden = lay_out(200, 60, 8, 5, [PROCESSES, JOBS, LINKS])
     assert hidden.bottom is None and hidden.beside is not None and lines_of(hidden.beside) == 52
@@ -77,12 +136,85 @@ def test_a_very_wide_terminal_has_timelines_below_all_and_links_below_the_table(
 
 def test_panels_that_do_not_grow_keep_their_height_while_the_others_change() -> None:
     few, many = (Part("processes", Size(4, wants), "side", True) for wants in (4, 90))
-    assert share(30, [few, JOBS, LINKS])[1:] == share(30, [many, JOBS, LINKS])[1:]
-    assert share(30, [few, JOBS, LINKS]) == (("processes", 15), ("jobs", 5), ("links", 10))
+    assert share(30, [few, JOBS, LINKS]) == share(30, [many, JOBS, LINKS])
+    # The one that grows stands below them: the room that it gains or loses moves nothing.
+    assert share(30, [few, JOBS, LINKS]) == (("jobs", 5), ("links", 10), ("processes", 15))
+
+
+FRAMES = [(60, 40), (100, 50), (130, 30), (130, 40), (200, 40), (200, 60)]
+
+
+def tops(layout: Layout) -> dict[str, tuple[int, int]]:
+    """The column and the first line of each panel."""
+    columns = (layout.left, layout.beside, layout.bottom)
+    over = (layout.table, 0, layout.beside.lines if layout.beside else 0)
+    found = {}
+    for place, (column, top) in enumerate(zip(columns, over, strict=True)):
+        for name, lines in column.heights if column else ():
+            found[name] = (place, top)
+            top += lines
+    return found
+
+
+@pytest.mark.parametrize(("width", "height"), FRAMES)
+def test_no_panel_moves_while_the_demo_box_works(width: int, height: int) -> None:
+    state, asked, layout = AppState({}), list[Part](), None
+    seen: list[dict[str, tuple[int, int]]] = []
+    for second in range(0, 600, 3):
+        state = state.with_snapshot(at(BOXES["shared"], float(second), 1_700_000_000.0))
+        state = replace(state, timelines=SOME_PAST.after(BOX, 1.0))
+        before, asked = asked, parts(state, width, asked)
+        layout = lay_out(width, height, len(state.rows), 6, asked, layout if asked == before else None)
+        if not seen or tops(layout) != seen[-1]:
+            seen.append(tops(layout))
+    # They move only where one needs more than it ever had, and never back.
+    assert len(seen) <= 4 and all(seen.count(each) == 1 for each in seen), seen
+
+
+@pytest.mark.parametrize(("width", "height"), FRAMES)
+def test_a_warning_more_below_moves_no_panel(width: int, height: int) -> None:
+    asked = [Part("jobs", Size(2, 5, 30), "side", False), PROCESSES, TIMELINES, LINKS]
+    if width < 120:
+        asked = asked[:3]
+    few = lay_out(width, height, 8, 6, asked)
+    for below in (7, 8, 6):
+        layout = lay_out(width, height, 8, below, asked, few)
+        # (The last one may have no room left.)
+        assert tops(layout).items() <= tops(few).items() and len(tops(layout)) >= len(asked) - 1
+    assert layout == few
+
+
+def test_a_panel_that_has_nothing_more_to_say_keeps_its_place() -> None:
+    state = AppState({}).with_snapshot(BOX)
+    asked = parts(state, 130)
+    alone = state.with_snapshot(replace(BOX, waiters=(), claims=()))
+    assert "queue" not in [part.name for part in parts(alone, 130)]
+    assert parts(alone, 130, asked) == asked
+    assert "nobody in line" in _text(PANELS_BY_NAME["queue"].lines(alone, 48, 5))
+
+
+@pytest.mark.parametrize("name", ["gb10", "idle", "lost", "mixed", "shared"])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 40), (100, 30), (110, 60)])
+def test_one_column_has_timelines_where_the_other_panels_leave_lines(
+    name: str, width: int, height: int
+) -> None:
+    state = AppState({}).with_snapshot(at(BOXES[name], 0.0, 1_700_000_000.0))
+    assert state.snapshot is not None
+    state = replace(state, timelines=Store().after(state.snapshot, 1.0))
+    asked = parts(state, width)
+    layout = lay_out(width, height, len(state.rows), 6, asked)
+    heights = dict(layout.left.heights)
+    others = {part.name: part.size.wants for part in asked if part.place == "side"}
+    left = height - 3 - 6 - layout.table - sum(others.values())
+    assert ("timelines" in heights) == (left >= 4)
+    if "timelines" in heights:
+        assert layout.left.heights[-1][0] == "timelines" and layout.table + layout.left.lines == height - 9
+        assert all(heights[each] >= lines for each, lines in others.items())
+    assert (width, height) == (80, 24) or name == "shared" or "timelines" in heights
 
 
 def test_what_has_no_room_is_left_out_whole_and_the_most_important_stays() -> None:
-    assert share(8, [PROCESSES, JOBS, LINKS]) == (("processes", 4), ("jobs", 4))
+    assert share(8, [PROCESSES, JOBS, LINKS]) == (("jobs", 4), ("processes", 4))
     assert share(3, [PROCESSES, JOBS]) == (("jobs", 3),)
     assert share(2, [PROCESSES, JOBS]) == ()
 
@@ -97,12 +229,103 @@ def test_a_small_screen_of_eight_gpus_shows_jobs_the_queue_and_processes() -> No
     assert [len(lines) for lines in texts.values()] == [2, 2, 4]
 
 
-def test_where_all_links_are_the_same_one_line_says_so_and_processes_have_the_room() -> None:
+@pytest.mark.parametrize(("width", "lines"), [(130, 3), (200, 2)])
+def test_where_all_links_are_the_same_words_say_so_and_other_panels_have_the_room(
+    width: int, lines: int
+) -> None:
     app_state = AppState({}).with_snapshot(BOX)
-    assert PANELS_BY_NAME["links"].size(app_state, 130) == Size(2, 2)
-    _, line = PANELS_BY_NAME["links"].lines(app_state, 48, 2)
-    assert "NV18 between all 8 GPUs" in "".join(text for text, _ in line)
+    panel = PANELS_BY_NAME["links"]
+    assert panel.size(app_state, width) == Size(2, lines)
+    drawn = panel.lines(app_state, side_width(width), lines)
+    assert len(drawn) == lines
+    text = _text(drawn)
+    assert "NV18 between all 8 GPUs" in text and "NUMA 0: GPU 0–3, NUMA 1: GPU 4–7" in text
+
+
+def test_network_devices_are_named_beside_the_gpus_that_they_are_nearest_to() -> None:
+    nics = (Nic("mlx5_0"), Nic("mlx5_1"))
+    links = (
+        *(("PIX", "SYS"),) * 2,
+        *(("NODE", "SYS"),) * 2,
+        *(("SYS", "SYS"),) * 4,
+        ("X", "SYS"),
+        ("SYS", "X"),
+    )
+    assert BOX.topology is not None
+    box = replace(BOX, topology=replace(BOX.topology, nics=nics, nic_links=links))
+    lines = alike_lines(AppState({}).with_snapshot(box), 200)
+    assert "mlx5_0: PIX GPU 0,1" in _text(lines) and "mlx5_1: SYS every GPU" in _text(lines)
+
+
+def test_sixteen_gpus_have_no_matrix_beside_the_table_and_words_where_all_links_are_the_same() -> None:
+    box = at(BOXES["dgx-2"], 0.0, 1_700_000_000.0)
+    panel, app_state = PANELS_BY_NAME["links"], AppState({}).with_snapshot(box)
+    assert panel.size(app_state, 130).wants <= 4
+    assert "between all 16 GPUs" in _text(panel.lines(app_state, side_width(130), 4))
+    cut = (("X", *["SYS"] * 15), *(("SYS", *row[1:]) for row in box.links[1:]))
+    other = replace(box, links=cut)
+    assert panel.size(AppState({}).with_snapshot(other), 130) == Size(0, 0)
+
+
+def test_links_that_differ_stay_a_matrix() -> None:
+    app_state = AppState({}).with_snapshot(at(BOXES["rtx4090"], 0.0, 1_700_000_000.0))
     assert PANELS_BY_NAME["links"].size(app_state, 200) == Size(10, 10)
+
+
+@pytest.mark.parametrize("name", list(BOXES))
+def test_at_200_by_60_the_columns_above_the_timelines_are_of_one_height(name: str) -> None:
+    app_state = AppState({}).with_snapshot(at(BOXES[name], 60.0, 1_700_000_000.0))
+    devices = len(app_state.rows)
+    asked = [*parts(app_state, 200), Part("timelines", Size(4, 3 + 2 * devices), "table", True)]
+    layout = lay_out(200, 60, devices, 5, asked)
+    assert layout.beside is not None and layout.bottom is not None
+    wanted = {part.name: part.size.wants for part in asked}
+    left = layout.table + lines_of(layout.left)
+    right = lines_of(layout.beside)
+    # What stands under the table would not fit beside it in fewer lines.
+    under = sum(wanted[name] for name, _ in layout.left.heights)
+    needed = sum(max(4, wanted[name]) for name, _ in layout.beside.heights)
+    assert max(layout.table + under, needed) <= max(layout.table, needed + under)
+    assert max(left, right) + lines_of(layout.bottom) == 60 - 5 - 3
+
+
+def test_a_log_takes_the_room_that_nobody_else_wants() -> None:
+    log = Part("jobs", Size(2, 7, 30), "side", False)
+    heights = dict(share(30, [log, PROCESSES]))
+    assert heights == {"jobs": 18, "processes": 12}
+    assert dict(share(16, [log, PROCESSES])) == {"jobs": 7, "processes": 9}
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_instances_have_a_bar_and_watts_beside_their_profile(width: int) -> None:
+    app_state = AppState({}).with_snapshot(at(BOXES["a100-mig"], 0.0, 1_700_000_000.0))
+    heading, gpu, instance, *_ = (
+        "".join(text for text, _ in line) for line in table(app_state, width, 9).lines
+    )
+    assert "W" in heading.split() and "█" in instance and " 3g.40gb " in instance and "MIG " not in instance
+    assert " 52" in gpu and "A100" in gpu
+
+
+@pytest.mark.parametrize("width", range(50, 201, 10))
+def test_the_header_names_a_demo_before_the_load_and_the_versions(width: int) -> None:
+    load = HostLoad(cpu=19.0, memory_used=10, memory_total=100, load=12.5, cpus=64)
+    app_state = AppState({}, label="demo shared").with_snapshot(
+        replace(BOX, host=replace(BOX.host, load=load))
+    )
+    text = _text([header(app_state, width, None, 1_700_000_000.0)])
+    assert "demo shared" in text and ("cpu 19%" in text or width < 80)
+
+
+def test_nothing_breaks_however_small_it_is() -> None:
+    for name, width, height in product(("shared", "a100-mig", "dgx-2"), (1, 5, 20, 40), (1, 2, 5, 10)):
+        app_state = AppState({}, LaunchOptions(("python", "train.py"))).with_snapshot(
+            at(BOXES[name], 0.0, 1_700_000_000.0)
+        )
+        assert launch(app_state, width, launch_room(height, len(app_state.rows)))
+        layout = lay_out(width, height, len(app_state.rows), 2, parts(app_state, width))
+        assert table(app_state, width, layout.table).lines
+    tiny = table(AppState({}).with_snapshot(BOX), 20, 2).lines
+    assert "●" in _text(tiny)
 
 
 @pytest.mark.parametrize("width", [60, 80, 99, 124])
@@ -128,8 +351,8 @@ def test_remarks_are_wrapped_only_where_there_is_room() -> None:
     app_state = AppState({}, options).with_snapshot(BOX)
     for index in (4, 5):
         app_state = app_state.toggle(BOX.devices[index])[0]
-    low, high = (launch(app_state, 80, *launch_room(height, 8)) for height in (24, 40))
-    assert len(low) < len(high) and _text(high[-1:]).endswith("torchrun, l)")
+    low, high = (launch(app_state, 80, launch_room(height, 8)) for height in (24, 40))
+    assert len(low) < len(high) and _text(high[-1:]).endswith("torchrun")
     assert _text(low[-1:]).endswith("… (L shows all)")
 
 
@@ -141,3 +364,32 @@ def test_the_place_in_the_selection_is_a_mark_of_its_own() -> None:
     app_state = AppState({}).with_snapshot(BOX).toggle(BOX.devices[4])[0]
     spans = table(app_state, 80, 9).lines[5]
     assert ("[1]", "slot") in spans and not any(style == "slot" and text.isspace() for text, style in spans)
+
+
+def test_the_title_names_a_launcher_that_the_line_has_not_yet_as_such() -> None:
+    app_state = AppState({}, LaunchOptions(("python", "train.py"))).with_snapshot(BOX)
+    room = launch_room(40, 8)
+    assert _text(launch(app_state, 80, room)[:1]).startswith("─ launch: python ")
+    torchrun = replace(app_state, options=replace(app_state.options, launcher="torchrun"))
+    assert "launch (with a selection: torchrun)" in _text(launch(torchrun, 80, room)[:1])
+    assert "launch: torchrun" in _text(launch(torchrun.toggle(BOX.devices[4])[0], 80, room)[:1])
+
+
+def test_a_device_has_one_sign_in_the_table_the_tree_and_the_matrix() -> None:
+    app_state = AppState({}).with_snapshot(at(BOXES["shared"], 0.0, 1_700_000_000.0))
+    own = [device for device in app_state.rows if app_state.own_job_on(device.key)]
+    assert own
+    rows = [" ".join(t for t, _ in line) for line in table(app_state, 120, 9).lines[1:]]
+    tree, keys = tree_lines(app_state, 120)
+    cells = matrix(app_state, MatrixLayout.of(app_state, 120, 0, 0), 0, 8, None)
+    for place, device in enumerate(app_state.rows):
+        sign = state_of(app_state, device)[0]
+        assert (sign == "▶") is (device in own)
+        assert sign in rows[place]
+        assert sign in _text([tree[keys.index(device.key)]])
+        assert _text([cells[place + 1]]).endswith(sign)
+
+
+def test_the_help_explains_every_sign_of_a_row() -> None:
+    shown = _text(help_lines({}, "", 100))
+    assert all(sign in shown for sign in ("▶", "▸", "[1]", *GLYPHS.values()))

@@ -10,9 +10,10 @@ from dataclasses import fields, replace
 import pytest
 
 from gputui.choosing.verdict import verdicts
-from gputui.inventory.device import Device, Telemetry
+from gputui.inventory.device import Device
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.telemetry import Telemetry
 from gputui.sources.sampler import _PACES
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.details import detailed
@@ -48,7 +49,7 @@ class Desk:
 
     def __init__(self, driver: SimulatedNvml) -> None:
         self.driver, self.clock = driver, Clock()
-        self.source = NvmlSource(ProcessTable(host_pids=True), clock=self.clock)
+        self.source = NvmlSource(ProcessTable(host_pids=True), clock=self.clock, ticks=self.clock)
 
     def look(self, *places: int, want: Want = Want.MONITOR) -> Snapshot:
         """One reading with the details of some GPUs, all of them where none is named."""

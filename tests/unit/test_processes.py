@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 
 import psutil
@@ -31,10 +33,16 @@ class Fake:
         self.user, self.command, self.started, self.alive = user, command, started, True
         self.refuses: type[psutil.Error] | None = None
         self.pid = NOBODY
-        self.above: list[Fake] = []
+        self.above: Fake | None = None
+        self.asked_for_parent = 0
 
-    def parents(self) -> list[Fake]:
+    def parent(self) -> Fake | None:
+        self.asked_for_parent += 1
         return self.above
+
+    @contextlib.contextmanager
+    def oneshot(self) -> Iterator[None]:
+        yield
 
     def _answer(self, value: object) -> object:
         if self.refuses:
@@ -117,16 +125,50 @@ def test_a_child_is_known_by_those_who_started_it(child: subprocess.Popen[bytes]
 def test_those_who_started_it_are_told_as_far_as_they_are_the_same_users(give: Give) -> None:
     worker, launcher, shell, server = (Fake(command=name) for name in ("w", "torchrun x.py", "bash", "sshd"))
     server.user = "root"
-    worker.above = [launcher, shell, server, Fake()]
+    worker.above, launcher.above, shell.above, server.above = launcher, shell, server, Fake()
     give(4711, worker)
     commands = [each.command for each in ProcessTable(host_pids=True).owner(4711).ancestors]
     assert commands == ["torchrun x.py", "bash"]
 
 
+def test_those_who_started_many_are_looked_up_once(give: Give) -> None:
+    launcher, shell = Fake(command="torchrun x.py"), Fake(command="bash")
+    launcher.above = shell
+    for pid in range(100, 110):
+        worker = Fake(command="w")
+        worker.above = launcher
+        give(pid, worker)
+    table = ProcessTable(host_pids=True)
+    found = {table.owner(pid).ancestors for pid in range(100, 110)}
+    assert [[each.command for each in line] for line in found] == [["torchrun x.py", "bash"]]
+    assert launcher.asked_for_parent == 1
+
+
+def test_who_started_it_is_told_as_it_is_at_the_next_reading(give: Give) -> None:
+    one, other, launcher = Fake(), Fake(), Fake(command="bash")
+    one.above = other.above = launcher
+    give(1, one)
+    give(2, other)
+    table = ProcessTable(host_pids=True)
+    table.owner(1)
+    table.forget_all_but({1})
+    launcher.command = "torchrun x.py"
+    assert table.owner(2).ancestors[0].command == "torchrun x.py"
+
+
+def test_a_long_line_of_ancestors_is_told_as_far_as_it_helps(give: Give) -> None:
+    worker = lowest = Fake()
+    for _ in range(3000):
+        lowest.above = Fake(command="bash")
+        lowest = lowest.above
+    give(1, worker)
+    assert 0 < len(ProcessTable(host_pids=True).owner(1).ancestors) < 20
+
+
 def test_who_started_it_may_not_be_seen(give: Give) -> None:
     worker, launcher = Fake(), Fake()
     launcher.refuses = psutil.AccessDenied
-    worker.above = [launcher]
+    worker.above = launcher
     give(4711, worker)
     owner = ProcessTable(host_pids=True).owner(4711)
     assert owner.ancestors == () and owner.user == "mira"
@@ -304,3 +346,60 @@ def test_the_reason_why_nothing_is_known_is_told_again_too() -> None:
     table = ProcessTable(host_pids=False)
     table.owner(7)
     assert table.last(7) == table.still(7) == Owner(note=ANOTHER_NAMESPACE)
+
+
+# Command lines.
+
+
+@pytest.fixture
+def sleeper() -> Iterator[Callable[..., int]]:
+    """Starts processes with these arguments that sleep."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    def started(*arguments: bytes) -> int:
+        words = [b"sh", b"-c", b"echo; read _", *arguments]
+        child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        children.append(child)
+        assert child.stdout is not None and child.stdout.readline()
+        return child.pid
+
+    yield started
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+def test_a_command_line_is_cut_where_it_is_read(sleeper: Callable[..., int]) -> None:
+    pid = sleeper(*([b"x" * 100_000] * 18))
+    table = ProcessTable(host_pids=True)
+    began = time.process_time()
+    command = table.owner(pid).command
+    assert time.process_time() - began < 0.5
+    assert command is not None and command.startswith("sh -c echo") and command.endswith("…")
+    assert len(command.encode()) <= processes.MOST_COMMAND + 10
+
+
+def test_thirty_long_command_lines_take_little_memory(sleeper: Callable[..., int]) -> None:
+    pids = [sleeper(*([b"x" * 100_000] * 18)) for _ in range(30)]
+    table = ProcessTable(host_pids=True)
+    table.owner(os.getpid())
+    tracemalloc.start()
+    try:
+        for pid in pids:
+            table.owner(pid)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_cut_divides_no_character(sleeper: Callable[..., int]) -> None:
+    for shift in range(3):
+        pid = sleeper(b"a" * shift, "ü".encode() * 5000)
+        command = ProcessTable(host_pids=True).owner(pid).command
+        assert command is not None and command.removesuffix(" …").endswith("üü")
+
+
+def test_the_command_line_of_an_ancestor_is_cut_too(sleeper: Callable[..., int]) -> None:
+    pid = sleeper(b"x" * 100_000)
+    found = processes._line(psutil.Process(pid), psutil.Process(pid).username())
+    assert found and len(found[0].command) < processes.MOST_COMMAND + 10

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import fcntl
+import json
 import os
 import random
 import signal
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gputui.allocating import queue
-from gputui.allocating.queue import Ticket, is_waiting, waiters
+from gputui.allocating.claims.files import new_token
+from gputui.allocating.queue import Ticket, _read, is_waiting, waiters
+from gputui.inventory.document import to_document
+from gputui.inventory.document_reader import from_json
+from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.waiter import Waiter
+from gputui.system.record_locks import END, lock
 from simnvml import SimulatedNvml
 from unit.claims_support import Box, Forked, box_at, for_all_users, until
 
@@ -138,14 +146,15 @@ def test_a_line_is_of_all_users(simulated_nvml: SimulatedNvml) -> None:
         ]
 
 
-def _plant(box: Box, name: str, text: bytes, lock: bool = True) -> int:
+def _plant(box: Box, name: str, text: bytes, locked: bool = True) -> int:
     """A file as if of a ticket; the answer is its open descriptor, locked."""
     path = box.claims_folder / name
     path.write_bytes(text)
     path.chmod(0o644)
-    descriptor = os.open(path, os.O_RDONLY)
-    if lock:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    descriptor = os.open(path, os.O_RDWR)
+    if locked:
+        now = int(time.monotonic())
+        lock(descriptor, now, END - now)
     return descriptor
 
 
@@ -158,30 +167,52 @@ def test_a_ticket_that_says_nonsense_is_one_for_a_device_of_any_kind(
 ) -> None:
     """(Whoever waits may well say so, and it costs others no more than his waiting does.)"""
     draw(1).leave()
-    descriptor = _plant(box, f"wait.{os.geteuid()}.abc.ticket", text)
+    descriptor = _plant(box, f"wait.{os.geteuid()}.{new_token()}.ticket", text)
     (waiter,) = waiters(box.environ)
     assert (waiter.count, waiter.devices) == (1, None)
     os.close(descriptor)
     assert waiters(box.environ) == ()
 
 
+_TEXT = st.text(st.characters(), max_size=50)  # with halves of surrogate pairs, as JSON may have them
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "count": st.integers() | st.booleans() | st.floats(),
+            "devices": st.none() | st.lists(_TEXT, max_size=3) | st.just([str(n) for n in range(2000)]),
+            "since": st.floats() | st.integers() | st.booleans(),
+            "command": _TEXT,
+            "step": st.integers() | st.booleans(),
+            "job": st.none() | _TEXT,
+        }
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_whatever_a_ticket_says_can_be_recorded_and_read_again(said: dict[str, object]) -> None:
+    waiter = _read(json.loads(json.dumps(said)), Waiter((1, ""), "ana"))
+    (again,) = from_json(json.dumps(to_document(Snapshot(Host(), 1.0, (), waiters=(waiter,)), {}))).waiters
+    assert (again.count, again.step) == (waiter.count, waiter.step)
+    assert (again.devices is None, again.since is None) == (waiter.devices is None, waiter.since is None)
+
+
 def test_an_untrusted_file_is_in_nobodys_way(box: Box, draw: Draw) -> None:
     draw(1).leave()
     folder, me = box.claims_folder, os.geteuid()
-    (folder / f"wait.{me}.a1.ticket").symlink_to("/etc/passwd")
-    os.mkfifo(folder / f"wait.{me}.a2.ticket")
-    (folder / f"wait.{me}.a3.ticket").mkdir()
+    (folder / f"wait.{me}.{new_token()}.ticket").symlink_to("/etc/passwd")
+    os.mkfifo(folder / f"wait.{me}.{new_token()}.ticket")
+    (folder / f"wait.{me}.{new_token()}.ticket").mkdir()
     opened = [
-        _plant(box, f"wait.{me + 1}.a4.ticket", b"{}"),
-        _plant(box, f"wait.{me}.a5.ticket", b"{}", lock=False),
-        _plant(box, "wait.me.a6.ticket", b"{}"),
+        _plant(box, f"wait.{me}.{new_token()}.ticket", b"{}", locked=False),
+        _plant(box, f"wait.me.{new_token()}.ticket", b"{}"),
     ]
-    unreadable = folder / f"wait.{me}.a7.ticket"
+    unreadable = folder / f"wait.{me}.{new_token()}.ticket"
     opened.append(_plant(box, unreadable.name, b"{}"))
     unreadable.chmod(0o600)
     mine = draw(2)
     assert mine.ahead(box.environ) == () and _line(box) == [2]
-    assert not is_waiting(Waiter((0, ""), "x", path=folder / f"wait.{me}.a2.ticket"))
+    assert not is_waiting(Waiter((0, ""), "x", path=folder / f"wait.{me}.{new_token()}.ticket"))
     for descriptor in opened:
         os.close(descriptor)
 
@@ -220,6 +251,38 @@ def test_a_line_stays_in_order_whoever_dies_or_leaves(box: Box, draw: Draw) -> N
         others.pop(number).signal(chance.choice((signal.SIGKILL, signal.SIGTERM)))
         until(lambda: _line(box) == [99, *sorted(others)])
     assert mine.ahead(box.environ) == ()
+
+
+# those who can never start
+
+
+IN_VAIN = [
+    (9, lambda uuids: None),
+    (1, lambda uuids: frozenset({"GPU-00000000-0000-0000-0000-000000000000"})),
+    (2, lambda uuids: frozenset({uuids[0], "GPU-00000000-0000-0000-0000-000000000000"})),
+    (3, lambda uuids: frozenset(uuids[:2])),
+]
+"""A number of devices, and which ones will do, that a box of eight does not have."""
+
+
+@pytest.mark.parametrize(("count", "devices"), IN_VAIN)
+def test_who_can_never_start_holds_up_neither_those_in_line_nor_those_who_are_not(
+    box: Box, draw: Draw, count: int, devices: Callable[[list[str]], frozenset[str] | None]
+) -> None:
+    draw(count, devices(list(box.uuids)))
+    assert box.call("run", "-q", "-n", "8", "--", "true") == (0, "", "")
+    assert box.call("run", "-q", "--wait", "20", "--window", "0", "-n", "8", "--", "true")[0] == 0
+    assert box.call("pick", "-n", "8")[2] == ""
+    told = box.call("queue")[1]
+    assert "it can never start" in told or "after" not in told
+
+
+def test_who_can_start_when_a_lost_device_is_back_keeps_the_place(box: Box, draw: Draw) -> None:
+    draw(8)
+    box.driver.error("*", 15, 7)
+    status, _, err = box.call("run", "-q", "-n", "1", "--", "true")
+    box.driver.heal()
+    assert status == 4 and "ahead" in err
 
 
 # those who take no place in line

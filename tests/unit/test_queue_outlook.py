@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputui.choosing.most_ever import most_ever
+from gputui.choosing.pick import Constraints
 from gputui.choosing.queue_outlook import (
     Outlook,
     expectation,
@@ -44,14 +49,14 @@ TWO_BUSY = box(busy(FOUR[0]), busy(FOUR[1]), FOUR[2], FOUR[3])
 
 def test_the_first_in_line_is_told_what_is_missing_and_the_others_whom_they_are_behind() -> None:
     assert reasons(TWO_BUSY, waiter(1, "ana", 4), waiter(2, "bo"), waiter(3, "kim", 2)) == [
-        "GPU 2,3 are free, 2 more are needed",
+        "GPUs 2 and 3 are free, 2 more are needed",
         "after ana",
         "after ana and 1 more",
     ]
-    assert reasons(TWO_BUSY, waiter(1, "ana", 3)) == ["GPU 2,3 are free, 1 more is needed"]
+    assert reasons(TWO_BUSY, waiter(1, "ana", 3)) == ["GPUs 2 and 3 are free, 1 more is needed"]
     assert reasons(TWO_BUSY, waiter(1, "ana", 1, 0)) == ["no such device is free"]
     assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2)) == ["no device is free, 2 are needed"]
-    assert reasons(TWO_BUSY, waiter(1, "ana", 2)) == ["GPU 2,3 are free: it starts soon"]
+    assert reasons(TWO_BUSY, waiter(1, "ana", 2)) == ["GPUs 2 and 3 are free: it starts soon"]
 
 
 def test_who_waits_for_other_devices_is_next_too() -> None:
@@ -70,7 +75,7 @@ def test_devices_that_never_do_are_not_counted() -> None:
     divided = gpu(0, mig=True)
     parts = box(divided, instance(divided, 0), instance(divided, 1), FOUR[1])
     assert reasons(parts, waiter(1, count=2)) == ["only 1 of the devices here matches: it can never start"]
-    assert reasons(parts, waiter(1, count=1)) == ["GPU 0:0,0:1,1 are free: it starts soon"]
+    assert reasons(parts, waiter(1, count=1)) == ["GPUs 0:0, 0:1 and 1 are free: it starts soon"]
 
 
 def test_what_is_waited_for_in_words() -> None:
@@ -143,3 +148,35 @@ def test_hostile_words_are_neutralised() -> None:
     texts = [who(line), *(in_the_way(turn, there) for turn in found.turns)]
     texts += [cell for each in found.occupied for cell in occupied_by(each, NOW)]
     assert all(text.isprintable() for text in texts)
+
+
+@given(
+    st.lists(st.booleans(), min_size=4, max_size=4),
+    st.lists(
+        st.tuples(st.integers(1, 9999), st.none() | st.frozensets(st.sampled_from([*KEYS, "gone"]))),
+        max_size=8,
+    ),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_device_is_promised_to_two_who_are_next(free: list[bool], line: list[tuple[int, Any]]) -> None:
+    here = box(*(device if is_free else busy(device) for device, is_free in zip(FOUR, free, strict=True)))
+    waiting = [Waiter((n, ""), "ana", count, keys) for n, (count, keys) in enumerate(line)]
+    found = seen(here, *waiting)
+    # (Who can never start is promised nothing, and nobody waits for him.)
+    able = [turn for turn in found.next if len(turn.could or ()) >= turn.waiter.count]
+    promised = [device.key for turn in able for device in turn.could or ()]
+    assert len(promised) == len(set(promised))
+    for turn in found.turns:
+        assert set(turn.free) <= set(turn.could or ()) and in_the_way(turn, here)
+        assert wants(turn.waiter, here) and who(turn.waiter)
+
+
+@given(st.integers(0, 12), st.integers(1, 20), st.none() | st.integers(0, 200), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_no_more_devices_could_ever_be_had_than_there_are(
+    n: int, count: int, gigabytes: int | None, in_use: bool
+) -> None:
+    devices = [busy(gpu(place)) if in_use else gpu(place) for place in range(n)]
+    asked = Constraints(count, min_free=None if gigabytes is None else gigabytes * GIB)
+    can = most_ever(box(*devices), asked)
+    assert 0 <= can <= n and can == (n if (gigabytes or 0) <= 80 else 0)

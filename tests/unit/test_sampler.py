@@ -18,6 +18,7 @@ from gputui.sources.sampler import (
     SENSORS_EVERY,
     UNFOCUSED_EVERY,
     Sampler,
+    next_turn,
 )
 from gputui.sources.source import NoSourceError, Want
 from unit.builders import box, gpu
@@ -343,6 +344,49 @@ def test_a_defect_is_handed_over_and_ends_the_reading(desk: Start) -> None:
     assert start.source.asked.empty()
 
 
+# Opening.
+
+
+class Closed(Stepped):
+    """A source that opens when a test says so, or does not."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__()
+        self.may = threading.Event()
+        self.error = error
+
+    def open(self) -> None:
+        self.may.wait(PATIENCE)
+        if self.error is not None:
+            raise self.error
+
+
+def test_a_source_that_hangs_while_it_opens_holds_only_the_thread(clock: Clock) -> None:
+    source = Closed()
+    sampler = Sampler(source, lambda *news: None, NEVER)
+    sampler.start()
+    assert not sampler.wait_until_open(0)
+    while not sampler.silent:
+        clock.now += 1
+    source.may.set()
+    assert sampler.wait_until_open(PATIENCE)
+    source.turn()
+    assert Want.TOPOLOGY in source.wanted()
+    sampler.stop(patience=0)
+    source.answer()
+
+
+def test_a_source_that_cannot_be_opened_says_why_to_whoever_waits() -> None:
+    source = Closed(NoSourceError("no driver"))
+    source.may.set()
+    sampler = Sampler(source, lambda *news: None, NEVER)
+    sampler.start()
+    with pytest.raises(NoSourceError):
+        sampler.wait_until_open(PATIENCE)
+    sampler.stop(patience=0)
+    source.answer()
+
+
 # Stopping.
 
 
@@ -399,6 +443,15 @@ def test_the_pace_is_slower_while_nobody_looks(interval: float, focused: bool, p
     sampler = Desk(interval).sampler
     sampler.focus(focused)
     assert sampler.pace == pace
+
+
+@pytest.mark.parametrize(
+    ("took", "after"),
+    # One second apart as long as that leaves a rest as long as the reading; never a rest of more than that.
+    [(0.0, 1.0), (0.01, 1.0), (0.4, 1.0), (0.5, 1.0), (0.75, 1.5), (1.0, 2.0), (8.0, 9.0)],
+)
+def test_readings_begin_as_far_apart_as_was_asked_for(took: float, after: float) -> None:
+    assert next_turn(100.0, 100.0 + took, 1.0) == pytest.approx(100.0 + after)
 
 
 def test_coming_back_reads_at_once(desk: Start) -> None:

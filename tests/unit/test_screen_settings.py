@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from gputui.allocating.save_settings import save_screen
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings, SettingsError, settings
+from gputui.tui.actions import ACTIONS
 from gputui.tui.panels import PANELS
 from gputui.tui.screen_settings import THEME_NAMES, checked
 from gputui.tui.theme import THEMES
@@ -79,7 +81,14 @@ def test_what_cannot_be_meant_is_refused(environ: dict[str, str], config: Path, 
         (ScreenSettings(keymap={"copy": "z", "clear": "z"}), "'z' is the key of both copy and clear"),
         (ScreenSettings(keymap={"copy": "4"}), "'4' selects a GPU"),
         (ScreenSettings(keymap={"copy": "escape"}), "'escape' goes back"),
-        (ScreenSettings(keymap={"copy": "a,,"}), "'a,,' is not a key"),
+        (ScreenSettings(keymap={"copy": "esc"}), "'escape' goes back"),
+        (ScreenSettings(keymap={"copy": "ctrl+c"}), "'ctrl+c' leaves gputui"),
+        (ScreenSettings(keymap={"copy": "ctrl+q"}), "'ctrl+q' leaves gputui"),
+        (ScreenSettings(keymap={"copy": "ctrl+z", "stop": "z"}), "'ctrl+z' gives the shell back"),
+        *(
+            (ScreenSettings(keymap={"copy": key}), f"{key!r} is not a key")
+            for key in ("a,,", "foo", "ctl+y", "C-x", "a b", "ctrl+", "+a", "\x1b[A", "f99")
+        ),
     ],
 )
 def test_a_name_that_nothing_has_and_a_key_that_two_have_are_named(screen: ScreenSettings, why: str) -> None:
@@ -91,6 +100,34 @@ def test_a_name_that_nothing_has_and_a_key_that_two_have_are_named(screen: Scree
 def test_two_actions_can_change_places_and_a_key_is_written_as_people_do() -> None:
     keymap = checked(ScreenSettings(keymap={"copy": "c", "cpu": "y", "help": "+, f1"})).keymap
     assert keymap == {"copy": "c", "cpu": "y", "help": "plus,f1"}
+
+
+@pytest.mark.parametrize(
+    ("written", "key"),
+    [
+        ("F5", "f5"),
+        ("Ctrl+X", "ctrl+x"),
+        ("shift+z", "Z"),
+        ("pgup", "pageup"),
+        ("Space", "space"),
+        ("minus", "minus"),
+        ("exclamation_mark", "exclamation_mark"),
+        ("alt+down", "alt+down"),
+        ("shift+f5", "shift+f5"),
+        ("é", "é"),
+        ("漢", "漢"),
+        ("-", "-"),
+        ("Z", "Z"),
+    ],
+)
+def test_a_key_has_the_name_that_the_terminal_gives_it(written: str, key: str) -> None:
+    found = checked(ScreenSettings(keymap={"cpu": f" {written} ", "launch": "f12", "select": "f11"})).keymap
+    assert found["cpu"] == key
+
+
+def test_what_shows_all_of_the_usual_keys_is_a_keymap_itself() -> None:
+    usual = {action.id: action.keys for action in ACTIONS}
+    assert checked(ScreenSettings(keymap=usual)).keymap == usual
 
 
 def test_the_themes_and_the_panels_have_the_names_that_settings_know() -> None:
@@ -145,3 +182,90 @@ def test_a_folder_that_cannot_be_written_is_an_error_with_its_name(
     tmp_path.chmod(0o500)
     with pytest.raises(SettingsError, match="Permission denied"):
         save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
+
+
+LAYOUTS = {
+    "keys alone": '[screen.keys]\ncopy = "c"\n',
+    "keys first": '[screen.keys]\ncopy = "c"\n[rules]\nwindow = 5\n[screen]\ntheme = "light"\n',
+    "dotted": 'screen.theme = "light"\nscreen.keys.copy = "c"\n[rules]\nwindow = 5\n',
+    "inline": 'screen = {theme = "light", keys = {copy = "c"}}  # mine\n[rules]\nwindow = 5\n',
+    "windows": '\ufeff[screen]\r\ntheme = "light"\r\n# mine\r\n[rules]\r\nwindow = 5\r\n',
+    "without an end": "[rules]\nwindow = 5",
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_however_the_file_is_laid_out_a_change_is_read_again_as_it_was_made(
+    environ: dict[str, str], config: Path, layout: str
+) -> None:
+    config.write_bytes(LAYOUTS[layout].encode())
+    before = settings(environ)
+    after = before.screen._replace(theme="ansi", filter='"[red]\n\x1b', hidden=("links",), columns=("util",))
+    save_screen(environ, before.screen, after)
+    assert settings(environ) == before._replace(screen=after)
+    save_screen(environ, after, before.screen)
+    assert settings(environ) == before
+    written = config.read_bytes()
+    assert written.count(b"\r\n") == (written.count(b"\n") if layout == "windows" else 0)
+    assert (b"mine" in written) == ("mine" in LAYOUTS[layout])
+
+
+def test_a_file_that_is_read_only_is_left_as_it_is(environ: dict[str, str], config: Path) -> None:
+    config.write_text(OF_A_PERSON)
+    config.chmod(0o444)
+    with pytest.raises(SettingsError, match="read-only"):
+        save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
+    assert config.read_text() == OF_A_PERSON and config.stat().st_mode & 0o777 == 0o444
+
+
+def test_the_file_keeps_its_rights(environ: dict[str, str], config: Path) -> None:
+    config.write_text(OF_A_PERSON)
+    config.chmod(0o644)
+    save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
+    assert config.stat().st_mode & 0o777 == 0o644
+
+
+def test_links_in_a_circle_are_an_error_with_its_name(environ: dict[str, str], config: Path) -> None:
+    config.symlink_to(config.name)
+    with pytest.raises(SettingsError, match=r"config\.toml"):
+        save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
+
+
+def test_two_screens_that_save_at_once_undo_nothing_of_each_other(environ: dict[str, str]) -> None:
+    def save(field: str, values: list[object]) -> None:
+        before = DEFAULT_SCREEN
+        for value in values:
+            after = before._replace(**{field: value})
+            save_screen(environ, before, after)
+            before = after
+
+    runs = [
+        threading.Thread(target=save, args=("filter", [f"user{n}" for n in range(40)])),
+        threading.Thread(target=save, args=("interval", [float(n) for n in range(2, 42)])),
+        threading.Thread(target=save, args=("theme", ["light", "dark"] * 20)),
+    ]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join(60)
+    found = settings(environ).screen
+    assert (found.filter, found.interval, found.theme) == ("user39", 41.0, "dark")
+
+
+def test_a_link_that_leads_nowhere_makes_its_file_and_one_to_itself_is_an_error(
+    environ: dict[str, str], config: Path, tmp_path: Path
+) -> None:
+    config.symlink_to(tmp_path / "dotfiles" / "gputui.toml")
+    save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
+    assert config.is_symlink() and settings(environ).screen.theme == "ansi"
+    config.unlink()
+    config.symlink_to(config.name)
+    with pytest.raises(SettingsError, match="symbolic links"):
+        save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
+
+
+def test_nothing_is_saved_where_everybody_can_write(environ: dict[str, str], config: Path) -> None:
+    config.parent.chmod(0o777)
+    with pytest.raises(SettingsError, match="other users can write"):
+        save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
+    assert not config.exists()

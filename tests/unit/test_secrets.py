@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gputui.allocating.queue import waiters
 from gputui.jobs.job import WORDS
 from gputui.jobs.store import all_jobs
-from gputui.launching.secrets import program_and_script
+from gputui.launching.secrets import program_and_script, secret_word, without_secrets
 from unit.claims_support import Box, Take, until
 from unit.jobs_support import ended
 
@@ -107,6 +107,108 @@ def test_no_variable_and_no_argument_is_told(
     prefix: tuple[str, ...], program: tuple[str, ...], arguments: list[str]
 ) -> None:
     assert SECRET not in program_and_script((*prefix, *program, *arguments))
+
+
+TOKENS = ["hf_" + "AbCdEfGh1" * 4, "sk-proj-" + "a1B2" * 8, "ghp_" + "A1b2" * 9]
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("python t.py --lr 3e-4 x=1", None),
+        ("python t.py --token S", "python t.py --token ***"),
+        ("python t.py --hub.token=S --lr 1", "python t.py --hub.token=*** --lr 1"),
+        ("python t.py ++hub.token=S", "python t.py ++hub.token=***"),
+        ("env HF_TOKEN=S DB_PASSWORD=S A=1 python t.py", "env HF_TOKEN=*** DB_PASSWORD=*** A=1 python t.py"),
+        ("docker run -e WANDB_API_KEY=S image", "docker run -e WANDB_API_KEY=*** image"),
+        ("git clone https://me:S@host/x", "git clone https://me:***@host/x"),
+        ("pip install git+https://me:S@host/x", "pip install git+https://me:***@host/x"),
+        ("curl -H 'Authorization: Bearer SSSSSSSSS'", "curl -H 'Authorization: Bearer ***'"),
+        ("bash -c 'export HF_TOKEN=S; ./t.sh'", "bash -c 'export HF_TOKEN=***; ./t.sh'"),
+        ("bash -c 'a && python t.py --api-key S --lr 1'", "bash -c 'a && python t.py --api-key *** --lr 1'"),
+        *((f"python t.py {token}", "python t.py ***") for token in TOKENS),
+        *((f"python t.py --login={token}", "python t.py --login=***") for token in TOKENS),
+        *((f"bash -c 'x {token}'", "bash -c 'x ***'") for token in TOKENS),
+    ],
+)
+def test_a_mark_stands_for_each_secret_and_everything_else_stays(line: str, kept: str | None) -> None:
+    words = shlex.split(line)
+    found, names = without_secrets(words)
+    assert found == tuple(shlex.split(kept or line)) and bool(names) == (kept is not None)
+    assert bool(secret_word(words)) == bool(names)
+    assert without_secrets(found)[0] == found
+
+
+@given(st.lists(st.text(max_size=30) | st.sampled_from(["--token", "A_KEY=", "x=y", "a://b:c@d", "-p 1"])))
+@settings(deadline=None)
+def test_whatever_the_words_only_values_change(words: list[str]) -> None:
+    found, names = without_secrets(words)
+    assert len(found) == len(words) and (names or found == tuple(words))
+
+
+def kept_of(folder: Path) -> bytes:
+    """All that is in the folder of a job but its log."""
+    return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file() and file.name != "log")
+
+
+@pytest.mark.parametrize("waits", [(), ("--wait", "--window", "0")])
+def test_the_record_of_a_job_has_no_secret_while_it_runs_and_after(box: Box, waits: tuple[str, ...]) -> None:
+    words = ("run", "-q", "--detach", *waits, "-n", "1", "--env", f"API_KEY={SECRET}", "--")
+    command = (
+        "env",
+        f"HF_TOKEN={SECRET}",
+        "sh",
+        "-c",
+        'echo "$API_KEY $HF_TOKEN $2"',
+        "x",
+        "--hub.token",
+        SECRET,
+    )
+    assert box.call(*words, *command)[0] == 0
+    (job,) = all_jobs(box.environ)
+    assert ended(job).status == 0
+    assert job.log.read_text().endswith(f"{SECRET} {SECRET} {SECRET}\n"), "it ran with them"
+    assert SECRET.encode() not in kept_of(job.folder)
+    (job,) = all_jobs(box.environ)
+    assert job.withheld == ("HF_TOKEN", "--hub.token")
+    for call in (("jobs", "show"), ("jobs", "show", "--command"), ("jobs", "--json")):
+        shown = box.call(*call, *([job.id] if "show" in call else []))[1]
+        assert SECRET not in shown and "***" in shown
+
+
+def test_a_rerun_says_which_secrets_must_be_typed_again(box: Box) -> None:
+    assert box.call("run", "-q", "--detach", "-n", "1", "--", "env", f"HF_TOKEN={SECRET}", "true")[0] == 0
+    (job,) = all_jobs(box.environ)
+    ended(job)
+    status, out, err = box.call("jobs", "rerun", job.id)
+    assert (status, out) == (2, "") and "HF_TOKEN" in err
+    assert len(all_jobs(box.environ)) == 1
+
+
+def test_a_rerun_takes_secret_variables_from_its_own_environment_or_its_options(box: Box) -> None:
+    words = (
+        "run",
+        "-q",
+        "--detach",
+        "-n",
+        "1",
+        "--env",
+        f"HF_TOKEN={SECRET}",
+        "--",
+        "sh",
+        "-c",
+        "echo $HF_TOKEN",
+    )
+    assert box.call(*words)[0] == 0
+    (job,) = all_jobs(box.environ)
+    ended(job)
+    assert "set HF_TOKEN" in box.call("jobs", "rerun", job.id, "-q")[2]
+    assert box.call("jobs", "rerun", job.id, "-q", "--env", f"HF_TOKEN={SECRET}")[0] == 0
+    assert box.call("jobs", "rerun", job.id, "-q", HF_TOKEN=SECRET)[0] == 0
+    for each in all_jobs(box.environ):
+        ended(each)
+        assert each.log.read_text().endswith(f"{SECRET}\n")
+        assert SECRET.encode() not in kept_of(each.folder)
 
 
 # in the folder that all users share
@@ -203,37 +305,37 @@ def records(box: Box) -> list[bytes]:
     return [file.read_bytes() for file in box.claims_folder.glob("*.claim")]
 
 
-def test_a_record_is_empty_when_the_lease_is_given_back(box: Box, lease: Take) -> None:
+def test_a_record_is_gone_when_the_lease_is_given_back(box: Box, lease: Take) -> None:
     held = lease(box, 0, 1)
     assert all(records(box)) and len(records(box)) == 2
     held.release()
-    assert records(box) == [b"", b""]
+    assert records(box) == []
 
 
-def test_a_record_is_empty_when_a_job_has_ended(box: Box) -> None:
+def test_a_record_is_gone_when_a_job_has_ended(box: Box) -> None:
     assert box.call("run", "-q", "--detach", "-n", "2", "--", "true")[0] == 0
     (job,) = all_jobs(box.environ)
     ended(job)
-    assert records(box) == [b"", b""]
+    assert records(box) == []
 
 
-def test_a_record_is_empty_when_a_job_that_waited_has_ended(box: Box) -> None:
+def test_a_record_is_gone_when_a_job_that_waited_has_ended(box: Box) -> None:
     assert box.call("run", "-q", "--detach", "--wait", "--window", "0", "-n", "1", "--", "true")[0] == 0
     (job,) = all_jobs(box.environ)
     assert ended(job).status == 0
-    assert records(box) == [b""]
+    assert records(box) == []
 
 
-def test_a_record_is_empty_whatever_directory_the_command_goes_to(box: Box) -> None:
+def test_a_record_is_gone_whatever_directory_the_command_goes_to(box: Box) -> None:
     """The folder of claims may be named from where gputui is started."""
     environ = {"GPUTUI_CLAIMS": os.path.relpath(box.claims_folder)}
     assert box.call("run", "-q", "--detach", "-n", "1", "--", "true", **environ)[0] == 0
     (job,) = all_jobs(box.environ)
     ended(job)
-    assert records(box) == [b""]
+    assert records(box) == []
     words = ("run", "-q", "-n", "1", "--directory", "/", "--", "no-such-program")
     assert box.call(*words, **environ)[0] == 127
-    assert records(box) == [b""]
+    assert records(box) == []
 
 
 def test_a_record_stays_while_a_process_that_the_job_left_behind_holds_it(box: Box) -> None:
@@ -248,16 +350,16 @@ def test_a_record_stays_while_a_process_that_the_job_left_behind_holds_it(box: B
         os.kill(int(job.log.read_text()), 9)
 
 
-def test_what_a_killed_command_left_is_emptied_by_the_next_look(box: Box) -> None:
+def test_what_a_killed_command_left_is_removed_by_the_next_look(box: Box) -> None:
     """gputui had become the command: nobody was left to do it."""
     box.hold(3).kill()
     assert all(records(box))
     box.make_folder()
     assert box.claims() == ()
-    assert records(box) == [b""]
+    assert records(box) == []
 
 
-def test_a_file_of_ours_that_another_user_linked_there_is_not_emptied(box: Box) -> None:
+def test_a_file_of_ours_that_another_user_linked_there_is_left_alone(box: Box) -> None:
     box.hold(3).kill()
     (record,) = box.claims_folder.glob("*.claim")
     precious = box.folder / "precious"
@@ -269,3 +371,12 @@ def test_a_file_of_ours_that_another_user_linked_there_is_not_emptied(box: Box) 
     record.symlink_to(precious)
     box.claims()
     assert precious.read_text() == "mine"
+
+
+def test_a_record_that_another_user_linked_to_a_second_name_is_emptied(box: Box) -> None:
+    """(Where the system lets him: fs.protected_hardlinks.)"""
+    box.hold(3).kill()
+    (record,) = box.claims_folder.glob("*.claim")
+    os.link(record, box.folder / "kept")
+    box.claims()
+    assert (box.folder / "kept").read_bytes() == b"" and records(box) == []

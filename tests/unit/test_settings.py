@@ -77,6 +77,7 @@ def test_the_example_at_the_head_of_the_file_can_be_read(environ: dict[str, str]
     assert module.__doc__ is not None
     config.write_text(module.__doc__[module.__doc__.index("[rules]") :])
     found = settings(environ)
+    assert found.log_cap == GIB
     assert found.rules.never == ("0",) and found.rules.prefer == ("7", "6") and found.notify[2] == "{message}"
 
 
@@ -125,6 +126,8 @@ WRONG: list[tuple[str, str]] = [
     ("[devices]\nnever = 0", "devices.never: 0 is not a list of words"),
     ("[devices]\nprefer = [true]", "devices.prefer: [True] is not a list of words"),
     ("[devices]\nprefer = [-1]", "devices.prefer: '-1' is neither"),
+    ("[jobs]\nlog_cap = '1M'", "jobs.log_cap: '1M' is less than 16M"),
+    ("[jobs]\nlog_cap = 0", "jobs.log_cap: 0 is not a size"),
     ("[wait]\nnotify = 'say hello'", "wait.notify: 'say hello' is not a list of words"),
 ]
 
@@ -158,6 +161,12 @@ def test_a_file_that_cannot_be_read_is_refused_and_not_taken_for_none(
     config.rmdir()
     config.symlink_to(config.name)
     with pytest.raises(SettingsError):
+        settings(environ)
+
+
+def test_a_named_pipe_is_refused_and_not_waited_for(environ: dict[str, str], config: Path) -> None:
+    os.mkfifo(config)
+    with pytest.raises(SettingsError, match="pipe"):
         settings(environ)
 
 

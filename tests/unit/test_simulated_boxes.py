@@ -222,3 +222,12 @@ def test_a_box_without_a_certain_sensor_has_none_in_the_details() -> None:
             if told is not None and not (device.compute_capability or "").startswith("9"):
                 assert told.sm_active is None, name
             assert device.fault is None or told is None
+
+
+def test_no_box_has_the_name_of_another_and_no_two_gpus_have_used_the_same_energy() -> None:
+    hosts = [box.host for box in BOXES.values()]
+    assert len(hosts) == len({*hosts})
+    assert all(box.host not in BOXES or box.host == name for name, box in BOXES.items())
+    source = SimulatedSource(BOXES["dgx-h100"])
+    energies = [device.telemetry.energy for device in source.read(Want.ALL | Want.DETAILS).devices]
+    assert len({*energies}) == len(energies)

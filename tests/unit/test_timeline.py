@@ -303,7 +303,7 @@ def test_where_nothing_can_be_written_nothing_fails(tmp_path: Path) -> None:
     assert run.keeper.problem and _files(tmp_path) == ["gputui"]
 
 
-@pytest.mark.parametrize("kind", ["pipe", "link", "garbage"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "garbage", "huge"])
 def test_a_file_that_is_not_ours_is_not_read(tmp_path: Path, kind: str) -> None:
     run = _Run(tmp_path, MINUTE)
     run.pass_minutes(2)
@@ -314,6 +314,9 @@ def test_a_file_that_is_not_ours_is_not_read(tmp_path: Path, kind: str) -> None:
         os.mkfifo(ring)
     elif kind == "link":
         ring.symlink_to(elsewhere)
+    elif kind == "huge":
+        ring.touch()
+        os.truncate(ring, 1 << 40)
     else:
         ring.write_bytes(os.urandom(4096))
     other = _Run(tmp_path, run.minute)
@@ -321,9 +324,32 @@ def test_a_file_that_is_not_ours_is_not_read(tmp_path: Path, kind: str) -> None:
     other.pass_minutes(3)
     other.keeper.close()
     # Garbage of our own is written over; what is no plain file is left alone.
-    assert bool(_kept(_Run(tmp_path, other.minute).found)) == (kind == "garbage")
-    assert bool(other.keeper.problem) == (kind != "garbage")
+    assert bool(_kept(_Run(tmp_path, other.minute).found)) == (kind in ("garbage", "huge"))
+    assert bool(other.keeper.problem) == (kind in ("pipe", "link"))
+
+
+def test_a_box_whose_devices_come_and_go_is_still_watched_and_kept() -> None:
+    """As MIG instances that are made anew for each job: what was seen last is worth more."""
+    store = Store()
+    for n in range(1500):
+        store.add(NOW + n, [gpu(n, uuid=f"MIG-{n}", utilization=5)])
+    assert "MIG-1499" in store.devices and len(store.devices) <= 1024
+    keys = ring_file.kept_keys(store, MINUTE + 1500 // 60)
+    assert "MIG-1499" in keys and len(keys) == ring_file.MOST_DEVICES
 
 
 def test_the_finest_buckets_reach_over_their_zoom() -> None:
     assert [width * size for width, size in TIERS] >= [300, 3600, 43_200]
+
+
+def test_a_past_tells_since_when_a_device_is_unused_and_a_gap_ends_it() -> None:
+    store, start = Store(), 1_700_000_000.0
+    for second in range(0, 3000, 2):
+        load = 50 if second < 600 else 0
+        store.add(start + second, [gpu(0, utilization=load), gpu(1, utilization=0, memory_used=9 << 30)])
+    timelines, end = Timelines(store, start + 2998), start + 2998
+    busy, held = (gpu(index).key for index in (0, 1))
+    assert timelines.unused_since(busy, end, 10, 1 << 30) == pytest.approx(start + 600, abs=10)
+    assert timelines.unused_since(held, end, 10, 1 << 30) == pytest.approx(end, abs=1)
+    assert timelines.unused_since(busy, end + 500, 10, 1 << 30) == end + 500
+    assert timelines.unused_since("GPU-none", end, 10, 1 << 30) == end

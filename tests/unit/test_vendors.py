@@ -19,7 +19,9 @@ from gputui.choosing.pick import Constraints, OtherVendor, pick
 from gputui.choosing.selection import Selection, not_free
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import not_free_lines
+from gputui.inventory.matrix_text import write
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.topology import Locality, Nic, Topology
 from gputui.launching.compose import compose
 from gputui.launching.exports import FORMS, ExportOptions
 from gputui.launching.launch_options import LaunchOptions
@@ -289,6 +291,40 @@ def test_nothing_is_known_of_what_joins_two_vendors_devices() -> None:
         (None,) * 4,
         (None,) * 4,
     )
+
+
+NICS = (Nic("mlx5_0", "00000000:A0:00.0", 0), Nic("mlx5_1", "00000000:A1:00.0", 1))
+NIC_LINKS = (("PIX", "SYS"), ("SYS", "PIX"), ("X", "NODE"), ("NODE", "X"))
+WIRED = replace(
+    box(gpu(0), gpu(1), links=(("X", "NV4"), ("NV4", "X"))),
+    topology=Topology((Locality((0, 1)), Locality((2, 3))), NICS, NIC_LINKS, 12.0),
+)
+IN_THE_PROCESSOR = replace(acme.accelerator(0), apart="integrated")
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "last"])
+@pytest.mark.parametrize("sees", [NICS, ()], ids=["sees-nics", "sees-none"])
+@pytest.mark.parametrize("index", [0, -1])
+def test_network_devices_of_a_box_of_two_vendors_are_those_of_each_alone(
+    index: int, sees: tuple[Nic, ...], first: bool
+) -> None:
+    near = Topology((Locality(),), sees, (("SYS", None), ("X", "NODE"), ("NODE", "X")) if sees else ())
+    beside = replace(box(replace(IN_THE_PROCESSOR, index=index)), topology=near)
+    found = joined([WIRED, beside] if first else [beside, WIRED])
+    assert found.topology is not None and found.topology.nics == NICS
+    links = found.topology.nic_links
+    rows = [found.position[gpu(number).key] for number in (0, 1)]
+    assert [links[row] for row in [*rows, 3, 4]] == list(NIC_LINKS)
+    assert links[2 if first else 0] == (("SYS", None) if sees else (None, None))
+    assert write(found) == write(WIRED)
+
+
+def test_a_network_device_that_only_one_vendors_source_sees_is_there() -> None:
+    other = Topology((Locality(),), NICS[1:], (("PXB",), ("X",)))
+    one = replace(WIRED, topology=Topology((Locality(),) * 2, NICS[:1], (("PIX",), ("SYS",), ("X",))))
+    found = joined([one, replace(box(ACME[0]), topology=other)]).topology
+    assert found is not None and found.nics == NICS
+    assert found.nic_links == (("PIX", None), ("SYS", None), (None, "PXB"), ("X", None), (None, "X"))
 
 
 def test_a_vendor_that_is_only_in_a_recording_is_listed(gputui: Gputui, tmp_path: Path) -> None:

@@ -329,3 +329,8 @@ def test_nothing_that_chooses_imports_the_text() -> None:
             node.module for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)
         }
         assert "gputui.choosing.verdict_text" not in modules, file.name
+
+
+def test_who_looks_at_a_demo_is_spoken_to() -> None:
+    verdict = Verdict("busy", UsedBy((job(user="you"),)))
+    assert reason(verdict, NOW).startswith("you are running python")

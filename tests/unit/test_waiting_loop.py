@@ -196,7 +196,10 @@ def _in_line(monkeypatch: pytest.MonkeyPatch, film: Film, leaves: dict[int, floa
         return film.now < leaves[number]
 
     class Line:
-        def ahead(self, environ: object) -> tuple[Waiter, ...]:
+        def beat(self) -> None:
+            """(Who waits says so.)"""
+
+        def ahead(self, environ: object, box: Snapshot | None) -> tuple[Waiter, ...]:
             return tuple(_waiter(number) for number in leaves if there(number))
 
     monkeypatch.setattr(waiting_loop, "is_waiting", lambda waiter: there(waiter.place[0]))

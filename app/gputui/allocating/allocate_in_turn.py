@@ -21,7 +21,7 @@ from gputui.inventory.formatting import duration
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Want
 
-_LOOK = Want.MONITOR & ~Want.SENSORS
+_LOOK = (Want.MONITOR & ~Want.SENSORS) | Want.MODES
 
 
 class TurnListener(Listener, Protocol):
@@ -61,6 +61,7 @@ def allocate_in_turn(allocator: Allocator, listener: TurnListener) -> Allocation
         replace(request.rules, window=0.0) if step else request.rules,
         listener.progress,
         None if request.wait in (None, math.inf) else began + (request.wait or 0.0),
+        box=snapshot,
     )
     allocation = None
     try:

@@ -146,7 +146,7 @@ def queue_for(devices: Sequence[Device], snapshot: Snapshot, environ: Mapping[st
         return None
     from gputui.allocating.queue import in_line_for
 
-    waiters = in_line_for(keys, environ)
+    waiters = in_line_for(keys, environ, snapshot)
     return Queue(waiters) if waiters else None
 
 

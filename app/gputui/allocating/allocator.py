@@ -16,8 +16,9 @@ from gputui.choosing.pick import Constraints, PickResult, available, of_own_leas
 from gputui.choosing.verdict import Idle, Verdict, verdicts
 from gputui.choosing.verdict_text import refusal, state_and_reason
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import gpus
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.source import Source, Want
+from gputui.sources.source import NoSourceError, Source, Want
 from gputui.vendors.registry import (
     MixedVendorsError,
     inherited,
@@ -84,8 +85,15 @@ class Allocator:
             self._approve(devices, vendors_of(snapshot.devices))
 
     def read(self) -> Snapshot:
-        """The box now, with what the request's verdicts depend on."""
-        return self.source.read(self.want)
+        """The box now, with what the request's verdicts depend on.
+
+        Raises NoSourceError where no device is offered because a driver is missing; one that is named can be
+        had all the same.
+        """
+        snapshot = self.source.read(self.want)
+        if snapshot.missing is not None and self.request.names is None:
+            raise NoSourceError(snapshot.missing)
+        return snapshot
 
     def verdicts(self, snapshot: Snapshot) -> dict[str, Verdict]:
         """By the rules of the request."""
@@ -123,8 +131,8 @@ class Allocator:
         outside = [snapshot.label(d) for d in devices if limits and d.key not in limits.keys]
         if limits and outside:
             raise RequestError(
-                f"{words}: GPU {', '.join(outside)} is not in {limits.words}, which was"
-                f" given to you; `{limits.unset} gputui …` sees all"
+                f"{words}: {gpus(outside)} {'is' if len(outside) == 1 else 'are'} not in {limits.words},"
+                f" which was given to you; `{limits.unset} gputui …` sees all"
             )
         return devices
 
@@ -221,7 +229,8 @@ class Allocator:
         if not allocation.devices:
             return allocation, {}
         try:
-            later = self.read()
+            # (Somebody may have given a device to one program only, or divided it, since it was chosen.)
+            later = self.source.read(self.want | Want.MODES)
         except BaseException:
             allocation.release()
             raise

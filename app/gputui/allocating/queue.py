@@ -1,14 +1,20 @@
 """The queue: one ticket file for each waiting program, in the shared folder, in the order they were drawn.
 
-A ticket is a file of the waiter's own that the kernel keeps locked while the waiter lives: whoever dies is
-out of the line. Its place is the time of its last change as the kernel has it (ctime), which nobody can set
-back. Everyone looks at the nearest ticket before his own that could want the same devices, and at no other.
+A ticket is a file of the waiter's own of which the kernel keeps a range locked while the waiter lives:
+whoever dies is out of the line. Its place is the time of its last change as the kernel has it (ctime), which
+nobody can set back. Everyone looks at the nearest ticket before his own that could want the same devices, and
+at no other.
+
+The range begins at the second, by the machine's clock since its start, at which the waiter has last said that
+he can take devices: he gives back what is before it (`Ticket.beat`), at each look after which the driver has
+answered, and while he rests. Who is stopped, or whose driver does not answer, says nothing any more. After
+fifteen seconds he is behind all others, and if he comes back he goes to the end of the line. (To move a lock
+writes nothing to a disk, and nobody else can stop it: system/record_locks.py.)
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -17,42 +23,68 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gputui.allocating.claims.files import MAX_RECORD_BYTES, UntrustedFileError, list_matching, open_untrusted
+from gputui.allocating.claims.files import (
+    MAX_RECORD_BYTES,
+    UntrustedFileError,
+    create_locked,
+    list_matching,
+    new_token,
+    open_untrusted,
+)
 from gputui.allocating.claims.folder import make_folder, shared_folders
-from gputui.allocating.claims.read import TICKET, is_held
+from gputui.allocating.claims.read import TICKET
+from gputui.choosing.most_ever import can_never_start
 from gputui.inventory.formatting import printable
+from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
+from gputui.system.record_locks import END, locked, unlock
 from gputui.system.users import user_name
 
+BEAT = 4.0
+"""Seconds after which a waiter says again that he can take devices."""
+_SILENT = 14.0
+"""Seconds of silence after which he has lost his place."""
+_MOST_OF_ONE_USER = 64
+"""Tickets of one user that are in line, the newest ones: who draws more loses his older ones."""
 _MAX_COMMAND = 500
 _MAX_JOB = 40
+_MOST_DEVICES = 1024
 _MOST_NAMED = 3
 """Waiters that a sentence names; the others are only counted."""
 
 
 def waiters(environ: Mapping[str, str]) -> tuple[Waiter, ...]:
-    """Everybody in line, the first one first."""
+    """Everybody in line, the first one first; those who have lost their place are behind all others."""
     found = []
     for folder in shared_folders(environ):
         try:
-            matches, _ = list_matching(folder, TICKET)
+            matches, *_ = list_matching(folder, TICKET, _MOST_OF_ONE_USER)
         except OSError:
             continue
         for match in matches:
             with contextlib.suppress(UntrustedFileError):
-                waiter = _alive(Path(folder, match.string), int(match["uid"]))
+                waiter = _alive(Path(folder, match.string))
                 found += [waiter] if waiter else []
-    return tuple(sorted(found, key=lambda waiter: waiter.place))
+    return tuple(sorted(found, key=lambda waiter: (waiter.silent, waiter.place)))
 
 
-def in_line_for(keys: Collection[str], environ: Mapping[str, str]) -> tuple[Waiter, ...]:
-    """Those in line who could take one of these devices, the first one first; steps inside leases are not."""
-    return wanting(waiters(environ), keys)
+def in_line_for(
+    keys: Collection[str], environ: Mapping[str, str], box: Snapshot | None = None
+) -> tuple[Waiter, ...]:
+    """Those in line who could take one of these devices, the first one first: see `wanting`."""
+    return wanting(waiters(environ), keys, box)
 
 
-def wanting(line: Sequence[Waiter], keys: Collection[str]) -> tuple[Waiter, ...]:
-    """Those of a line who could take one of these devices; steps inside leases are not."""
-    return tuple(each for each in line if each.step == 0 and each.wants_of(keys))
+def wanting(
+    line: Sequence[Waiter], keys: Collection[str] | None, box: Snapshot | None = None
+) -> tuple[Waiter, ...]:
+    """Those of a line who could take one of these devices (None: of any): neither steps inside leases, nor
+    who has lost the place or can never start on this box."""
+    return tuple(
+        each
+        for each in line
+        if each.step == 0 and not each.silent and each.wants_of(keys) and not can_never_start(each, box)
+    )
 
 
 def in_words(line: Sequence[Waiter]) -> str:
@@ -102,6 +134,7 @@ class Ticket:
     def __init__(self, path: Path, descriptor: int, devices: frozenset[str] | None, step: int = 0) -> None:
         self._path, self._descriptor, self._devices, self._step = path, descriptor, devices, step
         self._place = _place(os.fstat(descriptor), path)
+        self._said = time.monotonic()
 
     @classmethod
     def draw(
@@ -131,27 +164,32 @@ class Ticket:
             "step": step,
             "job": job,
         }
-        # (The kernel's clock for files ticks every few milliseconds.)
-        token = f"{time.time_ns():016x}{os.urandom(4).hex()}"
-        new, path = folder / f".{token}", folder / f"wait.{os.geteuid()}.{token}.ticket"
-        descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        try:
-            os.fchmod(descriptor, 0o644)
-            os.write(descriptor, json.dumps(about).encode())
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The last change of the file, and so its place in line.
-            new.rename(path)
-        except OSError:
-            os.close(descriptor)
-            with contextlib.suppress(OSError):
-                new.unlink()
-            raise
+        # (The kernel's clock for files ticks every few milliseconds: the token has the order of one tick.)
+        name = f"wait.{os.geteuid()}.{new_token()}.ticket"
+        now = int(time.monotonic())
+        descriptor = create_locked(folder, name, json.dumps(about).encode(), now, END - now)
+        path = folder / name
         return cls(path, descriptor, devices, step)
 
-    def ahead(self, environ: Mapping[str, str]) -> tuple[Waiter, ...]:
-        """Those before us who could take what we wait for."""
-        before = (w for w in waiters(environ) if w.place < self._place and w.step == self._step)
-        return tuple(waiter for waiter in before if waiter.wants_of(self._devices))
+    def ahead(self, environ: Mapping[str, str], box: Snapshot | None = None) -> tuple[Waiter, ...]:
+        """Those before us who could take what we wait for; not who can never start on this box."""
+        before = (
+            w for w in waiters(environ) if w.place < self._place and w.step == self._step and not w.silent
+        )
+        return tuple(w for w in before if w.wants_of(self._devices) and not can_never_start(w, box))
+
+    def beat(self) -> None:
+        """Say that we can take devices, if that is not just said. Who was silent for too long is last now."""
+        now = time.monotonic()
+        if self._descriptor < 0 or now - self._said < BEAT / 2:
+            return
+        with contextlib.suppress(OSError):
+            unlock(self._descriptor, 0, int(now))
+            if now - self._said > _SILENT:
+                # Those behind have not waited for us.
+                os.utime(self._descriptor)
+                self._place = _place(os.fstat(self._descriptor), self._path)
+        self._said = now
 
     def leave(self) -> None:
         """Get out of line. Harmless the second time."""
@@ -167,12 +205,12 @@ def _clear(folder: Path) -> None:
     with contextlib.suppress(OSError):
         for path in folder.glob(f"wait.{os.geteuid()}.*.ticket"):
             with contextlib.suppress(UntrustedFileError):
-                if _alive(path, os.geteuid()) is None:
+                if _alive(path) is None:
                     path.unlink(missing_ok=True)
 
 
 def is_waiting(waiter: Waiter) -> bool:
-    """Whether he still is: one look at his ticket, and at nothing else."""
+    """Whether he still is, and has his place: one look at his ticket, and at nothing else."""
     try:
         descriptor = open_untrusted(Path(waiter.path))
     except UntrustedFileError:
@@ -180,24 +218,41 @@ def is_waiting(waiter: Waiter) -> bool:
     if descriptor is None:
         return False
     try:
-        return is_held(descriptor)
+        said = locked(descriptor)
+        return said is not None and not _is_silent(said[0])
+    except OSError:
+        return False
     finally:
         os.close(descriptor)
 
 
-def _alive(path: Path, uid: int) -> Waiter | None:
+def _is_silent(said: int) -> bool:
+    """Whether it is too long ago that somebody has last said something. (What is still to come is forged.)"""
+    return not -1 <= time.monotonic() - said <= _SILENT + 1
+
+
+def _alive(path: Path) -> Waiter | None:
     """The waiter of a ticket, None where he is gone. Raises UntrustedFileError."""
     descriptor = open_untrusted(path)
     if descriptor is None:
         return None
     try:
         facts = os.fstat(descriptor)
-        if facts.st_uid != uid or not is_held(descriptor):
+        said = locked(descriptor)
+        if said is None:
             return None
         data = os.read(descriptor, MAX_RECORD_BYTES + 1)
+    except OSError as error:
+        raise UntrustedFileError(f"{path.name}: {error.strerror}") from None
     finally:
         os.close(descriptor)
-    known = Waiter(_place(facts, path), user_name(uid), path=str(path), ours=uid == os.geteuid())
+    known = Waiter(
+        _place(facts, path),
+        user_name(facts.st_uid),
+        path=str(path),
+        ours=facts.st_uid == os.geteuid(),
+        silent=_is_silent(said[0]),
+    )
     try:
         return _read(json.loads(data) if len(data) <= MAX_RECORD_BYTES else None, known)
     except (ValueError, RecursionError):
@@ -214,13 +269,15 @@ def _read(document: Any, known: Waiter) -> Waiter:
         return known
     count, devices, since, command = (document.get(key) for key in ("count", "devices", "since", "command"))
     step, job = document.get("step"), document.get("job")
-    named = isinstance(devices, list) and all(isinstance(key, str) for key in devices)
+    named = isinstance(devices, list) and len(devices) <= _MOST_DEVICES
+    named = named and all(isinstance(key, str) for key in devices or ())
     return replace(
         known,
-        count=count if isinstance(count, int) and 0 < count < 10_000 else 1,
+        # (True is an int to Python, and no number to those who read our JSON.)
+        count=count if type(count) is int and 0 < count < 10_000 else 1,
         devices=frozenset(devices) if named and isinstance(devices, list) else None,
         since=float(since) if isinstance(since, (int, float)) and 0 < since < 1e11 else None,
-        command=command if isinstance(command, str) else None,
-        step=step if isinstance(step, int) and 0 < step < 10_000 else 0,
+        command=command[:_MAX_COMMAND] if isinstance(command, str) else None,
+        step=step if type(step) is int and 0 < step < 10_000 else 0,
         job=job if isinstance(job, str) and len(job) <= _MAX_JOB else None,
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from gputui.allocating.settings import ScreenSettings, SettingsError, own_file
-from gputui.system.files import write_private
+from gputui.allocating.settings import BOM, ScreenSettings, SettingsError, own_file
+from gputui.system.files import make_folder, write_private
 
 _KEYS = {"keymap": "keys"}
 """What a field of ScreenSettings is called in the file, where that is not its name."""
@@ -18,33 +21,75 @@ def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: Scree
     Raises SettingsError: there is no home folder, the file is not TOML, or it cannot be written.
     """
     # (Imported only here: it takes 30 ms.)
-    import tomlkit
     from tomlkit.exceptions import ParseError, TOMLKitError
 
     named = own_file(environ)
     if named is None:
         raise SettingsError("there is no home folder to save the settings in")
-    # (A settings file is often a link into a repository of such files: the link stays one.)
-    file = Path(named).resolve()
     try:
-        text = file.read_bytes().decode() if file.exists() else ""
-        document = tomlkit.parse(text)
-        if "screen" not in document:
-            document["screen"] = tomlkit.table()
-        table = document["screen"]
-        if not isinstance(table, dict):
-            raise SettingsError(f"{named}: [screen] is not a table")
-        for field, old, new in zip(ScreenSettings._fields, before, after, strict=True):
-            key = _KEYS.get(field, field)
-            if old == new:
-                continue
-            if new is None:
-                table.pop(key, None)
-            else:
-                table[key] = list(new) if isinstance(new, tuple) else new
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_private(file, tomlkit.dumps(document))
+        # (A settings file is often a link into a repository of such files: the link stays one.)
+        file = Path(os.path.realpath(named))
+        make_folder(file.parent)
+        with _alone_in(file.parent):
+            mode = _mode(file)
+            if mode is not None and not mode & 0o222:
+                # (A rename would replace it all the same, as would root.)
+                raise SettingsError(f"{named}: the file is read-only")
+            text = "" if mode is None else file.read_bytes().decode()
+            changed = text.removeprefix(BOM)
+            for field, old, new in zip(ScreenSettings._fields, before, after, strict=True):
+                if old != new:
+                    changed = _with(changed, _KEYS.get(field, field), new, named)
+            if "\r\n" in text:
+                changed = re.sub(r"(?<!\r)\n", "\r\n", changed)
+            write_private(file, (BOM if text.startswith(BOM) else "") + changed, synced=True)
+            if mode is not None:
+                file.chmod(mode)
     except OSError as error:
         raise SettingsError(f"{named}: {error.strerror}") from None
-    except (UnicodeDecodeError, ParseError, TOMLKitError, RecursionError) as error:
+    except (UnicodeDecodeError, ParseError, TOMLKitError, RuntimeError) as error:
+        # (RuntimeError: links in a circle, or nested too deep.)
         raise SettingsError(f"{named}: {error}") from None
+
+
+def _with(text: str, key: str, value: object, named: str) -> str:
+    """The text with one setting of the screen changed, or removed (None)."""
+    import tomlkit
+
+    # (Read anew for each: once a key has been removed from a dotted table, tomlkit 0.15 misses others.)
+    document = tomlkit.parse(text)
+    if "screen" not in document:
+        document["screen"] = tomlkit.table()
+    table = document["screen"]
+    if not isinstance(table, dict):
+        raise SettingsError(f"{named}: [screen] is not a table")
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = list(value) if isinstance(value, tuple) else value
+    return tomlkit.dumps(document)
+
+
+def _mode(file: Path) -> int | None:
+    """The rights of a file, None where there is none."""
+    try:
+        return file.stat().st_mode & 0o777
+    except FileNotFoundError:
+        return None
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """While no other screen of this user saves its settings in the folder: each would undo what the other has
+    changed. Where folders cannot be locked (NFS, Windows), without waiting."""
+    handle = -1
+    try:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            handle = os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        if handle >= 0:
+            os.close(handle)

@@ -14,6 +14,9 @@ prefer = ["7", "6"]        # taken first, in this order
 [wait]
 notify = ["notify-send", "gputui", "{message}"]
 
+[jobs]
+log_cap = "1G"             # of a longer log the middle is removed; "none": never
+
 [screen]
 theme = "light"            # or "dark", "ansi"
 interval = 2               # seconds between two readings
@@ -25,6 +28,8 @@ cpu = "y"
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,8 +43,14 @@ from gputui.system.users import own_name
 SYSTEM = "/etc/gputui.toml"
 _MOST = 256 * 1024
 
+BOM = "\ufeff"
+"""Where some editors on Windows begin a file."""
+
 INTERVALS = (0.1, 3600.0)
 """The shortest and the longest time between two readings, in seconds."""
+
+DEFAULT_LOG_CAP = 1024**3
+_LEAST_LOG_CAP = 16 * 1024**2
 
 
 class SettingsError(Exception):
@@ -74,11 +85,13 @@ class Settings(NamedTuple):
     """rules    what counts as free
     notify   a command that is told when waiting is over; "{message}" in it is what happened
     screen   how the screen looks
+    log_cap  the most bytes of a job's log that are kept, 0 for all
     """
 
     rules: Rules = DEFAULT_RULES
     notify: tuple[str, ...] = ()
     screen: ScreenSettings = DEFAULT_SCREEN
+    log_cap: int = DEFAULT_LOG_CAP
 
 
 def settings(environ: Mapping[str, str]) -> Settings:
@@ -88,7 +101,9 @@ def settings(environ: Mapping[str, str]) -> Settings:
         if file is None:
             continue
         try:
-            with open(file, "rb") as stream:  # noqa: PTH123 - pathlib takes some milliseconds
+            with open(file, "rb", opener=_at_once) as stream:
+                if stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):
+                    raise SettingsError(f"{file}: a named pipe, not a file")
                 data = stream.read(_MOST + 1)
         except (FileNotFoundError, NotADirectoryError):
             continue
@@ -98,6 +113,11 @@ def settings(environ: Mapping[str, str]) -> Settings:
             raise SettingsError(f"{file}: longer than {_MOST} bytes")
         found = _with(found, _parsed(file, data), file)
     return found
+
+
+def _at_once(file: str, flags: int) -> int:
+    """A descriptor of a file; never waits, as for a named pipe that nobody writes to."""
+    return os.open(file, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def own_file(environ: Mapping[str, str]) -> str | None:
@@ -116,7 +136,7 @@ def _parsed(file: str, data: bytes) -> dict[str, Any]:
     else:
         import tomli as tomllib
     try:
-        found: dict[str, Any] = tomllib.loads(data.decode())
+        found: dict[str, Any] = tomllib.loads(data.decode().removeprefix(BOM))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(f"{file}: {error}") from None
     return found
@@ -138,6 +158,7 @@ def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
     if mine is not None:
         rules = replace(rules, mine=own_name() if mine else None)
     notify = reader.get("wait", "notify", _words)
+    log_cap = reader.get("jobs", "log_cap", _log_cap)
     on_screen = {
         "theme": reader.get("screen", "theme", _name),
         "interval": reader.get("screen", "interval", _interval),
@@ -154,6 +175,7 @@ def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
     return before._replace(
         rules=rules,
         notify=before.notify if notify is None else notify,
+        log_cap=before.log_cap if log_cap is None else log_cap,
         screen=before.screen._replace(**given),
     )
 
@@ -193,6 +215,15 @@ def _memory(value: object) -> int:
     if isinstance(value, str):
         return read_size(value)
     raise ValueError(f'{value!r} is not a size ("20G", "512M")')
+
+
+def _log_cap(value: object) -> int:
+    if value == "none":
+        return 0
+    amount = _memory(value)
+    if amount < _LEAST_LOG_CAP:
+        raise ValueError(f'{value!r} is less than 16M ("none": no cap)')
+    return amount
 
 
 def _percent(value: object) -> int:

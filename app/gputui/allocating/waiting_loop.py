@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gputui.allocating.queue import Ticket, is_waiting, names_in_line, nth
+from gputui.allocating.queue import BEAT, Ticket, is_waiting, names_in_line, nth
 from gputui.allocating.queue import devices as _devices
 from gputui.choosing.pick import Constraints, available
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.verdict_text import brief
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import gpus
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 
@@ -60,8 +61,7 @@ class Progress:
             return f"{place} in line for {_devices(self.wanted)}, after {names_in_line(self.ahead)}"
         parts = [f"first in line for {_devices(self.wanted)}: {len(self.ready)} free"]
         if self.settling and self.snapshot:
-            labels = ",".join(map(self.snapshot.label, self.settling))
-            parts.append(f"GPU {labels} cooling down")
+            parts.append(f"{gpus([*map(self.snapshot.label, self.settling)])} cooling down")
         following = self._likely
         return ", ".join(parts) + (f"; probably next: {following}" if following else "")
 
@@ -85,7 +85,10 @@ class Progress:
 
 @dataclass
 class Wait:
-    """One wait for `wanted` devices. `clock` and `sleep` are the machine's; `until` a moment of `clock`."""
+    """One wait for `wanted` devices. `clock` and `sleep` are the machine's; `until` a moment of `clock`.
+
+    `box` is the box as it was last seen.
+    """
 
     environ: Mapping[str, str]
     ticket: Ticket | None
@@ -96,6 +99,7 @@ class Wait:
     until: float | None = None
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    box: Snapshot | None = None
     _since: dict[str, float] = field(default_factory=dict)
     _again: float | None = None
 
@@ -109,14 +113,21 @@ class Wait:
             self._rest(self._again - self.clock(), None)
         while True:
             cost, began = time.process_time(), self.clock()
-            ahead = self.ticket.ahead(self.environ) if self.ticket is not None else ()
+            ahead = self._ahead()
             if len(ahead) > _WATCHING:
                 self._since = {}
                 self.tell(Progress(ahead, wanted=self.wanted))
                 # He is the last to go before it is time to look at the box.
                 self._rest(max(_LONGEST, self._pause(cost)), ahead[-_WATCHING - 1])
                 continue
-            snapshot = read()
+            snapshot, before = read(), self.box
+            self.box = snapshot
+            if before is None or before.by_key.keys() != snapshot.by_key.keys():
+                # Somebody may be able to start now who was not, or the other way round.
+                ahead = self._ahead()
+            if self.ticket is not None:
+                # The driver has answered: we could take devices.
+                self.ticket.beat()
             judged = verdicts(snapshot, self.rules)
             there = available(snapshot, judged, self.constraints(snapshot))
             free, others = there.devices, tuple(device for device, _ in there.refused)
@@ -129,6 +140,9 @@ class Wait:
             settling = tuple(device for device in free if device not in ready)
             self.tell(Progress(ahead, snapshot, judged, ready, settling, self.wanted, others))
             self._rest(began + self._pause(cost) - self.clock(), ahead[-1] if ahead else None)
+
+    def _ahead(self) -> tuple[Waiter, ...]:
+        return self.ticket.ahead(self.environ, self.box) if self.ticket is not None else ()
 
     def _pause(self, since: float) -> float:
         """Seconds between two looks, of which one has cost CPU time since then."""
@@ -144,5 +158,7 @@ class Wait:
                 raise TooLongError
             if now >= end:
                 return
+            if self.ticket is not None:
+                self.ticket.beat()
             ends = [end - now, *([] if self.until is None else [self.until - now])]
-            self.sleep(min([*ends, *([] if before is None else [_LOOK_AHEAD])]))
+            self.sleep(min([*ends, BEAT if before is None else _LOOK_AHEAD]))

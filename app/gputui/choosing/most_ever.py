@@ -1,4 +1,5 @@
-"""How many devices of a box could ever be had, if nobody used any: more are not worth waiting for. Pure."""
+"""How many devices of a box could ever be had, if nobody used any: more are not worth waiting for, and who
+waits for more holds nobody up. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from gputui.choosing.pick import Constraints, available
 from gputui.choosing.verdict import Divided, Idle, Verdict
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.waiter import Waiter
 
 
 def most_ever(snapshot: Snapshot, constraints: Constraints) -> int:
@@ -20,6 +22,25 @@ def most_ever(snapshot: Snapshot, constraints: Constraints) -> int:
         device.key: Verdict("busy", Divided(0)) if device.mig else Verdict("free", Idle()) for device in empty
     }
     return len(available(replace(snapshot, devices=empty), as_free, constraints).devices)
+
+
+def can_never_start(waiter: Waiter, snapshot: Snapshot | None) -> bool:
+    """Whether one in line asks for more than the box has, or for devices that are not there.
+
+    Whoever looks at the box sees that alike: devices that are in use, lost or prohibited may be had later. Of
+    several devices none is a MIG instance, unless they are named: a process can use one only.
+    """
+    if snapshot is None or not snapshot.devices:
+        return False
+    could = [
+        device
+        for device in snapshot.devices
+        # (One whose UUID cannot be read just now may be any.)
+        if not device.mig
+        and (waiter.wants_of([device.key]) or not device.uuid)
+        and (waiter.devices is not None or waiter.count == 1 or not device.parent)
+    ]
+    return len(could) < waiter.count
 
 
 def waits_for_ever(count: int, can: int) -> str:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gputui.choosing.most_ever import can_never_start
 from gputui.choosing.people import IDLE_AFTER
-from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.verdict import Cooling, Divided, Prohibited, State, UsedBy, Verdict
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
-from gputui.inventory.formatting import duration, printable, size
+from gputui.inventory.formatting import duration, gpus, printable, size
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 
@@ -25,6 +25,8 @@ _NOBODY: dict[State, str] = {
     "unknown": "unreadable",
 }
 """What stands for a device of which nobody can be seen to have it."""
+SILENT = "has lost its place: it is stopped, or its driver does not answer"
+"""What is said of one in line that has given no sign of life for too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +88,14 @@ def outlook(
     snapshot: Snapshot,
     judged: Mapping[str, Verdict],
     idle: Mapping[str, float] | None = None,
-    rules: Rules = DEFAULT_RULES,
 ) -> Outlook:
     """`judged` has the verdicts, `idle` is of `people.idle_seconds`: None without past readings."""
     usable = [device for device in snapshot.devices if not _never(judged[device.key])]
     turns = []
-    for place, waiter in enumerate(snapshot.waiters, 1):
-        ahead = tuple(other for other in snapshot.waiters[: place - 1] if other.is_before(waiter))
+    in_vain = {waiter: can_never_start(waiter, snapshot) for waiter in snapshot.waiters}
+    line = sorted(snapshot.waiters, key=lambda waiter: waiter.silent or in_vain[waiter])
+    for place, waiter in enumerate(line, 1):
+        ahead = tuple(other for other in line[: place - 1] if other.is_before(waiter) and not in_vain[other])
         if waiter.step:
             turns.append(Turn(waiter, place, ahead))
             continue
@@ -105,7 +108,7 @@ def outlook(
         free = tuple(device for device in could if judged[device.key].free)
         turns.append(Turn(waiter, place, ahead, could, free))
     occupied = [
-        _occupied(device, judged[device.key], snapshot, (idle or {}).get(device.key), rules)
+        _occupied(device, judged[device.key], snapshot, (idle or {}).get(device.key))
         for device in usable
         if not judged[device.key].free
     ]
@@ -117,9 +120,7 @@ def _never(verdict: Verdict) -> bool:
     return isinstance(verdict.cause, Divided | Prohibited | Fault)
 
 
-def _occupied(
-    device: Device, verdict: Verdict, snapshot: Snapshot, idle: float | None, rules: Rules
-) -> Occupied:
+def _occupied(device: Device, verdict: Verdict, snapshot: Snapshot, idle: float | None) -> Occupied:
     now, cause, claim = snapshot.time, verdict.cause, snapshot.claimed.get(device.key)
     processes = cause.processes if isinstance(cause, UsedBy) else ()
     since = min((p.started for p in processes if p.started is not None), default=None)
@@ -127,7 +128,7 @@ def _occupied(
         since = claim.since
     user = processes[0].user if processes else claim.user if claim else None
     if isinstance(cause, Cooling):
-        return Occupied(device, verdict, user, claim, free_in=max(0.0, cause.since + rules.window - now))
+        return Occupied(device, verdict, user, claim, free_in=cause.left(now))
     held = None if since is None else max(0.0, now - since)
     unused = idle
     if verdict.state == "claimed" and device.processes == ():
@@ -175,8 +176,13 @@ def who(waiter: Waiter) -> str:
 
 
 def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
-    """Why one in line has no devices yet, as a clause: "GPU 4,5 are free, 2 more are needed"."""
+    """Why one in line has no devices yet, as a clause: "GPUs 4 and 5 are free, 2 more are needed"."""
     waiter = turn.waiter
+    if waiter.silent:
+        return SILENT
+    if can_never_start(waiter, snapshot):
+        could = len(turn.could or ())
+        return f"only {could} of the devices here {'matches' if could == 1 else 'match'}: it can never start"
     if turn.ahead:
         first = turn.ahead[0]
         more = f" and {len(turn.ahead) - 1} more" if len(turn.ahead) > 1 else ""
@@ -186,15 +192,15 @@ def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
     if len(turn.could) < waiter.count:
         could = len(turn.could)
         return f"only {could} of the devices here {'matches' if could == 1 else 'match'}: it can never start"
-    free = ",".join(map(snapshot.label, turn.free))
+    free = gpus([*map(snapshot.label, turn.free)])
     missing = waiter.count - len(turn.free)
     if missing <= 0:
         are = "is free" if len(turn.free) == 1 else "are free"
-        return f"GPU {free} {are}: it starts soon"
+        return f"{free} {are}: it starts soon"
     if not turn.free:
         return "no such device is free" if waiter.count == 1 else f"no device is free, {missing} are needed"
     are = "is free" if len(turn.free) == 1 else "are free"
-    return f"GPU {free} {are}, {missing} more {'is' if missing == 1 else 'are'} needed"
+    return f"{free} {are}, {missing} more {'is' if missing == 1 else 'are'} needed"
 
 
 def occupied_by(each: Occupied, now: float) -> tuple[str, str, str, str, str]:
@@ -204,7 +210,7 @@ def occupied_by(each: Occupied, now: float) -> tuple[str, str, str, str, str]:
     """
     device, claim, cause = each.device, each.claim, each.verdict.cause
     if each.free_in is not None:
-        return "", "", "cooling down", f"counts as free in {each.free_in:.0f} s", ""
+        return "", "", "cooling down", f"counts as free in {each.free_in:g} s", ""
     own = claim is not None and claim.own and claim.user == each.user
     who = "you" if own else printable(each.user) if each.user is not None else "–"
     memory = size(device.memory_used) if device.memory_used and each.verdict.state != "claimed" else ""

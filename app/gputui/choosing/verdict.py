@@ -100,6 +100,14 @@ class Cooling(NamedTuple):
     since: float
     window: float
 
+    def passed(self, now: float) -> int:
+        """How many whole seconds of the window have passed: every text counts with these."""
+        return int(min(max(0.0, now - self.since), self.window))
+
+    def left(self, now: float) -> float:
+        """How many seconds of the window are left; with `passed` they make the window."""
+        return self.window - self.passed(now)
+
 
 class MemoryHeld(NamedTuple):
     """held: so many bytes are in use by no process that can be seen.
@@ -173,7 +181,7 @@ class Verdict:
 def verdicts(snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> dict[str, Verdict]:
     """The verdict on every device of the snapshot, by `Device.key`."""
     # An instance of a GPU that is lost is lost with it.
-    lost = {d.key: d for d in snapshot.devices if d.fault and d.fault.kind != "error"}
+    lost = {d.key: d for d in snapshot.devices if d.fault and d.fault.kind in ("lost", "reset")}
     found = {
         device.key: judge(
             lost.get(device.parent or "", device), rules, instances=len(snapshot.instances(device))
@@ -215,7 +223,7 @@ def judge(device: Device, rules: Rules = DEFAULT_RULES, instances: int = 0) -> V
 
 def _judged(device: Device, rules: Rules, instances: int) -> _Judged:
     if device.fault:
-        return "unknown" if device.fault.kind == "error" else "lost", device.fault
+        return "lost" if device.fault.kind in ("lost", "reset") else "unknown", device.fault
     if device.apart is not None:
         return "unknown", NotOffered(device.apart)
     if device.mig:

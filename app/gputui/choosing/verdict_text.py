@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from gputui.vendors.vendor import Trouble
 
 NO_PROCESS = "no visible process"
+_YOU = "you"
+"""Who looks at a demo's box has a name there that is none."""
 
 _UNREADABLE = {
     "processes": ("the driver does not list its processes", "processes unreadable"),
@@ -221,8 +223,8 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
             )
         case Prohibited():
             return "compute mode Prohibited: no program can use it", "compute prohibited"
-        case Cooling(since, window):
-            passed = int(min(max(0.0, now - since), window))
+        case Cooling(window=window):
+            passed = cause.passed(now)
             return (
                 f"free for {passed} s, counts as free after {window:g} s",
                 f"cooling down ({passed}/{window:g} s)",
@@ -253,7 +255,10 @@ def _used_by(processes: tuple[Process, ...], now: float) -> tuple[str, str]:
         full = f"pid {main.pid}, {OWNER_UNKNOWN}{note}"
     else:
         user, what = printable(main.user), program(main.command or "?")
-        full, few = f"{user} is running {what} (pid {main.pid})", f"{user} {what}{age}"
+        full, few = (
+            f"{user} {'are' if user == _YOU else 'is'} running {what} (pid {main.pid})",
+            f"{user} {what}{age}",
+        )
     full += age and f",{age}"
     if main.memory is not None:
         full += f", {size(main.memory)}"
@@ -330,6 +335,8 @@ def _fault(fault: Fault) -> tuple[str, str]:
         return f"{message}: fell off the bus{since and ' at' + since}", f"lost{since}"
     if fault.kind == "reset":
         return message, f"needs reset{since}"
+    if fault.kind == "processes":
+        return f"the driver cannot list its processes ({message})", _UNREADABLE["processes"][1]
     return message, "driver error"
 
 

@@ -7,14 +7,11 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.allocating.request import Notice
 from gputui.cli.common import say
 from gputui.inventory.formatting import duration, printable
-from gputui.launching.terminal_notification import terminal_notification
-from gputui.system.environment import given_environment
 
 if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation
@@ -60,7 +57,9 @@ class AllocationListener:
         self._clear_progress()
         if allocation is not None:
             labels = ", ".join(f"GPU {allocation.snapshot.label(device)}" for device in allocation.devices)
-            _notify(f"{labels} after {duration(seconds)} of waiting")
+            job, verb = allocation.request.job, "were" if len(allocation.devices) > 1 else "was"
+            what = f"job {job} starts on {labels}" if job else f"{labels} {verb} allocated"
+            _notify(f"{what} after a wait of {duration(seconds)}")
 
     def _clear_progress(self) -> None:
         if self._shown:
@@ -70,7 +69,9 @@ class AllocationListener:
 
 def _notify(message: str) -> None:
     """Ring the bell, raise a notification (OSC 9, OSC 777), and start the command of the settings."""
+    # (Imported late here and below: most calls do not wait.)
     from gputui.allocating.settings import SettingsError, settings
+    from gputui.launching.terminal_notification import terminal_notification
 
     say(message)
     if sys.stderr is not None and sys.stderr.isatty():
@@ -88,6 +89,9 @@ def _start_unattended(argv: Sequence[str]) -> None:
     """Start a command that is nobody's child: the command that we become must not find a child that it has
     not started."""
     import subprocess
+    from pathlib import Path
+
+    from gputui.system.environment import given_environment
 
     program = shutil.which(argv[0])
     if program is None:

@@ -68,7 +68,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
     launch = launch_of(args, command or ())
     if elsewhere(args):
-        say("warning: the devices are not this machine's (--demo, --from, --root)")
+        say("warning: not this machine's devices (--demo, --from, --root)")
     report = check(
         launch, _box(args, launch, Want.NAMES), given_environment(), python=args.python, seconds=args.timeout
     )

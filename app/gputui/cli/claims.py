@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gputui.allocating.claims.folder import shared_folder
-from gputui.allocating.claims.read import claims
+from gputui.allocating.claims.folder import distrust, setup, shared_folder
+from gputui.allocating.claims.read import claims, unnamed
 from gputui.choosing.claimed_use import ClaimedUse, claimed_uses, use_document
 from gputui.choosing.verdict_text import claimed_and_runs_on
 from gputui.cli.common import (
@@ -47,16 +47,24 @@ def parser() -> Parser:
         "has not claimed is marked. `gputui ls` shows what runs without gputui.",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
+    made.add_argument(
+        "--setup",
+        action="store_true",
+        help="print what root puts in /etc/tmpfiles.d, so that no user can remove the claims of others",
+    )
     add_source_options(made)
     return made
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
+    if args.setup:
+        print(setup(), end="")
+        return DONE
     box: Snapshot | None = None
     simulated = elsewhere(args)
     found, odd = ((), ()) if simulated else claims(os.environ)
-    for each in odd:
+    for each in (*odd, *filter(None, () if simulated else (distrust(os.environ),))):
         say(f"warning: {each}")
     try:
         with opened(args) as source:
@@ -67,6 +75,11 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         # Without a driver the claims can be told all the same.
         say(str(error))
     kept: Kept = {}
+    if box is not None and not simulated:
+        there = tuple(claim for claim in found if claim.own or claim.key in box.by_key)
+        if len(there) < len(found):
+            say(f"warning: ignored: {len(found) - len(there)} claims of devices that are not on this machine")
+        found = (*there, *unnamed(os.environ, box.by_key, there))
     if box is not None and simulated:
         found = box.claims
     elif found:

@@ -37,6 +37,14 @@ class Parser(argparse.ArgumentParser):
             **more,  # type: ignore[arg-type]
         )
 
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        for word in args or ():
+            # (argparse drops "--" from the values, and hands an empty list over in its place.)
+            option, _, value = word.partition("=")
+            if value == "--" and option.startswith("-"):
+                self.error(f"argument {option}: '--' is no value")
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments"):
             message += "; a command to start goes after --"
@@ -158,7 +166,8 @@ PATIENCE = 30.0
 class InTime:
     """A source whose readings come back within `patience` seconds or raise NoSourceError.
 
-    It is read on a daemon thread: a call that hangs in the kernel holds that thread and nothing else.
+    It is read on a daemon thread: a call that hangs in the kernel holds that thread and nothing else. Where
+    there can be no thread (`ulimit -u`) it is read on the caller's, however long that takes.
     """
 
     def __init__(self, source: Source, patience: float | None = None) -> None:
@@ -189,8 +198,12 @@ class InTime:
                 errors.append(error)
 
         thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        thread.join(self._patience)
+        try:
+            thread.start()
+        except RuntimeError:
+            run()
+        else:
+            thread.join(self._patience)
         if errors:
             raise errors[0]
         if not answers:

@@ -37,6 +37,9 @@ SUBCOMMANDS: dict[str, str] = {
 
 _SCREEN = "screen"
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EBADF, errno.EIO)
+_NO_THREAD = "can't start new thread"
+"""What Python says then; the exception has no type of its own."""
+CANNOT_START = 126
 _TAKE_A_VALUE = ("--from", "--interval", "--root")
 _VALUES_WITHIN = ("--demo=", "--from=", "--interval=", "--root=")
 
@@ -68,6 +71,11 @@ def dispatch(words: list[str]) -> int:
         return NO_SOURCE
     except KeyboardInterrupt:
         return 130
+    except RuntimeError as error:
+        if str(error) != _NO_THREAD:
+            raise
+        say("the system gives us no more threads (`ulimit -u`)")
+        return CANNOT_START
     except OSError as error:
         if error.errno not in _OUTPUT_LOST:
             raise

@@ -273,9 +273,14 @@ def _stop(args: argparse.Namespace, jobs: Stored) -> int:
 
 def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
     from gputui.cli import run
+    from gputui.jobs.again import again
 
-    words, command = _call(_readable(args.id, jobs, newest=True))
+    job = _readable(args.id, jobs, newest=True)
+    words, command = _call(job)
     given = run.parser().parse_args(args.options)
+    lacks = again(job).lacks({*os.environ, *(name for name, _ in given.env or ())})
+    if lacks is not None:
+        raise WrongCallError(f"job {job.id}: {lacks}")
     if given.n is not None or given.gpus is not None:
         del words[:2]
     return run.main(["--detach", *words, *args.options], command)
@@ -286,7 +291,7 @@ def _call(job: Job) -> tuple[list[str], tuple[str, ...]]:
     from gputui.jobs.again import again
     from gputui.launching.launch_options import words_of
 
-    options, count, constraints = again(job)
+    options, count, constraints, *_ = again(job)
     devices = ("-n", str(count), *constraints) if count else ("--gpus", "none")
     return [*devices, *words_of(options)], options.command
 
@@ -294,10 +299,10 @@ def _call(job: Job) -> tuple[list[str], tuple[str, ...]]:
 def _show(args: argparse.Namespace, jobs: Stored) -> int:
     job = _readable(args.id, jobs, newest=True)
     if args.command:
-        import shlex
+        from gputui.launching.quoting import quote
 
         words, command = _call(job)
-        print_line(shlex.join(["gputui", "run", *words, "--", *command]))
+        print_line(" ".join(map(quote, ["gputui", "run", *words, "--", *command])))
         return DONE
     from gputui.cli.jobs_text import facts
 

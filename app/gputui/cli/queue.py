@@ -9,6 +9,7 @@ from typing import Any
 
 from gputui.allocating.queue import waiters
 from gputui.choosing.queue_outlook import (
+    SILENT,
     Outlook,
     expectation,
     in_the_way,
@@ -83,7 +84,7 @@ def _lines(snapshot: Snapshot, found: Outlook) -> list[str]:
             wants(turn.waiter, snapshot),
             "-" if turn.waiter.since is None else duration(now - turn.waiter.since),
             printable(turn.waiter.job or "-"),
-            printable(turn.waiter.command or "-"),
+            printable(turn.waiter.command or "-") + (f" ({SILENT})" if turn.waiter.silent else ""),
         )
         for turn in found.turns
     ]

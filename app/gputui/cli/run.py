@@ -91,7 +91,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         print_line(launch.line)
         return DONE
     if elsewhere(args):
-        say("warning: the devices are not this machine's (--demo, --from, --root); the command starts anyway")
+        say("warning: not this machine's devices (--demo, --from, --root); the command starts anyway")
     if not args.quiet:
         say(launch.line)
     if sys.stdin is not None and sys.stdin.isatty():

@@ -15,6 +15,7 @@ from gputui.cli.become import become
 from gputui.cli.common import (
     DONE,
     WRONG_CALL,
+    InTime,
     Parser,
     WrongCallError,
     add_source_options,
@@ -59,14 +60,13 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
-    source = make_source(args.demo, args.recording, args.root)
-    if not elsewhere(args):
-        source = WithJobs(source, os.environ)
+    source = WithJobs(make_source(args.demo, args.recording, args.root), os.environ)
     found = settings_or_wrong_call()
     reason = _no_screen()
     if reason:
         return _table_instead(source, reason, command, bool(source.label))
     from gputui.tui.run import run_screen
+    from gputui.tui.updated import UpdatedError
 
     example = EXAMPLE if args.demo is not None and not command else ()
     try:
@@ -101,6 +101,9 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     except StartError as error:
         say(str(error))
         return error.status
+    except UpdatedError as error:
+        say(str(error))
+        return 1
 
 
 def _no_screen() -> str | None:
@@ -127,6 +130,7 @@ def _streams() -> tuple[TextIO | None, ...]:
 def _table_instead(source: Source, reason: str, command: Sequence[str] | None, looked_at: bool) -> int:
     from gputui.cli.ls import table
 
+    source = InTime(source)
     source.open()
     snapshot = source.read(Want.ALL)
     source.close()

@@ -42,7 +42,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     with opened(args) as source:
         snapshot = source.read(Want.NAMES | Want.TOPOLOGY)
     for device in snapshot.devices:
-        if device.fault and device.fault.kind != "error":
+        if device.fault and device.fault.kind in ("lost", "reset"):
             say(f"GPU {snapshot.label(device)}: {device.fault.message}; its links are not known")
     if args.json:
         import json
@@ -76,11 +76,7 @@ def _document(snapshot: Snapshot) -> dict[str, Any]:
             for device in snapshot.devices
         ],
         "matrix": [list(row) for row in snapshot.links],
-        "links": [
-            _link(snapshot, one, other)
-            for one, other in combinations(snapshot.devices, 2)
-            if all(each.parent is None and each.index >= 0 for each in (one, other))
-        ],
+        "links": [_link(snapshot, one, other) for one, other in combinations(snapshot.numbered, 2)],
         "topology": topology_document(snapshot.topology) if snapshot.topology else None,
     }
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gputui.inventory.device import Device, Telemetry
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, UNKNOWN, duration, printable, size
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.xid import MEANINGS
 
 _WORKING = 20

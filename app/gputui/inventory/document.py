@@ -15,15 +15,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.claim import Claim
-from gputui.inventory.device import Device, Fault, Telemetry
+from gputui.inventory.device import Device, Fault
 from gputui.inventory.link import LinkMatrix, NumberMatrix
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.inventory.topology import Topology, ranges
 from gputui.inventory.waiter import Waiter
+
+if TYPE_CHECKING:
+    from gputui.inventory.telemetry import Telemetry
 
 SCHEMA = 1
 
@@ -62,7 +65,6 @@ DEVICE_FACTS: tuple[str, ...] = (
 """The keys of a device whose JSON value is the attribute's value, in the order in which they are written."""
 
 
-TELEMETRY_FACTS: tuple[str, ...] = tuple(fact.name for fact in fields(Telemetry))
 LOAD_FACTS: tuple[str, ...] = tuple(fact.name for fact in fields(HostLoad))
 ACTIVITY_FACTS = ("sm", "host_cpu", "host_memory")
 """Of a process."""
@@ -85,7 +87,7 @@ def to_document(
 
 
 def _telemetry(telemetry: Telemetry) -> dict[str, Any]:
-    facts = {name: getattr(telemetry, name) for name in TELEMETRY_FACTS}
+    facts = {fact.name: getattr(telemetry, fact.name) for fact in fields(telemetry)}
     facts["throttle"] = None if telemetry.throttle is None else list(telemetry.throttle)
     facts["xid_at"] = None if telemetry.xid_at is None else iso(telemetry.xid_at)
     return facts
@@ -155,6 +157,7 @@ def waiters_document(line: Sequence[Waiter]) -> list[dict[str, Any]]:
             "command": as_text(waiter.command),
             "job": as_text(waiter.job),
             "ours": waiter.ours,
+            "silent": waiter.silent,
             "step": waiter.step,
         }
         for place, waiter in enumerate(line, 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any, cast
 
 from gputui.inventory.claim import Claim
@@ -21,12 +22,12 @@ from gputui.inventory.device import (
     Device,
     Fault,
     FaultKind,
-    Telemetry,
 )
-from gputui.inventory.document import ACTIVITY_FACTS, LOAD_FACTS, SCHEMA, TELEMETRY_FACTS
+from gputui.inventory.document import ACTIVITY_FACTS, LOAD_FACTS, SCHEMA
 from gputui.inventory.link import PEER_WORDS, SELF, LinkMatrix, NumberMatrix, is_link
 from gputui.inventory.process import KINDS, Ancestor, Kind, Process
 from gputui.inventory.snapshot import Host, HostLoad, Snapshot
+from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.topology import Locality, Nic, Topology, from_ranges
 from gputui.inventory.untrusted_json import MOST_NUMBER, DocumentError, JsonValue
 from gputui.inventory.waiter import Waiter
@@ -196,7 +197,7 @@ def _telemetry(node: JsonValue) -> Telemetry | None:
     if not node.known:
         return None
     facts: dict[str, Any] = {}
-    for name in TELEMETRY_FACTS:
+    for name in (fact.name for fact in fields(Telemetry)):
         value = node.get(name, None)
         if not value.known:
             continue
@@ -245,6 +246,7 @@ def _waiter(node: JsonValue, place: int) -> Waiter:
     if node["place"].whole() != place:
         raise node["place"].wrong(f"{place}, its place in the list,")
     devices, since, command, job = (node[key] for key in ("devices", "since", "command", "job"))
+    silent = node.get("silent", None)
     return Waiter(
         place=(place, ""),
         user=node["user"].text(),
@@ -254,6 +256,7 @@ def _waiter(node: JsonValue, place: int) -> Waiter:
         command=command.text() if command.known else None,
         job=job.text() if job.known else None,
         ours=node["ours"].yes(),
+        silent=silent.known and silent.yes(),
         step=node["step"].whole(),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 GIB = 1024**3
@@ -61,6 +62,15 @@ def short_name(name: str) -> str:
         if name.startswith(prefix):
             return name[len(prefix) :]
     return name
+
+
+def gpus(labels: Sequence[str]) -> str:
+    """Devices by their labels, for a sentence: "GPU 4", "GPUs 4 and 5", "GPUs 2, 4 and 5".
+
+    (A cell of a table has "GPU 4,5".)
+    """
+    shown = [printable(label) for label in labels]
+    return f"GPUs {', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else f"GPU {''.join(shown)}"
 
 
 def short_bus_id(bus_id: str) -> str:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.link import SELF, LinkMatrix, is_link
 from gputui.inventory.snapshot import Snapshot
@@ -87,7 +86,7 @@ def write(snapshot: Snapshot) -> str:
 
     MIG instances have no links and no row, as in nvidia-smi. Where a link is not known, the cell is N/A.
     """
-    gpus = _whole(snapshot)
+    gpus = snapshot.numbered
     topology = snapshot.topology
     nics = topology.nics if topology else ()
     names = _names(gpus)
@@ -118,17 +117,13 @@ def _names(gpus: Sequence[Device]) -> list[str]:
 
 def write_peers(snapshot: Snapshot) -> str:
     """Peer access of every pair of GPUs (reads), in the form of `nvidia-smi topo -p2p r`."""
-    gpus = _whole(snapshot)
+    gpus = snapshot.numbered
     names = _names(gpus)
     lines = ["\t".join(["", *names])]
     for device, name in zip(gpus, names, strict=True):
         words = [SELF if o is device else snapshot.peer(device, o) or "U" for o in gpus]
         lines.append("\t".join([name, *words]))
     return "\n".join(lines) + f"\n\n{PEER_LEGEND}"
-
-
-def _whole(snapshot: Snapshot) -> list[Device]:
-    return [device for device in snapshot.devices if device.parent is None and device.index >= 0]
 
 
 def _cell(word: str | None) -> str:

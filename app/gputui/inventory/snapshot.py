@@ -60,7 +60,8 @@ class Snapshot:
     is over the link by the kernel's own measure, which compares links of one word (AMD: XGMI 15 a hop), and
     `link_bandwidths` in MB/s.
     `errors` are of the box as a whole; a device's own trouble is in `Device.fault`. `claims` are those that
-    are alive. `waiters` are in line for devices, the first one first; `jobs` are the user's own.
+    are alive. `waiters` are in line for devices, the first one first; `jobs` are the user's own. `missing` is
+    one of the errors: why a vendor's devices cannot be read, where no other vendor's are offered.
     """
 
     host: Host
@@ -76,6 +77,7 @@ class Snapshot:
     claims: tuple[Claim, ...] = ()
     waiters: tuple[Waiter, ...] = ()
     jobs: tuple[JobSummary, ...] = ()
+    missing: str | None = None
 
     @cached_property
     def claimed(self) -> dict[str, Claim]:
@@ -129,12 +131,16 @@ class Snapshot:
         return " + ".join(f"{count}× {name}" for name, count in counted.items()) or "no devices"
 
     @cached_property
+    def numbered(self) -> tuple[Device, ...]:
+        """The whole devices that people mean by a number: those that are offered, or all where none is."""
+        numbered = tuple(device for device in self.devices if device.parent is None and device.index >= 0)
+        # (The GPU in a processor does not make the only card of a workstation an ambiguous one.)
+        return tuple(device for device in numbered if device.apart is None) or numbered
+
+    @cached_property
     def mixed(self) -> bool:
         """Whether indices of several vendors' devices are there to be confused."""
-        numbered = [device for device in self.devices if device.index >= 0]
-        # (The GPU in a processor does not make the only card of a workstation an ambiguous one.)
-        offered = [device for device in numbered if device.apart is None] or numbered
-        return len({device.vendor for device in offered}) > 1
+        return len({device.vendor for device in self.numbered}) > 1
 
     def label(self, device: Device) -> str:
         """The number that a person sees: the vendor's index, "0:1" for instance 1 of GPU 0 (as nvidia-smi).
@@ -155,6 +161,14 @@ class Snapshot:
     def instances(self, device: Device) -> tuple[Device, ...]:
         """The MIG instances that `device` is divided into."""
         return tuple(other for other in self.devices if other.parent == device.uuid and device.uuid)
+
+    def memory(self, device: Device) -> tuple[int | None, int | None]:
+        """Bytes in use and bytes in all of the memory that a program there gets; of unified memory, of which
+        the driver tells no size, the host's RAM."""
+        load = self.host.load
+        if not device.unified or device.memory_total is not None or load is None:
+            return device.memory_used, device.memory_total
+        return load.memory_used, load.memory_total
 
     def memory_free(self, device: Device) -> int | None:
         """How many bytes of memory a program can have there; of unified memory, whose size the driver does

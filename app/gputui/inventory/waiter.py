@@ -18,6 +18,7 @@ class Waiter:
              nobody else's way, and nobody else is in theirs
     job      the id of the job that waits, None where it is no job
     ours     whether the ticket is one of our own user's
+    silent   whether he has lost his place: he is stopped, or his driver does not answer
     """
 
     place: tuple[int, str]
@@ -30,6 +31,7 @@ class Waiter:
     step: int = 0
     job: str | None = None
     ours: bool = False
+    silent: bool = False
 
     def wants_of(self, keys: Collection[str] | None) -> bool:
         """Whether he could take one of these devices (None: of any)."""
@@ -37,4 +39,6 @@ class Waiter:
 
     def is_before(self, other: Waiter) -> bool:
         """Whether he is ahead of the other one in line, and could take what the other one waits for."""
+        if self.silent != other.silent:
+            return other.silent and self.step == other.step and self.wants_of(other.devices)
         return self.place < other.place and self.step == other.step and self.wants_of(other.devices)

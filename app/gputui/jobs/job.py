@@ -75,6 +75,8 @@ class Job:
                 that it left behind; never less than the 10 MB of its supervisor, of which it began as a copy
     launch      what it was started from, as the launch history writes it; unchecked (`jobs/again.py`)
     constraints the words of `gputui run` that said which devices will do: --group, --order, --wait …
+    withheld    what was not kept of the command, as it looks like a secret: names of options, variables; in
+                `argv`, `line` and `changes` stands a mark for each value
     waits       how many devices it had to wait for, None for a job that had its devices at once;  taken: when
                 it got them (then `devices`, `line` and `changes` are what they are since)
     """
@@ -105,6 +107,7 @@ class Job:
     trouble: Trouble | None = None
     launch: object = None
     constraints: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
     waits: int | None = None
     taken: float | None = None
     state: State

@@ -6,6 +6,7 @@ The terminal is pyte's. Two of its steps are done here: as they are, it takes ha
 from __future__ import annotations
 
 import os
+import time
 import unicodedata
 from collections import deque
 from collections.abc import Mapping
@@ -23,6 +24,12 @@ MOST = 256 * 1024
 _ROWS = 50
 """Lines that the command can still go back to; those above them are final."""
 _KEPT = 5000
+_KEPT_CHARACTERS = 512 * 1024
+"""Of the lines that have scrolled away, in all: 2 MiB at most."""
+_MOST_TIME = 0.03
+"""Seconds of computing after which of what is left only the end is shown: a key press waits for it."""
+_AT_ONCE = 2048
+"""Characters between two looks at the time."""
 _MOST_MARKS = 8
 """Accents on one letter; a log may have thousands, and each would be slower than the one before."""
 
@@ -59,8 +66,20 @@ class Tail:
         except OSError:
             return False
         self._place += len(data)
-        self._stream.feed(self._sanitizer.feed(_from_a_line_on(data) if skips else data))
+        self._show(_from_a_line_on(data) if skips else data)
         return True
+
+    def _show(self, data: bytes) -> None:
+        """Write it on the screen; of text that takes long (accents, bars without an end) only the end."""
+        end = time.thread_time() + _MOST_TIME
+        text = self._sanitizer.feed(data)
+        for place in range(0, len(text), _AT_ONCE):
+            if len(text) - place > 2 * _AT_ONCE and time.thread_time() > end:
+                self._clear()
+                rest = text[-_AT_ONCE:]
+                self._stream.feed(rest.partition("\n")[2] or rest.partition("\r")[2] or rest)
+                return
+            self._stream.feed(text[place : place + _AT_ONCE])
 
     def lines(self, height: int | None = None) -> list[str]:
         """The last `height` lines, all that are kept for None; without blank ones at the end."""
@@ -70,9 +89,12 @@ class Tail:
         found = [*before, *now]
         return found if height is None else found[max(0, len(found) - height) :]
 
-    def _reset(self) -> None:
+    def _clear(self) -> None:
         self._screen = _Screen(self._columns)
         self._stream = pyte.Stream(self._screen)
+
+    def _reset(self) -> None:
+        self._clear()
         self._sanitizer = AnsiSanitizer(colours=False)
 
 
@@ -80,7 +102,7 @@ def _from_a_line_on(data: bytes) -> bytes:
     """Without the line at the beginning that has lost its own; bars end theirs with a carriage return."""
     for end in (b"\n", b"\r"):
         _, found, rest = data.partition(end)
-        if found:
+        if found and rest:
             return rest
     return data
 
@@ -91,19 +113,24 @@ class _Screen(pyte.Screen):
     def __init__(self, columns: int) -> None:
         super().__init__(columns, _ROWS)
         self.set_mode(LNM)
-        self.past: deque[str] = deque(maxlen=_KEPT)
+        self.past: deque[str] = deque()
+        self._past_characters = 0
 
     def draw(self, data: str) -> None:
         """As pyte, which looks each character's width up and makes a new cell for each."""
-        place, row = self.cursor.x, self.buffer[self.cursor.y]
+        place, row, columns = self.cursor.x, self.buffer[self.cursor.y], self.columns
         for character in data:
-            cell = _cell(character)
-            if cell is not None and place < self.columns:
-                row[place] = cell
-                place += 1
-                continue
+            known = _cell(character)
+            if known is not None:
+                cell, width = known
+                if place + width <= columns:
+                    row[place] = cell
+                    if width == 2:
+                        row[place + 1] = _REST_OF_WIDE
+                    place += width
+                    continue
             self.cursor.x = place
-            if cell is not None or not self._too_many_marks(character):
+            if known is not None or not self._too_many_marks(character):
                 super().draw(character)
             place, row = self.cursor.x, self.buffer[self.cursor.y]
         self.cursor.x = place
@@ -113,7 +140,11 @@ class _Screen(pyte.Screen):
         if self.cursor.y < self.lines - 1:
             self.cursor_down()
             return
-        self.past.append(_text(self.buffer.pop(0, {})))
+        line = _text(self.buffer.pop(0, {}))
+        self.past.append(line)
+        self._past_characters += len(line)
+        while len(self.past) > _KEPT or self._past_characters > _KEPT_CHARACTERS:
+            self._past_characters -= len(self.past.popleft())
         for number in range(1, self.lines):
             if number in self.buffer:
                 self.buffer[number - 1] = self.buffer.pop(number)
@@ -132,15 +163,16 @@ class _Screen(pyte.Screen):
         return len(self.buffer[self.cursor.y][self.cursor.x - 1].data) > _MOST_MARKS
 
 
+_REST_OF_WIDE = Char("")
+
+
 @lru_cache(maxsize=4096)
-def _cell(character: str) -> Char | None:
-    """The cell of a character that surely is one column wide; None leaves the question to pyte."""
-    if character.isascii() or (
-        unicodedata.east_asian_width(character) not in "WF"
-        and unicodedata.category(character)[0] in "LNPSZ"
-        and not unicodedata.combining(character)
-    ):
-        return Char(character)
+def _cell(character: str) -> tuple[Char, int] | None:
+    """The cell of a character and its columns, where these are sure; None leaves the question to pyte."""
+    if character.isascii():
+        return Char(character), 1
+    if unicodedata.category(character)[0] in "LNPSZ" and not unicodedata.combining(character):
+        return Char(character), 2 if unicodedata.east_asian_width(character) in "WF" else 1
     return None
 
 

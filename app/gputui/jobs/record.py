@@ -28,6 +28,7 @@ from gputui.jobs.job import (
 )
 from gputui.jobs.process_tree import alive
 from gputui.launching.launch import Launch
+from gputui.launching.secrets import secret_changes, without_secrets
 from gputui.system.files import write_private
 
 SCHEMA = 1
@@ -42,8 +43,13 @@ class RecordError(Exception):
     """The folder has no record of a job that we could read; the message is one line that says why."""
 
 
+def without_secrets_of(launch: Launch) -> Launch:
+    """The launch as a record may have it."""
+    return replace(launch, argv=without_secrets(launch.argv)[0], changes=secret_changes(launch.changes))
+
+
 def write_given(job: Job) -> None:
-    """Write what is known before the start. Raises OSError."""
+    """Write what is known before the start, from which secrets are removed already. Raises OSError."""
     document = {
         "schema": SCHEMA,
         "name": job.name,
@@ -62,12 +68,14 @@ def write_given(job: Job) -> None:
         "waits": job.waits,
         "launch": job.launch,
         "constraints": job.constraints,
+        "withheld": job.withheld,
     }
     write_private(job.folder / GIVEN, json.dumps(document))
 
 
 def write_taken(folder: Path, launch: Launch, now: float) -> None:
     """Write what a job that has waited for devices runs on, and as what. Raises OSError."""
+    launch = without_secrets_of(launch)
     document = {
         "taken": now,
         "line": launch.line,
@@ -171,7 +179,8 @@ def _read(folder: Path) -> Job:
         waits=waits,
         taken=None if taken is None else _moment(taken["taken"]),
         launch=given.get("launch", None).value,
-        constraints=_constraints(given.get("constraints", None)),
+        constraints=_words(given.get("constraints", None)),
+        withheld=_words(given.get("withheld", None)),
         launcher=_text(given["launcher"]),
         user=_text(given["user"]),
         scope=PidScope(_text(given["host"]), _maybe(given["boot"]), _maybe(given["pids"])),
@@ -224,6 +233,10 @@ def _text(node: JsonValue) -> str:
     """As `JsonValue.text`, with the stray bytes that a command line may have."""
     if not isinstance(node.value, str) or len(node.value) > MOST_TEXT * 16:
         raise node.wrong("a text")
+    try:
+        node.value.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        raise node.wrong("valid Unicode") from None
     return node.value
 
 
@@ -264,7 +277,7 @@ def _device(node: JsonValue) -> JobDevice:
     return JobDevice(node["index"].whole(), _text(node["uuid"]), _maybe(node["name"]))
 
 
-def _constraints(node: JsonValue) -> tuple[str, ...]:
+def _words(node: JsonValue) -> tuple[str, ...]:
     return tuple(_text(word) for word in node.items(_MOST_WORDS)) if node.known else ()
 
 

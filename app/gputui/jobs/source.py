@@ -1,13 +1,18 @@
-"""A source that adds the user's own jobs to every snapshot of another source."""
+"""A source that adds the user's own jobs to every snapshot of another source.
+
+To a demo's or a recording's box it adds those that this very program has started: others run on this
+machine's devices. Nothing there is claimed for them: their devices are shown as if it were.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gputui.inventory.claim import Claim
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
@@ -40,6 +45,7 @@ class WithJobs:
 
     def __init__(self, source: Source, environ: Mapping[str, str]) -> None:
         self.label = source.label
+        self.past = getattr(source, "past", None)
         self._source, self._environ = source, environ
         self._folder: Path | None = None
         self._user = own_name()
@@ -63,7 +69,17 @@ class WithJobs:
             return snapshot
         self._note_peaks(snapshot)
         jobs = tuple(replace(job, peak_memory=self._peaks.get(job.id)) for job in self._jobs)
-        return replace(snapshot, jobs=jobs)
+        if not self.label:
+            return replace(snapshot, jobs=jobs)
+        claims = (*snapshot.claims, *self._claims(snapshot))
+        return replace(snapshot, jobs=(*jobs, *snapshot.jobs), claims=claims)
+
+    def _claims(self, snapshot: Snapshot) -> Iterator[Claim]:
+        """The claims that the jobs would have, were the box this machine."""
+        for job in self._jobs:
+            for key in () if job.over else job.keys:
+                if key in snapshot.by_key and key not in snapshot.claimed:
+                    yield Claim(key, self._user, job.started, job.title, job=job.id, own=True)
 
     def close(self) -> None:
         self._source.close()
@@ -99,7 +115,8 @@ class WithJobs:
             # (The jobs page says why.)
             self._jobs, self._stored = (), None
             return
-        shown = _shown(self._stored.jobs, now)
+        jobs_here = self._stored.jobs if not self.label else filter(of_this_program, self._stored.jobs)
+        shown = _shown(tuple(jobs_here), now)
         self._jobs = tuple(summary_of(job, self._tail(job)) for job in shown)
         ids = {job.id for job in shown}
         for known in (self._tails, self._peaks):
@@ -141,6 +158,11 @@ def _shown(jobs: Collection[Job], now: float) -> list[Job]:
     ended = sorted((job for job in jobs if job.over), key=lambda job: -(job.ended or job.created))
     recent = [job for job in ended if now - (job.ended or job.created) < _RECENT]
     return [*current, *recent[:_MOST_ENDED]]
+
+
+def of_this_program(job: Job) -> bool:
+    """Whether this very process has started the job."""
+    return job.starter.pid == os.getpid()
 
 
 def summary_of(job: Job, tail: tuple[str, ...] = (), peak_memory: int | None = None) -> JobSummary:

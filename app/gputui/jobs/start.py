@@ -19,6 +19,7 @@ from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import (
     RecordError,
     read_job,
+    without_secrets_of,
     write_claims,
     write_finished,
     write_given,
@@ -28,8 +29,9 @@ from gputui.jobs.record import (
 from gputui.jobs.store import cannot_keep, jobs_folder, new_folder
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
-from gputui.launching.secrets import program_and_script
+from gputui.launching.secrets import program_and_script, without_secrets
 from gputui.launching.start import StartError
+from gputui.system.files import create_private
 from gputui.system.users import own_name
 
 if TYPE_CHECKING:
@@ -88,10 +90,16 @@ def start_job(
     if name is not None:
         check_name(name)
     launch = detached(launch, environ)
-    given = replace(_given(launch, new_folder(jobs_folder(environ)), name), constraints=tuple(constraints))
+    kept = without_secrets_of(launch)
+    given = replace(
+        _given(kept, new_folder(jobs_folder(environ)), name),
+        constraints=tuple(constraints),
+        withheld=without_secrets(launch.argv)[1],
+    )
     if queued is not None:
-        line = Launch(("gputui", "run", *queued.words)).line
-        given = replace(given, waits=queued.count, argv=queued.argv, line=line)
+        line = without_secrets_of(Launch(("gputui", "run", *queued.words))).line
+        argv, withheld = without_secrets(queued.argv)
+        given = replace(given, waits=queued.count, argv=argv, line=line, withheld=withheld)
         launch = replace(launch, changes=(*launch.changes, (FOLDER, str(given.folder))))
     if options is not None:
         given = replace(given, launch=as_kept(options, given))
@@ -173,6 +181,17 @@ def notify_words(environ: Mapping[str, str]) -> tuple[str, ...]:
     return (str(Path(program).absolute()), *words[1:]) if program else ()
 
 
+def _log_cap(environ: Mapping[str, str]) -> int:
+    """The most bytes that a log may have on the disk, 0 for any. Settings that cannot be read are no reason
+    not to start."""
+    from gputui.allocating.settings import DEFAULT_LOG_CAP, SettingsError, settings
+
+    try:
+        return settings(environ).log_cap
+    except SettingsError:
+        return DEFAULT_LOG_CAP
+
+
 def why_not(trouble: Trouble, job: Job) -> str:
     """Why a command could not be started, as a sentence."""
     if trouble.step == "directory":
@@ -209,8 +228,7 @@ def _supervise(job: Job, launch: Launch, environ: Mapping[str, str], pass_fds: S
     """Start the supervisor and wait for its answer. Raises OSError when there can be no log; StartError."""
     import subprocess
 
-    log = os.open(job.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
-    os.fchmod(log, 0o600)
+    log = create_private(job.log, os.O_WRONLY | os.O_APPEND)
     environment = launch.environment(environ)
     answer, reply = os.pipe()
     with open(answer, encoding="ascii") as answers:  # noqa: PTH123 - a descriptor
@@ -233,14 +251,14 @@ def _supervise(job: Job, launch: Launch, environ: Mapping[str, str], pass_fds: S
             os.close(log)
         with process:
             if process.stdin is not None:
-                _tell(process.stdin, launch, environment.get("LC_CTYPE"))
+                _tell(process.stdin, launch, environment.get("LC_CTYPE"), _log_cap(environ))
             return answers.read()
 
 
-def _tell(stdin: IO[bytes], launch: Launch, locale: str | None) -> None:
+def _tell(stdin: IO[bytes], launch: Launch, locale: str | None, cap: int) -> None:
     """What the supervisor has to know: not through files or arguments, so that each byte is what it was."""
     kept = "" if locale is None else f"={locale}"
-    words = [str(len(launch.argv)), launch.directory or "", kept, *launch.argv]
+    words = [str(len(launch.argv)), launch.directory or "", kept, str(cap), *launch.argv]
     # A supervisor that has ended already says so by its missing answer.
     with contextlib.suppress(BrokenPipeError), stdin:
         stdin.write(b"\0".join(map(os.fsencode, words)))
@@ -252,6 +270,9 @@ def _not_started(given: Job, answer: str) -> Exception:
     if step == "record":
         _remove(given.folder)
         return cannot_keep(given.folder.parent, OSError(int(number), os.strerror(int(number))))
+    if step == "process":
+        _remove(given.folder)
+        return StartError(f"cannot start {given.argv[0]!r}: {os.strerror(int(number))} (`ulimit -u`)", 126)
     if step in ("directory", "program"):
         trouble = Trouble("directory" if step == "directory" else "program", int(number))
         status = 127 if trouble == Trouble("program", errno.ENOENT) else 126

@@ -33,22 +33,23 @@ class Stopped:
 def stop(job: Job, number: int = signal.SIGTERM, grace: float = GRACE) -> Stopped:
     """Stop a job and wait until it has ended. Raises JobError when it cannot be stopped from here.
 
-    The job's supervisor does it, and goes on with it should we be interrupted. Without a supervisor we do
-    it ourselves. Of a job that has ended, only what it left behind is stopped; nothing left is no error.
+    The job's supervisor does it, and goes on with it should we be interrupted. Without a supervisor, or where
+    it cannot be told how (a full disk), we do it ourselves. Of a job that has ended, only what it left behind
+    is stopped; nothing left is no error.
     """
     began = time.monotonic()
     while (job := refreshed(job)).state == "starting":
         time.sleep(_ASK_AGAIN)
     if job.state == "elsewhere":
         raise JobError(f"job {job.id} belongs to {job.scope.host!r}; it can be stopped there")
-    if job.supervisor is not None and not job.over and alive(job.supervisor):
-        _ask(job, job.supervisor, number, grace)
+    supervisor = job.supervisor if not job.over and job.supervisor and alive(job.supervisor) else None
+    if supervisor is not None and _ask(job, supervisor, number, grace):
         job = wait_for(job, grace + _PATIENCE)
         return Stopped(job, _message(job, number, time.monotonic() - began, job.killed))
     killed = _stop_ourselves(job, number, grace)
     if killed is None:
         return Stopped(job, f"job {job.id} has ended already: nothing is left of it to stop")
-    job = refreshed(job)
+    job = wait_for(job, _PATIENCE) if supervisor else refreshed(job)
     return Stopped(job, _message(job, number, time.monotonic() - began, killed))
 
 
@@ -62,12 +63,24 @@ def _message(job: Job, number: int, seconds: float, killed: int) -> str:
     return f"{sent}; it ended after {seconds:.1f}s"
 
 
-def _ask(job: Job, supervisor: Identity, number: int, grace: float) -> None:
+def _ask(job: Job, supervisor: Identity, number: int, grace: float) -> bool:
+    """Whether the supervisor could be asked: on a full disk it cannot be told how to stop.
+
+    It need not be where it is to stop as it does without being told.
+    """
+    file = job.folder / STOP
     try:
-        write_private(job.folder / STOP, f"{number:d} {grace}\n")
-    except OSError as error:
-        raise JobError(f"cannot write to {str(job.folder)!r}: {error.strerror}") from None
+        write_private(file, f"{number:d} {grace}\n")
+    except OSError:
+        if (number, grace) != (signal.SIGTERM, GRACE):
+            return False
+        try:
+            # What was asked for earlier.
+            file.unlink(missing_ok=True)
+        except OSError:
+            return False
     _send(supervisor, signal.SIGTERM)
+    return True
 
 
 def _stop_ourselves(job: Job, number: int, grace: float) -> int | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.process_tree import here
 from gputui.jobs.record import RecordError, read_job
-from gputui.system.files import NoHomeError, state_folder
+from gputui.system.files import NoHomeError, private_folder, state_folder
 
 _LETTERS, _DIGITS = "abcdefghjkmnpqrstuvwxyz", "23456789"
 """Without those that are taken for one another (l 1, o 0, i)."""
@@ -35,10 +35,8 @@ def new_folder(jobs: Path) -> Path:
     not soon given again, so that an id that a script kept means no other job. Raises JobError.
     """
     try:
-        for part in (*reversed(jobs.parents), jobs):
-            if not part.is_dir():
-                part.mkdir(0o700, exist_ok=True)
-                part.chmod(0o700)  # whatever the umask left of it
+        private_folder(jobs.parent)
+        private_folder(jobs)
         for _ in range(_TRIES):
             drawn = zip((_LETTERS, _DIGITS) * 2, os.urandom(4), strict=True)
             folder = jobs / "".join(signs[number % len(signs)] for signs, number in drawn)

@@ -3,13 +3,15 @@
     python -I -S supervise.py FOLDER PIPE [DESCRIPTOR…]
 
 It imports nothing of gputui and little else, for it lives as long as the job (9 MB, 5 of them its own).
-Its stdin brings the directory and the command, its stdout and stderr are the job's log, its environment is
-the command's. To PIPE it writes "started", or why the command could not be started. The DESCRIPTORs are
-for the command alone.
+Its stdin brings the directory, the cap of the log and the command, its stdout and stderr are the job's log,
+its environment is the command's. To PIPE it writes "started", or why the command could not be started. The
+DESCRIPTORs are for the command alone.
 
 The command never begins before its pid is in the record. SIGTERM begins a stop, as the file "stop" of the
 folder says (signal, seconds of grace): the signal to the command's process group; then, once the command
-has ended, to what is left; after the grace SIGKILL to everything. Launchers such as torchrun start workers
+has ended, to what is left; after the grace SIGKILL to everything. A log above its cap loses its middle: the
+room is given back to the disk and the rest stays at its place, so that neither the command, which writes
+into the file itself, nor who reads the log notices. Launchers such as torchrun start workers
 in sessions of their own that no signal to a group reaches. When the job has ended, the command of the file
 "notify" is started. On Linux the supervisor is the one that orphans are given to (PR_SET_CHILD_SUBREAPER,
 prctl(2)), so that every process of the job stays a descendant.
@@ -31,6 +33,15 @@ _NOTIFY_TIME = 10.0
 """Seconds that the command of "notify" may take."""
 _AGAIN, _AT_MOST = 0.05, 1.0
 """Seconds between two rounds of SIGKILL: a process may have started another one meanwhile."""
+_HEAD = 1 << 20
+"""Bytes at the beginning of a log that are kept whatever its cap: what the command said of itself. What is
+given back begins and ends at a multiple of it, so that it is whole blocks of any file system."""
+_LOOK, _LOOK_OFTEN, _LOOK_SELDOM = 1.0, 0.05, 10.0
+"""Seconds to the first look at the size of a log, and the least and the most between two of them."""
+_PUNCH = 1 | 2
+"""FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE of linux/falloc.h."""
+_END = 512
+"""Bytes that are reserved for the record of the end."""
 _WAITED_FOR = (signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM)
 _NOT_FOR_US = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -38,7 +49,12 @@ _NOT_FOR_US = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, sig
 def main() -> None:
     folder, pipe, *others = sys.argv[1:]
     answer, descriptors = int(pipe), [int(other) for other in others]
-    if os.fork():
+    try:
+        supervisor = os.fork()
+    except OSError as error:
+        _reply(answer, f"process {error.errno}")
+        return
+    if supervisor:
         # Who started us waits for this process only; the other one belongs to init.
         os._exit(0)
     os.set_inheritable(answer, False)
@@ -51,6 +67,9 @@ def main() -> None:
     _adopt_orphans()
     try:
         command, trouble = _start(folder, given)
+    except _NoProcessError as error:
+        _reply(answer, f"process {error.errno}")
+        return
     except OSError as error:
         _reply(answer, f"record {error.errno}")
         raise
@@ -59,24 +78,31 @@ def main() -> None:
     os.chdir("/")
     if trouble is None:
         _reply(answer, "started")
-        end = _Watch(folder, command).until_the_end()
-        _empty_claims(folder)
-        _write(folder, "ended.json", end.json)
+        end = _Watch(folder, command, _Cap(given.cap)).until_the_end()
+        _remove_claims(folder)
+        with contextlib.suppress(OSError):
+            # (A job that was killed before it had read its words, which may be secrets.)
+            os.unlink(f"{folder}/words.json")  # noqa: PTH108 - pathlib would be a megabyte
+        with contextlib.suppress(OSError):
+            # (Where it cannot be written, the job is one whose end is not known, which is true.)
+            _write_end(folder, end.json)
         _notify(folder, end)
         return
     step, why = trouble
     os.waitpid(command, 0)
     status = 127 if step == "program" and why == errno.ENOENT else 126
     facts = f'"status": {status}, "trouble": {{"step": "{step}", "errno": {why}}}'
-    _write(folder, "ended.json", f'{{"ended": {time.time()}, {facts}}}')
+    with contextlib.suppress(OSError):
+        _write_end(folder, f'{{"ended": {time.time()}, {facts}}}')
     _reply(answer, f"{step} {why}")
 
 
 class _Command:
-    """The command's words, its directory ("" for ours), its LC_CTYPE ("=…", "" for none)."""
+    """The command's words, its directory ("" for ours), its LC_CTYPE ("=…", "" for none), and the most bytes
+    that its log may have on the disk (0: any)."""
 
-    def __init__(self, directory: bytes, locale: bytes, argv: list[bytes]) -> None:
-        self.directory, self._locale, self.argv = directory, locale, argv
+    def __init__(self, directory: bytes, locale: bytes, cap: bytes, argv: list[bytes]) -> None:
+        self.directory, self._locale, self.cap, self.argv = directory, locale, int(cap), argv
 
     def environment(self) -> dict[bytes, bytes]:
         """Ours, without the LC_CTYPE that Python sets for itself where the locale is "C" (PEP 538)."""
@@ -92,12 +118,12 @@ def _read_command() -> _Command:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    count, directory, locale, *argv = data.split(b"\0")
+    count, directory, locale, cap, *argv = data.split(b"\0")
     if int(count) != len(argv):
         raise SystemExit(
             "gputui: the process that started this job ended before it had sent the whole command"
         )
-    return _Command(directory, locale, argv)
+    return _Command(directory, locale, cap, argv)
 
 
 def _reply(answer: int, text: str) -> None:
@@ -108,29 +134,69 @@ def _reply(answer: int, text: str) -> None:
 
 
 def _write(folder: str, name: str, text: str) -> None:
-    """A file of the record, whole or not at all."""
+    """A file of the record, whole or not at all (as `write_private` of system/files.py)."""
     new = f"{folder}/.{name}.{os.getpid()}"
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    os.fchmod(handle, 0o600)
-    os.write(handle, text.encode())
-    os.close(handle)
-    os.rename(new, f"{folder}/{name}")  # noqa: PTH104 - pathlib would be a megabyte
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        os.fchmod(handle, 0o600)
+        _write_all(handle, text)
+    except OSError:
+        os.unlink(new)  # noqa: PTH108 - pathlib would be a megabyte
+        raise
+    finally:
+        os.close(handle)
+    os.rename(new, f"{folder}/{name}")  # noqa: PTH104
 
 
-def _empty_claims(folder: str) -> None:
-    """Empty the records of the job's claims, by the rules of `empty_ended` (allocating/claims/read.py):
-    not one that a process holds which the job has left behind, and no file of several names."""
+def _write_all(handle: int, text: str) -> None:
+    data = text.encode()
+    if os.write(handle, data) < len(data):
+        # (So ends a write for which there was room in part.)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _reserve_end(folder: str) -> None:
+    """Take the room on the disk that the record of the end needs: by then the job may have filled it."""
+    _write(folder, ".end", " " * _END)
+
+
+def _write_end(folder: str, text: str) -> None:
+    """The record of the end, in the room that was reserved for it. (Blanks after JSON mean nothing.)"""
+    place = f"{folder}/.end"
+    try:
+        handle = os.open(place, os.O_WRONLY | os.O_NOFOLLOW)
+    except OSError:
+        _write(folder, "ended.json", text)
+        return
+    try:
+        _write_all(handle, text.ljust(_END))
+    finally:
+        os.close(handle)
+    os.rename(place, f"{folder}/ended.json")  # noqa: PTH104
+
+
+def _remove_claims(folder: str) -> None:
+    """Empty and remove the records of the job's claims, by the rules of `remove_ended`
+    (allocating/claims/read.py): not one that a process holds which the job has left behind."""
     import fcntl
+    import struct
 
-    with contextlib.suppress(OSError), open(f"{folder}/claims", "rb") as paths:  # noqa: PTH123
+    # `struct flock64`: any range that stops a read lock, which is one that is locked for writing.
+    any_range = struct.pack(
+        "hhqqi4x" if sys.maxsize > 2**32 else "hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0
+    )
+    with contextlib.suppress(OSError, AttributeError), open(f"{folder}/claims", "rb") as paths:  # noqa: PTH123
         for path in paths.read().splitlines():
             with contextlib.suppress(OSError):
                 handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
                 try:
-                    facts = os.fstat(handle)
-                    if facts.st_uid == os.geteuid() and facts.st_nlink == 1:
-                        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    made_for = b'{"record": "%s"' % path.rpartition(b"/")[2]
+                    free = fcntl.fcntl(handle, fcntl.F_OFD_GETLK, any_range)
+                    ended = struct.unpack_from("h", free)[0] == fcntl.F_UNLCK
+                    ours = os.fstat(handle).st_uid == os.geteuid()
+                    if ours and ended and os.pread(handle, len(made_for), 0) == made_for:
                         os.ftruncate(handle, 0)
+                        os.unlink(path)  # noqa: PTH108 - pathlib would be a megabyte
                 finally:
                     os.close(handle)
 
@@ -142,11 +208,18 @@ def _adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
+class _NoProcessError(OSError):
+    """There can be no more processes (`ulimit -u`)."""
+
+
 def _start(folder: str, given: _Command) -> tuple[int, tuple[str, int] | None]:
     """The pid of the command, and why it could not be started. Raises OSError when nothing can be kept."""
     go, allow = os.pipe()
     failed, fail = os.pipe()
-    command = os.fork()
+    try:
+        command = os.fork()
+    except OSError as error:
+        raise _NoProcessError(error.errno, "") from None
     if command == 0:
         try:
             os.close(allow)
@@ -164,6 +237,7 @@ def _start(folder: str, given: _Command) -> tuple[int, tuple[str, int] | None]:
         "started.json",
         f'{{"supervisor": {supervisor}, "command": {theirs}, "started": {time.time()}}}',
     )
+    _reserve_end(folder)
     os.write(allow, b"+")
     os.close(allow)
     said = os.read(failed, 100).decode()
@@ -221,11 +295,60 @@ class _End:
         self.json, self.words, self.seconds = json, words, seconds
 
 
-class _Watch:
-    """Waits for the command to end, and stops it when asked."""
+class _Cap:
+    """Keeps the log, our stdout, at about `most` bytes on the disk: its beginning and its end (0: all)."""
 
-    def __init__(self, folder: str, command: int) -> None:
-        self._folder, self._command = folder, command
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._size = 0
+        self._given_back = _HEAD
+        self.pause: float | None = _LOOK if most and hasattr(signal, "sigtimedwait") else None
+        """Seconds until the next look, None when there is no need."""
+
+    def look(self) -> None:
+        """Give back what is above the cap."""
+        if self.pause is None:
+            return
+        facts = os.fstat(1)
+        grown, self._size = facts.st_size - self._size, facts.st_size
+        if self._size < self._given_back:
+            # Somebody has emptied it.
+            self._given_back = _HEAD
+        end = (self._size - self._most + _HEAD) // _HEAD * _HEAD
+        if end > self._given_back and facts.st_blocks * 512 > self._most:
+            try:
+                _give_back(_HEAD, end - _HEAD)
+            except (OSError, AttributeError) as error:
+                self.pause = None
+                why = getattr(error, "strerror", None) or error
+                with contextlib.suppress(OSError):
+                    os.write(1, f"gputui: the log has no cap (log_cap) on this file system: {why}\n".encode())
+                return
+            self._given_back = end
+        room = self._most / 16
+        if grown > room:
+            self.pause = max(self.pause / 4, _LOOK_OFTEN)
+        elif grown < room / 4:
+            self.pause = min(self.pause * 2, _LOOK_SELDOM)
+
+
+def _give_back(start: int, length: int) -> None:
+    """Make a hole in the log (fallocate(2)). Raises OSError, AttributeError where there is no such call."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    call = getattr(libc, "fallocate64", None) or libc.fallocate
+    offset = ctypes.c_longlong
+    call.argtypes = (ctypes.c_int, ctypes.c_int, offset, offset)
+    if call(1, _PUNCH, start, length):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+class _Watch:
+    """Waits for the command to end, stops it when asked, and looks after the size of its log."""
+
+    def __init__(self, folder: str, command: int, cap: _Cap) -> None:
+        self._folder, self._command, self._cap = folder, command, cap
         self._ended: int | None = None
         self._began = self._when = time.time()
         self._stop: int | None = None
@@ -236,11 +359,12 @@ class _Watch:
     def until_the_end(self) -> _End:
         """Wait until the job has ended."""
         while not self._over():
-            number = signal.sigwait(_WAITED_FOR)
+            number = self._next_signal()
             if number == signal.SIGTERM:
                 self._begin_to_stop()
             elif number == signal.SIGALRM:
                 self._kill()
+        self._cap.look()
         ended = self._ended or 0
         status = str(os.WEXITSTATUS(ended)) if os.WIFEXITED(ended) else "null"
         by = str(os.WTERMSIG(ended)) if os.WIFSIGNALED(ended) else "null"
@@ -252,6 +376,16 @@ class _Watch:
             how if self._stop or by == "null" else f"ended by signal {by}",
             self._when - self._began,
         )
+
+    def _next_signal(self) -> int | None:
+        """The next signal that is waited for; None when none came and the log was looked at."""
+        if self._cap.pause is None:
+            return signal.sigwait(_WAITED_FOR)
+        came = signal.sigtimedwait(_WAITED_FOR, self._cap.pause)
+        if came is None:
+            self._cap.look()
+            return None
+        return came.si_signo
 
     def _over(self) -> bool:
         some_are_left = self._collect()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gputui.inventory.process import Identity
 from gputui.jobs.job import Job, JobError
+from gputui.jobs.log_file import missing, read_data
 from gputui.jobs.process_tree import alive, here
 from gputui.jobs.record import RecordError, read_job
 
@@ -95,22 +96,30 @@ def _readable(descriptor: int, seconds: float) -> None:
 
 
 def follow(job: Job, place: int = 0, live: bool = True) -> Iterator[bytes]:
-    """The log's bytes from `place` on; with `live` until the job has ended. Raises JobError."""
+    """The log's bytes from `place` on; with `live` until the job has ended. Raises JobError.
+
+    What is missing of it, because of its cap, is a line that says so.
+    """
     try:
-        file = job.log.open("rb")
+        file = job.log.open("rb", buffering=0)
     except OSError as error:
         raise JobError(f"job {job.id} has no log that can be read: {error.strerror}") from None
     with file, ending(job) as end:
-        file.seek(place)
         over = job.over or not live
         while True:
-            while data := file.read(_PIECE):
+            while True:
+                start, data = read_data(file.fileno(), place, _PIECE)
+                if start > place:
+                    yield missing(start - place)
+                place = start + len(data)
+                if not data:
+                    break
                 yield data
             if over:
                 return
-            if os.fstat(file.fileno()).st_size < file.tell():
+            if os.fstat(file.fileno()).st_size < place:
                 # Somebody has emptied it.
-                file.seek(0)
+                place = 0
                 continue
             if _has_ended(end):
                 # What it wrote last is still to be read.

@@ -15,7 +15,7 @@ from typing import Any
 from gputui.inventory.untrusted_json import LAST_MOMENT
 from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, here, with_launch
 from gputui.launching.launch_options import MOST, LaunchOptions, table
-from gputui.system.files import NoHomeError, state_folder, write_private
+from gputui.system.files import NoHomeError, open_lock, private_folder, state_folder, write_private
 
 SCHEMA = 1
 
@@ -89,7 +89,7 @@ def change(environ: Mapping[str, str], how: Callable[[Launches], Launches]) -> L
     except NoHomeError as error:
         raise KeepError(f"launches cannot be saved: {error}") from None
     try:
-        folder.mkdir(0o700, parents=True, exist_ok=True)
+        private_folder(folder)
         with _alone(folder / ".launches.lock"):
             before = load(environ)
             kept = how(before)
@@ -135,7 +135,7 @@ def _alone(lock: Path) -> Iterator[None]:
     """Hold the lock; one that is held for seconds is given up, as the launch is to go on. Raises OSError."""
     import fcntl
 
-    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    handle = open_lock(lock)
     try:
         deadline = time.monotonic() + _PATIENCE
         while True:
@@ -169,7 +169,7 @@ _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 def read_row(row: object) -> PastLaunch | None:
     """The launch that `row` wrote; None where it is not one."""
-    if not isinstance(row, dict):
+    if not isinstance(row, dict) or not _has_text_only(row):
         return None
     options = {each.name: row.get(each.name, each.default) for each in fields(LaunchOptions)}
     if not all(_fits(name, value) for name, value in options.items()):
@@ -183,6 +183,17 @@ def read_row(row: object) -> PastLaunch | None:
     options["command"] = tuple(options["command"])
     options["additions"] = tuple((variable, value) for variable, value in options["additions"])
     return PastLaunch(LaunchOptions(**options), count, float(when), _nameable(name), where, tuple(withheld))
+
+
+def _has_text_only(row: object) -> bool:
+    """Whether all texts of a row could have been read from a command line: JSON can also say half of a
+    surrogate pair, which nothing can write or start."""
+    import json
+
+    try:
+        return bool(json.dumps(row, ensure_ascii=False).encode(errors="surrogateescape"))
+    except (ValueError, RecursionError):
+        return False
 
 
 def _fits(name: str, value: Any) -> bool:

@@ -6,7 +6,8 @@ Other users read only the program and the script of a command.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from gputui.launching.argument_vector import likely_options, program_name
 from gputui.launching.launchers import recognised
@@ -14,21 +15,39 @@ from gputui.launching.python_command import read_python
 from gputui.launching.shells import shell_of
 from gputui.launching.wrappers import unwrap
 
+MARK = "***"
+"""What is written for a secret."""
+
 _VARIABLE = re.compile(r"KEY|TOKEN(?!IZ)|SECRET|PASS|CREDENTIAL|_PWD$|_PAT$", re.IGNORECASE)
 """In a variable's name; but not TOKENIZERS_PARALLELISM, which the launch page suggests."""
 
 _OPTION = re.compile(
-    r"--?(?:.*[-_])?(?:(?:api|access|secret|private|auth|hf|wandb)[-_]?key"
+    r"--?(?:.*[-_.])?(?:(?:api|access|secret|private|auth|hf|wandb)[-_]?key"
     r"|(?:auth|access|api)?token|secret|password|passwd|passphrase|credentials?)",
     re.IGNORECASE,
 )
 """The whole name of an option: --sort-key is another kind of key, and --max-tokens counts tokens."""
 
-_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.+)", re.DOTALL)
-_IN_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
+_ASSIGNED = re.compile(r"[+~]*([A-Za-z_][\w.-]*)=(.+)", re.DOTALL)
+"""A variable, and an override of Hydra's (`++hub.token=x`)."""
+_ASSIGNED_WITHIN = re.compile(r"""(?<![\w.-])([A-Za-z_][\w.-]{0,99})=('[^']*'|"[^"]*"|[^\s'";&|]+)""")
+_OPTION_WITHIN = re.compile(r"""(?<!\S)(--?[\w.-]{1,99})[=\s]\s*('[^']*'|"[^"]*"|[^\s'";&|-][^\s'";&|]*)""")
+_HEADER = re.compile(r"\b(?:Bearer|Basic)\s+([^\s'\"]{8,})", re.IGNORECASE)
+"""The same within a word that is a shell's text, and a header of HTTP."""
+_IN_ADDRESS = re.compile(r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://[^/\s:@]*:([^/\s@]+)@", re.IGNORECASE)
 """https://user:password@host"""
 
 _ADDRESS = "an address with a password"
+
+_KNOWN_TOKEN = re.compile(
+    r"(hf_|[sprk]k[-_]|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|ya29\.|eyJ)[-_.0-9A-Za-z]{6,}"
+)
+"""Tokens of Hugging Face, OpenAI, Stripe, GitHub, GitLab, Slack, AWS, Google, and JWT, by how they begin."""
+_LEAST_TOKEN = 20
+"""Characters of the shortest token that a launch is not saved for: AWS's have 20, and names are shorter."""
+_KNOWN_WITHIN = re.compile(rf"(?<![^\s=:,'\"]){_KNOWN_TOKEN.pattern}(?![^\s'\",;&|)])")
+_TOKEN = re.compile(rf"{_KNOWN_TOKEN.pattern}|(?=\w*\d)(?=\w*[A-Za-z])[\w-]{{24,}}")
+"""What other users do not read: also any long mixture of letters and digits without a dot."""
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -36,36 +55,78 @@ def is_secret(name: str, value: str) -> bool:
     return bool(value) and bool(_VARIABLE.search(name) or _IN_ADDRESS.match(value))
 
 
+class _Found(NamedTuple):
+    """A secret: what it is called, and where it stands in which word."""
+
+    name: str
+    place: int
+    start: int
+    end: int
+
+
+def secret_changes(changes: Iterable[tuple[str, str | None]]) -> tuple[tuple[str, str | None], ...]:
+    """Environment changes with `MARK` for the values that look like secrets."""
+    return tuple((name, MARK if value and is_secret(name, value) else value) for name, value in changes)
+
+
 def secret_word(command: Sequence[str]) -> str | None:
     """The option or variable within a command that looks like one with a secret, None where there is none."""
+    return next((each.name for each in _found(command)), None)
+
+
+def without_secrets(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The command with `MARK` for all that looks like a secret, and what that was called, each name once."""
+    found = _found(command)
+    words = list(command)
+    for place in {each.place for each in found}:
+        kept, at = "", 0
+        for _, _, start, end in sorted(each for each in found if each.place == place):
+            if start >= at:
+                kept += words[place][at:start] + MARK
+            at = max(at, end)
+        words[place] = kept + words[place][at:]
+    return tuple(words), tuple(dict.fromkeys(each.name for each in found))
+
+
+def _found(command: Sequence[str]) -> list[_Found]:
+    found = []
     for option in likely_options(command):
         if option.value and _OPTION.fullmatch(option.spelling):
-            return option.spelling
-        if _IN_ADDRESS.match(option.value):
-            return _ADDRESS
-    for word in command:
-        if _IN_ADDRESS.match(word):
-            return _ADDRESS
-        assigned = _ASSIGNED.fullmatch(word)
+            glued = option.glue is not None
+            place, start = (option.place, len(option.spelling) + 1) if glued else (option.place + 1, 0)
+            found.append(_Found(option.spelling, place, start, len(command[place])))
+    for place, word in enumerate(command):
+        found += [_Found(name, place, *span) for name, span in (*_assignments(word), *_within(word))]
+    return sorted(set(found), key=lambda each: (each.place, each.start, -each.end))
+
+
+def _assignments(word: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    whole = _ASSIGNED.fullmatch(word)
+    # (A word with blanks may be a shell's own text.)
+    for match in [whole] if whole else _ASSIGNED_WITHIN.finditer(word):
+        name, value = match[1], match[2]
         # In lower case it is a program's own word (sort_key=loss), told from a secret as an option is.
-        if assigned and (
-            is_secret(assigned[1], assigned[2])
-            if assigned[1].isupper()
-            else _OPTION.fullmatch(f"--{assigned[1]}")
-        ):
-            return assigned[1]
-    return None
+        if is_secret(name, value) if name.isupper() else _OPTION.fullmatch(f"--{name}"):
+            yield name, match.span(2)
+
+
+def _within(word: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """What is a secret wherever it stands in a word."""
+    for match in _IN_ADDRESS.finditer(word):
+        yield _ADDRESS, match.span(1)
+    for match in _KNOWN_WITHIN.finditer(word):
+        if len(match[0]) >= _LEAST_TOKEN:
+            yield f"a word that begins with {match[1]}", match.span()
+    for match in _OPTION_WITHIN.finditer(word):
+        if _OPTION.fullmatch(match[1]):
+            yield match[1], match.span(2)
+    for match in _HEADER.finditer(word):
+        yield "Authorization", match.span(1)
 
 
 _SCRIPT = re.compile(r"[\w.@%+-]{1,80}\.(?:py|pyc|pyz|sh|bash|zsh|ksh|fish)")
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _PROGRAM = re.compile(r"[\w.@%+][\w.@%+-]{0,79}")
-_TOKEN = re.compile(
-    r"(?:hf_|[sprk]k[-_]|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|ya29\.|eyJ)[-_.0-9A-Za-z]{6,}"
-    r"|(?=\w*\d)(?=\w*[A-Za-z])[\w-]{24,}"
-)
-"""Tokens of Hugging Face, OpenAI, Stripe, GitHub, GitLab, Slack, AWS and Google, and JWT, by how they begin;
-and any long mixture of letters and digits without a dot."""
 
 
 def program_and_script(command: Sequence[str]) -> str:

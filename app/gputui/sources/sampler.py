@@ -20,6 +20,8 @@ PROCESSES_EVERY = 10
 """Seconds between two readings of all process lists, the costly part (up to 4.5 ms a call)."""
 SENSORS_EVERY = 5
 HOST_EVERY = 2
+MODES_EVERY = 30
+"""Seconds between two readings of what an administrator may change: 0.07 calls a GPU and second."""
 UNFOCUSED_EVERY = 10.0
 """Seconds between two readings while nobody is looking."""
 
@@ -28,6 +30,7 @@ _PACES: tuple[tuple[Want, int], ...] = (
     (Want.PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES, PROCESSES_EVERY),
     (Want.SENSORS, SENSORS_EVERY),
     (Want.HOST, HOST_EVERY),
+    (Want.MODES, MODES_EVERY),
 )
 
 Listener = Callable[["Snapshot | Exception", float], None]
@@ -63,10 +66,14 @@ class Sampler:
         self._stopped = False
         self._focused = True
         self._looked_at: frozenset[str] = frozenset()
+        self._details = Want.DETAILS
         self._look_is_new = False
         self._thread = threading.Thread(target=self._run, name="gputui sampler", daemon=True)
         self._due: dict[Want, float] = {}
         self._last_good: float | None = None
+        self._opened = threading.Event()
+        self._refused: NoSourceError | None = None
+        self._inside_since: float | None = None
         self.took = 0.0
         """Seconds that the last good reading took."""
         self._linked = False
@@ -76,6 +83,22 @@ class Sampler:
     def start(self) -> None:
         """Begin reading at once."""
         self._thread.start()
+
+    def wait_until_open(self, patience: float) -> bool:
+        """Wait until the source is open, for `patience` seconds at most; False if it hangs as long as that.
+
+        Raises NoSourceError where it cannot be opened. Reading goes on whatever is answered here.
+        """
+        opened = self._opened.wait(patience)
+        if self._refused is not None:
+            raise self._refused
+        return opened
+
+    @property
+    def silent(self) -> float:
+        """Seconds for which the source has been asked something that it has not answered yet."""
+        since = self._inside_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def ask(self) -> None:
         """Read everything that a verdict needs now, without waiting for the next turn."""
@@ -89,12 +112,12 @@ class Sampler:
             self._focused = focused
             self._wake.notify()
 
-    def look_at(self, keys: Collection[str]) -> None:
+    def look_at(self, keys: Collection[str], details: Want = Want.DETAILS) -> None:
         """Read the details of these devices (`Device.key`s) at once, and then in every turn, because somebody
-        looks at them. Those of the others are forgotten."""
+        looks at them. Those of the others are forgotten. `details`: DETAILS, or with TABLE."""
         with self._wake:
-            if frozenset(keys) != self._looked_at:
-                self._looked_at, self._look_is_new = frozenset(keys), True
+            if (frozenset(keys), details) != (self._looked_at, self._details):
+                self._looked_at, self._details, self._look_is_new = frozenset(keys), details, True
                 self._wake.notify()
 
     @property
@@ -121,11 +144,23 @@ class Sampler:
 
     def _run(self) -> None:
         try:
+            self._open()
             while not self._stopped:
                 self._turn()
         except Exception as error:  # noqa: BLE001 - a defect: the listener raises it where it is seen
             self._tell(error, time.monotonic())
         self._source.close()
+
+    def _open(self) -> None:
+        # Here, on this thread: starting a driver may hang for ever, too.
+        self._inside_since = time.monotonic()
+        try:
+            self._source.open()
+        except NoSourceError as error:
+            self._refused = error
+        finally:
+            self._inside_since = None
+            self._opened.set()
 
     def _turn(self) -> None:
         with self._wake:
@@ -133,20 +168,21 @@ class Sampler:
             # The first picture comes without details; and those of nobody are read once, to be forgotten.
             first = self._last_good is None
             details = not first and (bool(self._looked_at) or self._look_is_new)
-            looked_at, self._look_is_new = self._looked_at, self._look_is_new and first
-        began = time.monotonic()
+            looked_at = self._looked_at if details else None
+            wanted_details = self._details if details else Want(0)
+            self._look_is_new = self._look_is_new and first
+        began = self._inside_since = time.monotonic()
         try:
             want = self._wanted(asked)
-            if details:
-                snapshot = self._source.read(want | Want.DETAILS, looked_at)
-            else:
-                snapshot = self._source.read(want)
+            snapshot = self._source.read(want | wanted_details, looked_at)
         except NoSourceError as error:
             # What this turn was to read is still due.
             self._due.clear()
+            self._inside_since = None
             self._tell(error, began)
-            self._rest()
+            self._rest(began)
             return
+        self._inside_since = None
         self._last_good = time.monotonic()
         self.took = self._last_good - began
         self._linked = self._linked or Want.LINKS in want
@@ -157,14 +193,15 @@ class Sampler:
                 self._source.close()
                 self._linked = False
                 self._due.clear()
-            self._rest()
+            self._rest(began)
 
-    def _rest(self) -> None:
+    def _rest(self, began: float) -> None:
+        """Wait until the turn after the one that began then."""
         with self._wake:
-            before, began = self._focused, time.monotonic()
+            before, ended = self._focused, time.monotonic()
             while not (self._stopped or self._asked or self._look_is_new or (self._focused and not before)):
                 before = self._focused
-                if not self._wake.wait(max(0.0, began + self.pace - time.monotonic())):
+                if not self._wake.wait(max(0.0, next_turn(began, ended, self.pace) - time.monotonic())):
                     return
 
     def _wanted(self, asked: bool) -> Want:
@@ -172,7 +209,7 @@ class Sampler:
         want = Want.LOAD | Want.NAMES | Want.QUEUE
         for part, every in _PACES:
             # A little early is on time: turns do not come to the millisecond.
-            if now >= self._due.get(part, 0.0) - 0.2 or (asked and Want.PROCESSES in part):
+            if now >= self._due.get(part, 0.0) - 0.2 or (asked and part & (Want.PROCESSES | Want.MODES)):
                 want |= part
                 self._due[part] = now + every
         if self._last_good is None:
@@ -188,6 +225,15 @@ class Sampler:
     def _tell(self, news: Snapshot | Exception, began: float) -> None:
         if not self._stopped:
             self._listen(news, began)
+
+
+def next_turn(began: float, ended: float, pace: float) -> float:
+    """When to read again after a reading from `began` to `ended`, in seconds of one clock.
+
+    The pace is from beginning to beginning; but a slow reading is followed by as long a rest, `pace` at most,
+    so that the driver is not asked all the time.
+    """
+    return max(began + pace, ended + min(pace, ended - began))
 
 
 def _may_sleep(snapshot: Snapshot) -> bool:

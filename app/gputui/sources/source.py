@@ -33,6 +33,9 @@ class Want(Flag):
     DETAILS = auto()
     """`Device.telemetry`, and of the processes `sm`, `host_cpu`, `host_memory`, for those of `among` (None:
     all devices); nothing of them is known of the others from then on. Rates need two such readings."""
+    TABLE = auto()
+    """With DETAILS: of a device no more than the table has columns for (fan, encoder, decoder, PCIe link, why
+    the clocks are lowered), and nothing of its processes. A source may bring all the same."""
     HOST = auto()
     """How busy the machine itself is: `Host.load`."""
     QUEUE = auto()
@@ -43,6 +46,9 @@ class Want(Flag):
     """Links, and what is near each device: CPUs, PCIe, network devices. Takes seconds on some boxes."""
     NAMES = auto()
     """Who the devices are: name, bus id, limits. Read once a source."""
+    MODES = auto()
+    """How many devices there are, their compute mode, and whether they are divided: what an administrator may
+    change while we run. With NAMES or VERDICT the first reading brings them anyway."""
     VERDICT = auto()
     """No more than a verdict needs, in the fewest calls: what `pick` reads."""
 
@@ -57,7 +63,7 @@ class Want(Flag):
     """How the vendor's own runtime numbers the devices, where they are not all of one model: it is asked in a
     process of its own, once a source."""
 
-    ALL = LOAD | PROCESSES | OWNERS | CLAIM_PROCESSES | QUEUE | SENSORS | LINKS | TOPOLOGY | NAMES
+    ALL = LOAD | PROCESSES | OWNERS | CLAIM_PROCESSES | QUEUE | SENSORS | LINKS | TOPOLOGY | NAMES | MODES
     MONITOR = LOAD | PROCESSES | OWNERS | SENSORS | NAMES
 
 
@@ -66,6 +72,11 @@ class NoSourceError(Exception):
 
     The message is one line with the cause and the remedy; the command line ends with status 3.
     """
+
+
+class NoHardwareError(NoSourceError):
+    """The same where the machine has no device of the vendor either: beside another vendor's devices nothing
+    is missing then."""
 
 
 class NoDevices:

@@ -1,4 +1,4 @@
-"""Which processes hold the lock (flock) of a file, as /proc tells it, and from whom a process descends.
+"""Which processes hold the lock of a file (record_locks.py), as /proc tells it, and from whom one descends.
 
 A lock belongs to the open file, which all processes share that have inherited a descriptor of it. The kernel
 lists it with each of these descriptors (`lock:` in /proc/PID/fdinfo/N, since Linux 4.1), and with no other
@@ -46,7 +46,7 @@ def _has_lock(path: str, passed_on: bool) -> bool:
     flags = next((int(line.split()[1], 8) for line in lines if line.startswith(b"flags:")), 0)
     if passed_on and flags & os.O_CLOEXEC:
         return False
-    return any(line.startswith(b"lock:") and b"FLOCK" in line and b"WRITE" in line for line in lines)
+    return any(line.startswith(b"lock:") and b"OFDLCK" in line and b"WRITE" in line for line in lines)
 
 
 def holders(files: Mapping[File, str]) -> dict[int, frozenset[File]]:

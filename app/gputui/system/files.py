@@ -1,18 +1,37 @@
-"""The folder for state, and atomic writes.
+"""Every file that gputui writes for itself, and the folder of its state.
 
 A file is written under another name in its folder and then renamed: a reader finds the whole of the old text
-or of the new one, never half.
+or of the new one, never half. Private files are written only where nobody else could have put a link in the
+way, or could replace what was written: in a folder of our own user's, into which nobody else can write.
+
+All errors are OSError with a sentence in `strerror`, whether it is the system's or ours.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
+
+_NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
+_NAME_ONLY = getattr(os, "O_PATH", os.O_RDONLY)
+"""For a folder that we may write into and not list (mode 0300)."""
 
 
 class NoHomeError(Exception):
     """There is no place to keep anything; the message has the remedy."""
+
+
+class NotPrivateError(OSError):
+    """Another user could change what we write or read there; `strerror` says how."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(errno.EPERM, reason)
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:
@@ -30,31 +49,123 @@ def state_folder(environ: Mapping[str, str]) -> Path:
         raise NoHomeError("there is no home folder for gputui's files; set XDG_STATE_HOME") from None
 
 
-def write_private(file: Path, content: str | bytes) -> None:
-    """Write a file that only its owner can read. Raises OSError, and then leaves what was there."""
+def make_folder(folder: Path) -> None:
+    """Make the folder, and those above it, where they are not there, for our user alone. Raises OSError."""
+    for part in (*reversed(folder.parents), folder):
+        if not part.is_dir():
+            try:
+                part.mkdir(0o700, exist_ok=True)
+            except FileExistsError:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(part)) from None
+            part.chmod(0o700)  # whatever the umask left of it
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder of gputui's own, or take from one that is there what others may do in it.
+
+    Raises OSError, NotPrivateError where it belongs to another user.
+    """
+    make_folder(folder)
+    handle = os.open(folder, os.O_RDONLY | _FOLDER)
+    try:
+        facts = os.fstat(handle)
+        if facts.st_uid == os.geteuid() and facts.st_mode & 0o077:
+            os.fchmod(handle, 0o700)
+        _check_folder(handle)
+    finally:
+        os.close(handle)
+
+
+def _check_folder(handle: int) -> None:
+    """Raises NotPrivateError where others may write into the folder.
+
+    The user's own group may: where it has one member (as on Debian and Fedora) a umask of 002 is usual.
+    """
+    facts = os.fstat(handle)
+    if facts.st_uid != os.geteuid():
+        raise NotPrivateError("the folder belongs to another user")
+    if facts.st_mode & stat.S_IWOTH or (facts.st_mode & stat.S_IWGRP and facts.st_gid != os.getegid()):
+        raise NotPrivateError("other users can write into the folder")
+
+
+def write_private(file: Path, content: str | bytes, synced: bool = False) -> None:
+    """Write a file that only its owner can read; its folder must be there, and private.
+
+    `synced`: on the disk when this returns, for what a power failure must not take; it may take a second.
+    Raises OSError, and then leaves what was there.
+    """
     data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
-    _replace(file, data, 0o600)
+    folder = os.open(file.parent, _NAME_ONLY | _FOLDER)
+    try:
+        _check_folder(folder)
+        _replace(folder, file.name, data, 0o600, synced)
+    finally:
+        os.close(folder)
+
+
+def create_private(file: Path, flags: int) -> int:
+    """A descriptor of a new file that only its owner can read, `flags` in addition. Raises OSError."""
+    handle = os.open(file, flags | _NEW, 0o600)
+    os.fchmod(handle, 0o600)  # whatever the umask left of it
+    return handle
+
+
+def open_own(file: Path, flags: int = os.O_RDONLY) -> int:
+    """A descriptor of a regular file of our own, which is no link; never waits (a named pipe).
+
+    Raises OSError, NotPrivateError where it is another user's.
+    """
+    return _checked(os.open(file, flags | _OLD))
+
+
+def open_lock(file: Path) -> int:
+    """A descriptor of a file that is there to be locked, made where there is none. Raises OSError."""
+    return _checked(os.open(file, os.O_RDWR | os.O_CREAT | _OLD, 0o600))
+
+
+def _checked(handle: int) -> int:
+    facts = os.fstat(handle)
+    if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid():
+        return handle
+    os.close(handle)
+    raise NotPrivateError(
+        "it belongs to another user" if stat.S_ISREG(facts.st_mode) else "it is not a regular file"
+    )
 
 
 def write_result(file: Path, data: bytes) -> None:
-    """Write a file that the user named, with the rights that the umask leaves. Raises OSError."""
+    """Write a file that the user named, with the rights that it has or else that the umask leaves.
+
+    A link is followed, as `>` in a shell does. Raises OSError.
+    """
     if file.exists() and not file.is_file():
         # A pipe or a device (/dev/stdout) cannot be replaced, and need not be.
         file.write_bytes(data)
         return
-    umask = os.umask(0)
-    os.umask(umask)
-    _replace(file, data, 0o666 & ~umask)
+    file = Path(os.path.realpath(file))
+    folder = os.open(file.parent, _NAME_ONLY | _FOLDER)
+    try:
+        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else None
+        _replace(folder, file.name, data, mode)
+    finally:
+        os.close(folder)
 
 
-def _replace(file: Path, data: bytes, mode: int) -> None:
-    new = file.with_name(f".{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+def _replace(folder: int, name: str, data: bytes, mode: int | None, synced: bool = False) -> None:
+    """`mode` None is what the umask leaves."""
+    # (Not with the file's own name in it: that may be as long as a name can be.)
+    new = f".gputui.{os.getpid()}.{os.urandom(4).hex()}"
+    handle = os.open(new, os.O_WRONLY | _NEW, 0o666 if mode is None else 0o600, dir_fd=folder)
     try:
         with os.fdopen(handle, "wb") as stream:
-            os.fchmod(handle, mode)
+            if mode is not None:
+                os.fchmod(handle, mode)
             stream.write(data)
-        new.replace(file)
-    except OSError:
-        new.unlink(missing_ok=True)
+            if synced:
+                stream.flush()
+                os.fsync(handle)
+        os.rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(new, dir_fd=folder)
         raise

@@ -6,6 +6,8 @@ there. A process that we may not inspect still has an owner: it is reported as u
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +18,8 @@ from gputui.system.namespaces import in_initial_namespace
 
 _MOST_ANCESTORS = 8
 _MOST_CGROUP = 64 * 1024
+MOST_COMMAND = 4096
+"""Bytes of a command line that are read: one may have megabytes of arguments, and nobody reads them here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,8 @@ class ProcessTable:
         """The process as psutil has it (None where it has none), and what was answered."""
         self._measured: set[Any] = set()
         """Those of whose CPU time psutil has a first figure to compare with."""
+        self._lines: dict[tuple[Any, str | None], tuple[Ancestor, ...]] = {}
+        """A process as psutil has it, and those who started it: a thousand workers have one parent."""
 
     def owner(self, pid: int) -> Owner:
         """The owner of `pid` now; a pid that the system has given to another process is looked up anew."""
@@ -66,6 +72,11 @@ class ProcessTable:
         """The same, as long as the pid has not been given to another process since."""
         process, owner = self._known.get(pid, (None, _NOT_LOOKED_UP))
         return _NOT_LOOKED_UP if process is not None and not process.is_running() else owner
+
+    def lives(self, pid: int) -> bool:
+        """Whether the process that `owner` last answered for is known to live: this one, by its start."""
+        process = self._known.get(pid, (None, _NOT_LOOKED_UP))[0]
+        return process is not None and process.is_running()
 
     def use(self, pid: int) -> HostUse:
         """What a process takes that has been looked up; nothing is known of one that was not, or is gone."""
@@ -92,7 +103,7 @@ class ProcessTable:
 
         try:
             process = psutil.Process(pid)
-            return process, _look(process)
+            return process, self._look(process)
         except psutil.NoSuchProcess:
             return None, Owner(note=OWNER_UNKNOWN if _exists(pid) else ENDED)
 
@@ -100,41 +111,70 @@ class ProcessTable:
         """Drop what is known of processes that no device runs any more."""
         for pid in self._known.keys() - pids:
             self._measured.discard(self._known.pop(pid)[0])
+        # (Who is whose parent changes: it is remembered for one reading.)
+        self._lines.clear()
 
+    def _look(self, process: Any) -> Owner:
+        import psutil
 
-def _look(process: Any) -> Owner:
-    import psutil
+        facts: dict[str, Any] = {}
+        with process.oneshot():
+            for name, ask in (
+                ("user", process.username),
+                ("command", lambda: _command(process)),
+                ("started", process.create_time),
+            ):
+                try:
+                    facts[name] = ask()
+                except (psutil.AccessDenied, psutil.ZombieProcess):
+                    facts[name] = None
+            ancestors = self._ancestors(process, facts["user"])
+        note = OWNER_UNKNOWN if facts["user"] is None else None
+        return Owner(**facts, note=note, container=_container(process.pid), ancestors=ancestors)
 
-    facts: dict[str, Any] = {}
-    for name, ask in (
-        ("user", process.username),
-        ("command", lambda: " ".join(process.cmdline()) or process.name()),
-        ("started", process.create_time),
-    ):
+    def _ancestors(self, process: Any, user: str | None) -> tuple[Ancestor, ...]:
+        import psutil
+
         try:
-            facts[name] = ask()
-        except (psutil.AccessDenied, psutil.ZombieProcess):
-            facts[name] = None
-    note = OWNER_UNKNOWN if facts["user"] is None else None
-    return Owner(
-        **facts, note=note, container=_container(process.pid), ancestors=_ancestors(process, facts["user"])
-    )
+            parent = process.parent()
+        except psutil.Error:
+            return ()
+        if (parent, user) not in self._lines:
+            self._lines[parent, user] = _line(parent, user)
+        return self._lines[parent, user]
 
 
-def _ancestors(process: Any, user: str | None) -> tuple[Ancestor, ...]:
-    """Who started it, up to the first process of somebody else (sshd, init)."""
+def _line(process: Any, user: str | None) -> tuple[Ancestor, ...]:
+    """A process and who started it, up to the first process of somebody else (sshd, init)."""
     import psutil
 
     found: list[Ancestor] = []
-    try:
-        for parent in process.parents()[:_MOST_ANCESTORS]:
-            if user is None or parent.username() != user or parent.pid == 1:
+    with contextlib.suppress(psutil.Error):
+        # (What is known up to an error is right; the rest has ended, or is not for us to see.)
+        while process is not None and len(found) < _MOST_ANCESTORS:
+            if user is None or process.username() != user or process.pid == 1:
                 break
-            found.append(Ancestor(parent.pid, " ".join(parent.cmdline()) or parent.name()))
-    except psutil.Error:
-        # What is known up to here is right; the rest has ended, or is not for us to see.
-        return tuple(found)
+            found.append(Ancestor(process.pid, _command(process)))
+            process = process.parent()
     return tuple(found)
+
+
+def _command(process: Any) -> str:
+    """The command line as one text, cut where it is long; of a process without one its name. Raises
+    psutil.Error."""
+    try:
+        with open(f"/proc/{process.pid}/cmdline", "rb") as file:  # noqa: PTH123
+            data = file.read(MOST_COMMAND + 1)
+    except OSError:
+        data = b""
+    if not data:
+        # A kernel thread, a zombie, or no Linux: psutil knows which.
+        return " ".join(process.cmdline())[:MOST_COMMAND] or str(process.name())
+    cut = len(data) > MOST_COMMAND
+    # (A character that the cut divides is left out.)
+    text = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(data[:MOST_COMMAND], final=not cut)
+    # (Some programs write over their arguments, and end them with many zeros.)
+    return text.rstrip("\0").replace("\0", " ") + (" …" if cut else "")
 
 
 def _container(pid: int) -> str | None:

@@ -9,17 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gputui.system.files import NoHomeError, state_folder, write_private
+from gputui.system.files import NoHomeError, open_lock, open_own, private_folder, state_folder, write_private
 from gputui.timeline import ring_file
 from gputui.timeline.store import Store
 
-_OPEN = os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _OF_NO_USE = 86_400.0
 """Seconds after which a file that nobody has written to is removed: a container leaves one for each name."""
 
@@ -45,7 +43,7 @@ class Keeper:
         Only for a thread that may wait."""
         store = Store()
         with contextlib.suppress(OSError, NoHomeError, ring_file.DamagedError):
-            handle = _opened(self._file(), os.O_RDONLY)
+            handle = open_own(self._file())
             try:
                 with os.fdopen(handle, "rb", closefd=False) as stream:
                     store = ring_file.read(stream.read(ring_file.LARGEST + 1), int(self._clock() // 60))
@@ -86,10 +84,12 @@ class Keeper:
         """Write the minutes from `start` to before `end`: they do not change any more while we read them."""
         try:
             file = self._file()
-            file.parent.mkdir(0o700, parents=True, exist_ok=True)
+            private_folder(file.parent)
             if self._has_lock(file):
                 _write(file, store, max(start, end - ring_file.MINUTES), end)
             self.problem = None
+        except KeyError:
+            pass  # of very many devices one was forgotten while we wrote: the next minute writes again
         except (OSError, NoHomeError, ImportError) as error:
             self.problem = (error.strerror if isinstance(error, OSError) else "") or str(error)
 
@@ -98,7 +98,7 @@ class Keeper:
         import fcntl
 
         if self._lock is None:
-            handle = os.open(file.with_name(f".{file.stem}.lock"), os.O_RDWR | os.O_CREAT | _OPEN, 0o600)
+            handle = open_lock(file.with_name(f".{file.stem}.lock"))
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -110,23 +110,13 @@ class Keeper:
         return True
 
 
-def _opened(file: Path, how: int) -> int:
-    """A descriptor of a file of our own; never waits (a named pipe). Raises OSError."""
-    handle = os.open(file, how | _OPEN)
-    facts = os.fstat(handle)
-    if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid() and facts.st_size <= ring_file.LARGEST:
-        return handle
-    os.close(handle)
-    raise OSError(0, "not a file of this user", str(file))
-
-
 def _write(file: Path, store: Store, start: int, end: int) -> None:
     keys = ring_file.kept_keys(store, end)
     if not keys:
         return
     head = ring_file.head(store, keys)
     try:
-        handle = _opened(file, os.O_RDWR)
+        handle = open_own(file, os.O_RDWR)
     except FileNotFoundError:
         _remove_old(file)
         write_private(file, ring_file.whole(store, keys, end - 1))

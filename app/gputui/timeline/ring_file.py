@@ -40,13 +40,13 @@ def _record(devices: int) -> struct.Struct:
 
 def kept_keys(store: Store, minute: int) -> list[str]:
     """The devices of which a file that ends with this minute says something."""
-    found = []
-    for key, past in list(store.devices.items()):
-        heads = [rings[-1].head for rings in list(past.rings.values())]
-        fresh = any(head is not None and head > minute - MINUTES for head in heads)
-        if fresh and len(key.encode()) <= 64 and key.isprintable():
-            found.append(key)
-    return found[:MOST_DEVICES]
+    found = {
+        key: past.newest
+        for key, past in list(store.devices.items())
+        if past.newest > minute - MINUTES and key.isprintable() and len(key.encode()) <= 64
+    }
+    newest = sorted(found, key=lambda key: -found[key])[:MOST_DEVICES]
+    return newest if len(newest) < len(found) else list(found)
 
 
 def head(store: Store, keys: list[str]) -> bytes:

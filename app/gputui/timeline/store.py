@@ -5,8 +5,8 @@ A device takes 33 KiB (72 of them 2.4 MiB); a figure that it never has takes not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import ceil, floor, nan
 from typing import Literal
@@ -26,7 +26,10 @@ TIERS = ((1, 330), (10, 400), (60, 740))
 _LEAST_BRIDGE = 15.0
 """Seconds between two readings that count as one following the other: unfocused, one comes every ten."""
 
+_MOST_ANSWERS = 1000
+"""Answers that are kept: there is another one each time a device becomes free."""
 _MOST_DEVICES = 1024
+"""Of more (MIG instances that are made anew all day) those that have been gone for longest are forgotten."""
 
 _MOST_DRAWN = 512
 """Rows of columns that are remembered, so that only the newest columns need be computed again."""
@@ -61,6 +64,11 @@ class Past:
         self.rings[metric] = rings = tuple(Ring(width, size) for width, size in TIERS)
         return rings
 
+    @property
+    def newest(self) -> int:
+        """The last minute of which anything is known, since the epoch; 0 for none."""
+        return max((rings[-1].head or 0 for rings in list(self.rings.values())), default=0)
+
     def full(self, metric: Metric) -> float | None:
         """What 100 % of a figure is."""
         if metric == "utilization":
@@ -73,12 +81,14 @@ class Store:
 
     adopted  how often a past from elsewhere was taken over
     drawn    columns as they were read last: by what they show, the newest one's number and their values
+    unused   what `unused_since` found, by what it was asked
     """
 
     def __init__(self) -> None:
         self.devices: dict[str, Past] = {}
         self.adopted = 0
         self.drawn: dict[tuple[object, ...], tuple[int, list[float]]] = {}
+        self.unused: dict[tuple[object, ...], float] = {}
 
     def add(self, time: float, devices: Iterable[Device], pace: float = 1.0) -> None:
         """Note one reading of the devices; the next one comes about `pace` seconds later."""
@@ -87,13 +97,14 @@ class Store:
             past = self.devices.get(device.key)
             if past is None:
                 if len(self.devices) >= _MOST_DEVICES:
-                    continue
+                    del self.devices[min(self.devices, key=lambda key: self.devices[key].newest)]
                 past = self.devices[device.key] = Past()
             past.add(time, device, bridge)
 
     def adopt(self, older: Store) -> None:
         """Take over what another store has from before our own first reading, device by device."""
         self.adopted += 1
+        self.unused.clear()
         for key, theirs in older.devices.items():
             past = self.devices.setdefault(key, Past())
             past.memory_total = past.memory_total or theirs.memory_total
@@ -104,8 +115,20 @@ class Store:
 
     def after(self, snapshot: Snapshot, pace: float) -> Timelines:
         """The timelines after one more snapshot."""
-        self.add(snapshot.time, snapshot.devices, pace)
+        self.add(snapshot.time, map(_with_memory(snapshot), snapshot.devices), pace)
         return Timelines(self, snapshot.time, self.adopted)
+
+
+def _with_memory(snapshot: Snapshot) -> Callable[[Device], Device]:
+    """A device with the memory that its snapshot shows of it: of unified memory the host's."""
+
+    def shown(device: Device) -> Device:
+        if not device.unified:
+            return device
+        used, total = snapshot.memory(device)
+        return replace(device, memory_used=used, memory_total=total)
+
+    return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +192,34 @@ class Timelines:
         past = self.store.devices.get(key)
         return past.full(metric) if past else None
 
+    def at(self, key: str, metric: Metric, moment: float) -> tuple[float, int] | None:
+        """A figure at a moment (seconds since the epoch): the mean of the shortest time around it that is
+        kept, and how many seconds that is; None where it is not known."""
+        past = self.store.devices.get(key)
+        for ring in (past.rings.get(metric) or ()) if past else ():
+            number = floor(moment / ring.width + 1e-6)
+            if ring.first is None or ring.head is None or number < max(ring.first, ring.head - ring.size + 1):
+                # What was before, a coarser one may know.
+                continue
+            value = ring.window(number, number + 1)[0]
+            return (value, ring.width) if value == value else None
+        return None
+
+    def unused_since(self, key: str, until: float, utilization: float, memory: float) -> float:
+        """The moment from which on, up to `until`, a device is known to have had no more than so many percent
+        of utilization and bytes in use. `until` itself where nothing is known of the time before it."""
+        past, place = self.store.devices.get(key), (key, until, utilization, memory, self.adopted)
+        if past is None:
+            return until
+        if place not in self.store.unused:
+            if len(self.store.unused) > _MOST_ANSWERS:
+                self.store.unused.clear()
+            self.store.unused[place] = max(
+                _within(past.rings.get("utilization", ()), until, utilization),
+                _within(past.rings.get("memory", ()), until, memory),
+            )
+        return self.store.unused[place]
+
     def values(self, key: str, metric: Metric, span: Span, peaks: bool = False) -> Sequence[float]:
         """A figure in each column, its mean or its highest value; NaN is unknown."""
         past = self.store.devices.get(key)
@@ -188,6 +239,19 @@ class Timelines:
             remembered.clear()
         remembered[place] = (span.last, found)
         return found
+
+
+def _within(rings: Sequence[Ring], until: float, most: float) -> float:
+    """The moment from which on a figure is known to have been at most so much, up to `until`."""
+    for ring in rings:
+        last = ceil(until / ring.width) - 1
+        for value in reversed(ring.window(last - ring.size + 1, last + 1, peaks=True)):
+            if value != value:
+                break
+            if value > most:
+                return until
+            until, last = min(until, last * ring.width), last - 1
+    return until
 
 
 def _columns(rings: Sequence[Ring], span: Span, start: int, peaks: bool) -> list[float]:

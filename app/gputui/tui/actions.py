@@ -24,6 +24,7 @@ class Action:
     shown    how the key is written for people, where nobody has given it another
     hint     a word for the key line (`views/keys.py` says when it is there)
     title    for the palette and the help; `about` says more
+    also     further words that people type to find it in the palette
     """
 
     group: Group
@@ -33,6 +34,7 @@ class Action:
     hint: str
     title: str
     about: str
+    also: str = ""
 
 
 _VENDOR = default_vendor()
@@ -47,7 +49,7 @@ ACTIONS: tuple[Action, ...] = (
         "space/0-9",
         "select",
         "Select the device at the cursor",
-        "or deselect it; a digit selects that GPU, a click does too",
+        "or deselect it; a digit selects that GPU (`0` `1` is 0:1 of MIG instances), a click does too",
     ),
     Action(
         "Launch",
@@ -104,6 +106,7 @@ ACTIONS: tuple[Action, ...] = (
         "topology",
         "Show the topology",
         "links between devices: a matrix and a tree, to select from",
+        "nvlink numa pcie nic",
     ),
     Action("Launch", "edit", "e", "e", "edit", "Edit the command", "with quotes as in a shell"),
     Action(
@@ -159,6 +162,7 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Show the queue",
         "who waits for devices, and why",
+        "waiting line claims",
     ),
     Action(
         "Box & people",
@@ -168,6 +172,7 @@ ACTIONS: tuple[Action, ...] = (
         "jobs",
         "Show the jobs",
         "their logs and exit status; stop, clone or rerun one",
+        "log output kill background",
     ),
     Action(
         "Launch",
@@ -209,7 +214,16 @@ ACTIONS: tuple[Action, ...] = (
         "Sort the devices",
         "by index, utilization, memory, temperature, state or user",
     ),
-    Action("Look", "filter", "slash", "/", "", "Filter the devices", "free, busy, a user, part of a name"),
+    Action(
+        "Look",
+        "filter",
+        "slash",
+        "/",
+        "",
+        "Filter the devices",
+        "free, busy, a user, part of a name",
+        "search find",
+    ),
     Action(
         "Look",
         "columns",
@@ -218,6 +232,7 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Change the columns",
         "show, hide and move columns of the device table",
+        "watts power memory temperature clock fan pcie bus numa throttle",
     ),
     Action("Select", "clear", "x", "x", "clear", "Clear the selection", "deselect every device"),
     Action(
@@ -255,9 +270,17 @@ ACTIONS: tuple[Action, ...] = (
         "details",
         "Show the device page",
         "load, power, temperature, clocks, links, errors, processes",
+        "memory watts xid ecc",
     ),
     Action(
-        "Look", "processes", "p", "p", "processes", "Show the processes", "who runs what, on which device"
+        "Look",
+        "processes",
+        "p",
+        "p",
+        "processes",
+        "Show the processes",
+        "who runs what, on which device",
+        "kill pid memory",
     ),
     Action(
         "Look",
@@ -267,6 +290,7 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Show the timelines",
         "utilization, memory and power over minutes or hours",
+        "history charts graphs watts past",
     ),
     Action(
         "Box & people",
@@ -285,6 +309,7 @@ ACTIONS: tuple[Action, ...] = (
         "messages",
         "Show recent messages",
         "with their times",
+        "log notifications errors warnings",
     ),
     Action(
         "Look",
@@ -296,12 +321,28 @@ ACTIONS: tuple[Action, ...] = (
         "processes, timelines, links, …; saved in the settings",
     ),
     Action(
-        "Look", "theme", "T", "T", "", "Change the theme", "dark, light, ansi (your terminal's own colours)"
+        "Look",
+        "theme",
+        "T",
+        "T",
+        "",
+        "Change the theme",
+        "dark, light, ansi (your terminal's own colours)",
+        "colors color dark light",
     ),
-    Action("Program", "help", "question_mark,f1", "?", "help", "Show all keys", "and what the symbols mean"),
+    Action(
+        "Program",
+        "help",
+        "question_mark,f1",
+        "?",
+        "help",
+        "Show all keys",
+        "and what the symbols mean",
+        "help shortcuts",
+    ),
     Action("Program", "palette", "ctrl+p", "ctrl+p", "", "Search the actions", ""),
     Action("Program", "stop", "ctrl+z", "ctrl+z", "", "Back to the shell", "`fg` returns"),
-    Action("Program", "quit", "q", "q", "quit", "Quit", "without starting anything"),
+    Action("Program", "quit", "q", "q", "quit", "Quit", "without starting anything", "exit close"),
 )
 
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}

@@ -29,6 +29,7 @@ from gputui.tui.outcome import Outcome
 from gputui.tui.readings import Mailbox, Reading
 from gputui.tui.screens.main import MainScreen
 from gputui.tui.theme import DARK, THEMES, default_theme
+from gputui.tui.typed_ahead import TypedAhead
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -78,7 +79,7 @@ class GputuiApp(App[Outcome]):
             self.register_theme(each)
         self.theme = app_state.screen.theme or default_theme(app_state.environ)
         self.set_keymap(app_state.screen.keymap)
-        self._early_keys: list[events.Key] | None = []
+        self._typed_ahead = TypedAhead(self)
 
     def get_default_screen(self) -> MainScreen:
         app_state, reading = self._first_state, self._mailbox.latest
@@ -135,26 +136,27 @@ class GputuiApp(App[Outcome]):
         return popped
 
     async def on_event(self, event: events.Event) -> None:
-        # Textual drops keys that come before the first screen runs; a person does not wait for it.
-        if isinstance(event, events.Key):
-            if self._early_keys is not None:
-                self._early_keys.append(event)
-                return
-            if not event.is_forwarded:
-                # (It comes a second time when no screen has used it.)
-                self.main.key_pressed()
+        # (An event that is forwarded comes a second time, when no screen has used it.)
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             # Whatever screen is on top: Textual's own bindings for these end at a modal one.
             everywhere = {"ctrl+c": self.action_help_quit, "ctrl+z": self.action_suspend_process}
-            if event.key in everywhere:
-                everywhere[event.key]()
+            at_once = everywhere.get(event.key) if isinstance(event, events.Key) else None
+            if (at_once is None or not self._typed_ahead.started) and self._typed_ahead.takes(event):
+                return
+            if not self.screen_stack:
+                # Typed while the exit went on: no screen is left that could use it.
+                return
+            self.main.key_pressed()
+            if at_once is not None:
+                at_once()
                 return
         await super().on_event(event)
 
-    async def on_ready(self) -> None:
-        # At once, not posted: those that come now must stay behind those that came before.
-        early, self._early_keys = self._early_keys or [], None
-        for event in early:
-            await super().on_event(event)
+    def on_ready(self) -> None:
+        self._typed_ahead.start()
+
+    def on_unmount(self) -> None:
+        self._typed_ahead.stop()
 
     def _post_reading(self, reading: Reading) -> None:
         """Post a reading to the main screen; called on any thread."""
@@ -216,6 +218,13 @@ class GputuiApp(App[Outcome]):
     def action_help_quit(self) -> None:
         """Ctrl-C: leave, as it would end any program in a shell."""
         self.leave(130)
+
+    def action_command_palette(self) -> None:
+        # (Imported when the palette is first opened.)
+        from gputui.tui.palette import Palette
+
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         keymap = self.main.app_state.screen.keymap

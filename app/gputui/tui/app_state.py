@@ -21,11 +21,12 @@ from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.verdict_text import in_use_by, reason, state_and_brief, state_and_reason
 from gputui.choosing.watch import Watch, with_cooling
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import short_name
+from gputui.inventory.formatting import gpus, short_name
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
+from gputui.tui.actions import key_of
 from gputui.tui.device_rows import listed
 from gputui.vendors.registry import (
     inherited,
@@ -41,6 +42,7 @@ from gputui.vendors.visibility import Inherited
 if TYPE_CHECKING:
     from gputui.choosing.claimed_use import ClaimedUse
     from gputui.inventory.job_summary import JobSummary
+    from gputui.inventory.waiter import Waiter
     from gputui.launching.intent import Intent, NamedDevices
     from gputui.timeline.store import Timelines
 
@@ -234,11 +236,30 @@ class AppState:
             return self.snapshot.devices
         return listed(self.snapshot, self.verdicts, self.own_jobs, screen.sort, screen.filter)
 
+    @property
+    def filter_hides_all(self) -> bool:
+        """Whether there are devices, and the filter matches none of them."""
+        return bool(self.snapshot and self.snapshot.devices and self.screen.filter and not self.rows)
+
     @cached_property
     def own_jobs(self) -> dict[str, JobSummary]:
         """The user's own running jobs by the keys of their devices."""
         jobs = self.snapshot.jobs if self.snapshot else ()
         return {key: job for job in jobs if job.state == "running" for key in job.keys}
+
+    def seconds_in_state(self, key: str) -> float:
+        """For how long the device has been in its present state, as far as that is known.
+
+        Of one that was free when this program started, the timelines may know since when.
+        """
+        now = self.snapshot.time if self.snapshot else 0.0
+        seconds = self.watch.seconds_in_state(key, now)
+        if seconds is None:
+            return 0.0
+        since = self.watch.seen[key][1]
+        if self.timelines is None or since != self.watch.began or not self.verdicts[key].free:
+            return seconds
+        return now - self.timelines.unused_since(key, since, self.rules.utilization, self.rules.memory)
 
     def own_job_on(self, key: str) -> JobSummary | None:
         """The user's own job that has the device, where that is all there is to say of it."""
@@ -386,8 +407,20 @@ class AppState:
             app_state, reason = self.select_best(max(1, len(self.selection)))
             return app_state, reason if app_state.short_of else f"the best again: {reason}"
         if len(before.alternatives) == 1:
-            return self, "no other set of this size differs"
+            return self, self._no_other_set()
         return self._take(replace(before, index=(before.index + 1) % len(before.alternatives)))
+
+    def _no_other_set(self) -> str:
+        """Why there is no other set to go to: too few devices are free for one, or all sets are alike."""
+        count, limits = len(self.selection), self.limits
+        others = (
+            verdict.free and key not in self.selection and (limits is None or key in limits.keys)
+            for key, verdict in self.verdicts.items()
+        )
+        sets = f"set of {count}" if count > 1 else "device"
+        if any(others):
+            return f"every other free {sets} is as good as this one"
+        return f"there is no other free {sets}"
 
     def _take(self, suggestion: Suggestion) -> tuple[AppState, str]:
         app_state = self._select(Selection(suggestion.keys))
@@ -562,23 +595,41 @@ class AppState:
         ids = self.options.ids
         return replace(self, options=replace(self.options, ids="index" if ids == "uuid" else "uuid"))
 
+    def not_of_this_machine(self, what: str) -> str:
+        """What is said of a demo's or a recording's devices, processes and jobs wherever they cannot be
+        acted on as this machine's."""
+        return f"not this machine's {what} ({self.label})"
+
     @property
     def order_warning(self) -> str | None:
         """The warning where NCCL may get the order wrong, else None."""
         if self.snapshot is not None and permuted_behind_switches(self.snapshot, self.selected):
-            return "behind NVSwitches, NCCL may mix up an order that is not ascending (nccl #1906): o sorts"
+            key = key_of("order", self.screen.keymap)
+            return (
+                "behind NVSwitches, NCCL may mix up an order that is not ascending (nccl #1906):"
+                f" press {key} to sort"
+            )
         return None
 
-    def _in_line(self) -> str:
-        """Who is ahead in line for the selected devices, as the question before a launch says it."""
+    @property
+    def in_line(self) -> tuple[Waiter, ...]:
+        """Those who are ahead in line for the selected devices."""
         if self.snapshot is None or not self.snapshot.waiters or not self.selected:
-            return ""
+            return ()
         # (The first frame mostly needs no queue.)
-        from gputui.allocating.queue import in_words, wanting
+        from gputui.allocating.queue import wanting
 
         keys = [device.key for device in self.selected if device.key not in self.snapshot.own_lease]
-        line = wanting(self.snapshot.waiters, keys) if keys else ()
-        return in_words(line) if line else ""
+        return wanting(self.snapshot.waiters, keys, self.snapshot) if keys else ()
+
+    def _in_line(self) -> str:
+        """The same, as the question before a launch says it."""
+        line = self.in_line
+        if not line:
+            return ""
+        from gputui.allocating.queue import in_words
+
+        return in_words(line)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -591,7 +642,7 @@ class AppState:
                 what = in_use_by(job, now) if job else state_and_brief(self.verdicts[device.key], now)
                 found.append(f"GPU {self.snapshot.label(device)} is {what}")
         elif self.snapshot is not None:
-            found.append(f"GPU {', '.join(self.snapshot.label(d) for d in not_free)} are not free")
+            found.append(f"{gpus([*map(self.snapshot.label, not_free)])} are not free")
         in_line = self._in_line()
         if in_line:
             found.append(in_line)
@@ -600,5 +651,5 @@ class AppState:
         if self.selected and self.limits and self.limits.unknown:
             found.append(self.limits.unknown)
         if self.label and self.options.command and self.selection.decided and not self.is_example:
-            found.append(f"these devices belong to {self.label}: the command would start on this machine")
+            found.append(f"{self.not_of_this_machine('devices')}: the command would start on this machine")
         return tuple(found)

@@ -9,17 +9,14 @@ import contextlib
 import shutil
 import sys
 import threading
-import time
 from io import TextIOWrapper
 from types import TracebackType
 from typing import Any
 
-from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J", "\x1b[?25h\x1b[?1049l"
-_LOOKS = {"brand": "\x1b[7;1m", "strong": "\x1b[1m", "key": "\x1b[1m", "slot": "\x1b[1m", "title": "\x1b[1m"}
 
 
 def terminal_stream() -> TextIOWrapper[Any] | None:
@@ -81,6 +78,9 @@ class FirstFrame:
         """Show the snapshot unless Textual has taken over; called on the sampler's thread."""
         if self._painted or self._over or self._stream is None or isinstance(snapshot, Exception):
             return
+        # (Imported late: the first reading goes on meanwhile.)
+        from gputui.tui.views.first_frame import frame
+
         width, height = shutil.get_terminal_size()
         text = frame(self._app_state.with_snapshot(snapshot), width, height)
         with self._lock, contextlib.suppress(OSError):
@@ -99,35 +99,3 @@ class FirstFrame:
             painted, self._painted = self._painted, False
             modes, self._modes = self._modes, None
         return _LEAVE if painted else "", modes
-
-
-def frame(app_state: AppState, width: int, height: int) -> str:
-    """The narrow form of the main screen, as text for a terminal."""
-    from gputui.tui.layout import has_rules, launch_room, lay_out
-    from gputui.tui.views.header import header
-    from gputui.tui.views.keys import keys
-    from gputui.tui.views.launch import launch
-    from gputui.tui.views.selection import selection_lines
-    from gputui.tui.views.table import table
-    from gputui.tui.views.text import Line, clip
-
-    blank: Line = (("", ""),)
-    first = 0 if has_rules(height) else 1
-    below = [
-        *selection_lines(app_state, width)[first:],
-        *launch(app_state, width, *launch_room(height, len(app_state.rows)))[first:],
-    ]
-    layout = lay_out(width, height, len(app_state.rows), len(below), ())
-    below += [blank] * layout.message + [keys(app_state, width)[0]]
-    lines: list[Line] = [header(app_state, width, None, time.time())] * layout.header
-    lines += table(app_state, width, layout.table).lines
-    lines += [blank] * (height - len(lines) - len(below)) + below
-    return "\r\n".join(
-        "".join(
-            f"{look}{printable(text)}\x1b[0m"
-            if (look := _LOOKS.get(style.removesuffix("-on")))
-            else printable(text)
-            for text, style in clip(line, width)
-        )
-        for line in lines[:height]
-    )

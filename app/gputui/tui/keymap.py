@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Mapping
 
 from gputui.allocating.settings import SettingsError
 from gputui.tui.actions import ACTIONS, BY_ID
 
-_NAMES = {"?": "question_mark", "/": "slash", ",": "comma", "+": "plus", " ": "space", "return": "enter"}
-"""Textual's names of keys that people write otherwise."""
+_NAMES = {
+    "?": "question_mark",
+    "/": "slash",
+    ",": "comma",
+    "+": "plus",
+    " ": "space",
+    "return": "enter",
+    "esc": "escape",
+    "del": "delete",
+    "pgup": "pageup",
+    "pgdn": "pagedown",
+}
+"""Textual's names of keys that people, and our own help, write otherwise."""
 
-_TAKEN = {"escape": "goes back", **{str(digit): "selects a GPU" for digit in range(10)}}
+_MODIFIERS = ("ctrl", "shift", "alt", "meta", "super", "hyper")
+
+_TAKEN = {
+    "escape": "goes back",
+    "ctrl+c": "leaves gputui",
+    "ctrl+q": "leaves gputui",
+    **{str(digit): "selects a GPU" for digit in range(10)},
+}
+_STOPS = "ctrl+z"
+"""Gives the shell back, whatever action has it."""
 
 
 def checked(keymap: Mapping[str, str]) -> dict[str, str]:
@@ -36,9 +57,39 @@ def checked(keymap: Mapping[str, str]) -> dict[str, str]:
 
 def _keys_in(name: str, keys: str) -> Iterator[str]:
     for word in [keys] if keys in (",", " ") else keys.split(","):
-        key = _NAMES.get(word, _NAMES.get(word.strip(), word.strip()))
-        if not key or not key.isprintable() or " " in key:
+        key = _key(word)
+        if key is None:
             raise SettingsError(f"screen.keys.{name}: {keys!r} is not a key")
+        if key == _STOPS and name != "stop":
+            raise SettingsError(f"screen.keys.{name}: {key!r} gives the shell back and cannot be changed")
         if key in _TAKEN:
             raise SettingsError(f"screen.keys.{name}: {key!r} {_TAKEN[key]} and cannot be changed")
         yield key
+
+
+def _key(word: str) -> str | None:
+    """Textual's name of a key, None where no key has it: "x", "é", "f5", "ctrl+x", "minus"."""
+    word = word if word in _NAMES else word.strip()
+    if len(word) == 1 or word in _NAMES:
+        return _NAMES.get(word, word if word.isprintable() and word != " " else None)
+    *modifiers, name = word.lower().split("+")
+    name = _NAMES.get(name, name)
+    if any(modifier not in _MODIFIERS for modifier in modifiers) or not _is_key(name):
+        return None
+    if modifiers == ["shift"] and len(name) == 1 and name.isalpha():
+        return name.upper()  # as a terminal sends it
+    return "+".join([*modifiers, name])
+
+
+def _is_key(name: str) -> bool:
+    """Whether Textual has a key of this name: a character, the name of one in Unicode, or a key without."""
+    # (Imported only where somebody has keys of their own.)
+    from textual.keys import Keys
+
+    if len(name) == 1 or name in {key.value for key in Keys}:
+        return name.isprintable() and name != " "
+    try:
+        return bool(unicodedata.lookup(name.replace("_", " ")))
+    except KeyError:
+        # (Textual's own names of a few.)
+        return name in ("slash", "minus", "plus", "comma", "at", "full_stop", "underscore")

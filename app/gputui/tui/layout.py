@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -24,12 +24,38 @@ _TINY = 8
 _MOST_ROWS = 16
 """Rows of the table that the launch line leaves, where it is long."""
 
+_ROWS_KEPT, _ROWS_KEPT_SHORT = 5, 3
+"""Rows of the table that the launch line and its warnings leave in any case; on a short terminal."""
+
+_LINES_KEPT = 4
+"""Lines of the launch line and its warnings that may take the place of further rows."""
+
 
 class Size(NamedTuple):
-    """The fewest lines that are worth showing, and the lines to show everything."""
+    """The fewest lines that are worth showing, and the lines to show everything; and how many more there
+    are to show (a log's) where no other panel has a use for the room."""
 
     least: int
     wants: int
+    most: int = 0
+
+    def at_least(self, other: Size) -> Size:
+        """The size that has room for the other one's lines, too."""
+        return Size(self.least, max(self.wants, other.wants), max(self.most, other.most))
+
+
+class LaunchRoom(NamedTuple):
+    """Lines under the launch's rule, at most.
+
+    line     of the launch line;  all: of it and its warnings
+    remarks  of all three: they leave every device to be seen
+    ruled    whether there is a rule
+    """
+
+    line: int
+    all: int
+    remarks: int
+    ruled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +74,11 @@ class Column:
 
     width: int
     heights: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def lines(self) -> int:
+        """The lines of all of them."""
+        return sum(lines for _, lines in self.heights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +99,30 @@ class Layout:
     beside: Column | None = None
     bottom: Column | None = None
 
+    @property
+    def heights(self) -> tuple[tuple[str, int], ...]:
+        """The lines of every panel."""
+        columns = (self.left, self.beside, self.bottom)
+        return tuple(each for column in columns if column is not None for each in column.heights)
 
-def launch_room(height: int, devices: int) -> tuple[int, int]:
-    """Lines that the launch line may have under its rule, and those that leave every device to be seen."""
-    left = height - min(devices, _MOST_ROWS) - 1 - 6
-    return max(2 if height >= _FEW else 1, left), max(0, left)
+
+def launch_room(height: int, devices: int) -> LaunchRoom:
+    """The room of the launch: all that leaves every device to be seen, else a few lines."""
+    around = 7 if has_rules(height) else 5 if height >= _TINY else 3
+    left = height - min(devices, _MOST_ROWS) - around
+    kept = height - min(devices, _ROWS_KEPT if has_rules(height) else _ROWS_KEPT_SHORT) - around
+    most = max(1, left, min(_LINES_KEPT, kept))
+    line = min(most, max(2 if height >= _FEW else 1, left))
+    return LaunchRoom(line, most, max(0, left), has_rules(height))
+
+
+def side_width(width: int) -> int:
+    """Cells of the column beside the table on a terminal of this width; all where there is no such column."""
+    return width if width < WIDE else width - _left_width(width) - 1
+
+
+def _left_width(width: int) -> int:
+    return width * 62 // 100
 
 
 def has_rules(height: int) -> bool:
@@ -80,54 +130,108 @@ def has_rules(height: int) -> bool:
     return height >= _SHORT
 
 
-def lay_out(width: int, height: int, devices: int, below: int, parts: Sequence[Part]) -> Layout:
+def lay_out(
+    width: int, height: int, devices: int, below: int, parts: Sequence[Part], before: Layout | None = None
+) -> Layout:
     """The layout of a terminal of this size.
 
     devices  rows of the table; 0 where it has a text in their place, which takes all the room
     below    lines of the selection and the launch line together
     parts    the panels that have something to show, the most important first
+    before   the last layout for the same width, height, devices and parts: what `below` takes or gives back
+             changes the last panel of each column only, as long as that one keeps its least
     """
+    kept = dict(before.heights) if before is not None else {}
     header = message = height >= _TINY
     room = max(1, height - below - 1 - header - message)
     table = min(devices + 1, room) if devices else room
     left_over = room - table
     if width < WIDE or not devices:
-        left = Column(width, share(left_over, parts))
+        left = Column(width, _in_one_column(left_over, parts, kept))
         return Layout(header, has_rules(height), message, table, left)
     beneath = [part for part in parts if part.place == "table"]
     side = [part for part in parts if part.place == "side"]
     if not side:
         return Layout(header, has_rules(height), message, table, Column(width, share(left_over, beneath)))
-    left_width = width * 62 // 100
-    right_width = width - left_width - 1
+    left_width, right_width = _left_width(width), side_width(width)
     growing = [part for part in beneath if part.grows]
     if width >= VERY_WIDE and growing:
-        # The last one, the links, fills the place between the table and what grows.
-        under = [part for part in side[-1:] if not part.grows]
-        others = side[: len(side) - len(under)]
-        wanted = min(sum(part.size.wants for part in others), room - growing[0].size.wants)
-        top = max(table + sum(part.size.wants for part in under), wanted)
+        under, others = _balanced(table, side)
+        lines = max(table + _wanted(under), _wanted(others))
+        top = max(table, min(lines, room - growing[0].size.wants))
+        if before is not None and before.beside is not None and before.bottom is not None:
+            top = max(top, before.beside.lines)
         top = min(top, room - growing[0].size.least)
-        if top >= table and others:
+        if top >= table:
             return Layout(
                 header,
                 has_rules(height),
                 message,
                 table,
-                Column(left_width, share(top - table, under)),
-                Column(right_width, share(top, others)),
+                Column(left_width, share(top - table, under, kept)),
+                Column(right_width, share(top, others, kept)),
                 Column(width, share(room - top, beneath)),
             )
     left = Column(left_width, share(left_over, beneath))
-    return Layout(header, has_rules(height), message, table, left, Column(right_width, share(room, side)))
+    return Layout(
+        header, has_rules(height), message, table, left, Column(right_width, share(room, side, kept))
+    )
 
 
-def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
-    """The heights of panels that stand below each other.
+def _wanted(parts: Sequence[Part]) -> int:
+    return sum(max(part.size.least, part.size.wants) for part in parts)
+
+
+def _balanced(table: int, side: Sequence[Part]) -> tuple[list[Part], list[Part]]:
+    """What stands under the table, and what beside it: the last ones that do not grow fill the place under it
+    where both columns together then need fewer lines."""
+    fixed = [part for part in side if not part.grows]
+
+    def divided(count: int) -> tuple[list[Part], list[Part]]:
+        under = fixed[len(fixed) - count :]
+        return under, [part for part in side if part not in under]
+
+    def lines(count: int) -> tuple[int, int]:
+        under, others = divided(count)
+        # (Of equal ones: what is beside the table, a log, has more to say than what is under it.)
+        return max(table + _wanted(under), _wanted(others)), -count
+
+    return divided(min(range(len(fixed) + 1), key=lines))
+
+
+def _in_one_column(room: int, parts: Sequence[Part], kept: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """The heights of panels of which all stand below the table: one whose place is there (the timelines) is
+    the last and has only what the others leave, as they have no room elsewhere."""
+    others = [part for part in parts if part.place == "side"]
+    spare = [part for part in parts if part.place == "table"]
+    if not others:
+        return share(room, spare)
+    # (A panel that has less to show than it would ask for elsewhere leaves no line blank here.)
+    heights = {part.name: part.size.wants for part in others}
+    wanted = sum(heights.values())
+    if not spare or room - wanted < spare[0].size.least:
+        return share(room, others, kept)
+    charts = spare[0]
+    left = room - wanted - max(charts.size.least, charts.size.wants)
+    for part in others:
+        more = max(0, min(left, part.size.most - heights[part.name]))
+        heights[part.name] += more
+        left -= more
+    heights[charts.name] = room - sum(heights.values())
+    return _lasting(room, [*others, charts], heights, kept)
+
+
+def share(
+    room: int, parts: Sequence[Part], kept: Mapping[str, int] | None = None
+) -> tuple[tuple[str, int], ...]:
+    """The heights of panels that stand below each other, those that grow as the last ones: the room that they
+    gain or lose moves no other.
 
     Each gets the least that it is worth showing with, in their order, as long as there is room. Then those
     that do not grow get what they want, so that they keep their place while the others change, but of little
     room only half; what is left is for those that grow, else for the last one.
+
+    kept  the heights that they had: they stay, but for the last one's, as long as that one keeps its least
     """
     shown: list[Part] = []
     for part in parts:
@@ -135,17 +239,34 @@ def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
             shown.append(part)
     heights = {part.name: part.size.least for part in shown}
     left = room - sum(heights.values())
-    kept = left // 2 if any(part.grows for part in shown) else 0
+    half = left // 2 if any(part.grows for part in shown) else 0
     for part in shown:
         if not part.grows:
-            more = max(0, min(left - kept, part.size.wants - part.size.least))
+            more = max(0, min(left - half, part.size.wants - part.size.least))
             heights[part.name] += more
             left -= more
     growing = [part for part in shown if part.grows]
-    for place, part in enumerate(growing):
-        # The first that grows takes what it wants, the last one what there is.
-        last = place == len(growing) - 1
-        more = left if last else min(left, max(0, part.size.wants - part.size.least))
+    for part in growing:
+        more = max(0, min(left, part.size.wants - part.size.least))
         heights[part.name] += more
         left -= more
-    return tuple((part.name, heights[part.name]) for part in shown)
+    for part in shown:
+        more = max(0, min(left, part.size.most - heights[part.name]))
+        heights[part.name] += more
+        left -= more
+    if growing:
+        heights[growing[-1].name] += left
+    return _lasting(room, sorted(shown, key=lambda part: part.grows), heights, kept or {})
+
+
+def _lasting(
+    room: int, shown: Sequence[Part], heights: Mapping[str, int], kept: Mapping[str, int]
+) -> tuple[tuple[str, int], ...]:
+    """The heights of panels in the order in which they stand; those that were `kept`, where the last of the
+    panels can take what is left."""
+    names = [part.name for part in shown]
+    if names and shown[-1].grows and all(name in kept for name in names):
+        last = room - sum(kept[name] for name in names[:-1])
+        if last >= shown[-1].size.least:
+            return (*((name, kept[name]) for name in names[:-1]), (names[-1], last))
+    return tuple((name, heights[name]) for name in names)

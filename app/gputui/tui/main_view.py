@@ -41,9 +41,11 @@ class MainView(Protocol):
     def messages(self) -> Sequence[Message]:
         """The last messages, the newest last."""
 
-    def show_message(self, text: str | None, style: str = "", lasting: bool = False) -> None:
+    def show_message(
+        self, text: str | None, style: str = "", lasting: bool = False, passing: bool = False
+    ) -> None:
         """Show a message until the next key, a `lasting` one for some seconds at least, in a style of
-        `widgets/lines.py`; None changes nothing."""
+        `widgets/lines.py`; None changes nothing. A `passing` one is not among the messages that are kept."""
 
     def clear_message(self) -> None:
         """Show no message."""
@@ -59,6 +61,9 @@ class MainView(Protocol):
 
     def press_digit(self, digit: int) -> None:
         """One more digit of the index of a GPU to select or deselect."""
+
+    def forget_digits(self) -> bool:
+        """Forget the digits that wait for another one; whether there were any."""
 
     def redraw_page(self) -> None:
         """Draw the page that is open over the main screen, if any: the app state has changed."""

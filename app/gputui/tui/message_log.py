@@ -28,10 +28,15 @@ class MessageLog:
         self.shown: Message | None = None
         self._lasts = False
 
-    def add(self, time: float, text: str, style: str = "", lasting: bool = False) -> None:
+    def add(
+        self, time: float, text: str, style: str = "", lasting: bool = False, passing: bool = False
+    ) -> None:
         """Show a message; a `lasting` one is not taken away by a key that follows at once. One that says the
-        same as the one before it takes its place."""
+        same as the one before it takes its place. A `passing` one is not kept: it tells what is seen anyway.
+        """
         self.shown, self._lasts = Message(time, text, style), lasting
+        if passing:
+            return
         if self.messages and self.messages[-1][1:] == self.shown[1:]:
             self.messages.pop()
         self.messages.append(self.shown)

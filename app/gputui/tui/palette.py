@@ -1,29 +1,61 @@
-"""The search of the command palette: actions by the words that people type, only then by loose letters."""
+"""The command palette, and its search: actions by the words that people type, only then by loose letters."""
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual.app import SystemCommand
-from textual.command import DiscoveryHit, Hit, Provider
+from textual.command import CommandPalette, DiscoveryHit, Hit, Provider
+
+from gputui.tui.actions import ACTIONS
 
 if TYPE_CHECKING:
     from textual.command import Hits
 
-
-def score(query: str, title: str, about: str) -> float:
-    """How well each word of a query is found: at the beginning of a word of the title, then within one, then
-    the same in what is said about it. 0 where a word is nowhere."""
-    return min((_score(word, title.lower(), about.lower()) for word in query.lower().split()), default=0.0)
+_WORDS = re.compile(r"[^\W_]+(?:[.-]\w+)*|[^\w\s]+")
+_ALSO = {action.title: action.also for action in ACTIONS}
 
 
-def _score(word: str, title: str, about: str) -> float:
-    for text, at_beginning, within in ((title, 1.0, 0.8), (about, 0.6, 0.4)):
-        if f" {word}" in f" {text}":
-            return at_beginning
-        if word in text:
-            return within
-    return 0.0
+class Palette(CommandPalette):
+    """Textual's palette, without its end at page up or down while its list is not laid out."""
+
+    def _action_command_list(self, action: str) -> None:
+        # (Textual 8.2.8, on a low terminal, and for a moment while the list is filled.)
+        with contextlib.suppress(KeyError):
+            super()._action_command_list(action)
+
+
+def score(query: str, title: str, about: str, others: str = "") -> float:
+    """How well each word of a query is found, 0 where one is nowhere. The best place is a word of the title,
+    then the beginning of one; a word of what is said about it, or one that people type for it (`others`, its
+    group); the beginning of one of these; last, anywhere within a word."""
+    texts = tuple(_WORDS.findall(text.lower()) for text in (title, about, others))
+    return min((_score(word, texts) for word in query.lower().split()), default=0.0)
+
+
+_WHOLE, _BEGINNING, _WITHIN = (1.0, 0.8, 0.75), (0.9, 0.7, 0.6), (0.3, 0.2, 0.1)
+"""What a word counts in the title, in what is said about it, and in the other words."""
+
+
+def _score(word: str, texts: Sequence[Sequence[str]]) -> float:
+    best = 0.0
+    for place, words in enumerate(texts):
+        if word in words:
+            best = max(best, _WHOLE[place])
+        elif begun := [len(each) for each in words if each.startswith(word)]:
+            # (Who has typed "pow" rather means "power" than "PowerShell".)
+            best = max(best, _BEGINNING[place] + 0.04 * len(word) / min(begun))
+        elif any(word in each for each in words):
+            best = max(best, _WITHIN[place])
+    return best
+
+
+def _score_of(query: str, command: SystemCommand) -> float:
+    group, _, title = command.title.partition(": ")
+    return score(query, title, command.help, f"{_ALSO.get(title, '')} {group}")
 
 
 class ActionProvider(Provider):
@@ -41,7 +73,7 @@ class ActionProvider(Provider):
             yield DiscoveryHit(command.title, command.callback, help=command.help)
 
     async def search(self, query: str) -> Hits:
-        scored = [(score(query, each.title, each.help), each) for each in self._commands]
+        scored = [(_score_of(query, each), each) for each in self._commands]
         matcher = self.matcher(query)
         if not any(found for found, _ in scored):
             scored = [(matcher.match(each.title), each) for _, each in scored]

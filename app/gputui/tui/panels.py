@@ -5,14 +5,14 @@ A new panel is one row here: its name (in the settings), its title, and two pure
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from gputui.tui.app_state import AppState
-from gputui.tui.layout import VERY_WIDE, WIDE, Part, Size
+from gputui.tui.layout import VERY_WIDE, WIDE, Part, Size, side_width
 from gputui.tui.process_rows import groups
-from gputui.tui.views.matrix import alike, links_panel, matrix_rows
+from gputui.tui.views.matrix import alike, alike_lines, links_panel, matrix_rows
 from gputui.tui.views.processes import facts_of_processes, processes
 from gputui.tui.views.queue import facts_of_panel, lines_of_panel, queue_panel
 from gputui.tui.views.text import Line
@@ -21,8 +21,9 @@ from gputui.tui.views.timelines import charted, charts_key, timelines_pane
 NOTHING = Size(0, 0)
 """The size of a panel that has nothing to say, and is not shown."""
 
-_MOST_LINKED = 8
-"""GPUs up to which the matrix of links stands beside the table; for more there is the topology page."""
+_MOST_LINKED, _MOST_IN_WORDS = 8, 16
+"""GPUs up to which the matrix of links stands beside the table, and up to which words stand there where all
+links are the same; for more there is the topology page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Panel:
     place   "table": below the table, also where there are columns; "side": in the columns beside it
     grows   whether it takes the room that is left over
     narrow  whether it is also shown where there is one column only
+    stays   whether it stays, once it has been shown, while it has nothing to say: it comes and goes by what
+            others do, and nothing may move by itself
     action  of `tui/actions.py`: what a click on it does
     """
 
@@ -49,11 +52,16 @@ class Panel:
     place: Literal["table", "side"] = "side"
     grows: bool = False
     narrow: bool = True
+    stays: bool = False
     action: str = ""
 
 
-def _size_of_processes(app_state: AppState, _: int) -> Size:
-    return Size(4, 1 + max(1, len(groups(app_state)))) if app_state.rows else NOTHING
+def _size_of_processes(app_state: AppState, width: int) -> Size:
+    if not (app_state.rows or app_state.filter_hides_all):
+        return NOTHING
+    # (Beside the table most commands take two lines, on a very wide screen one.)
+    each = 2 if WIDE <= width < VERY_WIDE else 1
+    return Size(4, 1 + max(1, each * len(groups(app_state))))
 
 
 def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -100,24 +108,31 @@ def _size_of_queue(app_state: AppState, width: int) -> Size:
 
 def _size_of_links(app_state: AppState, width: int) -> Size:
     gpus = len(matrix_rows(app_state))
-    if app_state.snapshot is None or not app_state.snapshot.links or not 1 < gpus <= _MOST_LINKED:
+    if app_state.snapshot is None or not app_state.snapshot.links or not 1 < gpus <= _MOST_IN_WORDS:
         return NOTHING
-    if alike(app_state) and width < VERY_WIDE:
-        return Size(2, 2)
-    return Size(gpus + 2, gpus + 2)
+    if alike(app_state):
+        lines = 1 + len(alike_lines(app_state, side_width(width)))
+        return Size(2, lines)
+    return Size(gpus + 2, gpus + 2) if gpus <= _MOST_LINKED else NOTHING
 
 
 def _facts_of_links(app_state: AppState) -> object:
     snapshot = app_state.snapshot
     states = [verdict.state for verdict in app_state.verdicts.values()]
     order = [device.key for device in app_state.rows]
-    return snapshot and snapshot.links, app_state.selection, app_state.cursor, states, order
+    return (
+        snapshot and (snapshot.links, snapshot.topology),
+        app_state.selection,
+        app_state.cursor,
+        states,
+        order,
+    )
 
 
 PANELS: tuple[Panel, ...] = (
     # In the order in which they get room, and stand below each other.
     Panel("jobs", "Your jobs", _jobs, _size_of_jobs, _facts_of_jobs, action="jobs"),
-    Panel("queue", "Queue", queue_panel, _size_of_queue, facts_of_panel, action="queue"),
+    Panel("queue", "Queue", queue_panel, _size_of_queue, facts_of_panel, stays=True, action="queue"),
     Panel(
         "processes",
         "Processes",
@@ -135,7 +150,6 @@ PANELS: tuple[Panel, ...] = (
         charts_key,
         place="table",
         grows=True,
-        narrow=False,
         action="timelines",
     ),
     Panel(
@@ -152,12 +166,19 @@ PANELS: tuple[Panel, ...] = (
 PANELS_BY_NAME: dict[str, Panel] = {panel.name: panel for panel in PANELS}
 
 
-def parts(app_state: AppState, width: int) -> list[Part]:
-    """The panels that ask for room on a terminal of this width, in their order."""
-    return [
-        Part(panel.name, size, panel.place, panel.grows)
-        for panel in PANELS
-        if panel.name not in app_state.screen.hidden
-        and (panel.narrow or width >= WIDE)
-        and (size := panel.size(app_state, width)) != NOTHING
-    ]
+def parts(app_state: AppState, width: int, before: Sequence[Part] = ()) -> list[Part]:
+    """The panels that ask for room on a terminal of this width, in their order.
+
+    before  what they asked for so far: none asks for less, so that no other one moves while it changes
+    """
+    asked = {part.name: part.size for part in before}
+    found: list[Part] = []
+    for panel in PANELS:
+        if panel.name in app_state.screen.hidden or not (panel.narrow or width >= WIDE):
+            continue
+        size, most = panel.size(app_state, width), asked.get(panel.name)
+        if most is not None and (size != NOTHING or panel.stays):
+            size = (most if size == NOTHING else size).at_least(most)
+        if size != NOTHING:
+            found.append(Part(panel.name, size, panel.place, panel.grows))
+    return found

@@ -82,14 +82,19 @@ Group = tuple[tuple[Device, Process | None], ...]
 
 
 def groups(app_state: AppState) -> list[Group]:
-    """What is listed where there is little room. Nothing is formatted: of two thousand, thirty are seen."""
+    """What is listed where there is little room, of the devices that the filter leaves.
+
+    Nothing is formatted: of two thousand, thirty are seen.
+    """
     snapshot = app_state.snapshot
     if snapshot is None:
         return []
+    found: Sequence[Group] = snapshot.process_groups
+    if app_state.screen.filter:
+        listed = {device.key for device in app_state.rows}
+        found = [tuple(each for each in group if each[0].key in listed) for group in found]
     return [
-        group
-        for group in snapshot.process_groups
-        if group[0][1] is not None or _is_held(app_state, group[0][0])
+        group for group in found if group and (group[0][1] is not None or _is_held(app_state, group[0][0]))
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
@@ -17,10 +18,15 @@ from gputui.tui.first_frame import FirstFrame
 from gputui.tui.outcome import Outcome
 from gputui.tui.readings import Mailbox
 from gputui.tui.screen_settings import checked
+from gputui.tui.updated import guard_imports, stamp_of_package
 from gputui.vendors.registry import order_to_read
 
 _INTERVAL = 1.0
 """Seconds between two readings, where nobody says otherwise."""
+
+_USUALLY, _PATIENCE = 0.1, 2.0
+"""Seconds in which most drivers start, and after which the screen opens without one: it takes 1.5 s where the
+persistence daemon does not run, and a call may hang for ever."""
 
 
 def run_screen(
@@ -42,13 +48,13 @@ def run_screen(
     screen = checked(screen)
     additions, argv = assignments(command or example)
     options = LaunchOptions(command=argv, additions=additions)
-    source.open()
     if source.label:
         # What was sorted and filtered on this machine says nothing of another box.
         screen = screen._replace(sort=None, filter="")
     given = () if command else example
     app_state = AppState(environ, options, source.label, rules=rules, screen=screen, example=given)
     interval = interval or screen.interval or _INTERVAL
+    stamp = stamp_of_package()
     with FirstFrame(app_state) as first_frame, EarlySignals() as signals:
         mailbox = Mailbox()
         mailbox.listener = lambda reading: first_frame.paint(reading.result)
@@ -57,10 +63,16 @@ def run_screen(
         # The first reading (0.06 s) goes on while Textual is imported (0.17 s).
         sampler.start()
         try:
+            sampler.wait_until_open(_USUALLY)
+            # What draws the first frame comes before the rest, which would keep the reading from the GIL.
+            importlib.import_module("gputui.tui.views.first_frame")
             import_asyncio()
             from gputui.tui.app import GputuiApp
             from gputui.tui.terminal_driver import TerminalAfter
 
+            guard_imports(stamp)
+            # A driver that cannot be started ends this; one that hangs is told on the screen.
+            sampler.wait_until_open(_PATIENCE)
             terminal = TerminalAfter(first_frame)
             app = GputuiApp(
                 app_state,

@@ -13,7 +13,7 @@ from textual.app import App, SuspendNotSupported
 from gputui.allocating.allocation import Allocation, Queue, hold, queue_for
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NONE
-from gputui.inventory.formatting import duration, printable
+from gputui.inventory.formatting import duration, gpus, printable
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
@@ -58,8 +58,12 @@ def hold_selected(app_state: AppState, environ: Mapping[str, str]) -> tuple[Allo
         purpose=program_and_script(app_state.options.command),
     )
     allocation = Allocation(request, devices, snapshot)
-    if app_state.label or not devices:
+    if not devices:
         return allocation, None
+    if app_state.label:
+        # (Of another box all that is known stands in the reading.)
+        line = app_state.in_line
+        return allocation, Queue(line) if line else None
     queue = queue_for(devices, snapshot, environ)
     return hold(allocation, environ, partly=True), queue
 
@@ -135,7 +139,7 @@ def as_job(
         job = start_leased_job(launch, environ, lease, options=options, constraints=constraints)
     except (JobError, StartError) as error:
         return str(error), False
-    where = f" on GPU {','.join(labels)}" if labels else ""
+    where = f" on {gpus(labels)}" if labels else ""
     return f"job {job.id} started{where}", True
 
 
@@ -149,11 +153,9 @@ def in_line(app_state: AppState, environ: Mapping[str, str], request: WaitReques
 
     if app_state.label:
         line = app_state.snapshot.waiters if app_state.snapshot else ()
-        return (
-            f"{app_state.label}: nothing is queued here; you would be {place_in_line(request, line)}",
-            False,
-        )
-    place = place_in_line(request, waiters(environ))
+        place = place_in_line(request, line, app_state.snapshot)
+        return f"{app_state.label}: nothing is queued here; you would be {place}", False
+    place = place_in_line(request, waiters(environ), app_state.snapshot)
     options = app_state.options
     words = words_of(options, request.count, request.grouping, request.keys)
     try:

@@ -1,15 +1,100 @@
-"""TerminalAfter: the Textual driver that takes our terminal over from the first frame."""
+"""TerminalAfter: the Textual driver that takes our terminal over from the first frame, and waits for keys."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import select
 import sys
+from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+from textual import constants
+from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 
 from gputui.tui.first_frame import FirstFrame, terminal_stream
+
+_READ_AT_ONCE = 4096
+"""Bytes."""
+
+
+class PatientDriver(LinuxDriver):
+    """Sleeps until a key comes. Textual's own driver looks ten times a second whether it is to end: that is a
+    fifth of the screen's CPU at 1 Hz, and half of it while nobody looks (Textual 8.2.8)."""
+
+    _end: tuple[int, int] | None = None
+    """A pipe: a byte in it ends the thread that waits for keys."""
+    _restarts = False
+    """Whether the terminal is given up only to be taken again."""
+    _starting = _again = False
+    """Whether a start goes on, and whether the program was continued meanwhile."""
+
+    def start_application_mode(self) -> None:
+        # (This is a signal handler too: SIGCONT may come while it runs.)
+        self._again = True
+        if self._starting:
+            return
+        self._starting = True
+        while self._again:
+            self._again = False
+            self._start()
+        self._starting = False
+
+    def _start(self) -> None:
+        # SIGCONT after a SIGSTOP starts it with no stop before: two threads would share the keys, two would
+        # write to the terminal, and nothing would paint what the shell has written over.
+        if self._end is not None:
+            self._restarts = True
+            self.suspend_application_mode()
+            self._restarts = False
+            # (So that the application paints everything again.)
+            self._must_signal_resume = True
+        self._end = os.pipe()
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+
+    def disable_input(self) -> None:
+        # (Textual calls this twice.)
+        if self._end is None:
+            return
+        os.write(self._end[1], b".")
+        if not self._restarts:
+            super().disable_input()
+        elif self._key_thread is not None:
+            # (Textual's would throw away what has been typed meanwhile.)
+            self._key_thread.join()
+        for number in self._end:
+            os.close(number)
+        self._end = None
+
+    def run_input_thread(self) -> None:
+        """Turn what is typed into events until the end, or until the terminal is gone, which the application
+        notices by itself."""
+        assert self._end is not None
+        end, parser, decoder = (
+            self._end[0],
+            XTermParser(self._debug),
+            getincrementaldecoder("utf-8")("replace"),
+        )
+        wait: float | None = None
+        while True:
+            ready = select.select([self.fileno, end], [], [], wait)[0]
+            if end in ready:
+                return
+            if ready:
+                try:
+                    data = os.read(self.fileno, _READ_AT_ONCE)
+                except OSError:
+                    return
+                if not data:
+                    return
+                for event in parser.feed(decoder.decode(data)):
+                    self.process_message(event)
+            for event in parser.tick():
+                self.process_message(event)
+            # An Escape that nothing follows is the key itself: the parser says so once this time has passed.
+            wait = constants.ESCAPE_DELAY if ready else None
 
 
 class TerminalAfter:
@@ -24,7 +109,7 @@ class TerminalAfter:
         terminal = self
         stream = terminal_stream()
 
-        class TerminalDriver(LinuxDriver):
+        class TerminalDriver(PatientDriver):
             def __init__(self, *arguments: Any, **options: Any) -> None:
                 with _as_stderr(stream):
                     super().__init__(*arguments, **options)
@@ -35,7 +120,7 @@ class TerminalAfter:
                 leave, modes = first_frame.hand_over()
                 if leave and stream is not None:
                     stream.write(leave)
-                super().start_application_mode()  # type: ignore[no-untyped-call]
+                super().start_application_mode()
                 if modes is not None:
                     # What Textual found were the first frame's modes; these are the user's.
                     self.attrs_before = modes

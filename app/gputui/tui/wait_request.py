@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputui.allocating.queue import devices as in_number
-from gputui.allocating.queue import names_in_line, nth
+from gputui.allocating.queue import names_in_line, nth, wanting
 from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse_request
 from gputui.choosing.most_ever import most_ever, waits_for_ever
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.pick import Constraints, of_own_lease
+from gputui.inventory.formatting import gpus
+from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.launching.intent import Asked, ContradictionError, settle
 from gputui.tui.app_state import AppState
@@ -39,7 +41,12 @@ def read_wait_request(line: str, app_state: AppState) -> WaitRequest:
             raise GroupingError(f"{in_number(len(keys))} selected: these, or a number for any")
         request = WaitRequest(len(keys), keys=keys)
     else:
-        request = WaitRequest(*parse_request(rest if first == "any" else line))
+        try:
+            request = WaitRequest(*parse_request(rest if first == "any" else line))
+        except GroupingError as error:
+            raise GroupingError(
+                f"{error}.{_or_these(app_state)}" if app_state.selected else str(error)
+            ) from None
     problem = _in_vain(request, app_state)
     if problem is not None:
         raise GroupingError(problem)
@@ -82,13 +89,13 @@ def what_it_does(line: str, app_state: AppState) -> str:
     other = _or_these(app_state) if request.keys is None else ""
     return (
         f"⏎ waits for {_wanted(request, app_state)}; the command starts as a job then."
-        f" You would be {place_in_line(request, waiters)}.{other}"
+        f" You would be {place_in_line(request, waiters, app_state.snapshot)}.{other}"
     )
 
 
-def place_in_line(request: WaitRequest, waiters: Sequence[Waiter]) -> str:
+def place_in_line(request: WaitRequest, waiters: Sequence[Waiter], box: Snapshot | None) -> str:
     """ "first in line", "3rd in line, after ana (4 devices), bo (1 device)": behind all of these waiters."""
-    ahead = [each for each in waiters if each.step == 0 and each.wants_of(request.keys)]
+    ahead = wanting(waiters, request.keys, box)
     return f"{nth(len(ahead) + 1)} in line, after {names_in_line(ahead)}" if ahead else "first in line"
 
 
@@ -100,7 +107,7 @@ def _wanted(request: WaitRequest, app_state: AppState) -> str:
 
 def _selected(app_state: AppState) -> str:
     labels = [app_state.snapshot.label(device) for device in app_state.selected] if app_state.snapshot else []
-    return f"GPU {','.join(labels)}"
+    return gpus(labels)
 
 
 def _or_these(app_state: AppState) -> str:

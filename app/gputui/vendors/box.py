@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from gputui.inventory.formatting import printable
 from gputui.inventory.link import LinkMatrix, NumberMatrix
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.sources.source import NoSourceError, Source, Want
+from gputui.sources.source import NoHardwareError, NoSourceError, Source, Want
 from gputui.system.root import HERE, Root
 from gputui.vendors.registry import vendors_maybe_on
 
 if TYPE_CHECKING:
     from gputui.inventory.snapshot import HostLoad
+    from gputui.inventory.topology import Nic, Topology
     from gputui.system.host_load import HostLoadReader
 
 
@@ -49,8 +50,7 @@ class BoxSource:
 
     A vendor whose source does not open has no devices here, as long as another one's does. How busy the
     machine itself is, is read here; a vendor's source need not know. `nothing`: what to say where none opens,
-    of a
-    machine that is not ours.
+    of a machine that is not ours.
     """
 
     def __init__(
@@ -63,22 +63,24 @@ class BoxSource:
         self._load: HostLoad | None = None
 
     def open(self) -> None:
-        """Open every vendor's source. Raises the first one's NoSourceError where none opens."""
+        """Open every vendor's source. Raises NoSourceError where none opens: that of the first vendor whose
+        devices the machine may have."""
         if self._open:
             return
-        first: NoSourceError | None = None
+        failed: list[NoSourceError] = []
         for source in self._sources:
             try:
                 source.open()
             except NoSourceError as error:
-                first = first or error
+                failed.append(error)
             else:
                 self._open.append(source)
         if self._nothing is not None and not self._open:
             raise NoSourceError(self._nothing)
-        if first is not None and not self._open:
-            raise first
-        self._missing = first
+        missing = next((error for error in failed if not isinstance(error, NoHardwareError)), None)
+        if failed and not self._open:
+            raise missing or failed[0]
+        self._missing = missing
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()
@@ -86,7 +88,8 @@ class BoxSource:
         box = read[0] if len(read) == 1 else joined(read)
         if self._missing is not None and all(device.apart is not None for device in box.devices):
             # (An integrated GPU is no answer to why another vendor's card is not there.)
-            box = replace(box, errors=(*box.errors, str(self._missing)))
+            why = str(self._missing)
+            box = replace(box, errors=(*box.errors, why), missing=why)
         if Want.HOST in want:
             self._load = self._read_load()
         return replace(box, host=replace(box.host, load=self._load)) if self._load else box
@@ -108,8 +111,8 @@ class BoxSource:
 def joined(boxes: Sequence[Snapshot]) -> Snapshot:
     """Snapshots of one machine as one. What joins devices of two vendors is not known.
 
-    Indices are each vendor's own, so that two devices may have the same one. Rows of network devices are left
-    out: each vendor's source tells of its own devices' distance only.
+    Indices are each vendor's own, so that two devices may have the same one. Network devices are the
+    machine's: each is there once, with the links of every source that tells of it.
     """
     from gputui.inventory.topology import Locality, Topology
 
@@ -134,10 +137,29 @@ def joined(boxes: Sequence[Snapshot]) -> Snapshot:
         peers=_diagonal([box.peers for box in boxes], sizes),
         link_weights=_diagonal([box.link_weights for box in boxes], sizes),
         link_bandwidths=_diagonal([box.link_bandwidths for box in boxes], sizes),
-        topology=Topology(near, between_cpus=next((t.between_cpus for t in known if t), None))
+        topology=Topology(near, *_nics(known, sizes), next((t.between_cpus for t in known if t), None))
         if any(known)
         else None,
     )
+
+
+def _nics(known: Sequence[Topology | None], sizes: Sequence[int]) -> tuple[tuple[Nic, ...], LinkMatrix]:
+    """The network devices of all, each once, by name; and their links as `Topology` has them."""
+    nics: dict[str, Nic] = {}
+    rows: list[dict[str, str | None]] = []
+    between: dict[str, dict[str, str | None]] = {}
+    for topology, size in zip(known, sizes, strict=True):
+        if topology is None or not topology.nics:
+            rows += [{}] * size
+            continue
+        names = [nic.name for nic in topology.nics]
+        links = [dict(zip(names, row, strict=True)) for row in topology.nic_links]
+        rows += links[:size]
+        for nic, row in zip(topology.nics, links[size:], strict=True):
+            nics.setdefault(nic.name, nic)
+            between[nic.name] = row | between.get(nic.name, {})
+    rows += [between[name] for name in nics]
+    return tuple(nics.values()), tuple(tuple(map(row.get, nics)) for row in rows) if nics else ()
 
 
 def _diagonal(matrices: Sequence[LinkMatrix] | Sequence[NumberMatrix], sizes: Sequence[int]) -> Any:

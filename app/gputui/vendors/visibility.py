@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal
 
 from gputui.inventory.device import Device, one_model
@@ -73,6 +74,7 @@ class Visibility:
     keeps_order    whether a program counts its devices in the order of the list
     order_in_words how a program counts its devices, where it does not keep the order
     uuid_prefixes  how a UUID in the list begins; () where the list takes indices only
+    begins_with    whether an index is what an entry begins with ("1gpu" is 1), as strtoul(3) reads it
     slurm          the variable that Slurm sets for a job; "" where that is `variable`
     also           other variables that say which devices there are, in a container for example
     reader         who reads the list, in a sentence
@@ -85,6 +87,7 @@ class Visibility:
     keeps_order: bool = True
     order_in_words: str = "it counts in its own"
     uuid_prefixes: tuple[str, ...] = ()
+    begins_with: bool = False
     slurm: str = ""
     also: tuple[str, ...] = ()
     reader: str = "the driver"
@@ -200,8 +203,13 @@ class Visibility:
         setting = words or f"{self.variable}={text}"
         counted = self._counted(text, environ, devices)
         found: list[Device] = []
-        # Spaces are allowed around an index, not around a UUID.
-        entries = [e.strip() if e.strip().isdigit() else e for e in text.split(",")] if text.strip() else []
+        entries = self._split(text) if text.strip() else []
+        first = self._form(entries[0]) if entries else ""
+        alike = list(takewhile(lambda entry: self._form(entry) == first, entries if first else ()))
+        for place, entry in enumerate(alike):
+            if entry in alike[:place]:
+                # (Its reader looks for these before it asks which devices there are.)
+                return Listed((), f"{setting}: {entry!r} appears twice; {self.reader} then sees no device")
         for entry in entries:
             if counted and _is_index(entry):
                 number = entry.lstrip("0") or "0"
@@ -222,7 +230,26 @@ class Visibility:
             if device is None or why is not None:
                 return Listed(tuple(found), why)
             found.append(device)
-        return Listed(tuple(found))
+        read = (
+            f"{setting}: {given.strip()!r} is read as {entry}"
+            for given, entry in zip(text.split(","), entries, strict=False)
+            if given.strip() not in (entry, "") and given.strip().lstrip("0") != entry.lstrip("0")
+        )
+        return Listed(tuple(found), next(read, None))
+
+    def _split(self, text: str) -> list[str]:
+        """The entries of a list, an index in digits. Spaces may be around an index, not around a UUID."""
+        entries = text.split(",")
+        if self._form(entries[0]) in self.uuid_prefixes:
+            return entries
+        found = []
+        for entry in entries:
+            number = _NUMBER.match(entry.strip())
+            if number is None or not (self.begins_with or number[0] == entry.strip()):
+                found.append(entry)
+            else:
+                found.append(number[1].lstrip("0") or "0")
+        return found
 
     def _counted(
         self, text: str, environ: Mapping[str, str], devices: Sequence[Device]
@@ -289,6 +316,10 @@ class Visibility:
     def _device(self, entry: str, devices: Sequence[Device]) -> Device | None:
         found = [device for device in devices if self._is_named(device, entry)]
         return found[0] if len(found) == 1 else None
+
+
+_NUMBER = re.compile(r"(?:\+|-(?=0+(?![0-9])))?([0-9]+)", re.ASCII)
+"""A number that is not negative; "-0" is none that is."""
 
 
 def _is_index(entry: str) -> bool:

@@ -2,7 +2,8 @@
  * The control file: what a test has ordered. One order a line; of several that match, the last counts.
  *
  *   delay FUNCTION DEVICE MICROSECONDS   instead of what the call takes by itself
- *   error FUNCTION DEVICE CODE           CODE 0: none, an exception to an order above
+ *   error FUNCTION DEVICE CODE [AFTER]   CODE 0: none, an exception to an order above; the first AFTER calls
+ *                                        that it is meant for are answered as if it were not there
  *   hang FUNCTION DEVICE                 until the file no longer says so
  *   xid - DEVICE CODE                    reported once, to each event set that is there at that moment
  *
@@ -20,7 +21,7 @@ enum { MOST_ORDERS = 512 };
 
 struct order {
     char what[8], function[64], label[MOST_LABEL];
-    long number;
+    long number, after;
 };
 
 static struct watched file;
@@ -36,10 +37,13 @@ void control_use(const char *path)
 
 static bool read_order(const char *line, struct order *order)
 {
-    order->number = 0;
-    int words = sscanf(line, "%7s %63s %11s %ld", order->what, order->function, order->label, &order->number);
+    order->number = order->after = 0;
+    int words = sscanf(line, "%7s %63s %11s %ld %ld", order->what, order->function, order->label, &order->number,
+                       &order->after);
     if (strcmp(order->what, "hang") == 0)
         return words == 3;
+    if (words == 5)
+        return strcmp(order->what, "error") == 0 && order->after >= 0;
     return words == 4 && (strcmp(order->what, "delay") == 0 || strcmp(order->what, "error") == 0 ||
                           strcmp(order->what, "xid") == 0);
 }
@@ -82,18 +86,20 @@ static long natural_delay_us(const char *function)
     return strcmp(function, "nvmlDeviceGetPcieThroughput") == 0 ? 20000 : 0;
 }
 
-struct orders control_orders(const char *function, const char *label)
+struct orders control_orders(const char *function, const char *label, bool counting)
 {
     struct orders found = {natural_delay_us(function), false, 0};
     if (watched_changed(&file))
         read_orders();
     for (int i = 0; i < order_count; i++) {
-        const struct order *order = &orders[i];
+        struct order *order = &orders[i];
         bool here = strcmp(order->label, "*") == 0 || (label && strcmp(order->label, label) == 0);
         if (!here || !names(order->function, function))
             continue;
         if (order->what[0] == 'd')
             found.delay_us = order->number;
+        else if (order->what[0] == 'e' && order->after > 0)
+            order->after -= counting;
         else if (order->what[0] == 'e')
             found.error = (int)order->number;
         else

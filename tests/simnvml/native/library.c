@@ -55,11 +55,12 @@ nvmlReturn_t begin(const char *function, const char *label, bool starting)
     if (!starting && users == 0)
         return finish(NVML_ERROR_UNINITIALIZED);
     counts_add(function, label);
-    struct orders orders = control_orders(function, label);
+    struct orders orders = control_orders(function, label, false);
     if (orders.delay_us > 0)
         pause_us(orders.delay_us);
-    while ((orders = control_orders(function, label)).hang)
+    while (control_orders(function, label, false).hang)
         pause_us(2000);
+    orders = control_orders(function, label, true);
     if (orders.error)
         return finish((nvmlReturn_t)orders.error);
     if (!starting && users == 0) /* shut down while this call waited; the real library crashes here */

@@ -34,7 +34,7 @@
 enum {
     MOST_DEVICES = 256, /* GPUs and MIG instances of a box */
     MOST_GPUS = 128,
-    MOST_PROCESSES = 4096,
+    MOST_PROCESSES = 8192,
     MOST_LINKS = NVML_NVLINK_MAX_LINKS,
     MOST_TEXT = 96,
     MOST_LABEL = 12, /* "3", or "0:1" for instance 1 of GPU 0 */
@@ -123,7 +123,8 @@ struct orders {
     int error; /* nvmlReturn_t, 0: none */
 };
 void control_use(const char *path);
-struct orders control_orders(const char *function, const char *label);
+/* `counting`: this is the last look before the call answers. */
+struct orders control_orders(const char *function, const char *label, bool counting);
 int control_count(void);
 /* The next XID of the device that was ordered at `*cursor` or later; false: none. Moves the cursor on. */
 bool control_next_xid(int *cursor, const char *label, long *xid);

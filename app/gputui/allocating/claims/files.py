@@ -1,17 +1,23 @@
 """Opens and creates files in a folder that every user can write: links and pipes are not followed.
 
-A file is trusted by what every user sees alike (lstat), so that all come to the same one. What is not a
-regular file with one name that all can read is treated as absent.
+Each file is its owner's alone: others can read it, and only he can write it, and so lock it
+(system/record_locks.py). Whose it is the kernel tells (fstat), whatever its name says. Names end in something
+that nobody can guess, so that no name can be taken beforehand. What is not a regular file that all can read
+and only its owner can write is treated as absent. One with several names is as good as any: what it means is
+in its lock, which no other user can make.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
 import stat
 import time
 from typing import TYPE_CHECKING
+
+from gputui.system.record_locks import lock
 
 if TYPE_CHECKING:
     # (`pick`, which must be quick, reads claims: pathlib alone takes some milliseconds.)
@@ -23,8 +29,11 @@ MAX_RECORD_BYTES = 16 * 1024
 MAX_FILES = 65_536
 """Directory entries that are read, in whatever order the system has them."""
 
-_YOUNG = 1.0
-"""Seconds for which a new file may not have its mode yet."""
+MOST_OF_ONE_USER = 512
+"""Files of one kind and one owner that are looked at, the newest ones: who makes more hides his own only."""
+
+TOKEN = "[0-9a-f]{32}"
+"""What `new_token` makes, as a pattern."""
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -33,24 +42,45 @@ class UntrustedFileError(Exception):
     """At this name is something that gputui does not make; the message says what."""
 
 
-def list_matching(folder: str, pattern: re.Pattern[str]) -> tuple[list[re.Match[str]], bool]:
-    """The matches of the names in a folder, sorted, and whether some entries were not read.
+def list_matching(
+    folder: str, pattern: re.Pattern[str], most: int = MOST_OF_ONE_USER
+) -> tuple[list[re.Match[str]], bool, int]:
+    """The matches of the names in a folder, sorted; whether it has more entries than are read; how many
+    matches are left out because their owners have too many.
 
-    No more than `MAX_FILES` entries are read. Raises OSError.
+    No more than `MAX_FILES` entries are read, and of one owner the `most` newest by their names (their group
+    `token`) are returned. Raises OSError.
     """
     found: list[re.Match[str]] = []
+    cut = False
+    ending = pattern.pattern[-6:]
     with os.scandir(folder) as entries:
         for number, entry in enumerate(entries):
             if number >= MAX_FILES:
-                return sorted(found, key=lambda match: match.string), True
-            match = pattern.fullmatch(entry.name)
+                cut = True
+                break
+            # (Much quicker than the pattern, where somebody has filled the folder.)
+            match = pattern.fullmatch(entry.name) if entry.name.endswith(ending) else None
             if match is not None:
                 found.append(match)
-    return sorted(found, key=lambda match: match.string), False
+    kept = found if len(found) <= most else _newest_of_each(folder, found, most)
+    return sorted(kept, key=lambda match: match.string), cut, len(found) - len(kept)
+
+
+def _newest_of_each(folder: str, found: list[re.Match[str]], most: int) -> list[re.Match[str]]:
+    """Of each owner, as the kernel tells, so many: a file in somebody else's name takes no place of his."""
+    of_each: dict[int, list[re.Match[str]]] = {}
+    for match in found:
+        with contextlib.suppress(OSError):
+            of_each.setdefault(os.lstat(f"{folder}/{match.string}").st_uid, []).append(match)
+    kept: list[re.Match[str]] = []
+    for files in of_each.values():
+        kept += sorted(files, key=lambda match: match["token"])[-most:]
+    return kept
 
 
 def open_untrusted(path: str | Path) -> int | None:
-    """Open a file for reading and locking; None if there is none. Raises UntrustedFileError."""
+    """Open a file for reading; None if there is none. Raises UntrustedFileError."""
     name = str(path).rpartition("/")[2]
     try:
         found = os.lstat(path)
@@ -81,37 +111,34 @@ def _distrust(found: os.stat_result) -> str | None:
         return "a symbolic link"
     if not stat.S_ISREG(found.st_mode):
         return "not a regular file"
-    if found.st_nlink != 1:
-        return "a file with several hard links"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "writable by others than its owner"
     if not found.st_mode & stat.S_IROTH:
         return "not readable by all users"
     return None
 
 
-def create_public(path: Path) -> int | None:
-    """Create a file that all users can read and open it; None if the name exists. Raises OSError."""
+def create_locked(folder: Path, name: str, data: bytes, start: int, length: int) -> int:
+    """Create a file with a range of it locked, and then give it its name; the descriptor is open for writing.
+
+    Until it is locked nobody else can open it, so that nobody else's lock can be in the way. Raises OSError.
+    """
+    new = folder / f".{os.urandom(12).hex()}"
+    descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        descriptor = os.open(path, _OPEN & ~os.O_NONBLOCK | os.O_CREAT | os.O_EXCL, 0o444)
-    except FileExistsError:
-        return None
-    os.fchmod(descriptor, 0o444)
+        if data:
+            os.write(descriptor, data)
+        lock(descriptor, start, length)
+        os.fchmod(descriptor, 0o644)
+        new.rename(folder / name)
+    except OSError:
+        os.close(descriptor)
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise
     return descriptor
 
 
-def is_being_created(path: Path) -> bool:
-    """Whether a file is about to get its mode: `create_public` sets it a moment after the creation."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return True
-    young = abs(time.time() - found.st_ctime) < _YOUNG
-    return young and stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not found.st_mode & stat.S_IROTH
-
-
-def is_same_file(path: Path, descriptor: int) -> bool:
-    """Whether the open file still has this name; somebody may have removed or replaced it."""
-    try:
-        now, opened = os.lstat(path), os.fstat(descriptor)
-    except OSError:
-        return False
-    return (now.st_dev, now.st_ino) == (opened.st_dev, opened.st_ino)
+def new_token() -> str:
+    """What ends the name of a new file: the time, by which files are in order, and what nobody can guess."""
+    return f"{time.time_ns():016x}{os.urandom(8).hex()}"

@@ -1,8 +1,12 @@
 """Finds or makes the folder of claims, which all users of the box share.
 
 Candidates are judged by what every user sees alike (kind and mode, by lstat), so that all users choose the
-same one. In a sticky folder with fs.protected_regular, opening another user's file with O_CREAT fails, even
-for root: files there are opened without it first (kernel documentation, sysctl/fs.rst).
+same one. In a sticky folder (mode 1777) a user can remove his own files only, but the owner of the folder can
+remove all: only root's, and one's own, are trusted. One of another user is used all the same, since there is
+no other place that all share, and said to be his.
+
+In a sticky folder with fs.protected_regular, opening another user's file with O_CREAT fails, even for root:
+files there are opened without it first (kernel documentation, sysctl/fs.rst).
 """
 
 from __future__ import annotations
@@ -21,7 +25,13 @@ VARIABLE = "GPUTUI_CLAIMS"
 """Names another folder: one that containers share, or a test's own."""
 
 ADMINISTRATED = "/run/gputui"
-"""What an administrator may set up: `d /run/gputui 1777 root root` in /etc/tmpfiles.d/gputui.conf."""
+"""What an administrator may set up (`setup`): nobody else can remove another one's claim there."""
+
+TMPFILES = "tmpfiles.conf"
+"""The file beside this one that makes it at each boot (tmpfiles.d(5))."""
+
+_UNMAPPED = 65534
+"""The number of users who have none in this user namespace (/proc/sys/kernel/overflowuid)."""
 
 FALLBACKS = tuple(f"{place}/gputui-claims" for place in ("/tmp", "/var/tmp", "/dev/shm"))
 
@@ -51,6 +61,60 @@ def shared_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
 def shared_folder(environ: Mapping[str, str]) -> str | None:
     """The folder for new claims; None while nobody on the box has claimed anything."""
     return next(iter(shared_folders(environ)), None)
+
+
+def setup() -> str:
+    """The configuration that makes root's folder at each boot."""
+    from pathlib import Path
+
+    return Path(__file__).with_name(TMPFILES).read_text(encoding="utf-8")
+
+
+def distrusted(environ: Mapping[str, str]) -> str | None:
+    """Whose the folder for new claims is, where he is neither root nor we: he can remove all claims."""
+    folder = shared_folder(environ)
+    try:
+        owner = None if folder is None else os.lstat(folder).st_uid
+    except OSError:
+        return None
+    if owner in (None, 0, os.geteuid()) or (owner == _UNMAPPED and not _sees_all_users()):
+        # (In a container of an ordinary user, root outside has no number.)
+        return None
+    from gputui.system.users import user_name
+
+    return user_name(owner)
+
+
+def distrust(environ: Mapping[str, str]) -> str | None:
+    """A sentence on the folder of an ordinary user; None where the folder is root's or our own."""
+    owner = distrusted(environ)
+    if owner is None:
+        return None
+    named = f"{owner} owns {shared_folder(environ)} and can remove the claims of others"
+    return f"{named}: `gputui claims --setup` says how root makes a folder"
+
+
+def _sees_all_users() -> bool:
+    """Whether each user of the machine has a number here (user_namespaces(7))."""
+    try:
+        with open("/proc/self/uid_map", "rb") as stream:  # noqa: PTH123
+            return stream.read().split() == [b"0", b"0", b"4294967295"]
+    except OSError:
+        return True
+
+
+def removable_on(environ: Mapping[str, str]) -> frozenset[int]:
+    """The file systems (st_dev) of those folders in which somebody else than root can remove records.
+
+    Not of one that the variable names: a folder of its own is a world of its own.
+    """
+    found = set()
+    for folder in () if environ.get(VARIABLE) else candidates(environ):
+        with contextlib.suppress(OSError):
+            facts = os.lstat(folder)
+            if facts.st_uid != 0:
+                found.add(facts.st_dev)
+    return frozenset(found)
 
 
 def make_folder(environ: Mapping[str, str]) -> Path | None:

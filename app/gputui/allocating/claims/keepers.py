@@ -6,17 +6,13 @@ that was started in it may outlive the command, and so may whatever a script has
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gputui.allocating.claims.files import list_matching
-from gputui.allocating.claims.folder import shared_folders
-from gputui.allocating.claims.read import NAME
+from gputui.allocating.claims.read import records
 from gputui.inventory.claim import Claim
 from gputui.system.file_locks import File, holders, locked_by, name_of
-from gputui.system.users import user_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +60,12 @@ def _has(claim: Claim, file: tuple[File, str]) -> bool:
 
 
 def _records(claims: Sequence[Claim], environ: Mapping[str, str]) -> dict[Claim, tuple[File, str]]:
-    """The file of each claim's record, and its path."""
-    wanted = {(claim.key, claim.step, claim.user): claim for claim in claims}
+    """The file of each claim's record that is alive, and its path."""
+    wanted = {(claim.key, claim.step, claim.user, claim.since): claim for claim in claims}
     found: dict[Claim, tuple[File, str]] = {}
-    for folder in shared_folders(environ):
-        with contextlib.suppress(OSError):
-            for match in list_matching(folder, NAME)[0]:
-                facts = match["key"].replace("+", "/"), int(match["step"] or 0), user_name(int(match["uid"]))
-                claim, path = wanted.get(facts), f"{folder}/{match.string}"
-                if claim is not None:
-                    with contextlib.suppress(OSError):
-                        stat = os.lstat(path)
-                        found[claim] = (stat.st_dev, stat.st_ino), path
+    for record in records(environ, keys={claim.key for claim in claims}):
+        there = record.claim
+        claim = wanted.get((there.key, there.step, there.user, there.since))
+        if claim is not None:
+            found[claim] = record.file, record.path
     return found

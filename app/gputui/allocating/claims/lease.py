@@ -1,13 +1,29 @@
-"""Takes leases on devices: one lock (flock) a device in the shared folder, which the job inherits.
+"""Takes leases on devices: a locked record a device in the shared folder, which the job inherits.
 
-The kernel releases a lock when the last process that has it open has ended.
+The kernel releases a lock when the last process that has it open has ended. No file is common to two users,
+since what one can lock he could keep locked: each holder has records of his own only, which nobody else can
+write, remove, or lock (record_locks.py, read.py). That no two ever hold a device follows from the order of
+what each of them does:
 
-Each device has two files. `<device>.<n>.lock` belongs to the user who created it first, is empty, and its
-lock means that the device is taken. `<device>@<uid>.<n>.claim` is the holder's record for others to read; it
-is locked, too, so that readers never touch the first file. The steps inside a lease have files of their own
-(own_lease.py). A name at which there is an untrusted file is passed over by everyone alike, and the next
-number is tried. If two jobs lock different numbers all the same, because somebody has changed the files
-meanwhile, the records settle it: each job looks for other records after it has written its own.
+1. *Announce.* He makes a record of each device, all with one token, under its name at once, with two bytes of
+   its range locked.
+2. *Look.* He reads all records of these devices, in all folders. Nobody else's there: he gives the second
+   byte back, which says that the devices are his, and has them.
+3. *Withdraw.* Somebody else has a device: he removes his records and is refused. Somebody else just looks,
+   too: who has the lower token stays and looks again, and the other one removes his records, and announces
+   them again once nobody is there. Who stays waits half a second at most, and is refused then.
+
+Proof: let A and B hold the same device at the same time. Both have announced it before their last look, and
+have kept the record since. If A announced before B's last look, B saw A's record, and did not take the
+device. Else B's last look was before A's announcement, so B had announced before A's last look: A saw it. (A
+folder shows a file that is there before the listing begins and stays until it ends: readdir(3p). Where others
+can remove it, its lock is in /proc/locks: `read.hidden`.) Tokens
+decide only who of several goes on, and so does the second byte: whoever lies in them, or announces a device
+and never goes on, claims it for himself, which everybody sees. Of those who are honest the one with the
+lowest token withdraws only from a device that somebody has, or that he has waited for: no two wait for each
+other.
+
+The steps inside a lease have records of their own (own_lease.py), and what is above counts among them.
 """
 
 from __future__ import annotations
@@ -17,20 +33,23 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gputui.allocating.claims.files import (
-    UntrustedFileError,
-    create_public,
-    is_being_created,
-    is_same_file,
-    open_untrusted,
-)
-from gputui.allocating.claims.folder import VARIABLE, make_folder
+from gputui.allocating.claims.files import create_locked, new_token
+from gputui.allocating.claims.folder import VARIABLE, distrust, make_folder
 from gputui.allocating.claims.own_lease import NO_LEASE, OwnLease, own_lease
-from gputui.allocating.claims.read import claims, empty_ended
+from gputui.allocating.claims.read import (
+    ANNOUNCED,
+    HELD,
+    Problems,
+    Record,
+    hidden,
+    range_of,
+    records,
+    remove_ended,
+)
 from gputui.choosing.verdict_text import claimed
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import is_uuid
@@ -38,12 +57,12 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.system.descriptors import move_to_high_number
 from gputui.system.namespaces import pid_namespace
 from gputui.system.process_stat import process_stat
+from gputui.system.record_locks import unlock
 
-_MAX_NAMES = 8
-"""Names of files that are tried for one device."""
-_TRIES = 100
-_PAUSE = 0.005
-"""Seconds between two tries while another process is about to finish: half a second in all."""
+_PATIENCE = 0.5
+"""Seconds for which others are waited for who may give a device back at once, as they just look."""
+_PAUSE = 0.003
+"""Seconds between two looks."""
 _MAX_COMMAND = 1000
 """Characters; JSON writes one as twelve bytes at worst, and a record has 16 KiB."""
 
@@ -51,7 +70,7 @@ _MAX_COMMAND = 1000
 class TakenError(Exception):
     """A device cannot be claimed: another job holds it, or others are in line for it.
 
-    `key` is the device's; `claim` is the holder's, where that is with_uuid; `line` says who is in line.
+    `key` is the device's; `claim` is the holder's, where that is known; `line` says who is in line.
     """
 
     def __init__(self, key: str, claim: Claim | None = None, line: str | None = None) -> None:
@@ -117,15 +136,29 @@ class Lease:
         for descriptor in passed_on:
             os.set_inheritable(descriptor, True)
 
+    @property
+    def files(self) -> Iterator[tuple[int, int]]:
+        """The records, by device and inode."""
+        for descriptor, _, _ in self._records:
+            facts = os.fstat(descriptor)
+            yield facts.st_dev, facts.st_ino
+
+    def withdraw(self) -> None:
+        """Close and remove the records: the devices are free unless another process has inherited them."""
+        for descriptor, _, path in self._records:
+            self.descriptors.remove(descriptor)
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+            remove_ended(str(path))
+        self._records = []
+
     def release(self) -> None:
         """Close the descriptors: the devices are free unless another process has inherited them."""
+        self.withdraw()
         for descriptor in self.descriptors:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-        for record in self.records:
-            empty_ended(record)
         self.descriptors = []
-        self._records = []
 
 
 def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str | None = None) -> Lease:
@@ -146,26 +179,64 @@ def take(keys: Iterable[str], environ: Mapping[str, str], command: str, job: str
     if folder is None:
         lease.warnings.append(_why_no_folder(environ))
         return lease
-    own = own_lease(environ)
-    lease.within = own
+    warning = distrust(environ)
+    if warning is not None:
+        lease.warnings.append(warning)
+    lease.within = own_lease(environ)
     try:
         _lock_folder(folder, lease)
-        # All processes lock in the same order, so that two never wait for each other.
-        for key in with_uuid:
-            if _lock_device(_folder_for(key, own, folder), key, lease, environ):
-                lease.keys = (*lease.keys, key)
-        _check_no_other_holder(with_uuid, environ, own)
-        for key in lease.keys:
-            _write_record(_folder_for(key, own, folder), key, lease, command, job)
-        # A job that has locked another name at the same time sees our record now, or we see its record.
-        _check_no_other_holder(with_uuid, environ, own)
+        _take(with_uuid, folder, lease, environ, command[:_MAX_COMMAND], job)
     except TakenError:
         lease.release()
         raise
     except OSError as error:
         lease.release()
         return Lease(warnings=[*lease.warnings, f"cannot claim devices: {folder}: {error.strerror}"])
+    lease.keys = tuple(with_uuid)
     return lease
+
+
+def _take(
+    keys: Sequence[str], folder: Path, lease: Lease, environ: Mapping[str, str], command: str, job: str | None
+) -> None:
+    """Announce, look, and hold or withdraw: the rules are at the top. Raises TakenError, OSError."""
+    token, until = new_token(), time.monotonic() + _PATIENCE
+    announced: list[tuple[int, str]] = []
+    while True:
+        others = _others(keys, lease, environ)
+        for other in others:
+            if other.held:
+                raise TakenError(other.claim.key, other.claim)
+        if not others:
+            if announced:
+                break
+            for key in keys:
+                announced.append(
+                    (_announce(_folder_for(key, lease.within, folder), key, token, lease, command, job), key)
+                )
+            continue
+        if time.monotonic() >= until:
+            raise TakenError(others[0].claim.key, others[0].claim)
+        if announced and min(other.token for other in others) < token:
+            lease.withdraw()
+            announced = []
+        time.sleep(_PAUSE)
+    for descriptor, key in announced:
+        unlock(descriptor, range_of(key) + HELD, ANNOUNCED - HELD)
+
+
+def _others(keys: Sequence[str], lease: Lease, environ: Mapping[str, str]) -> list[Record]:
+    """Whoever else has one of these devices or just looks, but for those inside whose lease we run."""
+    ours = set(lease.files)
+    problems = Problems([], [])
+    there = [record for record in records(environ, problems, keys) if record.file not in ours]
+    lease.warnings += [each for each in problems.missing if each not in lease.warnings]
+    outside = [key for key in keys if key not in lease.within.steps]
+    removed = hidden(environ, outside, {*ours, *(record.file for record in there)})
+    return [
+        *(record for record in there if not lease.within.has(record.claim)),
+        *(Record(claim, (0, 0), True, "") for claim in removed),
+    ]
 
 
 def take_unclaimed(
@@ -202,148 +273,34 @@ def _lock_folder(folder: Path, lease: Lease) -> None:
         fcntl.flock(lease.descriptors[-1], fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
-def _lock_device(folder: Path, key: str, lease: Lease, environ: Mapping[str, str]) -> bool:
-    """Take the device's lock; False where every name for it is untrusted. Raises TakenError, OSError."""
-    for number in range(_MAX_NAMES):
-        path = folder / f"{_file_name(key)}.{_step(lease.within, key)}{number}.lock"
-        try:
-            descriptor = _open_locked(path, key, environ, lease.within)
-        except UntrustedFileError as error:
-            lease.warnings.append(f"ignored: {error}")
-        else:
-            lease.descriptors.append(descriptor)
-            return True
-    lease.warnings.append(f"{key} is not claimed: another user's files block every file name for it")
-    return False
-
-
-def _open_locked(path: Path, key: str, environ: Mapping[str, str], own: OwnLease) -> int:
-    """Open and lock the file of that name. Raises UntrustedFileError, TakenError, OSError."""
-    for _ in range(_TRIES):
-        descriptor = _open_or_create(path)
-        try:
-            _wait_for_lock(descriptor, key, environ, own)
-        except TakenError:
-            os.close(descriptor)
-            raise
-        if is_same_file(path, descriptor):
-            return descriptor
-        # It was removed between opening and locking: whoever comes now would lock another file.
-        os.close(descriptor)
-    raise UntrustedFileError(f"{path.name} keeps appearing and disappearing")
-
-
-def _wait_for_lock(descriptor: int, key: str, environ: Mapping[str, str], own: OwnLease) -> None:
-    """Lock the file. Raises TakenError.
-
-    A lock without a record is just being taken, and will be released if another device of the same job cannot
-    be had: this waits for that for half a second.
-    """
-    holder = None
-    for _ in range(_TRIES):
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        holder = _others(environ, own).get(key)
-        if holder is not None:
-            break
-        time.sleep(_PAUSE)
-    raise TakenError(key, holder)
-
-
-def _others(environ: Mapping[str, str], own: OwnLease) -> dict[str, Claim]:
-    """The claims of others, by device; the first where there are several. (Ours: those we run inside of.)"""
-    return {claim.key: claim for claim in reversed(claims(environ)[0]) if not own.has(claim)}
-
-
-def _check_no_other_holder(keys: Sequence[str], environ: Mapping[str, str], own: OwnLease) -> None:
-    """Check that no other record of these devices is alive. Raises TakenError.
-
-    There can be one although we have the lock: it was taken under another name, or in another folder. A job
-    that is ending may have released its lock before its record: this waits for that for half a second.
-    """
-    for number in range(_TRIES):
-        others = _others(environ, own)
-        taken = [key for key in keys if key in others]
-        if not taken:
-            return
-        if number == _TRIES - 1:
-            raise TakenError(taken[0], others[taken[0]])
-        time.sleep(_PAUSE)
-
-
-def _open_or_create(path: Path) -> int:
-    """Open the file of that name, or create it. Raises UntrustedFileError, OSError."""
-    problem = UntrustedFileError(f"{path.name} keeps appearing and disappearing")
-    for _ in range(_TRIES):
-        try:
-            descriptor = open_untrusted(path)
-        except UntrustedFileError as error:
-            problem = error
-            if not is_being_created(path):
-                break
-            # It has its mode in a moment.
-            time.sleep(_PAUSE)
-            continue
-        if descriptor is None:
-            descriptor = create_public(path)
-        if descriptor is not None:
-            return move_to_high_number(descriptor)
-    raise problem
-
-
-def _write_record(folder: Path, key: str, lease: Lease, command: str, job: str | None) -> None:
-    """Write the record of the holder, locked before it gets its name.
-
-    Where that fails there is a warning only: the lock holds the device all the same.
-    """
+def _announce(folder: Path, key: str, token: str, lease: Lease, command: str, job: str | None) -> int:
+    """Make the record of a device that we want; its descriptor. Raises OSError."""
+    step = lease.within.next_step(key)
+    name = f"{key.replace('/', '+')}@{os.geteuid()}.{f'step{step}.' if step else ''}{token}.claim"
     about: dict[str, object] = {
+        # (First, as what is removed must be known for a record of this name: `remove_ended`.)
+        "record": name,
         "schema": 1,
         "pid": os.getpid(),
         "pids": pid_namespace(),
         "since": time.time(),
-        "command": command[:_MAX_COMMAND],
+        "command": command,
         "job": job,
         "roots": _roots(os.getpid()),
     }
-    new = folder / f".{os.getpid()}.{os.urandom(6).hex()}"
     try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = move_to_high_number(os.open(new, flags, 0o644))
-        lease.descriptors.append(descriptor)
-        os.fchmod(descriptor, 0o644)
-        os.write(descriptor, json.dumps(about).encode())
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for number in range(_MAX_NAMES):
-            with contextlib.suppress(PermissionError, IsADirectoryError):
-                # This may replace an old record of ours; the sticky bit protects those of other users.
-                step = _step(lease.within, key)
-                path = folder / f"{_file_name(key)}@{os.geteuid()}.{step}{number}.claim"
-                new.rename(path)
-                # (Absolute, because the working directory may change before the record is emptied.)
-                lease._records.append((descriptor, about, path.absolute()))
-                return
-        lease.warnings.append(
-            f"others cannot see who holds {key}: another user's files block every file name for it"
-        )
+        made = create_locked(folder, name, json.dumps(about).encode(), range_of(key), ANNOUNCED)
     except OSError as error:
+        # On a full disk an empty record holds the device all the same.
+        made = create_locked(folder, name, b"", range_of(key), ANNOUNCED)
         lease.warnings.append(f"others cannot see who holds {key}: {error.strerror}")
-    finally:
-        with contextlib.suppress(OSError):
-            new.unlink()
-
-
-def _step(own: OwnLease, key: str) -> str:
-    """What a step's files have in their names: "step1."; nothing outside a lease."""
-    step = own.next_step(key)
-    return f"step{step}." if step else ""
+    descriptor = move_to_high_number(made)
+    lease.descriptors.append(descriptor)
+    # (Absolute, because the working directory may change before the record is removed.)
+    lease._records.append((descriptor, about, (folder / name).absolute()))
+    return descriptor
 
 
 def _roots(*pids: int) -> list[tuple[int, int]]:
     """For a record: the processes whose descendants are the job's, as pids and starts (see `Identity`)."""
     return [(pid, stat.ticks) for pid in pids if (stat := process_stat(pid))]
-
-
-def _file_name(key: str) -> str:
-    """The UUID as a part of a file name: only the old form of MIG UUIDs has slashes (`MIG-GPU-…/1/0`)."""
-    return key.replace("/", "+")

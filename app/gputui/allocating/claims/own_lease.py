@@ -1,30 +1,31 @@
 """Finds the lease inside which this process runs: its command inherited it, or one that started the command.
 
-Inside its own lease a launch takes a *step*, as in an allocation of Slurm: a second lock on a device that the
-lease has locked already, which only one step has at once. Its file is `<device>.step1.<n>.lock`; of a step
-inside a step it is `step2`, and so on. The end of a step unlocks its own lock only.
+Inside its own lease a launch takes a *step*, as in an allocation of Slurm: a second record of a device that
+the lease holds already, which only one step has at once. Its file is `<device>@<uid>.step1.<token>.claim`; of
+a step inside a step it is `step2`, and so on. The end of a step unlocks its own record only.
 
 What proves the lease is no variable, which anybody can set, but the lock itself: a descriptor that we have
 inherited, and whose open file is the one that has the lock. A process that merely opens the same file gets
-another open file, without the lock. Some programs close all descriptors that they have not opened (Python's
-subprocess, sudo, tmux for its panes), so that what they start inherits none: then the nearest ancestor counts
-that has such descriptors and passes them on, as /proc tells. A process without such an ancestor (a daemon, a
-pane of a tmux server that was there before) is outside the lease.
+another open file, without the lock: then the lock is in its way, and it is not in its holder's. Some programs
+close all descriptors that they have not opened (Python's subprocess, sudo, tmux for its panes), so that what
+they start inherits none: then the nearest ancestor counts that has such descriptors and passes them on, as
+/proc tells. A process without such an ancestor (a daemon, a pane of a tmux server that was there before) is
+outside the lease.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from gputui.allocating.claims.files import UntrustedFileError, list_matching, open_untrusted
 from gputui.allocating.claims.folder import shared_folders
-from gputui.allocating.claims.read import LOCK, NAME, is_held, open_descriptors
+from gputui.allocating.claims.read import NAME, open_descriptors, range_of
 from gputui.inventory.claim import Claim
 from gputui.system.file_locks import File, ancestors, locked_by
+from gputui.system.record_locks import locked
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class OwnLease:
     """The lease inside which this process runs; without devices where it runs in none.
 
     steps        by device, which step this process is inside: 0 for the lease itself (`Claim.step`)
-    folders      by device, the folder that has its locks
-    locks        by device, the inherited descriptors of its locks; none where only an ancestor has them
-    descriptors  all inherited descriptors that belong to leases: locks, records, folders
+    folders      by device, the folder that has its records
+    locks        by device, the inherited descriptors of its records; none where only an ancestor has them
+    descriptors  all inherited descriptors that belong to leases: records, folders
     """
 
     steps: Mapping[str, int]
@@ -75,7 +76,7 @@ def own_lease(environ: Mapping[str, str]) -> OwnLease:
     held = {
         descriptor: locks[file]
         for descriptor, file in opened.items()
-        if file in locks and _has_locked(descriptor, locks[file].path)
+        if file in locks and _has_locked(descriptor, locks[file])
     }
     if held:
         all_descriptors = (number for number, file in opened.items() if file in others or number in held)
@@ -100,19 +101,16 @@ def _lease(found: Iterable[_Lock], held: Mapping[int, _Lock], descriptors: tuple
 
 
 def _files_of_claims(environ: Mapping[str, str]) -> tuple[dict[File, _Lock], set[File]]:
-    """The files by which devices are locked, and the other files that a lease keeps open."""
+    """The records, and the other files that a lease keeps open."""
     locks: dict[File, _Lock] = {}
     others: set[File] = set()
     for folder in shared_folders(environ):
         with contextlib.suppress(OSError):
-            for match in list_matching(folder, LOCK)[0]:
+            for match in list_matching(folder, NAME)[0]:
                 path = f"{folder}/{match.string}"
                 with contextlib.suppress(OSError):
                     key = match["key"].replace("+", "/")
                     locks[_file(os.lstat(path))] = _Lock(key, int(match["step"] or 0), folder, path)
-            for match in list_matching(folder, NAME)[0] if locks else ():
-                with contextlib.suppress(OSError):
-                    others.add(_file(os.lstat(f"{folder}/{match.string}")))
             others.add(_file(os.lstat(folder)))
     return locks, others
 
@@ -129,26 +127,26 @@ def _inherited() -> dict[int, File]:
     return found
 
 
-def _has_locked(descriptor: int, path: str) -> bool:
-    """Whether the descriptor's open file is the one that has the file at this path locked."""
+def _has_locked(descriptor: int, lock: _Lock) -> bool:
+    """Whether the descriptor's open file is the one that has the record of this device locked."""
     try:
-        fresh = open_untrusted(path)
+        fresh = open_untrusted(lock.path)
     except UntrustedFileError:
         return False
     if fresh is None:
         return False
+    start = range_of(lock.key)
     try:
-        if not is_held(fresh):
-            # Nobody has it locked. Locking it here would claim the device by mistake.
-            return False
-    finally:
-        os.close(fresh)
-    try:
-        # Somebody has: locking it again changes nothing where it is ours, and fails where it is another's.
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # What is in everybody's way is not in our own. Asked again, as it may have ended between the two.
+        return (
+            locked(fresh, start, 1) is not None
+            and locked(descriptor, start, 1) is None
+            and locked(fresh, start, 1) is not None
+        )
     except OSError:
         return False
-    return True
+    finally:
+        os.close(fresh)
 
 
 def _file(facts: os.stat_result) -> File:

@@ -178,8 +178,8 @@ class _WayUp:
         self._system, self._user_of = system, user_of
         self._nodes: dict[int, _Node | None] = {}
         self._roots: dict[int, list[tuple[Identity, _Holder]]] = {}
-        # The jobs by device, user and step of their records. A process of which only the record tells belongs
-        # to the innermost step: it has inherited that step's record, and not that of the lease around it.
+        # The jobs by device, user and step of their records. A process of which only records tell belongs to
+        # the innermost step: the record of the lease around it is only passed on to a step to last as long.
         self._records: dict[tuple[str, str, int], set[_Holder]] = {}
         for claim in claims:
             for root in claim.roots:
@@ -241,11 +241,11 @@ class _WayUp:
     def _inherited(self, pid: int) -> set[_Holder]:
         if self._user_of(self._system.owner(pid)) not in {user for _, user, _ in self._records}:
             return set()
-        found: set[_Holder] = set()
+        innermost: dict[str, tuple[int, str]] = {}
         for path in self._system.opened(pid):
             match = self._record.fullmatch(path)
             if match:
-                user = self._user_of(int(match["uid"])) or ""
-                key, step = match["key"].replace("+", "/"), int(match["step"] or 0)
-                found |= self._records.get((key, user, step), set())
-        return found
+                key, user = match["key"].replace("+", "/"), self._user_of(int(match["uid"])) or ""
+                innermost[key] = max((int(match["step"] or 0), user), innermost.get(key, (0, "")))
+        found = (self._records.get((key, user, step), set()) for key, (step, user) in innermost.items())
+        return set().union(*found)

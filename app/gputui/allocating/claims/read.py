@@ -1,29 +1,40 @@
 """Reads the claims that are alive, and who holds them.
 
-A record, `<device>@<uid>.<n>.claim`, is the holder's own file, which the kernel keeps locked (flock) for as
-long as a process of the job lives; of a step inside a lease it is `<device>@<uid>.step1.<n>.claim`. A reader
-tries the lock of the record, never the lock by which devices are taken, so that reading disturbs nobody.
+A record, `<device>@<uid>.<token>.claim`, is the holder's own file, of which the kernel keeps a range locked
+(system/record_locks.py) for as long as a process of the job lives; of a step inside a lease it is
+`<device>@<uid>.step1.<token>.claim`. Where the range begins says which device it is for, so that a record
+under another name claims nothing; how long it is says how far the holder is (lease.py has the rules): two
+bytes while he looks whether somebody else is there, one byte once the device is his. What a record contains
+is for people only, and so is the user in its name: whose it is, the kernel tells.
+
+A user who owns the folder can remove anybody's records, and so can a program that cleans up. A lock stays all
+the same, and is found in /proc/locks: then the device is claimed by somebody who cannot be named. Whoever can
+make files on the file system of the folder can forge such a lock; so these count only where a folder is not
+root's, in which nobody can remove another one's record.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.allocating.claims.files import (
     MAX_FILES,
     MAX_RECORD_BYTES,
+    MOST_OF_ONE_USER,
+    TOKEN,
     UntrustedFileError,
     list_matching,
     open_untrusted,
 )
-from gputui.allocating.claims.folder import shared_folders
+from gputui.allocating.claims.folder import removable_on, shared_folders
 from gputui.system.namespaces import pid_namespace
+from gputui.system.record_locks import locked, write_locked
 from gputui.system.users import user_name
 
 if TYPE_CHECKING:
@@ -31,11 +42,18 @@ if TYPE_CHECKING:
     from gputui.inventory.process import Identity
 
 _KEY, _STEP = r"(?P<key>[0-9A-Za-z]+-[0-9A-Za-z+-]{1,80})", r"(?:step(?P<step>[1-9][0-9]{0,3})\.)?"
-NAME = re.compile(rf"{_KEY}@(?P<uid>[0-9]{{1,10}})\.{_STEP}(?P<n>[0-9]{{1,4}})\.claim")
-LOCK = re.compile(rf"{_KEY}\.{_STEP}[0-9]{{1,4}}\.lock")
-"""The file by which a device is locked (lease.py)."""
-TICKET = re.compile(r"wait\.(?P<uid>[0-9]{1,10})\.[0-9a-f]{1,40}\.ticket")
+NAME = re.compile(rf"{_KEY}@(?P<uid>[0-9]{{1,10}})\.{_STEP}(?P<token>{TOKEN})\.claim")
+TICKET = re.compile(rf"wait\.(?P<uid>[0-9]{{1,10}})\.(?P<token>{TOKEN})\.ticket")
 """A place in the queue (queue.py)."""
+
+ANNOUNCED, HELD = 2, 1
+"""Bytes of the range that is locked, which can only become shorter: see `lease.take`."""
+
+_FIRST_RANGE = 0x677075 << 36
+"""Where the ranges of devices begin, each of sixteen bytes: far behind what any program locks."""
+
+_REMOVED = "unknown user", None, "(its record was removed)"
+"""User, time and command of a claim without a record."""
 
 _MAX_PROBLEMS = 3
 """Problems that are returned one by one; the others are only counted."""
@@ -45,8 +63,38 @@ _MAX_TEXT = 4000
 _MAX_ROOTS = 4
 """Roots that are read of one record: a job has two, its command and its supervisor."""
 
-Files = frozenset[tuple[int, int]]
-"""Open files, by device and inode."""
+File = tuple[int, int]
+"""A file, by device and inode."""
+
+
+def range_of(key: str) -> int:
+    """Where the range of a device begins. (Two devices of one box have the same once in 4 billion.)"""
+    return _FIRST_RANGE + 16 * zlib.crc32(key.encode())
+
+
+class Record(NamedTuple):
+    """A record that is alive.
+
+    held    whether the device is its holder's: if not, he is just looking whether he may have it
+    token   of those who just look, the one with the lowest token goes first
+    """
+
+    claim: Claim
+    file: File
+    held: bool
+    token: str
+    path: str = ""
+
+
+class Problems(NamedTuple):
+    """What was not read, a line each.
+
+    missing  there may be claims that were not seen: a launch may get a device that somebody has
+    ignored  what is no claim, although its name is one's
+    """
+
+    missing: list[str]
+    ignored: list[str]
 
 
 def any_waiting(environ: Mapping[str, str]) -> bool:
@@ -63,31 +111,117 @@ def claims(environ: Mapping[str, str]) -> tuple[tuple[Claim, ...], tuple[str, ..
 
     Claims that this very process has taken, and no command has inherited yet, are left out.
     """
-    found: list[Claim] = []
-    problems: list[str] = []
+    problems = Problems([], [])
+    alive = list(records(environ, problems))
+    ours = _our_files() if alive else frozenset()
+    found = [each.claim for each in _settled(alive) if each.file not in ours]
+    found.sort(key=lambda each: (each.key, each.step, each.since or 0.0))
+    return tuple(found), (*problems.missing, *_at_most_three(problems.ignored))
+
+
+def records(
+    environ: Mapping[str, str], problems: Problems | None = None, keys: Collection[str] | None = None
+) -> Iterator[Record]:
+    """The records that are alive, of these devices (None: of all); what is wrong is added to `problems`."""
+    missing, ignored = problems or Problems([], [])
     for folder in shared_folders(environ):
         try:
-            matches, cut = list_matching(folder, NAME)
+            matches, cut, left_out = list_matching(folder, NAME)
         except OSError as error:
-            problems.append(f"claims cannot be read: {folder}: {error.strerror}")
+            missing.append(f"claims cannot be read: {folder}: {error.strerror}")
             continue
         if cut:
-            problems.append(f"some claims may be missing: {folder} has more than {MAX_FILES} files")
-        ours = _our_files() if matches else frozenset()
+            missing.append(f"some claims may be missing: {folder} has more than {MAX_FILES} files")
+        if left_out:
+            ignored.append(
+                f"{left_out} older records are ignored: {MOST_OF_ONE_USER} of one user are read, the newest"
+            )
         for match in matches:
             key = match["key"].replace("+", "/")
+            if keys is not None and key not in keys:
+                continue
             try:
-                claim = _alive(f"{folder}/{match.string}", key, int(match["uid"]), ours)
+                record = _alive(f"{folder}/{match.string}", key, int(match["step"] or 0), match["token"])
             except UntrustedFileError as error:
-                problems.append(f"a claim is ignored: {error}")
+                ignored.append(f"a claim is ignored: {error}")
             else:
-                if claim and match["step"]:
-                    from dataclasses import replace
+                if record:
+                    yield record
 
-                    claim = replace(claim, step=int(match["step"]))
-                found += [claim] if claim else []
-    found.sort(key=lambda each: (each.key, each.step, each.since or 0.0))
-    return tuple(found), _at_most_three(problems)
+
+def _settled(alive: Sequence[Record]) -> Iterator[Record]:
+    """Of each device and step those who hold it; or else of those who just look the first, who may get it."""
+    first: dict[tuple[str, int], Record] = {}
+    for record in alive:
+        place = record.claim.key, record.claim.step
+        if record.held:
+            yield record
+        if place not in first or (not record.held, record.token) < (
+            not first[place].held,
+            first[place].token,
+        ):
+            first[place] = record
+    yield from (record for record in first.values() if not record.held)
+
+
+def without_record(environ: Mapping[str, str], keys: Collection[str], named: Collection[str]) -> list[str]:
+    """Those of the devices that somebody holds whose record was removed: `named` are those with a record."""
+    on = removable_on(environ) if keys else frozenset()
+    found = _locked_among(on, [key for key in keys if key not in named])
+    # One may have come, or gone, between reading the records and the locks.
+    there = {record.claim.key for record in records(environ, keys=found)} if found else ()
+    return _locked_among(on, [key for key in found if key not in there])
+
+
+def any_without_record(environ: Mapping[str, str], found: Sequence[Claim]) -> bool:
+    """Whether some device may be held without a record; which one, only its UUID can tell."""
+    on, known = removable_on(environ), {range_of(claim.key) for claim in found}
+    last = _FIRST_RANGE + 16 * 2**32
+    return bool(on) and any(
+        size == HELD and _FIRST_RANGE <= start < last and start not in known
+        for start, size, _ in write_locked(on)
+    )
+
+
+def _locked_among(devices: frozenset[int], keys: Sequence[str]) -> list[str]:
+    if not keys or not devices:
+        return []
+    there = {(start, size) for start, size, _ in write_locked(devices)}
+    return [key for key in keys if (range_of(key), HELD) in there]
+
+
+def hidden(environ: Mapping[str, str], keys: Sequence[str], known: Collection[File]) -> list[Claim]:
+    """The claims of those of the devices that a file has locked which is none of the `known` ones and has no
+    record, of whoever has them or just looks: nobody may take a device in between."""
+    on = removable_on(environ) if keys else frozenset()
+    if not on:
+        return []
+    of_range = {range_of(key): key for key in keys}
+
+    def locked_but(known: Collection[File]) -> set[str]:
+        inodes = {inode for _, inode in known}
+        return {
+            of_range[start]
+            for start, size, inode in write_locked(on)
+            if start in of_range and size in (HELD, ANNOUNCED) and inode not in inodes
+        }
+
+    found = locked_but(known)
+    if found:
+        # One may have come since the records were read; it sees ours then. Or it may have gone.
+        found = locked_but({*known, *(record.file for record in records(environ, keys=found))})
+    return [_without_record(key) for key in sorted(found)]
+
+
+def unnamed(environ: Mapping[str, str], keys: Collection[str], found: Iterable[Claim]) -> list[Claim]:
+    """The claims of those of the box's devices that are held without a record: `found` are those with one."""
+    return [_without_record(key) for key in without_record(environ, keys, {claim.key for claim in found})]
+
+
+def _without_record(key: str) -> Claim:
+    from gputui.inventory.claim import Claim
+
+    return Claim(key, *_REMOVED)
 
 
 def _at_most_three(problems: Sequence[str]) -> tuple[str, ...]:
@@ -96,7 +230,7 @@ def _at_most_three(problems: Sequence[str]) -> tuple[str, ...]:
     return (*problems[:_MAX_PROBLEMS], f"{len(problems) - _MAX_PROBLEMS} more claims are ignored")
 
 
-def _our_files() -> Files:
+def _our_files() -> frozenset[File]:
     """The open files that this process does not pass on. Inheritable ones belong to a job."""
     found: set[tuple[int, int]] = set()
     for descriptor in open_descriptors():
@@ -113,27 +247,26 @@ def open_descriptors() -> Iterable[int]:
     try:
         return [int(name) for name in os.listdir("/dev/fd")]  # noqa: PTH208 - descriptors, not paths
     except OSError:
-        # No /proc here, and a short-lived call has no more than these. (A lease has two a device, above 100.)
+        # No /proc here, and a short-lived call has no more than these. (A lease has one a device, above 100.)
         return range(512)
 
 
-def _alive(path: str, key: str, uid: int, ours: Files) -> Claim | None:
-    """The claim of a record; None if its holder has ended or is this process. Raises UntrustedFileError."""
+def _alive(path: str, key: str, step: int, token: str) -> Record | None:
+    """The record at this path; None if its holder has ended. Raises UntrustedFileError."""
     name, descriptor = path.rpartition("/")[2], open_untrusted(path)
     if descriptor is None:
         return None
     try:
         facts = os.fstat(descriptor)
-        if facts.st_uid != uid:
-            raise UntrustedFileError(f"{name} belongs to {user_name(facts.st_uid)}")
-        if (facts.st_dev, facts.st_ino) in ours:
-            return None
-        if not is_held(descriptor):
-            if facts.st_size and uid == os.geteuid():
-                # Its holder executed a command, or was killed, and could not empty it.
-                empty_ended(path)
+        taken = locked(descriptor, range_of(key), ANNOUNCED)
+        if taken is None:
+            if facts.st_uid == os.geteuid():
+                # Its holder executed a command, or was killed, and could not remove it.
+                remove_ended(path)
             return None
         data = os.read(descriptor, MAX_RECORD_BYTES + 1)
+    except OSError as error:
+        raise UntrustedFileError(f"{name}: {error.strerror}") from None
     finally:
         os.close(descriptor)
     import json
@@ -141,41 +274,41 @@ def _alive(path: str, key: str, uid: int, ours: Files) -> Claim | None:
 
     from gputui.inventory.claim import Claim
 
-    if len(data) > MAX_RECORD_BYTES:
-        raise UntrustedFileError(f"{name} is longer than {MAX_RECORD_BYTES} bytes")
+    user = user_name(facts.st_uid)
     try:
-        claim = _read(json.loads(data), key, user_name(uid))
+        claim = _read(json.loads(data) if len(data) <= MAX_RECORD_BYTES else None, key, user)
     except (ValueError, RecursionError):
         # The device is held all the same: the record's content is for people only.
-        claim = Claim(key, user_name(uid))
-    return replace(claim, own=uid == os.geteuid())
+        claim = Claim(key, user)
+    claim = replace(claim, own=facts.st_uid == os.geteuid(), step=step)
+    return Record(claim, (facts.st_dev, facts.st_ino), taken[1] == HELD, token, path)
 
 
-def empty_ended(path: str) -> None:
-    """Empty a record of ours that nobody holds any more, so that others cannot go on reading what ran.
+def remove_ended(path: str) -> None:
+    """Empty and remove a record of ours that nobody holds any more, so that others cannot go on reading what
+    ran.
 
-    A record is locked before it gets its name and never again, so that one that is not locked has ended. A
-    file with several names is left alone: another user may have linked another file of ours to this name.
+    A record is locked before it gets its name and never again, so that one that is not locked has ended. What
+    it says must be its own name: another user may have linked another file of ours to this one.
     """
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             facts = os.fstat(descriptor)
-            ours = facts.st_uid == os.geteuid() and stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1
-            if ours and not is_held(descriptor):
+            ours = facts.st_uid == os.geteuid() and stat.S_ISREG(facts.st_mode)
+            if ours and locked(descriptor) is None and _says_its_name(descriptor, path):
                 os.ftruncate(descriptor, 0)
+                os.unlink(path)  # noqa: PTH108 - no pathlib in `pick`
         finally:
             os.close(descriptor)
 
 
-def is_held(descriptor: int) -> bool:
-    """Whether another process holds the lock of an open file. Our own try is released at once."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-    return False
+def _says_its_name(descriptor: int, path: str) -> bool:
+    """Whether the file was made for this name; one that has been emptied already may have any."""
+    name = path.rpartition("/")[2].encode()
+    return (
+        os.pread(descriptor, 300, 0).startswith(b'{"record": "%s"' % name) or not os.fstat(descriptor).st_size
+    )
 
 
 def _read(document: Any, key: str, user: str) -> Claim:

@@ -33,7 +33,7 @@ class WithClaims:
         if shared_folder(self._environ) is None:
             return self._source.read(want, among)
         # Imported here: nobody on this box may have claimed anything ever.
-        from gputui.allocating.claims.read import any_waiting, claims
+        from gputui.allocating.claims.read import any_waiting, any_without_record, claims, unnamed
 
         found, problems = claims(self._environ)
         if found != self._found:
@@ -42,7 +42,8 @@ class WithClaims:
             # (To look at our descriptors and ancestors takes a millisecond, which is not spent each second.)
             self._found, self._marked = found, own_lease(self._environ).marked(found)
         waiting = any_waiting(self._environ)
-        if Want.WHOLE in want and (found or waiting):
+        removed = any_without_record(self._environ, found)
+        if Want.WHOLE in want and (found or waiting or removed):
             # Claims and the queue are by UUID, which are not read of devices that are wanted by index only.
             want &= ~Want.WHOLE
         snapshot = self._source.read(want, among)
@@ -50,9 +51,11 @@ class WithClaims:
             from gputui.allocating.queue import waiters
 
             snapshot = replace(snapshot, waiters=waiters(self._environ))
-        if not found and not problems:
-            return snapshot
         claimed = self._marked
+        if removed:
+            claimed = (*claimed, *unnamed(self._environ, snapshot.by_key, claimed))
+        if not claimed and not problems:
+            return snapshot
         if found and Want.CLAIM_PROCESSES in want:
             claimed = self._looked_up().of(claimed, snapshot.devices)
         elif self._processes is not None:

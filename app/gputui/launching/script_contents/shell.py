@@ -642,11 +642,12 @@ class _Reader:
             raise _TooMuchError
         return name, value
 
-    def _joined(self, node: Node, state: _State) -> Value:
+    def _joined(self, node: Node, state: _State, in_string: bool = False) -> Value:
         """A word where a shell does not split it: in an assignment, a test, quotes."""
-        pieces = [*self._pieces(node, state, True)]
+        pieces = [*self._pieces(node, state, True, in_string)]
         known = all(each.known for each, _ in pieces)
-        return Value("".join(each.text for each, _ in pieces), known)
+        # (Several words, as "$@" has them, become one with spaces between them.)
+        return Value("".join(" " * (how == "new") + each.text for each, how in pieces), known)
 
     def _fields(self, node: Node, state: _State) -> list[Value]:
         """The words that a word becomes: none or several, where it has expansions without quotes."""
@@ -670,9 +671,15 @@ class _Reader:
                 is_open = False
         return fields
 
-    def _pieces(self, node: Node, state: _State, quoted: bool) -> Iterator[tuple[Value, str]]:
+    def _pieces(
+        self, node: Node, state: _State, quoted: bool, in_string: bool = False
+    ) -> Iterator[tuple[Value, str]]:
         """The pieces of a word, and how each joins: "" to what is before it, "split" at its spaces too, "new"
-        as a word of its own."""
+        as a word of its own.
+
+        quoted     whether it is not split
+        in_string  whether it stands between double quotes, where a backslash stays before most characters
+        """
         self._steps += 1
         self._depth += 1
         if self._steps > _MOST_STEPS or self._depth > _DEEPEST:
@@ -682,7 +689,7 @@ class _Reader:
             how = "" if quoted else "split"
             if node.type in ("concatenation", "command_name"):
                 for child in node.children:
-                    yield from self._pieces(child, state, quoted)
+                    yield from self._pieces(child, state, quoted, in_string)
             elif node.type == "string":
                 # (Of no arguments, "$@" is no word at all.)
                 if not _LIST_IN_QUOTES.fullmatch(written):
@@ -693,9 +700,9 @@ class _Reader:
             elif node.type == "brace_expression" or (node.type == "word" and _BRACES.search(written)):
                 yield Value(written, known=False), ""
             elif node.type in ("word", "number", "string_content", "variable_name", "extglob_pattern"):
-                yield Value(re.sub(r"\\\n", "", written) if quoted else re.sub(r"\\(.)", r"\1", written)), ""
+                yield Value(_JOINED_LINES.sub("", written) if in_string else _ESCAPED.sub(r"\1", written)), ""
             elif node.type in ("simple_expansion", "expansion"):
-                yield from self._expansion(node, state, quoted)
+                yield from self._expansion(node, state, quoted, in_string)
             elif node.type == "arithmetic_expansion":
                 number = self._number(written, state)
                 yield (Value(str(number)) if number is not None else Value(written, known=False)), how
@@ -722,12 +729,14 @@ class _Reader:
                 text = re.sub(r'\\(["\\$`])', r"\1", _text(child)).replace("\\\n", "")
                 yield Value(text), ""
             else:
-                yield from self._pieces(child, state, True)
+                yield from self._pieces(child, state, True, True)
             end = child.end_byte - node.start_byte
         if len(data) - 1 > end:
             yield Value(data[end:-1].decode(errors="replace")), ""
 
-    def _expansion(self, node: Node, state: _State, quoted: bool) -> Iterator[tuple[Value, str]]:
+    def _expansion(
+        self, node: Node, state: _State, quoted: bool, in_string: bool
+    ) -> Iterator[tuple[Value, str]]:
         """`$X`, `${X}`, `${X:-default}`, `$1`, `$@`, `${ARRAY[@]}`."""
         # In quotes the grammar takes the spaces before "$" into the expansion.
         spaces, written = _SPACES.fullmatch(_text(node)).groups()  # type: ignore[union-attr]
@@ -771,10 +780,10 @@ class _Reader:
                 child for child in node.named_children if child.start_byte > node.children[1].start_byte
             ]
             if (match["operator"] or "")[-1] == "=":
-                texts = [self._joined(child, state) for child in behind]
+                texts = [self._joined(child, state, in_string) for child in behind]
                 state.variables[name] = Value("".join(t.text for t in texts), all(t.known for t in texts))
             for child in behind:
-                yield from self._pieces(child, state, quoted)
+                yield from self._pieces(child, state, quoted, in_string)
             return
         if (match["operator"] or "")[-1:] == "+":
             value = Value("")
@@ -862,6 +871,7 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
 }
 _LIST_IN_QUOTES = re.compile(r'"\$(@|\{@\}|\{\w+\[@\]\})"')
 _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
+_ESCAPED, _JOINED_LINES = re.compile(r"\\(.)"), re.compile(r"\\\n")
 _SPACES = re.compile(r"(\s*)(.*)", re.DOTALL)
 _LENGTH = re.compile(r"\$\{#(\w+)\[[@*]\]\}")
 _COUNTS_ENTRIES = re.compile(

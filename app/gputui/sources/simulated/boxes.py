@@ -62,7 +62,7 @@ def _train(
 DGX_H100 = Box(
     name="dgx-h100",
     about="8× H100 behind NVSwitches, nobody on it but one job that comes and goes",
-    host="dgx-1",
+    host="hopper",
     driver="550.54.15",
     cuda="12.4",
     gpus=_gpus(H100, _HGX_BUSES, 4),

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import fields, replace
 
-from gputui.inventory.device import Device, Telemetry
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB
 from gputui.inventory.link import direct_links
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
+from gputui.inventory.telemetry import Telemetry
 from gputui.sources.simulated.motion import noise
 from gputui.sources.simulated.spec import MIB, Box, Gpu
 
@@ -116,7 +117,7 @@ def _telemetry(snapshot: Snapshot, box: Box, device: Device, gpu: Gpu, elapsed: 
         sm_active=percent(0.84, 14),
         sm_occupancy=percent(0.42, 15),
         tensor_active=percent(0.31, 16),
-        energy=max(0.0, (snapshot.time - _JOULES_SINCE) * 100),
+        energy=max(0.0, (snapshot.time - _JOULES_SINCE) * 100 * (1 + 0.3 * noise(box, label, 0.0, 17))),
     )
     return replace(told, **{fact.name: None for fact in fields(Telemetry) if fact.name in gpu.unsupported})
 

@@ -26,6 +26,9 @@ _OF_IDENTITY = frozenset({"mig", "compute_mode", "display", "unified", "power_li
 
 _WARM_UP = 4.0
 """Seconds for which a task that has just started shows 0 %: real ones load their data first."""
+_LOGGED, _TAIL = 11, 20
+"""Lines that a job of ours has written when the box is opened, and the last ones that are told."""
+
 _FILL = 10.0
 """Seconds that it takes to fill its memory."""
 
@@ -110,7 +113,7 @@ def _waiters(box: Box, elapsed: float, opened: float) -> tuple[Waiter, ...]:
 def _job(box: Box, job: OwnJob, elapsed: float, opened: float) -> JobSummary:
     runs = job.ended is None
     began = opened - job.ran - (job.ended or 0.0)
-    log = job.logs[: int(elapsed // 3) % len(job.logs) + 1] if runs else job.logs
+    log = job.logs[: (_LOGGED + int(elapsed // 3)) % len(job.logs) + 1] if runs else job.logs
     return JobSummary(
         id=job.id,
         title=job.title,
@@ -120,7 +123,7 @@ def _job(box: Box, job: OwnJob, elapsed: float, opened: float) -> JobSummary:
         started=began,
         ended=None if job.ended is None else opened - job.ended,
         status=job.status,
-        tail=log,
+        tail=log[-_TAIL:],
         last_line=log[-1],
         peak_memory=job.peak * MIB,
         peak_process_memory=None if job.ram is None else job.ram * MIB,

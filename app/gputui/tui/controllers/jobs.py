@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.selection import Selection
+from gputui.inventory.formatting import gpus
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch_options import LaunchOptions
@@ -81,10 +82,12 @@ class JobsController:
         """Put a job's command, options and directory on the launch line; what to tell of it."""
         from gputui.jobs.again import again
 
-        options = again(job).options
+        kept = again(job)
         # (What it says of devices is read with the next reading.)
-        self._view.set_app_state(replace(self._view.app_state, options=options))
-        return f"the command of job {job.id} is on the launch line"
+        self._view.set_app_state(replace(self._view.app_state, options=kept.options))
+        lacks = kept.lacks(self._environ)
+        told = f"the command of job {job.id} is on the launch line"
+        return f"{told}; {lacks}" if lacks else told
 
     def clone_example(self, job: JobSummary) -> str:
         """Put the command of a demo's job on the launch line, where it is not started either."""
@@ -103,7 +106,11 @@ class JobsController:
         from gputui.jobs.again import again
         from gputui.launching.environment_hints import THREADS, threads_near
 
-        options, count, constraints = again(job)
+        kept = again(job)
+        lacks = kept.lacks(self._environ)
+        if lacks is not None:
+            return None, lacks
+        options, count, constraints, *_ = kept
         try:
             asked = parser().parse_args(constraints)
         except WrongCallError as error:
@@ -132,8 +139,7 @@ class JobsController:
             selected = replace(
                 selected, options=replace(options, additions=(*options.additions, *near)), command_choice=None
             )
-        labels = ",".join(snapshot.label(device) for device in selected.selected)
-        return self._startable(selected, f"GPU {labels}")
+        return self._startable(selected, gpus([*map(snapshot.label, selected.selected)]))
 
     def _startable(self, app_state: AppState, where: str) -> tuple[AppState | None, str]:
         launch = app_state.launch

@@ -150,7 +150,7 @@ class LaunchController:
         elif self._cannot_start():
             return
         elif self.pending is None:
-            self._view.show_message("checking the selected devices …")
+            self._view.show_message("checking the selected devices …", passing=True)
             from gputui.tui import start_launch
 
             held = start_launch.hold_selected(app_state, self._environ)
@@ -277,8 +277,8 @@ class LaunchController:
         contradiction = self._view.app_state.contradiction
         said = (contradiction,) if contradiction else ()
         if self._view.app_state.label:
-            kind = "demo" if self._view.app_state.label.startswith("demo") else "recording"
-            real = f"This box is a {kind}; the command would really run on this machine. y runs it"
+            where = self._view.app_state.not_of_this_machine("devices")
+            real = f"{where}: the command would start on this machine. y runs it"
             more = (real, *more)
         reasons = [*more, *in_order, *self._unclear(), *said]
         reasons += [pending.queue.text()] if pending.queue else []

@@ -36,6 +36,8 @@ class SelectionController:
         self._view = view
         self._reading_command = False
         self._digits = ""
+        self._divided: Device | None = None
+        """The GPU with MIG instances whose number was typed just now: a digit is one of an instance."""
         self._stop_timer: Callable[[], object] = lambda: None
         self.after: Callable[[float, Callable[[], None]], Callable[[], object]] = self._on_timer
         """Calls something so many seconds later, unless the function that it gives is called before."""
@@ -51,13 +53,21 @@ class SelectionController:
             self.toggle(self._view.app_state.current)
 
     def click(self, key: str) -> None:
-        """The cursor on the device with this key, and the device selected or deselected."""
-        snapshot = self._view.app_state.snapshot
-        if snapshot is not None and key in snapshot.by_key:
-            # (Drawn once.)
-            app_state, message = replace(self._view.app_state, cursor=key).toggle(snapshot.by_key[key])
-            self._view.set_app_state(app_state)
-            self._view.show_message(message, "warn")
+        """The cursor on the device with this key, unless the filter hides it, and the device selected or
+        deselected."""
+        before = self._view.app_state
+        if before.snapshot is None or key not in before.snapshot.by_key:
+            return
+        hidden = all(device.key != key for device in before.rows)
+        # (Drawn once.)
+        at_device = before if hidden else replace(before, cursor=key)
+        app_state, message = at_device.toggle(before.snapshot.by_key[key])
+        if hidden and app_state.selection != before.selection:
+            done = "selected" if key in app_state.selection else "deselected"
+            what = message or f"GPU {before.snapshot.label(before.snapshot.by_key[key])} is {done}"
+            message = f"{what}; the filter hides it"
+        self._view.set_app_state(app_state)
+        self._view.show_message(message, "warn")
 
     def to_device(self, key: str) -> None:
         """The cursor on the device with this key."""
@@ -74,18 +84,23 @@ class SelectionController:
     def press_digit(self, digit: int) -> None:
         """One more digit of the index of a GPU, which is selected or deselected as soon as it is clear which.
 
-        A digit with which no longer index begins acts at once; another one waits for the next digit.
+        A digit with which no longer index begins acts at once; another one waits for the next digit. After
+        the number of a GPU with MIG instances, the next digit is the number of an instance.
         """
-        snapshot = self._view.app_state.snapshot
+        snapshot, divided = self._view.app_state.snapshot, self._divided
+        if snapshot is not None and divided is not None:
+            self.forget_digits()
+            self._toggle_instance(divided, digit)
+            return
         indices = [str(d.index) for d in (snapshot.devices if snapshot else ()) if d.parent is None]
         text = f"{self._digits}{digit}"
         if self._digits and not any(index.startswith(text) for index in indices):
             self.finish_digits()
             text = str(digit)
-        self._forget_digits()
+        self.forget_digits()
         if any(index.startswith(text) and index != text for index in indices):
             self._digits = text
-            self._view.show_message(f"GPU {text}_")
+            self._view.show_message(f"GPU {text}_", passing=True)
             self._stop_timer = self.after(SECOND_DIGIT, self._digits_in_time)
         else:
             self.toggle_number(int(text))
@@ -93,18 +108,21 @@ class SelectionController:
     def finish_digits(self) -> None:
         """Another key was pressed, or no other digit in time: what was typed is the number."""
         text = self._digits
-        self._forget_digits()
-        if text:
-            self._view.clear_message()
+        if self.forget_digits() and text:
             self.toggle_number(int(text))
 
     def _digits_in_time(self) -> None:
         self.finish_digits()
         self._view.redraw_page()
 
-    def _forget_digits(self) -> None:
+    def forget_digits(self) -> bool:
+        """Forget the digits that wait for another one; whether there were any."""
+        waited = bool(self._digits) or self._divided is not None
+        if self._digits:
+            self._view.clear_message()
         self._stop_timer()
-        self._digits, self._stop_timer = "", lambda: None
+        self._digits, self._divided, self._stop_timer = "", None, lambda: None
+        return waited
 
     def _on_timer(self, seconds: float, call: Callable[[], None]) -> Callable[[], object]:
         return self._view.app.set_timer(seconds, call).stop
@@ -114,10 +132,36 @@ class SelectionController:
         found = self._view.app_state.gpus_with_index(index)
         if not found:
             self._view.show_message(f"there is no GPU {index}", "warn")
-        elif len(found) == 1:
+        elif len(found) > 1:
+            self._ask_which(index, found)
+        elif found[0].mig:
+            self._go_to_instances(found[0])
+        else:
+            self.click(found[0].key)
+
+    def _go_to_instances(self, gpu: Device) -> None:
+        """The cursor on the first free instance of a GPU, and a moment for the number of one."""
+        app_state = self._view.app_state
+        instances = [device for device in app_state.rows if device.parent == gpu.key]
+        first = next((d for d in instances if app_state.verdicts[d.key].free), next(iter(instances), None))
+        if first is None or app_state.snapshot is None:
+            self.click(gpu.key)
+            return
+        self.to_device(first.key)
+        self._divided = gpu
+        name, label = (app_state.snapshot.label(each) for each in (gpu, first))
+        words = f"GPU {name} is divided into MIG instances: space selects {label}"
+        self._view.show_message(f"{words}, as {gpu.index} {first.index} in one go does", passing=True)
+        self._stop_timer = self.after(SECOND_DIGIT, self._digits_in_time)
+
+    def _toggle_instance(self, gpu: Device, index: int) -> None:
+        snapshot = self._view.app_state.snapshot
+        assert snapshot is not None
+        found = [d for d in snapshot.devices if d.parent == gpu.key and d.index == index]
+        if found:
             self.click(found[0].key)
         else:
-            self._ask_which(index, found)
+            self._view.show_message(f"there is no MIG instance {snapshot.label(gpu)}:{index}", "warn")
 
     def _ask_which(self, index: int, found: Sequence[Device]) -> None:
         from gputui.tui.screens.line_input import LineScreen
@@ -153,7 +197,7 @@ class SelectionController:
         following = SORTS[(place + 1) % len(SORTS)]
         self._view.save_screen(screen._replace(sort=following))
         words = f"sorted by {following}" if following else "by index"
-        self._view.show_message(f"devices {words}")
+        self._view.show_message(f"devices {words}", passing=True)
 
     def ask_for_filter(self) -> None:
         """Ask which devices to list."""

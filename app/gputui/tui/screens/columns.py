@@ -17,7 +17,7 @@ class ColumnsScreen(ListPage):
     BINDINGS = [
         shown("escape,q,f", "dismiss", "back", "esc"),
         *cursor_bindings("column"),
-        shown("space,enter", "show_or_hide", "show or hide", "space"),
+        shown("space,enter", "show_or_hide", "show or hide", "space/⏎"),
         shown("J,shift+down", "move(1)", "move right", "J"),
         shown("K,shift+up", "move(-1)", "move left", "K"),
         shown("x", "usual", "default", about="The default columns"),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.line_input import LineScreen
-from gputui.tui.screens.page import Page, hidden, shown
+from gputui.tui.screens.page import Page, PageKeys, hidden, shown
 from gputui.tui.views.help import help_lines
 from gputui.tui.views.text import Line, title
 
@@ -16,7 +14,7 @@ _END = 100_000
 class HelpScreen(Page):
     """The key that opened it closes it. Escape first ends the filter.
 
-    of_page  the keys of the page that it was opened on, and what they do: they come first
+    of_page  the keys of the page that it was opened on: they come first, then those of the main screen
     """
 
     BINDINGS = [
@@ -31,7 +29,7 @@ class HelpScreen(Page):
         shown("slash", "filter", "filter", "/", "Only what has these words in it"),
     ]
 
-    def __init__(self, view: MainView, of_page: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(self, view: MainView, of_page: PageKeys | None = None) -> None:
         super().__init__(view)
         self._of_page = of_page
         self._filter, self._top, self._room = "", 0, 1
@@ -40,7 +38,12 @@ class HelpScreen(Page):
         return action != "help"
 
     def lines(self, width: int, height: int) -> list[Line]:
-        every = help_lines(self.view.app_state.screen.keymap, self._filter, width, self._of_page)
+        page, keymap = self._of_page, self.view.app_state.screen.keymap
+        every = (
+            help_lines(keymap, self._filter, width, page.rows, page.actions)
+            if page
+            else help_lines(keymap, self._filter, width)
+        )
         self._room = max(1, height - 1)
         self._top = min(max(0, self._top), max(0, len(every) - self._room))
         pages = -(-len(every) // self._room)

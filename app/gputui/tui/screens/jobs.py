@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
@@ -12,7 +11,7 @@ from textual.app import App
 from gputui.inventory.job_summary import JobSummary
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.log import Tail
-from gputui.jobs.source import summary_of
+from gputui.jobs.source import of_this_program, summary_of
 from gputui.jobs.stop import GRACE, stop
 from gputui.jobs.store import Stored, forget, stored
 from gputui.tui.app_state import AppState
@@ -79,6 +78,7 @@ class JobsScreen(ListPage):
         self._stored = Stored()
         self._trouble = ""
         self._records: dict[str, Job] = {}
+        self._known: set[str] = set()
         self._jobs: tuple[JobSummary, ...] = ()
         self._tail: tuple[str, Tail] | None = None
         self._wraps = True
@@ -97,11 +97,13 @@ class JobsScreen(ListPage):
             self._stored, self._trouble = Stored(), str(error)
         snapshot, label = self.view.app_state.snapshot, self.view.app_state.label
         seen = {job.id: job for job in snapshot.jobs} if snapshot else {}
-        mine = [job for job in self._stored.jobs if not label or job.starter.pid == os.getpid()]
+        mine = [job for job in self._stored.jobs if not label or of_this_program(job)]
         self._records = {job.id: job for job in mine}
+        self._known |= self._records.keys()
         jobs = [_as_shown(job, seen.get(job.id)) for job in mine]
         if label:
-            jobs += [job for job in seen.values() if job.id not in self._records]
+            # (A job that was just removed is in the last reading still.)
+            jobs += [job for job in seen.values() if job.id not in self._known]
         newest = sorted(jobs, key=lambda job: -(job.created or 0.0))
         self._jobs = tuple(sorted(newest, key=lambda job: (job.over, job.state == "waiting")))
         return [job.id for job in self._jobs]
@@ -117,8 +119,7 @@ class JobsScreen(ListPage):
         if summary is None:
             return None
         if summary.id not in self._records:
-            label = self.view.app_state.label
-            self.show_message(f"job {summary.id} belongs to {label}, not to this machine")
+            self.show_message(self.view.app_state.not_of_this_machine("jobs"))
         return self._records.get(summary.id)
 
     def _example(self) -> JobSummary | None:
@@ -181,7 +182,7 @@ class JobsScreen(ListPage):
     def action_rerun(self) -> None:
         """Asked once, with the devices that were found; what was found is not looked for again."""
         if self._example() is not None:
-            self.show_message("example job: nothing is started in the demo")
+            self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is started")
             return
         job = self._record()
         if job is None:

@@ -24,6 +24,7 @@ from gputui.launching.history import (
 )
 from gputui.launching.history_file import change, load
 from gputui.launching.launch_options import OptionError
+from gputui.tui.layout import LaunchRoom
 from gputui.tui.main_view import MainView
 from gputui.tui.option_rows import Row, cleared, pressed, rows, typed
 from gputui.tui.screens.line_input import LineScreen
@@ -87,7 +88,9 @@ class LaunchScreen(ListPage):
     def notes(self, width: int) -> list[Line]:
         height = self.size.height
         # (The notes of the launch stand here in full: a few settings are to be seen above, no more.)
-        return launch(self.view.app_state, width, most=max(3, height - _SETTINGS))[: max(1, height - 6)]
+        most = max(3, height - _SETTINGS)
+        room = LaunchRoom(most, most, most)
+        return launch(self.view.app_state, width, room, page=True)[: max(1, height - 6)]
 
     def lines(self, width: int, height: int) -> list[Line]:
         if self._lists_launches:

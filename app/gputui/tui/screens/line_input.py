@@ -17,7 +17,7 @@ class LineScreen(ModalScreen[str | None]):
 
     `check` says what is wrong with a line, while it is typed; such a line is not taken. `typed` is told what
     stands there after every key. `explain` says what Enter does with a good line, in place of the prompt.
-    `replaces`: after Enter on a wrong line, what is typed takes its place.
+    `replaces`: what is typed takes the place of the first line, and after Enter of a wrong one.
     """
 
     CSS_PATH = "line_input.tcss"
@@ -44,6 +44,10 @@ class LineScreen(ModalScreen[str | None]):
         with Vertical():
             yield Static(self._words_for(self._value), id="what", markup=False)
             yield OneLine(self._value, placeholder=self._placeholder)
+
+    def on_mount(self) -> None:
+        if self._replaces:
+            self.query_one(OneLine).action_select_all()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._typed(event.value)

@@ -20,7 +20,7 @@ from textual.containers import Container
 from textual.screen import Screen
 
 from gputui.allocating.settings import ScreenSettings, SettingsError
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import duration, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
 from gputui.sources.source import NoSourceError, Want
@@ -32,7 +32,7 @@ from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.controllers.pages import PageController
 from gputui.tui.controllers.selection import SelectionController
 from gputui.tui.controllers.timelines import TimelineController
-from gputui.tui.layout import Layout, has_rules, launch_room, lay_out
+from gputui.tui.layout import Layout, Part, has_rules, launch_room, lay_out
 from gputui.tui.message_log import Message, MessageLog
 from gputui.tui.messages import NewReading, PastFound
 from gputui.tui.outcome import Outcome
@@ -41,7 +41,8 @@ from gputui.tui.screens.page import Page
 from gputui.tui.theme import next_theme
 from gputui.tui.views.header import header
 from gputui.tui.views.launch import launch
-from gputui.tui.views.messages import message_line
+from gputui.tui.views.messages import message_line, message_lines
+from gputui.tui.views.table import rows_of_table
 from gputui.tui.widgets.device_table import DeviceTable
 from gputui.tui.widgets.key_line import KeyLine
 from gputui.tui.widgets.lines import Lines
@@ -55,6 +56,9 @@ _PAST_AFTER = 0.5
 
 _STALE = 2.5
 """Readings that are older than this many intervals are called stale."""
+
+_SILENT = 1.5
+"""Seconds after which is said that the driver has not answered at all yet."""
 
 _END = 1000
 """Rows: more than any box has, so that the cursor goes to the end."""
@@ -108,6 +112,8 @@ class MainScreen(Screen[None]):
         self._below = 0
         """Lines of the selection and the launch line."""
         self._arranged: Layout | None = None
+        self._asked: tuple[object, list[Part]] = (None, [])
+        """For which frame (size, rows, filter, hidden panels) the panels have asked for how much so far."""
         self._detailed: tuple[str, ...] = ()
         self._on_page: tuple[str, ...] = ()
         self._table, self._keys = DeviceTable(id="table"), KeyLine(id="keys")
@@ -207,12 +213,16 @@ class MainScreen(Screen[None]):
         """One more digit of the index of a GPU to select or deselect."""
         self.selection.press_digit(digit)
 
+    def forget_digits(self) -> bool:
+        """Forget the digits that wait for another one; whether there were any."""
+        return self.selection.forget_digits()
+
     def action_number(self, digit: int) -> None:
         self.press_digit(digit)
 
     def action_end_filter(self) -> None:
-        self.selection.finish_digits()
-        self.selection.end_filter()
+        if not self.forget_digits():
+            self.selection.end_filter()
 
     def on_device_table_clicked(self, message: DeviceTable.Clicked) -> None:
         self.selection.finish_digits()
@@ -239,7 +249,7 @@ class MainScreen(Screen[None]):
         """Another theme, here and at the next start."""
         self.app.theme = name
         self.save_screen(self.app_state.screen._replace(theme=name))
-        self.show_message(f"theme: {name}")
+        self.show_message(f"theme: {name}", passing=True)
 
     def save_screen(self, screen: ScreenSettings) -> None:
         """Show the screen in another way, and keep that in the user's settings."""
@@ -272,7 +282,8 @@ class MainScreen(Screen[None]):
     def look_at(self, keys: Sequence[str]) -> None:
         """Have these devices read in full as long as a page shows them, () for none."""
         self._on_page = tuple(keys)
-        self._sampler.look_at({*self._on_page, *self._detailed})
+        details = Want.DETAILS if self._on_page else Want.DETAILS | Want.TABLE
+        self._sampler.look_at(self._on_page or self._detailed, details)
 
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
         """Push a screen over this one. A launch that is pending is cancelled."""
@@ -281,13 +292,16 @@ class MainScreen(Screen[None]):
         def closed(result: Result | None) -> None:
             if answered is not None:
                 answered(result)
+            self._read_details()
             self.redraw_page()
 
         self.app.push_screen(screen, closed)
+        self._read_details()
 
     def redraw_page(self) -> None:
         """Draw the page that is open over this screen, if any: it shows the app state, too."""
-        if isinstance(self.app.screen, Page):
+        # (No screen is left where a page closes at the moment of the exit.)
+        if self.app.screen_stack and isinstance(self.app.screen, Page):
             self.app.screen.draw()
 
     # The app state, and the readings that change it
@@ -313,6 +327,9 @@ class MainScreen(Screen[None]):
         """A reading of the box, good or bad."""
         result = message.reading.result
         if isinstance(result, NoSourceError):
+            if self.app_state.rows and self.app_state.problem != str(result):
+                # (The rows stay, as they were: why they are stale must be said once.)
+                self.show_message(str(result), "lost", lasting=True)
             self.set_app_state(self.app_state.with_problem(str(result)))
         elif isinstance(result, Snapshot):
             number_before, before = len(self.app_state.selection), self.app_state.snapshot
@@ -351,6 +368,10 @@ class MainScreen(Screen[None]):
         age = self._sampler.age
         if age is None or age > 1.5:
             self._draw_header()
+        silent = self._sampler.silent
+        if self.app_state.snapshot is None and silent > _SILENT:
+            words = f"the driver has not answered for {duration(silent)}: a call hangs; see `dmesg`"
+            self.set_app_state(self.app_state.with_problem(words))
         self.launch.ask_without_reread()
 
     # Messages
@@ -370,11 +391,13 @@ class MainScreen(Screen[None]):
         """The last messages, the newest last."""
         return self._log.messages
 
-    def show_message(self, text: str | None, style: str = "", lasting: bool = False) -> None:
+    def show_message(
+        self, text: str | None, style: str = "", lasting: bool = False, passing: bool = False
+    ) -> None:
         """Show a message until the next key, a `lasting` one for some seconds at least, in a style of
-        `widgets/lines.py`; None changes nothing."""
+        `widgets/lines.py`; None changes nothing. A `passing` one is not among the messages that are kept."""
         if text:
-            self._log.add(self._clock(), text, style, lasting)
+            self._log.add(self._clock(), text, style, lasting, passing)
             self._draw_message()
 
     def key_pressed(self) -> None:
@@ -390,13 +413,15 @@ class MainScreen(Screen[None]):
 
     def _draw_message(self) -> None:
         shown = self._log.shown
-        self._message_line.draw(lambda width, height: [message_line(shown, width)])
+        self._message_line.draw(lambda width, height: message_lines(shown, width)[:1])
         self._draw_keys()
 
     def _draw_keys(self) -> None:
-        """The keys; on a terminal without a line for messages, the message in their place."""
-        tiny = self._arranged is not None and not self._arranged.message
-        self._keys.show(self.app_state, self._log.shown if tiny else None)
+        """The keys. In their place what a message has no other line for: the end of a long one, and on a
+        terminal without a line for messages all of it."""
+        shown, tiny = self._log.shown, self._arranged is not None and not self._arranged.message
+        lines = [message_line(shown, self.size.width)] if tiny and shown else []
+        self._keys.show(self.app_state, lines or message_lines(shown, self.size.width)[1:])
 
     # Painting
 
@@ -417,17 +442,17 @@ class MainScreen(Screen[None]):
         app_state, rules = self.app_state, has_rules(height)
         room = launch_room(height, len(app_state.rows))
         self._selection_lines.show(app_state, rules)
-        launch_lines = launch(app_state, width, *room)[0 if rules else 1 :]
+        launch_lines = launch(app_state, width, room)
         self._launch_lines.draw_all(launch_lines)
         self._below = 1 + rules + len(launch_lines)
         self._draw_box()
 
     def _draw_box(self) -> None:
         """What changes with every reading. All of it is drawn in one frame, from one app state."""
-        app_state, (width, height) = self.app_state, self.size
-        if not self.is_mounted or not width:
+        app_state = self.app_state
+        if not self.is_mounted or not self.size.width:
             return
-        layout = lay_out(width, height, len(app_state.rows), self._below, parts(app_state, width))
+        layout = self._layout()
         if layout != self._arranged:
             self._arranged = layout
             self._arrange(layout)
@@ -440,9 +465,21 @@ class MainScreen(Screen[None]):
         self._lists.show(app_state, beside or layout.left)
         self._bottom.show(app_state, layout.bottom)
 
+    def _layout(self) -> Layout:
+        """The layout for what is shown now. Within one frame panels grow and do not shrink: what changes by
+        itself must not move what somebody looks at."""
+        app_state, (width, height) = self.app_state, self.size
+        rows, screen = rows_of_table(app_state), app_state.screen
+        frame = width, height, rows, screen.filter, frozenset(screen.hidden)
+        before = self._asked[1] if frame == self._asked[0] else []
+        asked = parts(app_state, width, before)
+        self._asked = frame, asked
+        return lay_out(width, height, rows, self._below, asked, self._arranged if asked == before else None)
+
     def _read_details(self) -> None:
         """Have read of the devices in view what some columns show, and a usual reading does not bring."""
-        keys = self._table.in_view if Want.DETAILS in self._table.needs else ()
+        covered = any(isinstance(screen, Page) for screen in self.app.screen_stack)
+        keys = self._table.in_view if Want.DETAILS in self._table.needs and not covered else ()
         if keys != self._detailed:
             self._detailed = keys
             self.look_at(self._on_page)

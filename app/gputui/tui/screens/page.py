@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from textual import events
@@ -23,6 +24,8 @@ from gputui.tui.widgets.lines import Lines
 
 _SHORT = 8
 """Lines below which a page has no line for messages alone."""
+_LEAST_BODY = 3
+"""Lines that the body keeps beside notes."""
 
 _END = 100_000
 """Items: more than any list has, so that the cursor goes to the end."""
@@ -51,24 +54,31 @@ def cursor_bindings(item: str) -> tuple[Binding, ...]:
     )
 
 
-def key_rows(bindings: Sequence[Any]) -> list[tuple[str, str]]:
-    """What the help says of a page's own keys: the keys, and what they do. Keys of one meaning are one row.
+@dataclass(frozen=True, slots=True)
+class PageKeys:
+    """What the help says of a page: its own keys with what they do, and the actions of the main screen (their
+    ids) that can be done on it, too."""
 
-    Actions of the main screen that the last line does not name have their rows in the help already.
-    """
+    rows: tuple[tuple[str, str], ...]
+    actions: frozenset[str]
+
+
+def page_keys(bindings: Sequence[Any]) -> PageKeys:
+    """The keys of a page from its bindings. Keys of one meaning are one row."""
     rows: dict[str, list[str]] = {}
-    others = False
+    actions: set[str] = set()
     for binding in bindings:
         if not isinstance(binding, Binding):
             continue
-        if binding.action.startswith("perform(") and not binding.show:
-            others = True
+        name, parameters = parse(binding.action)[1:]
+        if name == "perform":
+            actions.add(str(parameters[0]))
             continue
         meaning = binding.tooltip or binding.description
         keys = rows.setdefault(meaning[:1].upper() + meaning[1:], [])
         keys += [written(key) for key in binding.key.split(",")]
-    found = [("0-9" if len(keys) == 10 else " ".join(keys), meaning) for meaning, keys in rows.items()]
-    return [*found, ("…", "Keys of the main screen work here, too")] if others else found
+    found = (("0-9" if len(keys) == 10 else " ".join(keys), meaning) for meaning, keys in rows.items())
+    return PageKeys(tuple(found), frozenset(actions))
 
 
 class Page(ModalScreen[None]):
@@ -93,7 +103,7 @@ class Page(ModalScreen[None]):
     def on_resize(self) -> None:
         self.draw()
 
-    def on_key(self) -> None:
+    def on_key(self, event: events.Key) -> None:
         # (Before the binding of the key is looked for.)
         self._press()
 
@@ -111,7 +121,9 @@ class Page(ModalScreen[None]):
         keys = self._key_hints(width)
         # (Where there is hardly room for a list, a message takes the place of the keys.)
         last = [message if self.view.message else keys] if height < _SHORT else [message, keys]
-        footer = [*self.notes(width), *last]
+        # (Notes may be as long as somebody's command line; the body and the keys come first.)
+        room = height - len(last) - _LEAST_BODY
+        footer = [*(self.notes(width)[:room] if room > 1 else ()), *last]
         self.query_one("#page-footer", Lines).draw_all(footer)
         self.body.draw(self.lines)
 
@@ -149,7 +161,7 @@ class Page(ModalScreen[None]):
         # (Imported here: the help is a page.)
         from gputui.tui.screens.help import HelpScreen
 
-        self.view.open(HelpScreen(self.view, key_rows(self.BINDINGS)))
+        self.view.open(HelpScreen(self.view, page_keys(self.BINDINGS)))
 
     @property
     def body(self) -> Lines:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from gputui.tui.panels import NOTHING, PANELS
+from gputui.tui.layout import WIDE
+from gputui.tui.panels import NOTHING, PANELS, Panel
 from gputui.tui.screens.page import ListPage, cursor_bindings, shown
 from gputui.tui.views.text import Line, clip, title
 
@@ -15,7 +16,7 @@ class PanelsScreen(ListPage):
     BINDINGS = [
         shown("escape,q,H", "dismiss", "back", "esc"),
         *cursor_bindings("panel"),
-        shown("space,enter", "hide", "show or hide", "space"),
+        shown("space,enter", "hide", "show or hide", "space/⏎"),
     ]
 
     def item_keys(self) -> Sequence[Hashable]:
@@ -26,17 +27,22 @@ class PanelsScreen(ListPage):
         listing: list[Line] = []
         for panel in PANELS:
             hidden = panel.name in app_state.screen.hidden
-            size = panel.size(app_state, self.app.size.width)
-            empty = "" if size != NOTHING else "nothing to show now"
-            sign = "[ ]" if hidden else "[x]"
-            listing.append(
-                clip(
-                    ((f"  {sign} ", "key"), (f"{panel.title:<14}", "dim" if hidden else ""), (empty, "dim")),
-                    width,
-                )
-            )
+            name = (f"{panel.title:<14}", "dim" if hidden else "")
+            sign = ("  [ ] " if hidden else "  [x] ", "key")
+            listing.append(clip((sign, name, (self._why_absent(panel), "dim")), width))
         head = title("panels", width, "saved in the settings")
         return [head, *self.window(listing, range(len(listing)), max(1, height - 1), above=1)]
+
+    def _why_absent(self, panel: Panel) -> str:
+        """Why a panel that is not hidden is not on the screen all the same; "" where it may be."""
+        width = self.app.size.width
+        if panel.size(self.view.app_state, width) == NOTHING:
+            return "nothing to show now"
+        if width >= WIDE:
+            return ""
+        if panel.place == "table":
+            return f"below {WIDE} columns only where lines are left over"
+        return "" if panel.narrow else f"needs a terminal of {WIDE} columns"
 
     def action_hide(self) -> None:
         name, screen = PANELS[self.cursor].name, self.view.app_state.screen

@@ -68,8 +68,7 @@ class ProcessListPage(ListPage):
         if asked is not None:
             self.show_message(self._send(*asked))
         elif self.view.app_state.label:
-            label = self.view.app_state.label
-            self.show_message(f"these processes belong to {label}, not to this machine")
+            self.show_message(self.view.app_state.not_of_this_machine("processes"))
         elif row is None or row.process is None:
             self.show_message("no process to signal")
         else:

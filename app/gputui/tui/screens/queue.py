@@ -11,7 +11,7 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.waiter import Waiter
 from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
-from gputui.tui.screens.page import ListPage, cursor_bindings, shown
+from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.start_launch import leave_line
 from gputui.tui.views.queue import headline, listed, outlook_of
 from gputui.tui.views.text import Line
@@ -22,7 +22,9 @@ class QueueScreen(ListPage):
 
     BINDINGS = [
         shown("escape,q,Q", "dismiss", "back", "esc"),
-        *cursor_bindings("place"),
+        *cursor_bindings("row"),
+        hidden("pagedown", "page(1)", "Page down"),
+        hidden("pageup", "page(-1)", "Page up"),
         shown("S", "leave", "leave the queue"),
     ]
 
@@ -30,22 +32,36 @@ class QueueScreen(ListPage):
         super().__init__(view)
         self._environ = environ
         self._found = Outlook((), ())
+        self._room = 1
 
     def item_keys(self) -> Sequence[Hashable]:
         self._found = outlook_of(self.view.app_state)
-        return [turn.waiter.place for turn in self._found.turns]
+        return [
+            *(turn.waiter.place for turn in self._found.turns),
+            *(each.device.key for each in self._found.occupied),
+        ]
 
     def lines(self, width: int, height: int) -> list[Line]:
         listing, items = listed(self._found, self.view.app_state, width)
-        return [
-            headline(self._found, width),
-            *self.window(listing, items, max(1, height - 1), above=1),
-        ]
+        self._room = max(1, height - 1)
+        visible = self.window(listing, items, self._room, above=1)
+        above, below = self.top, len(listing) - self.top - len(visible)
+        hidden_lines = [f"{mark} {count}" for mark, count in (("▲", above), ("▼", below)) if count > 0]
+        end = f"  {' '.join(hidden_lines)} more" if hidden_lines else ""
+        return [headline(self._found, width, end), *visible]
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self._waiter is not None if action == "leave" else super().check_action(action, parameters)
+
+    def action_page(self, by: int) -> None:
+        """As many rows on as the page has lines."""
+        self.action_cursor(by * self._room)
 
     @property
     def _waiter(self) -> Waiter | None:
-        """The one under the cursor, as it was painted last."""
-        return self._found.turns[self.cursor].waiter if self._found.turns else None
+        """The one under the cursor, as it was painted last; None on a device."""
+        turns = self._found.turns
+        return turns[self.cursor].waiter if self.cursor < len(turns) else None
 
     def action_leave(self) -> None:
         """Asked for twice: whoever comes back stands at the end."""
@@ -55,7 +71,7 @@ class QueueScreen(ListPage):
         if not waiter.ours:
             self.show_message(f"only {printable(waiter.user)} can give up this place")
         elif self.view.app_state.label:
-            self.show_message(f"this queue belongs to {self.view.app_state.label}, not to this machine")
+            self.show_message(self.view.app_state.not_of_this_machine("places in line"))
         elif waiter.job is None:
             self.show_message("not a job: it waits in one of your terminals; Ctrl-C there leaves the queue")
         elif self.confirmed("leave") == waiter.place:

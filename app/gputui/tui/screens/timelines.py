@@ -15,6 +15,7 @@ from gputui.timeline.store import METRICS, Metric
 from gputui.tui.controllers.timelines import TimelineController
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import Page, hidden, shown
+from gputui.tui.views.table import filter_in_title
 from gputui.tui.views.text import Line, clip, title
 from gputui.tui.views.timelines import (
     USUAL_ZOOM,
@@ -23,9 +24,11 @@ from gputui.tui.views.timelines import (
     all_timelines,
     charted,
     charts_key,
+    clock,
     device_charts,
     present,
     read_out,
+    why_no_charts,
     zoom_name,
 )
 
@@ -37,14 +40,15 @@ class TimelinesScreen(Page):
     """All devices above one another, or one of them on the whole page."""
 
     BINDINGS = [
-        shown("escape,q,h", "dismiss", "back", "esc"),
+        shown("escape", "back", "back", "esc", "Back to now, then to all devices, then close this page"),
+        hidden("q,h", "dismiss", "Close this page"),
         shown("plus,equals_sign", "zoom(-1)", "zoom", "+/-", "A shorter span"),
         hidden("minus", "zoom(1)", "A longer span"),
         shown("left", "moment(-1)", "moment", "←→", "One column earlier: read the values there"),
         hidden("right", "moment(1)", "One column later"),
         hidden("shift+left", "moment(-10)", "Ten columns earlier"),
         hidden("shift+right", "moment(10)", "Ten columns later"),
-        hidden("end", "now", "Back to now"),
+        shown("end", "now", "now", about="Back to now"),
         shown("n,down,j", "device(1)", "device", "n/p", "Next device"),
         hidden("p,up,k", "device(-1)", "Previous device"),
         shown("enter,a", "one", "one or all", "⏎", "One device, or all of them"),
@@ -79,52 +83,71 @@ class TimelinesScreen(Page):
             present(app_state),
             (width, height, self._zoom, self._metric, self._one, self._moment, app_state.cursor),
         )
-        if key != self._key:
+        if key != self._key or self._frame is None:
             self._key, self._drawn = key, self._charts(width, height)
         return self._drawn
 
     def _charts(self, width: int, height: int) -> list[Line]:
         app_state = self.view.app_state
         self._frame = None
-        device = app_state.current
+        device = app_state.current if self._one else None
         room = max(2, height - 1)
-        if self._one and device is not None and app_state.snapshot is not None:
+        if device is not None and app_state.snapshot is not None:
             drawn, self._frame = device_charts(
                 app_state, device.key, width, room, self._zoom, self._metric, self._moment, page=True
             )
             subject = f"GPU {printable(app_state.snapshot.label(device))}"
         else:
             drawn = self._all(width, room)
-            subject = "all devices"
-        what = ", ".join(self._frame.metrics) if self._frame else ""
-        if self._frame is not None and not self._one:
-            seen, every = len({*self._frame.devices} - {""}), len(charted(app_state, self._metric))
-            subject = subject if seen == every else f"{seen} of {every} devices"
-        head = title(f"timelines: {subject}", width, f"{what}  last {zoom_name(self._zoom)}")
-        return [head, *(drawn or [(("  no reading yet", "dim"),)])]
+            seen = len(self._frame.shown) if self._frame else 0
+            every = len(app_state.snapshot.devices) if app_state.snapshot else 0
+            subject = "all devices" if seen == every else f"{seen} of {every} devices"
+        head = title(f"timelines: {subject}", width, "  ".join(filter(None, self._in_title())))
+        why = why_no_charts(app_state, device, self._metric)
+        return [head, *(drawn or [clip(((f"  {why}", "dim"),), width)])]
+
+    def _in_title(self) -> list[str]:
+        """The moment that is read, the metrics, the filter and the span, the most telling first."""
+        frame, moment = self._frame, self._moment
+        return [
+            f"at {clock(frame.span, moment)}" if frame is not None and moment is not None else "",
+            ", ".join(frame.metrics) if frame is not None else "",
+            f"last {zoom_name(self._zoom)}",
+            "" if self._one else filter_in_title(self.view.app_state),
+        ]
 
     def _all(self, width: int, room: int) -> list[Line]:
         """As many devices as fit, that of the cursor among them."""
         app_state = self.view.app_state
         keys = [device.key for device in charted(app_state, self._metric)]
         place = keys.index(app_state.cursor) if app_state.cursor in keys else 0
-        self._first = min(self._first, place)
-        while True:
-            drawn, frame = all_timelines(
+
+        def charts(first: int) -> tuple[list[Line], Frame | None]:
+            return all_timelines(
                 app_state,
                 width,
                 room,
                 self._zoom,
                 self._metric,
-                self._first,
+                first,
                 self._moment,
                 app_state.cursor,
                 page=True,
             )
-            self._frame = frame
-            if frame is None or keys[place] in frame.devices or self._first >= place:
-                return drawn
-            self._first = max(self._first + 1, place - len({*frame.devices} - {""}) + 1)
+
+        first = min(self._first, place)
+        drawn, frame = charts(first)
+        while frame is not None and keys[place] not in frame.devices and first < place:
+            first = max(first + 1, place - len(frame.shown) + 1)
+            drawn, frame = charts(first)
+        # (As many as fit: after the terminal has grown, none stays scrolled past beside blank lines.)
+        while frame is not None and first and keys[-1] in frame.devices:
+            more = charts(first - 1)
+            if more[1] is None or keys[-1] not in more[1].devices:
+                break
+            first, (drawn, frame) = first - 1, more
+        self._first, self._frame = first, frame
+        return drawn
 
     def notes(self, width: int) -> list[Line]:
         app_state = self.view.app_state
@@ -140,6 +163,9 @@ class TimelinesScreen(Page):
 
     # What keys and the mouse do
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self._moment is not None if action == "now" else super().check_action(action, parameters)
+
     def action_zoom(self, by: int) -> None:
         place = min(max(0, ZOOMS.index(self._zoom) + by), len(ZOOMS) - 1)
         self._zoom = ZOOMS[place]
@@ -153,13 +179,29 @@ class TimelinesScreen(Page):
         self._moment = span.time(min(max(0, column), span.columns - 1))
         self.draw()
 
+    def action_back(self) -> None:
+        """Close one thing: the moment that is read, then the one device, then the page."""
+        if self._moment is not None:
+            self._pointed = None
+            self.action_now()
+        elif self._one:
+            self.action_one()
+        else:
+            self.dismiss()
+
     def action_now(self) -> None:
         self._moment = None
         self.draw()
 
     def action_device(self, by: int) -> None:
+        """Go to the next device that has charts; the main screen's cursor goes with it."""
         self._pointed = None
-        self.view.perform("down" if by > 0 else "up")
+        app_state = self.view.app_state
+        keys = [device.key for device in charted(app_state, self._metric)]
+        if keys:
+            place = keys.index(app_state.cursor) + by if app_state.cursor in keys else 0
+            cursor = keys[min(max(0, place), len(keys) - 1)]
+            self.view.set_app_state(replace(app_state, cursor=cursor))
         self.draw()
 
     def action_one(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
+from textual import events
 from textual.binding import Binding
 
 from gputui.choosing.bandwidth import bandwidth
@@ -19,7 +20,7 @@ from gputui.tui.actions import ACTIONS, BY_ID
 from gputui.tui.app_state import AppState
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
-from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matrix_rows
+from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matrix_rows, near
 from gputui.tui.views.selection import at_least, runs
 from gputui.tui.views.text import Line, clip, title
 from gputui.tui.views.topology_tree import tree_lines
@@ -120,7 +121,9 @@ class TopologyScreen(ListPage):
             if many < len(rows)
         ]
         head = title("topology", width, "  ".join([*parts, "tab: tree"]))
-        return [head, *heading, *visible]
+        facts = [clip((("  " + text, "dim"),), width) for text in near(app_state)]
+        beneath: list[Line] = [((" ", ""),), *facts]
+        return [head, *heading, *visible, *beneath[: room - len(visible)]]
 
     def _tree(self, app_state: AppState, width: int, height: int) -> list[Line]:
         drawn, keys = tree_lines(app_state, width)
@@ -166,9 +169,10 @@ class TopologyScreen(ListPage):
         ):
             return (("", ""),)
         other = rows[min(self._column, len(rows) - 1)]
-        names = f" GPU {app_state.snapshot.label(one)} – GPU {app_state.snapshot.label(other)}  "
+        name = f" GPU {app_state.snapshot.label(one)}"
         if one.key == other.key:
-            return ((names, "strong"), ("the device itself", "dim"))
+            return ((name, "strong"), ("  ← → show its links to the others", "dim"))
+        names = f"{name} – GPU {app_state.snapshot.label(other)}  "
         return ((names, "strong"), (_link_facts(app_state, one, other), ""))
 
     def _selected(self, app_state: AppState) -> Line:
@@ -217,6 +221,12 @@ class TopologyScreen(ListPage):
         """One of the main screen's own actions."""
         self.view.perform(action_id)
         self.draw()
+
+    def on_key(self, event: events.Key) -> None:
+        # (Textual calls the handler of the base class, too.)
+        if event.key == "escape" and self.view.forget_digits():
+            event.stop()
+            self.draw()
 
     def action_number(self, index: int) -> None:
         self.view.press_digit(index)

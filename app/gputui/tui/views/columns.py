@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from gputui.inventory.device import Device, Telemetry
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_bus_id, short_name
 from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Span, bar, fit, shorten
+
+if TYPE_CHECKING:
+    from gputui.inventory.telemetry import Telemetry
 
 UNKNOWN = "–"
 
@@ -20,6 +23,9 @@ BEFORE = 6
 
 _LEAST_BAR = 4
 """Cells from which on a bar says more than its number beside it."""
+
+SHARED, SHARED_SHORT = " shared", "*"
+"""What stands behind an amount of memory that is the host's, where there is room and where there is not."""
 
 STATE = 26
 """Cells of "◐ held, no visible process": bars, limits and names give way to what a state has to say."""
@@ -30,21 +36,26 @@ _NEARLY = 3
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What widths depend on: cells of the longest name, amount of memory, and limit of power; and whether
-    all devices have one name, which the header says already."""
+    """What widths depend on: cells of the longest name, amount of memory, and limit of power; whether all
+    devices have one name, which the header says already; cells of the longest profile of a MIG instance, 0
+    where there is none; whether a device shares the host's memory."""
 
     name: int
     amount: int
     watts: int
     alike: bool
+    profile: int
+    shared: bool
 
 
 class Cell(NamedTuple):
-    """The place of one fact in the table: its width, the tone of its row, and the box."""
+    """The place of one fact in the table: its width, the tone of its row, the box, and the device's memory
+    (`Snapshot.memory`)."""
 
     width: int
     tone: str
     box: Box
+    memory: tuple[int | None, int | None]
 
 
 Sizes = tuple[tuple[int, int], ...]
@@ -90,7 +101,13 @@ def _number(value: float | None, width: int, tone: str, unit: str = "") -> tuple
 
 
 def _name(device: Device, cell: Cell) -> tuple[Span, ...]:
-    return ((shorten(short_name(device.name or "?"), cell.width), cell.tone),)
+    return ((shorten(_short_name(device), cell.width), cell.tone),)
+
+
+def _short_name(device: Device) -> str:
+    """The name without its maker; of a MIG instance, which hangs under its GPU, the profile is enough."""
+    name = short_name(device.name or "?")
+    return name.removesuffix(" MIG") if device.parent else name
 
 
 def _with_bar(fraction: float, number: str, least: int, width: int, look: str, tone: str) -> tuple[Span, ...]:
@@ -110,11 +127,16 @@ def _utilization(device: Device, cell: Cell) -> tuple[Span, ...]:
 
 
 def _memory(device: Device, cell: Cell) -> tuple[Span, ...]:
-    if device.memory_used is None or not device.memory_total:
+    used, total = cell.memory
+    if used is None or not total:
         return _unknown(cell.width)
-    amount = f"{device.memory_used / GIB:.1f}/{device.memory_total / GIB:.1f}G"
-    share = device.memory_used / device.memory_total
-    return _with_bar(share, amount, cell.box.amount + 1, cell.width, "memory", cell.tone)
+    amount, least = f"{used / GIB:.1f}/{total / GIB:.1f}G", cell.box.amount + 1
+    if cell.box.shared:
+        # (Beside others that have memory of their own, all amounts stand below each other.)
+        mark = SHARED if cell.width >= least + len(SHARED) else SHARED_SHORT
+        amount += mark if device.unified else " " * len(mark)
+        least += len(mark)
+    return _with_bar(used / total, amount, least, cell.width, "memory", cell.tone)
 
 
 def _temperature(device: Device, cell: Cell) -> tuple[Span, ...]:
@@ -176,12 +198,28 @@ def _details(
     )
 
 
+def _utilization_bars(box: Box) -> Sizes:
+    # (Of MIG instances the driver tells no utilization: watts and limits say more than a bar for the others.)
+    return (5, 8), (11, STATE + bool(box.profile)), (15, 30), (19, 34), (25, 38), (35, 44)
+
+
 _MEMORY_BARS: Sizes = ((0, 10), (6, STATE), (11, 30), (15, 34), (21, 38), (31, 44))
 """As `Sizes`: the cells of a bar and the gap behind it."""
 
 
+def _memory_sizes(box: Box) -> Sizes:
+    sizes = tuple((box.amount + more, spare) for more, spare in _MEMORY_BARS)
+    if box.shared:
+        (least, spare), *wider = sizes
+        sizes = (least + len(SHARED_SHORT), spare), *((each + len(SHARED), room) for each, room in wider)
+    return sizes
+
+
 def _names(box: Box) -> Sizes:
     least = STATE + 1 if box.alike else 16
+    if box.profile:
+        # (The profiles; the GPU's name in full only beside bars and watts, and the header has it.)
+        return (box.profile, least), (min(box.name, 9), STATE + 1), (min(box.name, 20), 31)
     return tuple((min(box.name, most), spare) for most, spare in ((9, least), (12, STATE + 3), (20, 31)))
 
 
@@ -204,7 +242,7 @@ COLUMNS: tuple[Column, ...] = (
         "utilization",
         "UTIL",
         "utilization: share of the time a kernel ran",
-        lambda box: ((5, 8), (11, STATE), (15, 30), (19, 34), (25, 38), (35, 44)),
+        _utilization_bars,
         0,
         _utilization,
         needs=Want.LOAD,
@@ -214,7 +252,7 @@ COLUMNS: tuple[Column, ...] = (
         "memory",
         "MEMORY",
         "memory in use, and total",
-        lambda box: tuple((box.amount + more, spare) for more, spare in _MEMORY_BARS),
+        _memory_sizes,
         1,
         _memory,
         needs=Want.LOAD,
@@ -363,11 +401,15 @@ class Columns:
         devices = snapshot.devices if snapshot else ()
         tree = any(device.parent for device in devices)
         labels = [len(label_of(app_state, device, tree)) for device in devices]
-        names = {short_name(device.name or "?") for device in devices}
+        names = {_short_name(device) for device in devices}
         box = Box(
             alike=len(names) < 2,
             name=max([4, *map(len, names)]),
-            amount=max([6, *map(_amount, devices)]),
+            profile=max((max(7, len(_short_name(d))) for d in devices if d.parent), default=0),
+            amount=max(
+                [6, *(_amount(snapshot.memory(device)[1]) for device in devices)] if snapshot else [6]
+            ),
+            shared=any(device.unified for device in devices),
             watts=max([3, *(len(f"{d.power_limit:.0f}") for d in devices if d.power_limit is not None)]),
         )
         label, gap = max([2, *labels]), 2 if width >= 100 else 1
@@ -410,6 +452,6 @@ def _wishes(columns: Sequence[Column], box: Box, chosen: bool, state: int) -> li
     return [(cells, column, left) for _, _, _, cells, column, left in wishes]
 
 
-def _amount(device: Device) -> int:
+def _amount(total: int | None) -> int:
     """Cells of the memory in use and the whole of it, as wide as a full device needs it: it never moves."""
-    return 6 if not device.memory_total else 2 * len(f"{device.memory_total / GIB:.1f}") + 2
+    return 6 if not total else 2 * len(f"{total / GIB:.1f}") + 2

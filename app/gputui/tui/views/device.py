@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import combinations, pairwise, zip_longest
 
-from gputui.choosing.verdict import GLYPHS
 from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.device_facts import Fact, Group, fact_groups, facts_elsewhere
 from gputui.inventory.formatting import UNKNOWN, duration, printable, short_bus_id
 from gputui.tui.app_state import AppState
+from gputui.tui.views.table import state_of
 from gputui.tui.views.text import Line, bar, clip, fit, title, width_of, wrap
 
 _NAME = 13
@@ -38,7 +38,8 @@ def _head(app_state: AppState, device: Device, width: int) -> list[Line]:
     lines += [((f" {piece}", "dim"),) for piece in _packed(_identity(device), width - 2)]
     verdict = app_state.verdicts[device.key]
     pieces = wrap(state_and_reason(verdict, snapshot.time), width - 4)
-    lines.append(((f" {GLYPHS[verdict.state]} ", verdict.state), (pieces[0], verdict.state)))
+    sign, _, look = state_of(app_state, device)
+    lines.append(((f" {sign} ", look), (pieces[0], verdict.state)))
     lines += [((f"   {piece}", verdict.state),) for piece in pieces[1:]]
     lines += [((f"   {piece}", ""),) for note in _notes(app_state, device) for piece in wrap(note, width - 4)]
     return lines

@@ -27,14 +27,16 @@ def header(app_state: AppState, width: int, age: float | None, clock: float) -> 
         right.insert(0, (f"stale {duration(age)}  ", "warn"))
     if snapshot is not None:
         for text in _load(snapshot.host.load):
-            if width_of((*left, *right)) + len(text) < width:
+            # (The label of a demo is not left out for the load: with both it would be too long.)
+            room = min(width - width_of(tuple(left)) - 1, width // 2)
+            if width_of(tuple(right)) + len(text) <= room:
                 right.insert(len(right) - 1, (text, "dim"))
         for name, value in (("driver", snapshot.host.driver), ("CUDA", snapshot.host.cuda)):
             if value is None and name == "CUDA":
                 # (Other vendors have none.)
                 continue
             part = (f"  {name} {printable(value or '?')}", "dim")
-            if width_of((*left, part, *right)) < width:
+            if width_of((*left, part, *right)) + 1 < width:
                 left.append(part)
     if width_of(tuple(right)) > width // 2 and age is None:
         right = right[-1:]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from gputui.choosing.verdict import GLYPHS, State
 from gputui.tui.actions import Action, in_groups, key_of, written
+from gputui.tui.views.columns import SHARED, SHARED_SHORT
 from gputui.tui.views.matrix import SIGNS
+from gputui.tui.views.table import OWN_JOB
 from gputui.tui.views.text import Line, Span, clip, fit, title, width_of, wrap
 
 MEANINGS: dict[State, str] = {
@@ -36,17 +38,23 @@ _KEYS = 14
 
 
 def help_lines(
-    keymap: Mapping[str, str], words: str, width: int, of_page: Sequence[tuple[str, str]] = ()
+    keymap: Mapping[str, str],
+    words: str,
+    width: int,
+    of_page: Sequence[tuple[str, str]] = (),
+    there: Collection[str] | None = None,
 ) -> list[Line]:
     """The sections that have something with all of `words` in it, in two columns where it is wide enough.
 
-    `of_page` are the keys of a page and what they do: the first section.
+    of_page  the keys of a page and what they do: the first section
+    there    the actions of the main screen (ids) that can be done on that page; the others follow in grey,
+             under headings that say where they are done. None: it is the main screen's help
     """
     columns = 2 if width >= _TWO_COLUMNS else 1
     room = width // columns - (columns - 1)
     sections = [
         [title(name, room), *(line for row in rows for line in _whole(row, room)), ()]
-        for name, rows in _sections(keymap, words.lower().split(), of_page)
+        for name, rows in _sections(keymap, words.lower().split(), of_page, there)
         if rows
     ]
     if not sections:
@@ -64,7 +72,10 @@ def help_lines(
 
 
 def _sections(
-    keymap: Mapping[str, str], words: list[str], of_page: Sequence[tuple[str, str]]
+    keymap: Mapping[str, str],
+    words: list[str],
+    of_page: Sequence[tuple[str, str]],
+    there: Collection[str] | None,
 ) -> Iterator[tuple[str, list[Line]]]:
     yield (
         "This page",
@@ -74,10 +85,25 @@ def _sections(
             if all(word in f"{keys} {meaning} this page".lower() for word in words)
         ],
     )
-    for group, actions in in_groups():
-        yield group, [_row(action, keymap) for action in actions if _has(words, action, keymap, group)]
+    found = [(group, [a for a in actions if _has(words, a, keymap, group)]) for group, actions in in_groups()]
+    if there is not None:
+        here = [action for _, actions in found for action in actions if action.id in there]
+        taken = {key for keys, _ in of_page for key in keys.split()}
+        yield "As on the main screen", [_row(action, keymap, taken) for action in here]
+    for group, actions in found:
+        if there is None:
+            yield group, [_row(action, keymap) for action in actions]
+        else:
+            elsewhere = (action for action in actions if action.id not in there)
+            yield f"On the main screen: {group}", [_greyed(_row(action, keymap)) for action in elsewhere]
     states = [(glyph, state, f"{state:<8} {MEANINGS.get(state, '')}") for state, glyph in GLYPHS.items()]
-    signs = [*states, *((SIGNS[word][0], SIGNS[word][1], meaning) for word, meaning in LINKS)]
+    shared = (f"{SHARED_SHORT}{SHARED}", "", "memory that GPU and host share: the RAM in use, by anybody")
+    rows = [
+        ("[1]", "slot", "selected; the command sees [1] as its first device"),
+        ("▸", "cursor", "the cursor"),
+        (OWN_JOB, "load", "your own job runs on it"),
+    ]
+    signs = [*rows, *states, shared, *((SIGNS[word][0], SIGNS[word][1], meaning) for word, meaning in LINKS)]
     yield (
         "Signs",
         [
@@ -88,11 +114,17 @@ def _sections(
     )
 
 
-def _row(action: Action, keymap: Mapping[str, str]) -> Line:
-    spans: list[Span] = [(f"  {fit(_keys(action, keymap), _KEYS)}", "key"), (action.title, "strong")]
+def _row(action: Action, keymap: Mapping[str, str], taken: Collection[str] = ()) -> Line:
+    """The keys of an action without those that are `taken`, what it is, and more about it."""
+    keys = " ".join(key for key in _keys(action, keymap).split() if key not in taken)
+    spans: list[Span] = [(f"  {fit(keys, _KEYS)}", "key"), (action.title, "strong")]
     if action.about:
         spans.append((f"  {action.about}", "dim"))
     return tuple(spans)
+
+
+def _greyed(row: Line) -> Line:
+    return tuple((text, "dim") for text, _ in row)
 
 
 def _whole(row: Line, width: int) -> list[Line]:

@@ -9,7 +9,7 @@ from rich.cells import cell_len, chop_cells
 
 from gputui.choosing.claimed_use import ClaimedUse
 from gputui.choosing.verdict_text import claimed_and_runs_on
-from gputui.inventory.formatting import duration, printable, size
+from gputui.inventory.formatting import duration, gpus, printable, size
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.job import Job
@@ -123,6 +123,11 @@ def on_devices(job: JobSummary, snapshot: Snapshot | None, record: Job | None = 
     return f"GPU {','.join(_label(key, snapshot, known) for key in job.keys)}"
 
 
+def _in_words(job: JobSummary, snapshot: Snapshot) -> str:
+    """What a job runs on, for a sentence."""
+    return gpus([_label(key, snapshot, {}) for key in job.keys]) if job.keys else "the CPU"
+
+
 def _label(key: str, snapshot: Snapshot | None, known: Mapping[str, int]) -> str:
     device = snapshot.by_key.get(key) if snapshot else None
     if device is not None and snapshot is not None:
@@ -156,7 +161,7 @@ def news(before: Snapshot | None, now: Snapshot) -> list[tuple[str, bool]]:
                 found.append((f"job {job.id} {_ended(job)}", job.state == "done"))
         elif was is not None and was.waits is not None and job.waits is None:
             waited = how_long(was, now.time)
-            found.append((f"job {job.id} has started on {on_devices(job, now)} after waiting {waited}", True))
+            found.append((f"job {job.id} has started on {_in_words(job, now)} after waiting {waited}", True))
     return found
 
 
@@ -262,11 +267,12 @@ def _tail(snapshot: Snapshot) -> JobSummary | None:
     return next((job for job in found if job.tail), None)
 
 
-def size_of_jobs(snapshot: Snapshot) -> tuple[int, int]:
-    """The fewest lines that the panel is worth, and how many it would fill."""
+def size_of_jobs(snapshot: Snapshot) -> tuple[int, int, int]:
+    """The fewest lines that the panel is worth, how many it would fill, and how many with all of the log."""
     jobs, tail = _in_panel(snapshot), _tail(snapshot)
     rows = 1 + len(jobs) + (len(jobs) < len(snapshot.jobs))
-    return 2, rows + (1 + min(_LOG_LINES, len(tail.tail)) if tail else 0)
+    log = len(tail.tail) if tail else 0
+    return 2, rows + (1 + min(_LOG_LINES, log) if tail else 0), rows + (1 + log if tail else 0)
 
 
 def facts_of_jobs(app_state: AppState, snapshot: Snapshot) -> object:

@@ -24,10 +24,11 @@ def _next_actions(app_state: AppState) -> Iterator[str]:
     command, selected = bool(app_state.options.command), app_state.selected
     decided = app_state.selection.decided
     snapshot = app_state.snapshot
-    if not command:
+    starts = command and not app_state.is_example
+    if not starts:
         yield "edit"
     if decided:
-        if command:
+        if starts:
             waits = any(
                 app_state.verdicts[device.key].state in ("busy", "held", "claimed")
                 and app_state.own_job_on(device.key) is None
@@ -35,7 +36,7 @@ def _next_actions(app_state: AppState) -> Iterator[str]:
             )
             yield from ("wait", "launch") if waits and not app_state.label else ("launch",)
         yield "copy"
-        if command:
+        if starts:
             yield "return"
             yield "detach"
         if len(selected) > 1:

@@ -8,49 +8,67 @@ from rich.cells import cell_len, set_cell_size
 
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
+from gputui.tui.layout import LaunchRoom
 from gputui.tui.views.text import Line, clip, title, wrap
 
 _NARROW = 40
-"""Cells below which a launch line that is cut does not say how to see all of it."""
+"""Cells below which a launch line without a rule that is cut does not say how to have all of it."""
 
 _ROOMY = 12
 """Lines that there must be for remarks to be wrapped: where there are fewer, panels say more."""
 
 
-def launch(app_state: AppState, width: int, most: int, room_for_remarks: int | None = None) -> list[Line]:
-    """A rule, and at most `most` lines: the launch line, its warnings, and remarks where there is room.
+def launch(app_state: AppState, width: int, room: LaunchRoom, page: bool = False) -> list[Line]:
+    """A rule where there is room for one, the launch line, its warnings, and remarks.
 
-    Remarks come only within `room_for_remarks` lines (None: as `most`).
+    page  it is drawn on the launch page, which has all of it: no key for more is named
     """
-    name = f"launch: {app_state.launcher}" if app_state.options.command else "launch"
-    tail = "the demo's example: e to edit" if app_state.is_example else ""
-    lines = [title(name, width, tail)]
+    name = _title(app_state)
+    tail = ["the demo's example: e to edit"] if app_state.is_example else []
     if not app_state.options.command:
         shown = app_state.launch.line if app_state.selection.decided else ""
         hint = "press e to type a command" if not shown else "…  press e to type a command"
-        lines.append(clip(((" $ ", "prompt"), (f"{shown} " if shown else "", ""), (hint, "dim")), width))
-        return lines
-    warnings = (*app_state.launch.warnings, *app_state.warnings)
+        line = clip(((" $ ", "prompt"), (f"{shown} " if shown else "", ""), (hint, "dim")), width)
+        return [*([title(name, width, "  ".join(tail))] if room.ruled else []), line]
+    copy, key = (key_of(action, app_state.screen.keymap) for action in ("copy", "launch_page"))
     style = "" if app_state.selection.decided else "dim"
     wrapped = wrap(app_state.launch.line, width - 4)
     # (One line is the launch line's: what Enter starts matters more than what there is to say of it.)
-    warning_lines = _warnings(warnings, width, most) if most > 1 else []
-    room = max(1, most - len(warning_lines))
-    if len(wrapped) > room:
-        more = " … (e shows all)" if width >= _NARROW else " …"
-        wrapped = [*wrapped[: room - 1], f"{wrapped[room - 1][: width - 4 - len(more)]}{more}"]
-    for place, text in enumerate(wrapped):
-        lines.append(clip(((" $ " if place == 0 else "   ", "prompt"), (text, style)), width))
-    lines += warning_lines
-    with_remarks = most if room_for_remarks is None else room_for_remarks
-    left = max(0, with_remarks - len(warning_lines) - len(wrapped))
-    # (The launch page itself, which has all the room for them, names no key for more.)
-    key = key_of("launch_page", app_state.screen.keymap) if room_for_remarks is not None else ""
-    more, roomy = (f" … ({key} shows all)", _ROOMY) if key else (" …", 0)
-    remarks = _remarks(app_state.launch.remarks, width, left, more, roomy)
-    if app_state.launch.remarks and not remarks and key and not tail:
-        lines[0] = title(name, width, f"{key} shows notes")
-    return lines + remarks
+    warnings = _warnings(
+        (*app_state.launch.warnings, *app_state.warnings), width, room.all, "" if page else key
+    )
+    lines_of_it = max(1, min(room.line, room.all - len(warnings)))
+    if len(wrapped) > lines_of_it:
+        hints = f"{copy} copies all", f"{key} shows it"
+        more = " …"
+        if room.ruled and not page:
+            tail.insert(0, "  ".join(hints))
+        elif width >= _NARROW:
+            more = f" … ({hints[0]})"
+        wrapped = [
+            *wrapped[: lines_of_it - 1],
+            f"{wrapped[lines_of_it - 1][: width - 4 - len(more)]}{more}",
+        ]
+    lines = [
+        clip(((" $ " if place == 0 else "   ", "prompt"), (text, style)), width)
+        for place, text in enumerate(wrapped)
+    ]
+    lines += warnings
+    more, roomy = (" …", 0) if page else (f" … ({key} shows all)", _ROOMY)
+    remarks = _remarks(app_state.launch.remarks, width, max(0, room.remarks - len(lines)), more, roomy)
+    if app_state.launch.remarks and not remarks and not page and not tail:
+        tail = [f"{key} shows notes"]
+    return [*([title(name, width, "  ".join(tail))] if room.ruled else []), *lines, *remarks]
+
+
+def _title(app_state: AppState) -> str:
+    """The launcher that the line has; the one that it will have where nothing is selected yet."""
+    if not app_state.options.command:
+        return "launch"
+    name = app_state.launcher
+    # (The line as it stands has no launcher; the plain one adds nothing to it.)
+    shown = app_state.selection.decided or name == "python"
+    return f"launch: {name}" if shown else f"launch (with a selection: {name})"
 
 
 def _remarks(remarks: Sequence[str], width: int, most: int, more: str, roomy: int) -> list[Line]:
@@ -77,10 +95,11 @@ def _remarks(remarks: Sequence[str], width: int, most: int, more: str, roomy: in
     return lines
 
 
-def _warnings(warnings: Sequence[str], width: int, most: int) -> list[Line]:
-    """The warnings, whole: what matters most may stand at the end of one.
+def _warnings(warnings: Sequence[str], width: int, room: int, key: str) -> list[Line]:
+    """The warnings within `room` lines, of which one is the launch line's. Whole, as what matters most may
+    stand at the end of one; a line each only where the launch line would have less than half of the room.
 
-    A line each only where the launch line would have less than half of the room.
+    Where not even these fit, the last line counts the others, with the `key` that shows them.
     """
     lines: list[Line] = []
     for warning in warnings:
@@ -89,6 +108,13 @@ def _warnings(warnings: Sequence[str], width: int, most: int) -> list[Line]:
             ((f"   {'!' if not place else ' '} ", "warn"), (text, "warn"))
             for place, text in enumerate(pieces)
         ]
-    if 2 * len(lines) > max(most, 2 * len(warnings)):
-        return [clip((("   ! ", "warn"), (warning, "warn")), width) for warning in warnings]
+    if len(lines) >= room or 2 * len(lines) > max(room, 2 * len(warnings)):
+        lines = [clip((("   ! ", "warn"), (warning, "warn")), width) for warning in warnings]
+    if len(lines) >= room:
+        kept = max(0, room - 1)
+        end = f" … +{len(lines) - kept}" + (f": {key}" if key else "")
+        lines = lines[:kept]
+        if lines:
+            text = "".join(text for text, _ in lines[-1]).removesuffix("…")
+            lines[-1] = ((f"{set_cell_size(text, max(0, width - len(end))).rstrip()}{end}", "warn"),)
     return [clip(line, width) for line in lines]

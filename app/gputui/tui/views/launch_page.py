@@ -16,31 +16,46 @@ from gputui.tui.views.text import Line, clip, fit, title, wrap
 _LABEL = 14
 _LONGEST_NAME = 24
 _VALUE, _NAME = 26, 30
-"""Cells of a value and of a variable at 80 columns; of what a wider screen has more, they get half."""
+"""Cells of a value and of a variable, at least; of what a screen has beyond 80, they may take half."""
+_BEFORE_VALUE, _BEFORE_NAME = 18, 6
+"""Cells of a row beside its value or variable, up to its explanation."""
 
 
 def settings(rows: Sequence[Row], cursor: int, width: int) -> tuple[list[Line], list[int | None]]:
     """The rows with a rule before the variables, and for every line the row that it shows."""
     lines: list[Line] = []
     places: list[int | None] = []
-    more = max(0, width - 80) // 2
+    cells = _cells(rows, width)
     for place, row in enumerate(rows):
         if row.variable and (place == 0 or not rows[place - 1].variable):
             lines.append(title("environment", width))
             places.append(None)
-        lines.append(clip(_row(row, place == cursor, more), width))
+        lines.append(clip(_row(row, place == cursor, *cells), width))
         places.append(place)
     return lines, places
 
 
-def _row(row: Row, here: bool, more: int) -> Line:
+def _cells(rows: Sequence[Row], width: int) -> tuple[int, int]:
+    """The cells of a value and of a variable: where there is room, all explanations begin in one column."""
+    more = max(0, width - 80) // 2
+    variables = [cell_len(f"{row.label}={printable(row.value)} ") for row in rows if row.variable]
+    values = [cell_len(printable(row.value)) for row in rows if not row.variable]
+    value = min(_VALUE + more, max([_VALUE, *values]))
+    name = min(_NAME + more, max([_NAME, *variables]))
+    if more < _BEFORE_VALUE - _BEFORE_NAME:
+        return value, name
+    column = max(_BEFORE_VALUE + value, _BEFORE_NAME + name)
+    return column - _BEFORE_VALUE, column - _BEFORE_NAME
+
+
+def _row(row: Row, here: bool, value_cells: int, name_cells: int) -> Line:
     point = ("▸" if here else " ", "cursor")
     strong = "strong" if row.given else ""
     if row.variable:
         box = ("   " if row.id == NEW else "[x]" if row.given else "[ ]", "prompt")
         shown = row.label if row.id == NEW else f"{row.label}={printable(row.value)}"
-        return (point, box, (f" {fit(shown, _NAME + more)}", strong), (f" {row.about}", "dim"))
-    value = fit(printable(row.value), _VALUE + more)
+        return (point, box, (f" {fit(shown, name_cells)}", strong), (f" {row.about}", "dim"))
+    value = fit(printable(row.value), value_cells)
     return (point, (f" {fit(row.label, _LABEL)}", "dim"), (f"{value}  ", strong), (row.about, "dim"))
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import printable
 from gputui.inventory.link import SELF, direct_links, is_counted
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, Span, clip, fit, place_mark, title
+from gputui.tui.views.selection import runs
+from gputui.tui.views.table import state_of
+from gputui.tui.views.text import Line, Span, clip, fit, place_mark, title, width_of
 
 SIGNS: dict[str, tuple[str, str]] = {
     "NV": ("█", "link-nv"),
@@ -60,8 +62,7 @@ class Layout:
 
 def matrix_rows(app_state: AppState) -> tuple[Device, ...]:
     """The devices of the matrix: those that links are known of, in the box's order."""
-    devices = app_state.snapshot.devices if app_state.snapshot else ()
-    return tuple(device for device in devices if device.parent is None and device.index >= 0)
+    return app_state.snapshot.numbered if app_state.snapshot else ()
 
 
 def matrix(app_state: AppState, layout: Layout, top: int, rows: int, column: int | None) -> list[Line]:
@@ -92,18 +93,64 @@ def alike(app_state: AppState) -> str | None:
 
 
 def links_panel(app_state: AppState, width: int, height: int) -> list[Line]:
-    """The whole matrix under a rule of its own, without a cursor; one line where all links are the same, and
-    there is no room for more."""
-    word, rows = alike(app_state), matrix_rows(app_state)
-    if word is not None and height < len(rows) + 2:
-        nodes = sorted({device.numa_node for device in rows if device.numa_node is not None})
-        sign, style = SIGNS[word if word in SIGNS else "NV"]
-        which = f"all {len(rows)} GPUs" if len(rows) > 2 else "the two GPUs"
-        line: list[Span] = [(f" {sign}{word}", style), (f" between {which}", "")]
-        line += [(f"   NUMA {','.join(map(str, nodes))}", "dim")] if nodes else []
-        return [title("links", width, "t"), clip(tuple(line), width)]
+    """The whole matrix under a rule of its own, without a cursor; where all links are the same, what they are
+    and what is near to which GPU."""
+    if alike(app_state) is not None:
+        return [title("links", width, "t"), *alike_lines(app_state, width)[: max(1, height - 1)]]
     layout = Layout.of(app_state, width, 0, 0)
     return [title("links", width, "t"), *matrix(app_state, layout, 0, len(matrix_rows(app_state)), None)]
+
+
+def alike_lines(app_state: AppState, width: int) -> list[Line]:
+    """Links that are all the same in words; the NUMA nodes and the network devices of the GPUs behind them,
+    each on a line of its own where it does not fit."""
+    word, rows = alike(app_state), matrix_rows(app_state)
+    assert word is not None
+    sign, style = SIGNS[word if word in SIGNS else "NV"]
+    which = f"all {len(rows)} GPUs" if len(rows) > 2 else "the two GPUs"
+    lines: list[Line] = [((f" {sign}{word}", style), (f" between {which}", ""))]
+    for text in near(app_state):
+        joined: Line = (*lines[-1], (f"   {text}", "dim"))
+        if width_of(joined) <= width:
+            lines[-1] = joined
+        else:
+            lines.append(((f" {text}", "dim"),))
+    return [clip(line, width) for line in lines]
+
+
+def near(app_state: AppState) -> list[str]:
+    """What is near to which GPUs, as far as it is known: NUMA nodes, then each network device."""
+    rows = matrix_rows(app_state)
+    return [*_numa(app_state, rows), *_nics(app_state, rows)]
+
+
+def _numa(app_state: AppState, rows: tuple[Device, ...]) -> Iterator[str]:
+    """The GPUs of each NUMA node, as "NUMA 0: GPU 0–3, NUMA 1: GPU 4–7"."""
+    nodes = sorted({device.numa_node for device in rows if device.numa_node is not None})
+    if nodes:
+        near = {node: [each for each in rows if each.numa_node == node] for node in nodes}
+        yield ", ".join(f"NUMA {node}: GPU {runs(app_state, near[node])}" for node in nodes)
+
+
+def _nics(app_state: AppState, rows: tuple[Device, ...]) -> Iterator[str]:
+    """The GPUs that each network device is nearest to, as "mlx5_0: PIX GPU 0"."""
+    snapshot = app_state.snapshot
+    if snapshot is None or snapshot.topology is None:
+        return
+    nearest = list(SIGNS)
+    places = [(device, snapshot.devices.index(device)) for device in rows]
+    for column, nic in enumerate(snapshot.topology.nics):
+        links = {
+            device.key: link
+            for device, row in places
+            if row < len(snapshot.topology.nic_links)
+            and (link := snapshot.topology.nic_links[row][column]) in nearest
+        }
+        if links:
+            best = min(links.values(), key=nearest.index)
+            near = [device for device in rows if links.get(device.key) == best]
+            which = f"GPU {runs(app_state, near)}" if len(near) < len(rows) else "every GPU"
+            yield f"{printable(nic.name)}: {best} {which}"
 
 
 def _heading(
@@ -140,8 +187,8 @@ def _row(
         # Of signs that fill their cell only the gaps can be lit.
         gap = style if style.endswith("-on") and layout.cell == _TINY else ""
         spans += [(text, "here" if lit and other == column else style), (" ", gap)]
-    state = app_state.verdicts[device.key].state
-    spans.append((f" {GLYPHS[state]}", state))
+    sign, _, look = state_of(app_state, device)
+    spans.append((f" {sign}", look))
     return tuple(spans)
 
 

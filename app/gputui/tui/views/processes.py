@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from rich.cells import cell_len
+
 from gputui.inventory.formatting import UNKNOWN, size
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
 from gputui.tui.process_rows import Row, folded, groups
-from gputui.tui.views.text import Line, clip, fit, title, width_of, wrap
+from gputui.tui.views.table import filter_in_title
+from gputui.tui.views.text import Line, clip, fit, title, wrap
 
 _WIDE = 64
 _MOST_USER = 12
@@ -31,7 +34,8 @@ def facts_of_processes(app_state: AppState) -> object:
     """All that `processes` depends on."""
     found = groups(app_state)
     shown = folded(app_state, found[:_MOST_LINES])
-    return shown, len(found), sum(map(len, found)), app_state.cursor
+    filtered = app_state.screen.filter, app_state.filter_hides_all
+    return shown, len(found), sum(map(len, found)), app_state.cursor, filtered
 
 
 def processes(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -39,10 +43,11 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
 
     Where there are more rows than lines, the last one says how many processes are not shown, and the key.
     """
-    lines = [title("processes", width)]
+    lines = [title("processes", width, filter_in_title(app_state))]
     found = groups(app_state)
     if not found:
-        return [*lines, clip(((" none", "dim"),), width)] if app_state.snapshot else lines
+        none = " none: no device matches the filter" if app_state.filter_hides_all else " none"
+        return [*lines, clip(((none, "dim"),), width)] if app_state.snapshot else lines
     room = max(1, height - 1)
     shown = folded(app_state, found if len(found) <= room else found[: room - 1])
     label, pid, user, memory = (
@@ -143,12 +148,78 @@ def listed(
 
     Commands are wrapped where all of them then fit in `height` lines, else cut.
     """
+    sheet = _sheet(found, width, of_one_device)
+    if height is not None and len(found) <= height:
+        pieces = [wrap(sheet.text(row), max(10, sheet.room - 2 * row.depth)) for row in found]
+        if sum(map(len, pieces)) <= height:
+            lines = [line for row, each in zip(found, pieces, strict=True) for line in sheet.drawn(row, each)]
+            items = tuple(place for place, each in enumerate(pieces) for _ in each)
+            return Listing(sheet.heading, items, lambda first, end: lines[first:end])
+    return Listing(
+        sheet.heading,
+        tuple(range(len(found))),
+        lambda first, end: [line for row in found[first:end] for line in sheet.drawn(row, [sheet.text(row)])],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sheet:
+    """The columns of a list with their cells, and whether commands have the paths of their programs."""
+
+    columns: dict[_Column, int]
+    width: int
+    paths: bool = True
+
+    @property
+    def heading(self) -> Line:
+        names = (
+            (fit(column.name, cells, column.right) + "  ", "dim") for column, cells in self.columns.items()
+        )
+        return clip(((" ", ""), *names, ("COMMAND", "dim")), self.width)
+
+    @property
+    def before(self) -> int:
+        """Cells before the commands."""
+        return 1 + sum(cells + 2 for cells in self.columns.values())
+
+    @property
+    def room(self) -> int:
+        """Cells that a command has."""
+        return max(10, self.width - self.before)
+
+    def in_full(self, row: Row) -> str:
+        """The command with the path of its program, and the container where that has no column."""
+        return row.what if not row.where or _WHERE in self.columns else f"{row.what} ({row.where})"
+
+    def text(self, row: Row) -> str:
+        return self.in_full(row) if self.paths or not row.pid else self.in_full(replace(row, what=row.short))
+
+    def drawn(self, row: Row, pieces: Sequence[str]) -> Iterator[Line]:
+        """The row with the first piece of its command, and a line for each other piece below it."""
+        cells = ((fit(c.text(row), cells, c.right) + "  ", c.style) for c, cells in self.columns.items())
+        branch = "  " * (row.depth - 1) + "└ " if row.depth else ""
+        style = "" if row.process else "dim"
+        yield clip(((" ", ""), *cells, (branch, "rule"), (pieces[0], style)), self.width)
+        indent = " " * (self.before + len(branch))
+        yield from (clip(((indent, ""), (piece, style)), self.width) for piece in pieces[1:])
+
+
+def _sheet(found: Sequence[Row], width: int, of_one_device: bool) -> _Sheet:
+    """The columns for these rows, and paths of programs only where there is room for all of them."""
+    sheet = _Sheet(_columns(found, width, of_one_device), width)
+    room = sheet.room
+    paths = all(len(sheet.in_full(row)) + 2 * row.depth <= room for row in found if row.what != row.short)
+    return replace(sheet, paths=paths)
+
+
+def _columns(found: Sequence[Row], width: int, of_one_device: bool) -> dict[_Column, int]:
+    """The columns that fit, in their order, with their cells."""
 
     def longest(texts: Iterable[str], least: int) -> int:
-        return max([least, *map(len, texts)])
+        return max([least, *map(cell_len, texts)])
 
     # (Figures change: their columns shall not.)
-    widths = {
+    cells = {
         _DEVICE: longest((row.label for row in found), 1),
         _PID: longest((row.pid for row in found), 3),
         _USER: min(_MOST_USER, longest((row.user for row in found), 4)),
@@ -160,42 +231,9 @@ def listed(
         _WHERE: longest((row.where for row in found), 5),
     }
     columns = [_PID, _USER, _MEMORY, _AGE] if of_one_device else [_DEVICE, _PID, _USER, _MEMORY, _AGE]
+    optional = [_SM, _CPU, _RAM, *([_WHERE] if any(row.where for row in found) else [])]
     least = _COMMAND_OF_DEVICE if of_one_device else _COMMAND
-    places = any(row.where for row in found)
-    for column in (_SM, _CPU, _RAM, *([_WHERE] if places else [])):
-        if width - 1 - sum(widths[each] + 2 for each in (*columns, column)) >= least:
+    for column in optional:
+        if width - 1 - sum(cells[each] + 2 for each in (*columns, column)) >= least:
             columns.append(column)
-    columns.sort(key=_ORDER.index)
-    heading: Line = ((" ", ""), *((fit(c.name, widths[c], c.right) + "  ", "dim") for c in columns))
-    room = max(10, width - width_of(heading))
-
-    def in_full(row: Row) -> str:
-        return row.what if _WHERE in columns or not row.where else f"{row.what} ({row.where})"
-
-    # Paths of programs only where there is room for all of them.
-    paths = all(len(in_full(row)) + 2 * row.depth <= room for row in found if row.what != row.short)
-
-    def text(row: Row) -> str:
-        return in_full(row) if paths or not row.pid else in_full(replace(row, what=row.short))
-
-    def drawn(row: Row, pieces: Sequence[str]) -> Iterator[Line]:
-        head: Line = ((" ", ""), *((fit(c.text(row), widths[c], c.right) + "  ", c.style) for c in columns))
-        branch = "  " * (row.depth - 1) + "└ " if row.depth else ""
-        style = "" if row.process else "dim"
-        yield clip((*head, (branch, "rule"), (pieces[0], style)), width)
-        indent = " " * (width_of(head) + len(branch))
-        yield from (clip(((indent, ""), (piece, style)), width) for piece in pieces[1:])
-
-    if height is not None and len(found) <= height:
-        whole = [wrap(text(row), max(10, room - 2 * row.depth)) for row in found]
-        if sum(map(len, whole)) <= height:
-            every = [line for row, pieces in zip(found, whole, strict=True) for line in drawn(row, pieces)]
-            items = tuple(place for place, pieces in enumerate(whole) for _ in pieces)
-            return Listing(
-                clip((*heading, ("COMMAND", "dim")), width), items, lambda first, end: every[first:end]
-            )
-    return Listing(
-        clip((*heading, ("COMMAND", "dim")), width),
-        tuple(range(len(found))),
-        lambda first, end: [line for row in found[first:end] for line in drawn(row, [text(row)])],
-    )
+    return {column: cells[column] for column in sorted(columns, key=_ORDER.index)}

@@ -32,9 +32,7 @@ def outlook_of(app_state: AppState) -> Outlook:
     snapshot = app_state.snapshot
     if snapshot is None:
         return Outlook((), ())
-    return outlook(
-        snapshot, app_state.verdicts, idle_seconds(app_state.watch, snapshot), rules=app_state.rules
-    )
+    return outlook(snapshot, app_state.verdicts, idle_seconds(app_state.watch, snapshot))
 
 
 def worth_a_panel(app_state: AppState) -> bool:
@@ -48,17 +46,22 @@ def lines_of_panel(app_state: AppState) -> int:
     if not worth_a_panel(app_state):
         return 0
     found = outlook_of(app_state)
-    told = _told_in_panel(found)
-    return 1 + len(found.turns) + min(1, len(found.next)) + len(told)
+    told = _told_in_panel(found, app_state)
+    return 1 + len(found.turns) + min(1, len(found.next)) + len(told) + bool(found.turns and told)
 
 
 def facts_of_panel(app_state: AppState) -> object:
-    """All that the panel depends on; ages change every ten seconds."""
+    """All that the panel depends on: its own texts, so that an age is the one that the table shows."""
     snapshot = app_state.snapshot
     if snapshot is None:
         return None
-    used = tuple((device.memory_used, device.utilization == 0) for device in snapshot.devices)
-    return snapshot.waiters, snapshot.claims, app_state.verdicts, used, snapshot.time // 10
+    found = outlook_of(app_state)
+    reasons = [in_the_way(turn, snapshot) for turn in found.next[:1]]
+    told = [
+        (snapshot.label(each.device), *occupied_by(each, snapshot.time), each.hoarded)
+        for each in _told_in_panel(found, app_state)
+    ]
+    return _rows(found.turns, snapshot, found.turns), reasons, told
 
 
 def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -68,7 +71,7 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
         return []
     found = outlook_of(app_state)
     lines = [headline(found, width, "  Q")]
-    told = _told_in_panel(found)
+    told = _told_in_panel(found, app_state)
     # (Of a long line the first ones are shown, the rule counts all; who holds what gives way to it. In two
     # lines what is next says most.)
     shown = found.turns[: max(0, height - 1 - len(found.next[:1]))]
@@ -76,23 +79,39 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     for turn in found.next[:1]:
         words = ((f" next {who(turn.waiter)}: ", "strong"), (in_the_way(turn, snapshot), ""))
         lines.append(clip(words, width))
-    lines += [clip(line, width) for line in _occupied(told, snapshot, commands=False)]
-    return lines[:height]
+    return [*lines, *_told(told, snapshot, width, height - len(lines), bool(found.turns))][:height]
 
 
-def headline(found: Outlook, width: int, key: str = "") -> Line:
-    """The rule at the top: how many are in line, how many of them are one's own, and which key shows more."""
+def _told(told: Sequence[Occupied], snapshot: Snapshot, width: int, room: int, below: bool) -> list[Line]:
+    """Who holds what in `room` lines, under a heading where it stands `below` the line or where not all fit:
+    the heading then says of how many."""
+    if not told or room < 1:
+        return []
+    rows = [clip(line, width) for line in _occupied(told, snapshot, commands=False)]
+    if not below and len(rows) <= room:
+        return rows
+    kept = room - 1
+    if not kept:
+        numbers = ",".join(snapshot.label(each.device) for each in told)
+        return [clip(((f" not free: GPU {numbers}", "dim"),), width)]
+    count = f": {kept} of {len(rows)}" if kept < len(rows) else ""
+    return [clip(((f" not free{count}", "dim"),), width), *rows[:kept]]
+
+
+def headline(found: Outlook, width: int, end: str = "") -> Line:
+    """The rule at the top: how many are in line, how many of them are one's own, and what is said at its
+    end."""
     count, ours = len(found.turns), sum(turn.waiter.ours for turn in found.turns)
     yours = (
         "" if not ours else ", yours" if ours == count == 1 else f", {'all' if ours == count else ours} yours"
     )
     tail = f"{count or 'nobody'} in line{yours}"
-    return title("queue", width, tail + key)
+    return title("queue", width, tail + end)
 
 
 def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line], list[int | None]]:
-    """The whole page: two lines for each in line, then the devices that are not free. And which of those in
-    line each line shows, None for none."""
+    """The whole page: two lines for each in line, then the devices that are not free. And which item each
+    line shows, None for none: those in line, after them the devices."""
     snapshot = app_state.snapshot
     if snapshot is None:
         return [clip(((" no reading yet", "dim"),), width)], [None]
@@ -109,18 +128,27 @@ def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line],
         lines.append(clip(((_NOBODY, "dim"),), width))
     if found.occupied:
         lines += [((" ", ""),), title("not free", width)]
+        items += [None] * (len(lines) - len(items))
         lines += [clip(line, width) for line in _occupied(found.occupied, snapshot)]
+        items += [len(found.turns) + place for place in range(len(found.occupied))]
+        # (Part of the last item: whoever goes to the end sees it.)
         lines += [((f" {piece}", "dim"),) for piece in wrap(expectation(found.occupied), width - 2)]
+        items += [items[-1]] * (len(lines) - len(items))
     return lines, [*items, *[None] * (len(lines) - len(items))]
 
 
-def _told_in_panel(found: Outlook) -> list[Occupied]:
+def _told_in_panel(found: Outlook, app_state: AppState) -> list[Occupied]:
+    """The devices of which the panel says who has them: of those that the filter leaves."""
+    listed = {device.key for device in app_state.rows}
     return [
         each
         for each in found.occupied
-        if (each.claim and not (each.claim.own and each.claim.job))
-        or each.hoarded
-        or each.free_in is not None
+        if each.device.key in listed
+        and (
+            (each.claim and not (each.claim.own and each.claim.job))
+            or each.hoarded
+            or each.free_in is not None
+        )
     ]
 
 

@@ -12,6 +12,7 @@ from gputui.choosing.links import numa_nodes, weakest, weakest_ring
 from gputui.choosing.ring_search import MAX_EXACT
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import short_bus_id
+from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, Span, clip, title, width_of
 
@@ -35,9 +36,10 @@ def selection_lines(app_state: AppState, width: int) -> list[Line]:
 
 def strip(app_state: AppState, width: int, dragged: str | None = None) -> Strip:
     """The strip of the selected devices; the one with the key `dragged` is in somebody's hand."""
-    head = title("selected", width, "   ".join(filter(None, (_by_command(app_state), _limits(app_state)))))
+    notes = (_by_command(app_state), _limits(app_state), _hidden_panels(app_state))
+    head = title("selected", width, "   ".join(filter(None, notes)))
     if app_state.selection.cpu_only:
-        return Strip([head, clip(((" no device: CPU only", "strong"), ("   c undoes it", "dim")), width)])
+        return Strip([head, clip(((" no device: CPU only", "strong"), ("   c not CPU only", "dim")), width)])
     if not app_state.selected or app_state.snapshot is None:
         if app_state.snapshot is not None and not app_state.snapshot.devices:
             return Strip([head, clip(((" no devices in this box", "dim"), ("   c CPU only", "dim")), width)])
@@ -112,6 +114,12 @@ def _limits(app_state: AppState) -> str:
         given = [app_state.snapshot.by_key[key] for key in limits.keys]
         return f"{words}: GPU {','.join(map(app_state.snapshot.label, given))}"
     return words
+
+
+def _hidden_panels(app_state: AppState) -> str:
+    """How many panels are hidden, and the key that shows them; the rule stands just below the panels."""
+    count, key = len({*app_state.screen.hidden}), key_of("panels", app_state.screen.keymap)
+    return f"{count} panel{'s' if count > 1 else ''} hidden: {key}" if count else ""
 
 
 def _ranks(app_state: AppState, devices: tuple[Device, ...]) -> Line:

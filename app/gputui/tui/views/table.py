@@ -19,8 +19,17 @@ from gputui.tui.views.text import Line, Span, clip, fit, padded, place_mark, wra
 
 _BEFORE_STATE = "  "
 
+OWN_JOB = "▶"
+"""The sign of a device that one's own job has."""
+
 _LONG_ENOUGH = 60
 """Seconds after which "free" says since when it has been seen so."""
+
+_LINES_OF_FILTER = 3
+"""Lines for the text of a filter that matches nothing."""
+
+_LONGEST_FILTER = 30
+"""Cells of a filter where it is told."""
 
 _SORTED_IN_STATE = ("state", "user")
 """What the table can be sorted by that stands in the column of the state."""
@@ -111,6 +120,16 @@ def _filter_note(app_state: AppState, room: int) -> str:
     return note if cell_len(note) + 12 <= room else f"{found} of {every} ({words}; esc clears)"
 
 
+def filter_in_title(app_state: AppState) -> str:
+    """What the title of a panel that follows the filter says of it; "" without one."""
+    return f"filter: {_short_filter(app_state)}" if app_state.screen.filter else ""
+
+
+def _short_filter(app_state: AppState) -> str:
+    words = printable(app_state.screen.filter)
+    return words if cell_len(words) <= _LONGEST_FILTER else fit(words, _LONGEST_FILTER)
+
+
 def _with_mark(line: Line, mark: str, width: int) -> Line:
     """The line with a mark over its right end."""
     mark = fit(mark, min(width, cell_len(mark)))
@@ -124,21 +143,37 @@ def _with_mark(line: Line, mark: str, width: int) -> Line:
 
 def nothing(app_state: AppState, width: int) -> list[Line]:
     """What stands in the place of the devices when there are none."""
-    if app_state.problem:
-        words = app_state.problem
-    elif app_state.snapshot is None:
-        words = "reading the box …"
-    elif app_state.snapshot.devices:
-        words = f"no device matches the filter “{printable(app_state.screen.filter)}”: esc clears it"
-    else:
-        words = "no devices in this box"
+    words = why_no_rows(app_state)
+    if app_state.filter_hides_all:
+        words += ": esc clears it"
     return [((" ", ""),), *(((f"  {piece}", "dim"),) for piece in wrap(words, width - 4))]
+
+
+def rows_of_table(app_state: AppState) -> int:
+    """How many lines the table has below its heading; 0 for a text that takes all the room there is.
+
+    (Where a filter hides all devices, the panels stay.)
+    """
+    return len(app_state.rows) or (_LINES_OF_FILTER if app_state.filter_hides_all else 0)
+
+
+def why_no_rows(app_state: AppState) -> str:
+    """Why no device is listed; of a filter, how many devices it hides."""
+    if app_state.problem:
+        return app_state.problem
+    if app_state.snapshot is None:
+        return "reading the box …"
+    hidden = len(app_state.snapshot.devices)
+    if not hidden:
+        return "no devices in this box"
+    return f"no device matches the filter “{_short_filter(app_state)}” ({hidden} hidden)"
 
 
 def facts_shown(app_state: AppState, device: Device) -> object:
     """All that a row depends on beside its columns: equal facts give equal rows."""
     return (
         device,
+        _memory(app_state, device),
         _state_words(app_state, device),
         app_state.selection.rank(device.key),
         device.key == app_state.cursor,
@@ -161,19 +196,25 @@ def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Li
     ]
     for column, cells in c.shown:
         spans.append((gap, ""))
-        spans += column.spans(device, Cell(cells, tone, c.box))
-    sign, words, look = _state(app_state, device, given)
+        spans += column.spans(device, Cell(cells, tone, c.box, _memory(app_state, device)))
+    sign, words, look = state_of(app_state, device)
     spans += [(f"{_BEFORE_STATE}{sign} ", look), (words, look if look != "busy" else tone)]
     return padded(clip(tuple(spans), width), width)
 
 
-def _state(app_state: AppState, device: Device, given: bool) -> tuple[str, str, str]:
-    """A sign, words and a style for the state of a device."""
+def _memory(app_state: AppState, device: Device) -> tuple[int | None, int | None]:
+    assert app_state.snapshot is not None
+    return app_state.snapshot.memory(device)
+
+
+def state_of(app_state: AppState, device: Device) -> tuple[str, str, str]:
+    """A sign, words and a style for the state of a device: the same in the table, the tree and the matrix."""
+    given = not app_state.limits or device.key in app_state.limits.keys
     verdict, words = app_state.verdicts[device.key], _state_words(app_state, device)
     if not given:
         return GLYPHS[verdict.state], f"not yours, {verdict.state}", verdict.state
     return (
-        ("▶", words, "load")
+        (OWN_JOB, words, "load")
         if app_state.own_job_on(device.key) is not None
         else (GLYPHS[verdict.state], words, verdict.state)
     )
@@ -187,5 +228,5 @@ def _state_words(app_state: AppState, device: Device) -> str:
     if job is not None:
         return your_job(job, now)
     words = brief(verdict, now)
-    lasting = app_state.watch.seconds_in_state(device.key, now) or 0
+    lasting = app_state.seconds_in_state(device.key)
     return f"{words} {duration(lasting)}" if verdict.free and lasting >= _LONG_ENOUGH else words

@@ -9,16 +9,18 @@ table, has the present figures too.
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
+from math import floor, log10
 
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB, UNKNOWN, printable, size
+from gputui.inventory.formatting import GIB, UNKNOWN, duration, printable, size
 from gputui.timeline.store import METRICS, Metric, Timelines
 from gputui.timeline.store import Span as TimeSpan
 from gputui.tui.app_state import AppState
+from gputui.tui.views.table import filter_in_title, why_no_rows
 from gputui.tui.views.text import Line, clip, fit, padded, title
 
 ZOOMS = (60, 300, 900, 3600, 3 * 3600, 12 * 3600)
@@ -47,8 +49,18 @@ _WITH_FIGURES = 50
 _MARKED = 6
 """Lines from which on the page has a line for the mark of the cursor."""
 
+_NO_LIMIT = "no limit"
+"""What stands beside a chart of which nobody knows what 100 % is: its top is a round number."""
+
+_SHARED = "memory (the host's RAM, shared)"
+
+_AT_CURSOR = "at ▲"
+"""What stands in the place of "now" while the figures are those at the mark of the cursor."""
+_GAP = ("  ", "")
+"""What stands between two charts beside each other."""
+
 _STEPS = " ▁▂▃▄▅▆▇█"
-_MOST_ROWS = 10
+_MOST_ROWS = 24
 """Lines of the tallest chart of a list; one device alone takes all there are."""
 
 _TICKS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600)
@@ -77,6 +89,11 @@ class Frame:
     devices: tuple[str, ...]
     metrics: tuple[Metric, ...] = METRICS
 
+    @property
+    def shown(self) -> frozenset[str]:
+        """The keys of the devices that are shown."""
+        return frozenset(self.devices) - {""}
+
     def moment(self, x: int) -> float | None:
         """When the column at a cell of a line begins, None where there is no column."""
         columns = (x - left for left in self.lefts)
@@ -90,7 +107,8 @@ def charts_key(app_state: AppState, width: int = 160, zoom: int = USUAL_ZOOM) ->
         return None
     beside = _beside(width, None)
     step = min(zoom / _columns(width, _gutter(1, beside), beside), _REDRAWN)
-    return timelines.until // step, timelines.adopted, tuple(device.key for device in snapshot.devices)
+    shown = tuple((device.key, _is_lost(app_state, device)) for device in app_state.rows)
+    return timelines.until // step, timelines.adopted, shown, app_state.screen.filter
 
 
 def zoom_name(zoom: int) -> str:
@@ -106,22 +124,26 @@ def timelines_pane(app_state: AppState, width: int, height: int, zoom: int = USU
     if app_state.snapshot is None or height < 3:
         return []
     devices = charted(app_state)
+    tail = [filter_in_title(app_state), f"last {zoom_name(zoom)}"]
     if len(devices) == 1:
-        charts = device_timeline(app_state, devices[0].key, width, height - 1, zoom)
-        return [title("timelines", width, f"last {zoom_name(zoom)}"), *charts]
-    lines, frame = all_timelines(app_state, width, height - 1, zoom)
-    missing = len(devices) - len({*frame.devices} - {""}) if frame else 0
-    more = f"{missing} more: h  " if missing > 0 else ""
-    return [title("timelines", width, f"{more}last {zoom_name(zoom)}"), *lines]
+        lines = device_timeline(app_state, devices[0].key, width, height - 1, zoom)
+    else:
+        lines, frame = all_timelines(app_state, width, height - 1, zoom)
+        missing = len(devices) - len(frame.shown) if frame else 0
+        tail.insert(0, f"{missing} more: h" if missing > 0 else "")
+    return [title("timelines", width, "  ".join(filter(None, tail))), *lines]
 
 
 def charted(app_state: AppState, metric: Metric | None = None) -> list[Device]:
-    """The devices that have a past to show, in the box's order; of one metric only, where it is given."""
-    snapshot, timelines = app_state.snapshot, app_state.timelines
-    if snapshot is None or timelines is None:
+    """The listed devices that have a past to show, as they are listed; of one metric only, where it is given.
+
+    The driver knows no utilization of a MIG instance, nor of a GPU that is divided into them.
+    """
+    timelines = app_state.timelines
+    if timelines is None:
         return []
     wanted = METRICS if metric is None else (metric,)
-    return [d for d in snapshot.devices if any(timelines.full(d.key, each) is not None for each in wanted)]
+    return [d for d in app_state.rows if any(_has_chart(timelines, d.key, each) for each in wanted)]
 
 
 def all_timelines(
@@ -140,79 +162,191 @@ def all_timelines(
     metric  the only one to show; None: as many as there is room for
     first   how many devices are scrolled past
     cursor  a moment that is marked;  current: the key of a device that is
-    page    every figure is shown, as long as one device fits, with what it is now
+    page    every figure is shown, as long as one device fits, with what it is now, or was at the cursor
     """
-    timelines, snapshot = app_state.timelines, app_state.snapshot
+    timelines = app_state.timelines
     devices = charted(app_state, metric)
-    if timelines is None or snapshot is None or not devices:
+    if timelines is None or not devices:
         return [], None
-    label = max(len(printable(snapshot.label(device))) for device in devices)
-    known = [each for each in METRICS if any(timelines.full(d.key, each) for d in devices)]
-    beside = min(_beside(width, metric, _BESIDE_ON_PAGE if page else _BESIDE), len(known))
-    left = _gutter(label, beside)
-    columns = _columns(width, left, beside)
-    span = _span(timelines, columns, zoom)
-    # Charts beside each other have a heading, one alone has a tag.
-    tag, heads = (0, 1) if beside > 1 else (_TAG + 1, 0)
-    marked = page and height >= _MARKED
-    room = height - 1 - heads - marked
-    # (Behind the last device no gap is needed.)
-    tall = (room + 1) // len(devices)
-    rows, gap = _layout(tall if tall > 2 else max(1, room // len(devices)), metric, known[:beside])
-    if page and metric is None and beside == 1:
-        each_tall = max(min(room, len(known)), room // len(devices))
-        gap = int(each_tall > len(known))
-        rows = _stacked(each_tall - gap, known)
-    between: Line = (("  ", ""),)
+    grid = _grid(app_state, timelines, devices, width, height, zoom, metric, cursor, page)
+    taller = _taller(timelines, devices, grid)
     lines: list[Line] = []
     shown: list[str] = []
     for device in devices[first:]:
-        block: list[Line] = []
-        for charts, tall in rows:
-            if not any(timelines.full(device.key, each) for each in charts):
-                continue
-            drawn = [
-                _with_figure(
-                    timelines, device.key, each, span, tall, cursor, not gap, device if page else None
-                )
-                for each in charts
-            ]
-            for place, parts in enumerate(zip(*drawn, strict=True)):
-                # What a chart is of stands at its foot, where also the idle ones are.
-                foot = place == tall - 1
-                mark = "▸" if device.key == current and foot and charts == rows[0][0] else " "
-                name = printable(snapshot.label(device)) if foot and charts == rows[0][0] else ""
-                front = (f"{mark} {fit(name, label, right=True)} ", "cursor" if mark != " " else "strong")
-                tagged = (fit(_TAGS[charts[0]] if foot else "", tag), "dim")
-                block.append((front, tagged, *_joined(parts, between)))
-        gaps = [_BLANK] * gap if lines and block else []
-        if not block or len(lines) + len(gaps) + len(block) > room:
-            continue
+        rows = _rows_of(timelines, device, grid, taller.get(device.key, 0))
+        block = _block(app_state, timelines, device, grid, rows, device.key == current)
+        gaps = [_BLANK] * grid.gap if lines else []
+        if len(lines) + len(gaps) + len(block) > grid.room:
+            break
         lines += gaps + block
         shown += [""] * len(gaps) + [device.key] * len(block)
-    if heads:
-        titles = [
-            (
-                (fit(each, columns), "dim"),
-                (fit("now" if page else _SUMMARIES[each], _FIGURE, right=True), "dim"),
-            )
-            for each in known[:beside]
-        ]
-        lines.insert(0, ((" " * left, ""), *_joined(titles, between)))
+    if grid.beside > 1:
+        lines.insert(0, _headings(app_state, grid, [device.key for device in devices]))
         shown.insert(0, "")
-    blank = ((" " * _FIGURE, ""),)
-    lines.append(((" " * left, ""), *_joined([(*_axis(span), *blank)] * beside, between)))
-    if marked:
-        lines.append(((" " * left, ""), *_joined([(*_mark(span, cursor), *blank)] * beside, between)))
-    lefts = tuple(left + place * (columns + _FIGURE + 2) for place in range(beside))
-    return [line if line == _BLANK else padded(clip(line, width), width) for line in lines], Frame(
-        lefts, span, tuple(shown), tuple(each for charts, _ in rows for each in charts)
+    lines += _feet(grid)
+    frame = Frame(
+        grid.lefts, grid.span, tuple(shown), tuple(each for charts, _ in grid.rows for each in charts)
     )
+    return [line if line == _BLANK else padded(clip(line, width), width) for line in lines], frame
 
 
-def _joined(parts: Sequence[Line], between: Line) -> Line:
-    """The parts of a line one behind the other."""
-    return tuple(span for place, part in enumerate(parts) for span in (*(between if place else ()), *part))
+_Rows = list[tuple[tuple[Metric, ...], int]]
+"""The charts of one device from the top down: those that stand beside each other, and their lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """Where the charts of a list of devices stand.
+
+    label          cells of the longest label of a device
+    beside         how many charts of one device stand beside each other; they have headings, one alone a tag
+    left, columns  cells before the first column, and the columns of each chart
+    span           the time that they show;  cursor: a moment that is marked
+    rows, gap      the charts of a device that has all of them, and the lines between two devices
+    room           lines for all devices;  marked: whether the mark of the cursor has a line
+    page           whether the figures are those of a moment, and not of the span
+    """
+
+    label: int
+    beside: int
+    left: int
+    columns: int
+    span: TimeSpan
+    cursor: float | None
+    rows: _Rows
+    gap: int
+    room: int
+    marked: bool
+    page: bool
+
+    @property
+    def tag(self) -> int:
+        """Cells of the tag before a chart."""
+        return 0 if self.beside > 1 else _TAG + 1
+
+    @property
+    def lefts(self) -> tuple[int, ...]:
+        """Cells before each of the charts that stand beside each other."""
+        return tuple(self.left + place * (self.columns + _FIGURE + 2) for place in range(self.beside))
+
+
+def _grid(
+    app_state: AppState,
+    timelines: Timelines,
+    devices: Sequence[Device],
+    width: int,
+    height: int,
+    zoom: int,
+    metric: Metric | None,
+    cursor: float | None,
+    page: bool,
+) -> _Grid:
+    """The grid for these devices; the arguments are those of `all_timelines`."""
+    label = max(len(_label(app_state, device)) for device in devices)
+    known = [each for each in METRICS if any(_has_chart(timelines, d.key, each) for d in devices)]
+    beside = min(_beside(width, metric, _BESIDE_ON_PAGE if page else _BESIDE), len(known))
+    left = _gutter(label, beside)
+    columns = _columns(width, left, beside)
+    marked = page and height >= _MARKED
+    room = height - 1 - (beside > 1) - marked
+    if page and metric is None and beside == 1:
+        tall = max(min(room, len(known)), room // len(devices))
+        gap = int(tall > len(known))
+        rows = _stacked(tall - gap, known)
+    else:
+        # (Behind the last device no gap is needed.)
+        tall = (room + 1) // len(devices)
+        rows, gap = _layout(tall if tall > 2 else max(1, room // len(devices)), metric, known[:beside])
+    span = _span(timelines, columns, zoom)
+    return _Grid(label, beside, left, columns, span, cursor, rows, gap, room, marked, page)
+
+
+def _block(
+    app_state: AppState, timelines: Timelines, device: Device, grid: _Grid, rows: _Rows, current: bool
+) -> list[Line]:
+    """The lines of one device, which has these `rows`."""
+    block: list[Line] = []
+    for charts, tall in rows:
+        drawn = [
+            _with_figure(app_state, timelines, device, each, grid, tall, not grid.gap) for each in charts
+        ]
+        for place, parts in enumerate(zip(*drawn, strict=True)):
+            # What a chart is of stands at its foot, where also the idle ones are.
+            foot = place == tall - 1
+            named = foot and len(block) < tall
+            name = fit(_label(app_state, device) if named else "", grid.label, right=True)
+            mark, style = ("▸", "cursor") if named and current else (" ", "strong")
+            tag = (fit(_tag(app_state, charts[0], (device.key,)) if foot else "", grid.tag), "dim")
+            block.append(((f"{mark} {name} ", style), tag, *_joined(parts)))
+    return block
+
+
+def _taller(timelines: Timelines, devices: Sequence[Device], grid: _Grid) -> dict[str, int]:
+    """How many lines more the first chart of each device has, by its key, where all fit and lines are left
+    over: where there are gaps between devices, none is left blank."""
+    used = sum(tall for device in devices for _, tall in _rows_of(timelines, device, grid))
+    left = grid.room - used - grid.gap * (len(devices) - 1)
+    each, over = divmod(max(0, left), len(devices))
+    return {d.key: each + (place < over and grid.gap > 0) for place, d in enumerate(devices)}
+
+
+def _rows_of(timelines: Timelines, device: Device, grid: _Grid, taller: int = 0) -> _Rows:
+    """The rows of one device, the first one so many lines `taller` than in the grid."""
+    (charts, tall), *others = _charts_of(timelines, device, grid)
+    return [(charts, min(_MOST_ROWS, tall + taller)), *others]
+
+
+def _charts_of(timelines: Timelines, device: Device, grid: _Grid) -> _Rows:
+    """The rows of the grid that have a chart of the device; else the first one with what is known of it."""
+    found = [
+        (charts, tall)
+        for charts, tall in grid.rows
+        if any(_has_chart(timelines, device.key, each) for each in charts)
+    ]
+    if found or grid.beside > 1:
+        return found or grid.rows[:1]
+    return [((next(each for each in METRICS if _has_chart(timelines, device.key, each)),), grid.rows[0][1])]
+
+
+def _headings(app_state: AppState, grid: _Grid, keys: Collection[str]) -> Line:
+    """What each of the charts beside each other is of, and what stands behind it."""
+    moment = "now" if grid.cursor is None else _AT_CURSOR
+    names = [
+        (
+            (fit(_SHARED if _tag(app_state, each, keys) == "RAM" else each, grid.columns), "dim"),
+            (fit(moment if grid.page else _SUMMARIES[each], _FIGURE, True), "dim"),
+        )
+        for each in grid.rows[0][0]
+    ]
+    return ((" " * grid.left, ""), *_joined(names))
+
+
+def _feet(grid: _Grid) -> list[Line]:
+    """The axis below each of the charts, and the mark of the cursor."""
+    lines = [_axis(grid.span), *([_mark(grid.span, grid.cursor)] if grid.marked else [])]
+    return [((" " * grid.left, ""), *_joined([(*line, (" " * _FIGURE, ""))] * grid.beside)) for line in lines]
+
+
+def _joined(parts: Sequence[Line]) -> Line:
+    """The parts of a line one behind the other, with a gap between them."""
+    return tuple(span for place, part in enumerate(parts) for span in (*((_GAP,) if place else ()), *part))
+
+
+def _tag(app_state: AppState, metric: Metric, keys: Collection[str]) -> str:
+    """What stands before a chart: of memory that all these devices share with the host, that this is RAM."""
+    devices = app_state.snapshot.by_key if app_state.snapshot else {}
+    if metric == "memory" and keys and all(key in devices and devices[key].unified for key in keys):
+        return "RAM"
+    return _TAGS[metric]
+
+
+def _label(app_state: AppState, device: Device) -> str:
+    return printable(app_state.snapshot.label(device)) if app_state.snapshot else ""
+
+
+def _has_chart(timelines: Timelines, key: str, metric: Metric) -> bool:
+    """Whether a figure was ever known of a device, and what 100 % of it is."""
+    return timelines.has(key, metric) and timelines.full(key, metric) is not None
 
 
 def _beside(width: int, metric: Metric | None, widths: Sequence[tuple[int, int]] = _BESIDE) -> int:
@@ -226,57 +360,47 @@ def _columns(width: int, left: int, beside: int) -> int:
 
 
 def _with_figure(
+    app_state: AppState,
     timelines: Timelines,
-    key: str,
+    device: Device,
     metric: Metric,
-    span: TimeSpan,
+    grid: _Grid,
     tall: int,
-    cursor: float | None,
     close: bool,
-    device: Device | None = None,
 ) -> list[Line]:
-    """A chart before a figure that sums it up, or before that of the `device` now; blank where nothing is
-    known. `close`: another chart is just above."""
-    full = timelines.full(key, metric)
-    if full is None:
-        return [((" " * (span.columns + _FIGURE), ""),)] * tall
+    """A chart before its figure; where nothing is known in the span, why. `close`: another chart is just
+    above."""
     peaks = _SUMMARIES[metric] == "max"
-    known = [value for value in timelines.values(key, metric, span, peaks) if value == value]
-    figure = ""
-    if known:
+    known = [v for v in timelines.values(device.key, metric, grid.span, peaks) if v == v]
+    full = timelines.full(device.key, metric)
+    if not known or full is None:
+        blank: Line = ((" " * (grid.columns + _FIGURE), ""),)
+        why = (fit(_why_unknown(app_state, device, metric), grid.columns + _FIGURE), "dim")
+        return [*[blank] * (tall - 1), (why,)]
+    if grid.page:
+        figure = _at_moment(app_state, device, metric, grid.cursor)
+    elif _is_lost(app_state, device):
+        # (A mean of what was before would look like one of now.)
+        figure = "lost"
+    else:
         figure = _amount(metric, max(known) if peaks else sum(known) / len(known))
-    if device is not None:
-        figure = _now(device, metric)
     return [
         (*drawn, (fit(figure if place == tall - 1 else "", _FIGURE, right=True), ""))
-        for place, drawn in enumerate(_chart(timelines, key, metric, span, tall, full, cursor, close))
+        for place, drawn in enumerate(
+            _chart(timelines, device.key, metric, grid.span, tall, full, grid.cursor, close)
+        )
     ]
 
 
-def _stacked(tall: int, metrics: Sequence[Metric]) -> list[tuple[tuple[Metric, ...], int]]:
+def _stacked(tall: int, metrics: Sequence[Metric]) -> _Rows:
     """The charts of a device below each other: the first ones get the lines that are left over."""
     each, over = divmod(max(1, tall), len(metrics))
     heights = [min(_MOST_ROWS, each + (place < over)) for place in range(len(metrics))]
     return [((metric,), high) for metric, high in zip(metrics, heights, strict=True) if high]
 
 
-def present(app_state: AppState) -> Hashable:
-    """The figures that the page shows of now: while they stay the same, they need not be drawn again."""
-    devices = app_state.snapshot.devices if app_state.snapshot else ()
-    return tuple((device.utilization, device.memory_used, device.power) for device in devices)
-
-
-def _now(device: Device, metric: Metric) -> str:
-    values = {"utilization": device.utilization, "memory": device.memory_used, "power": device.power}
-    value = values[metric]
-    return UNKNOWN if value is None else _amount(metric, value)
-
-
-def _layout(
-    tall: int, metric: Metric | None, beside: Sequence[Metric]
-) -> tuple[list[tuple[tuple[Metric, ...], int]], int]:
-    """The charts of each device that stand beside each other, with their lines, from the top down; and the
-    lines between devices. Each device has `tall` lines."""
+def _layout(tall: int, metric: Metric | None, beside: Sequence[Metric]) -> tuple[_Rows, int]:
+    """The charts of a device in `tall` lines, one of which may be the gap to the next device."""
     gap = 1 if tall > 2 else 0
     tall = max(1, tall - gap)
     if metric is not None:
@@ -290,6 +414,74 @@ def _layout(
     rest = min(3, tall // 3)
     first = min(_MOST_ROWS, tall - 2 * rest)
     return [(("utilization",), first), (("memory",), rest), (("power",), rest)], gap
+
+
+# The figures of a moment
+
+
+def present(app_state: AppState) -> Hashable:
+    """The figures that the page shows of now: while they stay the same, they need not be drawn again."""
+    snapshot = app_state.snapshot
+    if snapshot is None:
+        return ()
+    return tuple((device.utilization, snapshot.memory(device), device.power) for device in snapshot.devices)
+
+
+def clock(span: TimeSpan, moment: float) -> str:
+    """The time of day of a moment, as exact as the columns are."""
+    return time.strftime("%H:%M:%S" if span.step < 60 else "%H:%M", time.localtime(moment))
+
+
+def _at_moment(app_state: AppState, device: Device, metric: Metric, cursor: float | None) -> str:
+    """A figure at the cursor; without one, now."""
+    if cursor is None:
+        return _now(app_state, device, metric)
+    found = _value_at(app_state.timelines, device.key, metric, cursor)
+    return UNKNOWN if found is None else _amount(metric, found[0])
+
+
+def _now(app_state: AppState, device: Device, metric: Metric) -> str:
+    memory = app_state.snapshot.memory(device)[0] if app_state.snapshot else None
+    value = {"utilization": device.utilization, "memory": memory, "power": device.power}[metric]
+    if value is None:
+        return "lost" if _is_lost(app_state, device) else UNKNOWN
+    return _amount(metric, value)
+
+
+def _value_at(
+    timelines: Timelines | None, key: str, metric: Metric, moment: float
+) -> tuple[float, int] | None:
+    """A figure at a moment and the seconds that it is the mean of, None where it is not known. (Not of a
+    column: how long one lasts depends on the width of the chart.)"""
+    return timelines.at(key, metric, moment) if timelines is not None else None
+
+
+def why_no_charts(app_state: AppState, device: Device | None, metric: Metric | None) -> str:
+    """Why there is no chart of one device, or (None) of any that is listed."""
+    if app_state.timelines is None or app_state.snapshot is None:
+        return "no reading yet"
+    if device is not None:
+        return _why_unknown(app_state, device, metric or "utilization")
+    if not app_state.rows:
+        return why_no_rows(app_state)
+    return f"no {metric or 'utilization, memory or power'} known of any device"
+
+
+def _is_lost(app_state: AppState, device: Device) -> bool:
+    return app_state.verdicts[device.key].state == "lost"
+
+
+def _why_unknown(app_state: AppState, device: Device, metric: Metric) -> str:
+    """What stands in the place of a chart of which nothing is known."""
+    if _is_lost(app_state, device):
+        return "lost"
+    if app_state.timelines is not None and app_state.timelines.has(device.key, metric):
+        return f"no {metric} limit known"
+    by_mig = device.parent is not None or (device.mig and metric == "utilization")
+    return f"no {metric} (MIG)" if by_mig else f"no {metric} known"
+
+
+# One device
 
 
 def device_timeline(
@@ -329,17 +521,20 @@ def device_charts(
     lines: list[Line] = []
     for place, each in enumerate(wanted):
         lines += [_BLANK] * (gap if place else 0)
-        full = timelines.full(key, each) or _highest(timelines, key, each, span)
+        limit = timelines.full(key, each)
+        full = limit or _top(timelines, key, each, span)
         rows = tall + (place < over)
         device = app_state.snapshot.by_key.get(key) if figures and app_state.snapshot else None
-        told = _told(timelines, device, each, span, rows) if device is not None else [""] * rows
+        told = _told(app_state, timelines, device, each, span, rows, cursor) if device else [""] * rows
         half = _half(rows)
         for n, drawn in enumerate(_outlined(timelines, key, each, span, rows, full, cursor)):
             scale = _amount(each, full) if n == 0 else "0" if n == rows - 1 > 1 else ""
             if half is not None and n == rows - 1 - half:
                 scale = _amount(each, full / 2)
-            tag = _TAGS[each] if n == 0 else ""
+            tag = _tag(app_state, each, (key,)) if n == 0 else ""
             front = (f" {fit(tag, _TAG)} {fit(scale, _SCALE, right=True)} ", "dim")
+            if n == 1 and limit is None:
+                front = (f" {fit(_NO_LIMIT, _TAG + _SCALE + 1)} ", "dim")
             lines.append((front, *drawn, (fit(told[n], figures, right=True), "" if n == 0 else "dim")))
     shown = (key,) * len(lines)
     lines.append(((" " * left, ""), *_axis(span)))
@@ -348,11 +543,21 @@ def device_charts(
     return lines, Frame((left,), span, shown, tuple(wanted))
 
 
-def _told(timelines: Timelines, device: Device, metric: Metric, span: TimeSpan, rows: int) -> list[str]:
-    """What stands behind the chart of one device: now, and the highest, mean and lowest value."""
+def _told(
+    app_state: AppState,
+    timelines: Timelines,
+    device: Device,
+    metric: Metric,
+    span: TimeSpan,
+    rows: int,
+    cursor: float | None,
+) -> list[str]:
+    """What stands behind the chart of one device: now, or at the cursor, and the highest, mean and lowest
+    value."""
     means = [value for value in timelines.values(device.key, metric, span) if value == value]
     peaks = [value for value in timelines.values(device.key, metric, span, peaks=True) if value == value]
-    told = [f"now {_now(device, metric):>6}"]
+    when = "now" if cursor is None else _AT_CURSOR
+    told = [f"{when} {_at_moment(app_state, device, metric, cursor):>6}"]
     if means and peaks:
         named = {"max": max(peaks), "mean": sum(means) / len(means), "min": min(means)}
         told += [f"{name} {_amount(metric, value):>6}" for name, value in named.items()]
@@ -360,26 +565,21 @@ def _told(timelines: Timelines, device: Device, metric: Metric, span: TimeSpan, 
 
 
 def read_out(app_state: AppState, device: Device, frame: Frame, moment: float) -> str:
-    """What was known of a device at a moment: "13:02:10 GPU 3: 97 %, 66.1 GiB, 610 W"."""
-    timelines, snapshot = app_state.timelines, app_state.snapshot
-    if timelines is None or snapshot is None:
+    """What was known of a device at a moment: "13:02:10 GPU 3: 97 %, 66.1 GiB, 610 W"; of one further back
+    also the time that these are the means of."""
+    if app_state.timelines is None or app_state.snapshot is None:
         return ""
-    span = frame.span
-    column = span.column(moment)
-    known = [
-        _words(metric, timelines.values(device.key, metric, span)[column])
-        if 0 <= column < span.columns and timelines.has(device.key, metric)
-        else "–"
-        for metric in METRICS
-    ]
-    clock = time.strftime("%H:%M:%S" if span.step < 60 else "%H:%M", time.localtime(moment))
-    figures = ", ".join(known) if any(each != "–" for each in known) else "no reading"
-    return f"{clock} GPU {printable(snapshot.label(device))}: {figures}"
+    known = [(metric, _value_at(app_state.timelines, device.key, metric, moment)) for metric in METRICS]
+    figures = ", ".join("–" if found is None else _words(metric, found[0]) for metric, found in known)
+    seconds = max((found[1] for _, found in known if found is not None), default=0)
+    if not seconds:
+        figures = "no reading"
+    elif seconds > 1:
+        figures += f" (mean of {duration(seconds)})"
+    return f"{clock(frame.span, moment)} GPU {_label(app_state, device)}: {figures}"
 
 
 def _words(metric: Metric, value: float) -> str:
-    if value != value:
-        return "–"
     if metric == "memory":
         return f"{value / GIB:.1f} GiB"
     return f"{value:.0f} {'%' if metric == 'utilization' else 'W'}"
@@ -391,9 +591,12 @@ def _amount(metric: Metric, value: float) -> str:
     return f"{value:.0f}{'%' if metric == 'utilization' else 'W'}"
 
 
-def _highest(timelines: Timelines, key: str, metric: Metric, span: TimeSpan) -> float:
-    """What a chart without a known 100 % goes to."""
-    return max((v for v in timelines.values(key, metric, span) if v == v), default=0.0) or 1.0
+def _top(timelines: Timelines, key: str, metric: Metric, span: TimeSpan) -> float:
+    """What a chart without a known 100 % goes to: a round number well above the highest value in the span, so
+    that it does not look full."""
+    highest = max((v for v in timelines.values(key, metric, span, peaks=True) if v == v), default=0.0)
+    unit = 10.0 ** floor(log10(max(1.0, highest)))
+    return next(step * unit for step in (2, 5, 10, 20) if step * unit >= 1.5 * highest)
 
 
 def _gutter(label: int, beside: int) -> int:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from gputui.choosing.tree import lines, nvlinks
-from gputui.choosing.verdict import GLYPHS
-from gputui.choosing.verdict_text import brief
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable, short_name
 from gputui.tui.app_state import AppState
+from gputui.tui.views.table import state_of
 from gputui.tui.views.text import Line, clip, place_mark
 
 
@@ -38,7 +37,7 @@ def tree_lines(app_state: AppState, width: int) -> tuple[list[Line], list[str | 
 
 def _device(app_state: AppState, before: str, device: Device) -> Line:
     assert app_state.snapshot is not None
-    rank, verdict = app_state.selection.rank(device.key), app_state.verdicts[device.key]
+    rank, (sign, words, look) = app_state.selection.rank(device.key), state_of(app_state, device)
     name = short_name(device.name or "?")
     return (
         ("▸" if device.key == app_state.cursor else " ", "cursor"),
@@ -46,9 +45,6 @@ def _device(app_state: AppState, before: str, device: Device) -> Line:
         (before, "rule"),
         (f"GPU {app_state.snapshot.label(device)}", "strong" if rank is not None else ""),
         (f"  {name}", "dim"),
-        (f"  {GLYPHS[verdict.state]} ", verdict.state),
-        (
-            brief(verdict, app_state.snapshot.time),
-            verdict.state if verdict.state != "busy" else "dim",
-        ),
+        (f"  {sign} ", look),
+        (words, look if look != "busy" else "dim"),
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual import events
 from textual import message as textual_message
 
 from gputui.tui.app_state import AppState
-from gputui.tui.message_log import Message
 from gputui.tui.views.keys import keys, next_actions
-from gputui.tui.views.messages import message_line
 from gputui.tui.views.text import Line
 from gputui.tui.widgets.lines import Lines
 
@@ -28,18 +28,18 @@ class KeyLine(Lines):
         self._places: list[tuple[int, int, str]] = []
         self._shows: object = None
 
-    def show(self, app_state: AppState, message: Message | None = None) -> None:
-        """Show the next sensible keys, or a message in their place."""
+    def show(self, app_state: AppState, instead: Sequence[Line] = ()) -> None:
+        """Show the next sensible keys, or a line `instead`."""
 
-        shows = (next_actions(app_state), app_state.selection.cpu_only, app_state.screen.keymap, message)
+        shows = (next_actions(app_state), app_state.selection.cpu_only, app_state.screen.keymap, (*instead,))
         if shows == self._shows:
             return
         self._shows = shows
 
         def build(width: int, _: int) -> list[Line]:
-            if message is not None:
+            if instead:
                 self._places = []
-                return [message_line(message, width)]
+                return [*instead]
             line, self._places = keys(app_state, width)
             return [line]
 

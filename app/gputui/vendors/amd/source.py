@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gputui.inventory.device import Apart, Device, Telemetry
+from gputui.inventory.device import Apart, Device
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoSourceError, Want
 from gputui.system.drm import Card, Client, card_of, cards
@@ -310,6 +310,9 @@ class AmdSource:
     def _read_details(self, want: Want, among: Collection[str] | None) -> None:
         if Want.DETAILS not in want:
             return
+        # (Imported here: most calls do not ask.)
+        from gputui.inventory.telemetry import Telemetry
+
         gpus = self._gpus or ()
         self._looked_at = frozenset(g.device.key for g in gpus if among is None or g.device.key in among)
         for gpu in gpus:

@@ -6,8 +6,9 @@ Here: loading the library, the box as a whole, and what to do when there is none
 from __future__ import annotations
 
 import contextlib
+import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +16,20 @@ from gputui.inventory.device import Device, one_model
 from gputui.inventory.link import LinkMatrix, PeerMatrix
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.sources.source import NoSourceError, Want
-from gputui.vendors.nvidia.gpu import Gpu
+from gputui.sources.source import NoHardwareError, NoSourceError, Want
+from gputui.vendors.nvidia.gpu import Gpu, bare, text_of, words_of
 from gputui.vendors.nvidia.wiring import Wiring
 
 if TYPE_CHECKING:
-    import os
-
     from gputui.inventory.topology import Locality, Topology
     from gputui.system.processes import HostUse, Owner, ProcessTable
+    from gputui.vendors.nvidia.patience import Part, Reader, Turn
 
 # nvmlReturn_t, nvml.h. Written out so that the remedies below can be read without the binding.
 NO_PERMISSION, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, MISMATCH = 4, 9, 12, 18
+
+_VENDOR_ID, _DISPLAY = "0x10de", "0x03"
+"""Of PCI functions in /sys: NVIDIA's, and the class of VGA and 3D controllers (pci_ids.h)."""
 
 REMEDIES: dict[int, str] = {
     LIBRARY_NOT_FOUND: (
@@ -45,30 +48,53 @@ REMEDIES: dict[int, str] = {
 
 
 class NvmlSource:
-    """NVML on this machine. `processes` looks up owners; `clock` gives seconds since the epoch; `sysfs` is
-    where the kernel shows its devices."""
+    """NVML on this machine. `processes` looks up owners; `clock` gives seconds since the epoch, `ticks`
+    seconds that only grow; `sysfs` is where the kernel shows its devices. A GPU of which no call comes back
+    for `patience` seconds (None: those of patience.py) is left out until it does."""
 
     def __init__(
         self,
         processes: ProcessTable | None = None,
         clock: Callable[[], float] = time.time,
         sysfs: str | os.PathLike[str] = "/sys",
+        ticks: Callable[[], float] = time.monotonic,
+        patience: float | None = None,
     ) -> None:
         self.label = ""
         self._processes = processes
-        self._clock, self._sysfs = clock, sysfs
+        self._clock, self._sysfs, self._ticks = clock, sysfs, ticks
         self._nvml: Any = None
         self._host = Host()
         self._gpus: list[Gpu] = []
         self._wired = _NOTHING
+        self._wire_again = _Wait(0.0, 0.0)
+        self._start_again = _Wait(0.0, 0.0)
+        self._patience = patience
+        self._reader: Reader | None = None
+        self._patient = False
+        """Whether this reads more than `pick` does: then another thread waits for the driver's answers."""
+        self._hanging: dict[int, tuple[Gpu, Turn[Gpu]]] = {}
+        """The GPUs of which a call hangs, by index, and the threads that wait. A stand-in is listed."""
+        self._hanging_wiring: Turn[Wiring] | None = None
+        """The same of links, of which none is read meanwhile."""
         self._order: tuple[str, ...] | None = None
         self._looked_at: frozenset[str] = frozenset()
         self._uses: dict[int, HostUse] = {}
+        self._owned: dict[str, tuple[Device, list[Owner], Device]] = {}
+        """Devices by key as they were read, the owners of their processes, and both together."""
 
     def open(self) -> None:
         """Load the library and start NVML. Raises NoSourceError."""
         if self._nvml is not None:
             return
+        try:
+            self._start()
+        except NoSourceError as error:
+            if _shows_no_card(self._sysfs):
+                raise NoHardwareError(*error.args) from None
+            raise
+
+    def _start(self) -> None:
         nvml = _binding()
         started = False
         try:
@@ -78,28 +104,44 @@ class NvmlSource:
         except nvml.NVMLError as error:
             if started:
                 _shut_down(nvml)
-            raise NoSourceError(REMEDIES.get(error.value, f"NVML cannot be initialized: {error}")) from None
+            words = f"NVML cannot be initialized: {words_of(error)}"
+            raise NoSourceError(REMEDIES.get(error.value, words)) from None
         self._nvml = nvml
-        self._gpus = [Gpu(nvml, index, self._clock) for index in range(count)]
+        self._count(count)
+
+    def _count(self, count: int) -> None:
+        """Have so many GPUs. Each asks for its handle again, and finds out whether it is the same one."""
+        gpus = self._gpus[:count]
+        for gpu in self._gpus[count:]:
+            gpu.close()
+        gpus += [Gpu(self._nvml, index, self._clock, self._ticks) for index in range(len(gpus), count)]
+        for gpu in gpus:
+            gpu.renew(self._nvml)
+        self._gpus, self._order = gpus, None
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+        self._start_over_if_nothing_works()
         self.open()
-        if Want.NAMES in want and self._host == Host():
+        if Want.MODES in want:
+            self._count_again()
+        missing = Want.MODES in want and None in (self._host.driver, self._host.cuda)
+        if Want.NAMES in want and (missing or self._host == Host()):
             self._host = self._read_host()
         facts = want & ~(Want.LINKS | Want.TOPOLOGY | Want.SPEED | Want.ORDER)
         detailed, among = (among, None) if Want.DETAILS in want else (None, among)
-        for gpu in self._gpus:
-            if facts or gpu.handle is None:
-                gpu.refresh(want, detailed)
+        self._take_back()
+        self._refresh([gpu for gpu in self._gpus if facts or gpu.handle is None], want, detailed)
         if want & (Want.SPEED | Want.ORDER):
             self._read_speeds(None if Want.ORDER in want else among)
         if Want.ORDER in want:
             self._read_order()
         wiring = want & (Want.LINKS | Want.TOPOLOGY)
         keys = tuple(device.key for gpu in self._gpus for device in gpu.devices)
-        if wiring or (self._wired.links and keys != self._wired.keys):
-            # Instances have come or gone: what was known of the box as it was is asked again.
+        if wiring or (self._wired.links and (keys != self._wired.keys or self._wiring_is_due())):
+            # Instances have come or gone, or something could not be read: the box is asked again.
             self._read_wiring(wiring or self._wired.want, keys, among)
+        for gpu in self._gpus:
+            gpu.keep_processes(self._processes.lives if self._processes else lambda pid: False)
         devices = tuple(device for gpu in self._gpus for device in gpu.devices)
         if self._wired.links and tuple(device.key for device in devices) != self._wired.keys:
             # A GPU was lost over its links, and its instances are gone with it.
@@ -117,30 +159,134 @@ class NvmlSource:
             topology=wired.topology,
         )
 
+    def _refresh(self, gpus: list[Gpu], want: Want, detailed: Collection[str] | None) -> None:
+        """Read what is wanted of these GPUs, without those whose driver hangs."""
+        # (`pick` has a deadline of its own, and no time to lose.)
+        self._patient = self._patient or (bool(gpus) and Want.VERDICT not in want)
+        self._for_each(gpus, lambda gpu: gpu.refresh(want, detailed))
+
+    def _for_each(self, gpus: list[Gpu], read: Callable[[Gpu], None]) -> None:
+        """Call `read` with each of them, and put a stand-in in the place of one that does not answer."""
+        if not self._patient:
+            for gpu in gpus:
+                read(gpu)
+            return
+        # Imported here: `pick` has no thread.
+        from gputui.vendors.nvidia.patience import LITTLE_PATIENCE
+
+        patience = self._longest
+        while gpus:
+            turn = self._begun(gpus, read)
+            place = turn.wait(patience)
+            if place is None:
+                return
+            self._end_reader()
+            gpu, gpus = gpus[place], gpus[place + 1 :]
+            at = self._gpus.index(gpu)
+            self._hanging[at] = gpu, turn
+            self._gpus[at] = gpu.stand_in("the driver does not answer: a call hangs")
+            patience = min(patience, LITTLE_PATIENCE)
+
+    @property
+    def _longest(self) -> float:
+        from gputui.vendors.nvidia.patience import PATIENCE
+
+        return PATIENCE if self._patience is None else self._patience
+
+    def _begun(self, parts: Sequence[Part], read: Callable[[Part], None]) -> Turn[Part]:
+        from gputui.vendors.nvidia.patience import Reader
+
+        if self._reader is None:
+            self._reader = Reader()
+        return self._reader.begin(parts, read)
+
+    def _end_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.end()
+            self._reader = None
+
+    def _take_back(self) -> None:
+        """Read those again whose call has come back."""
+        for at, (gpu, turn) in list(self._hanging.items()):
+            if turn.over:
+                del self._hanging[at]
+                self._gpus[at] = gpu
+        if self._hanging_wiring is not None and self._hanging_wiring.over:
+            # The whole of it is read anew.
+            self._hanging_wiring, self._wire_again = None, _Wait(0.0, 0.0)
+
+    def _start_over_if_nothing_works(self) -> None:
+        """Start NVML again where no GPU could be read: the driver may have been loaded anew, and knows
+        nothing of us then. What is known of the GPUs is kept; a start that fails is tried again in the next
+        reading."""
+        if self._nvml is None or not self._gpus or self._is_inside:
+            # (Never while a thread is inside NVML.)
+            return
+        if not all(gpu.devices[0].fault for gpu in self._gpus):
+            self._start_again = _Wait(0.0, 0.0)
+        elif self._ticks() >= self._start_again.until:
+            self._start_again = self._start_again.longer(self._ticks(), *_START_AGAIN)
+            for gpu in self._gpus:
+                gpu.close()
+            nvml, self._nvml = self._nvml, None
+            _shut_down(nvml)
+
+    @property
+    def _is_inside(self) -> bool:
+        """Whether a call hangs in a thread that was left behind."""
+        return bool(self._hanging) or self._hanging_wiring is not None
+
+    def _count_again(self) -> None:
+        """GPUs come and go on virtual machines, and where one is plugged in or taken from the driver."""
+        try:
+            count = self._nvml.nvmlDeviceGetCount()
+        except self._nvml.NVMLError:
+            # As many as before, then; what is wrong they tell themselves.
+            return
+        if count != len(self._gpus) and not self._is_inside:
+            self._count(count)
+
+    def _wiring_is_due(self) -> bool:
+        """Whether a GPU that could not be asked about its links is back, or the driver refused an answer."""
+        if self._hanging_wiring is not None:
+            return False
+        wired, now = self._wired, self._ticks()
+        faults = {gpu.devices[0].key for gpu in self._gpus if gpu.devices[0].fault}
+        back = not wired.unread <= faults and now - wired.at >= _WIRE_AGAIN[0]
+        if not back and not (wired.missed and now >= self._wire_again.until):
+            return False
+        self._wire_again = self._wire_again.longer(self._ticks(), *_WIRE_AGAIN)
+        return True
+
     def close(self) -> None:
         """Stop NVML. Never while another thread is inside it: that crashes (nvitop #222)."""
         if self._nvml is None:
             return
+        self._end_reader()
+        self._take_back()
+        hanging = self._is_inside
+        self._hanging, self._hanging_wiring = {}, None
         for gpu in self._gpus:
             gpu.close()
         nvml, self._nvml = self._nvml, None
         self._gpus, self._wired = [], _NOTHING
-        self._looked_at, self._uses = frozenset(), {}
-        _shut_down(nvml)
+        self._wire_again = self._start_again = _Wait(0.0, 0.0)
+        self._looked_at, self._uses, self._owned = frozenset(), {}, {}
+        if not hanging:
+            _shut_down(nvml)
 
     def _read_host(self) -> Host:
-        import socket
-
         def ask(function: Callable[[], Any]) -> Any:
             try:
-                return function()
+                return bare(function)()
             except self._nvml.NVMLError:
                 return None
 
+        driver = ask(self._nvml.nvmlSystemGetDriverVersion)
         cuda = ask(self._nvml.nvmlSystemGetCudaDriverVersion_v2)
         return Host(
-            name=socket.gethostname(),
-            driver=ask(self._nvml.nvmlSystemGetDriverVersion),
+            name=_host_name(),
+            driver=None if driver is None else text_of(driver),
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         )
 
@@ -159,24 +305,21 @@ class NvmlSource:
             # In a list that has just been read, a pid may be another process's by now.
             return table.still if listed else table.last
 
-        def named(process: Process, look: Callable[[int], Owner]) -> Process:
-            owner = look(process.pid)
-            return replace(
-                process,
-                user=owner.user,
-                command=owner.command,
-                started=owner.started,
-                note=owner.note,
-                container=owner.container,
-                ancestors=owner.ancestors,
-            )
+        def with_owners(device: Device) -> Device:
+            if not device.processes:
+                return device
+            look = look_of(device)
+            owners = [look(process.pid) for process in device.processes]
+            before = self._owned.get(device.key)
+            if before is None or before[0] is not device or before[1] != owners:
+                named = tuple(map(_named, device.processes, owners))
+                before = self._owned[device.key] = device, owners, replace(device, processes=named)
+            return before[2]
 
-        owned = tuple(
-            replace(d, processes=tuple(named(p, look_of(d)) for p in d.processes)) if d.processes else d
-            for d in devices
-        )
+        owned = tuple(with_owners(device) for device in devices)
         if Want.OWNERS in want:
             table.forget_all_but({p.pid for d in owned for p in d.processes or ()})
+            self._owned = {d.key: self._owned[d.key] for d in owned if d.processes}
         return owned
 
     def _with_activity(
@@ -185,7 +328,10 @@ class NvmlSource:
         """The devices with what their processes do, here and on the host, where somebody looks; else as it
         was at the last look."""
         if Want.DETAILS in want:
-            self._looked_at = frozenset(d.key for d in devices if among is None or d.key in among)
+            of_processes = Want.TABLE not in want
+            self._looked_at = frozenset(
+                d.key for d in devices if of_processes and (among is None or d.key in among)
+            )
             table = self._process_table()
             pids = {p.pid for d in devices if d.key in self._looked_at for p in d.processes or ()}
             self._uses = {pid: table.use(pid) for pid in pids}
@@ -219,12 +365,13 @@ class NvmlSource:
 
     def _read_speeds(self, among: Collection[str] | None) -> None:
         """Of GPUs that are all alike the name is all that is read."""
-        gpus = [gpu for gpu in self._gpus if among is None or gpu.devices[0].key in among]
-        for gpu in gpus:
-            gpu.read_model()
-        if not one_model(gpu.devices[0] for gpu in gpus):
-            for gpu in gpus:
-                gpu.read_speed()
+
+        def wanted() -> list[Gpu]:
+            return [gpu for gpu in self._gpus if among is None or gpu.devices[0].key in among]
+
+        self._for_each(wanted(), lambda gpu: gpu.read_model())
+        if not one_model(gpu.devices[0] for gpu in wanted()):
+            self._for_each(wanted(), lambda gpu: gpu.read_speed())
 
     def _read_order(self) -> None:
         """How CUDA numbers GPUs that are not all alike. (That does not change: CUDA is asked once.)"""
@@ -248,12 +395,42 @@ class NvmlSource:
         # A row for each device; only GPUs as a whole can be asked.
         rows = [gpu if place == 0 else None for gpu in self._gpus for place, _ in enumerate(gpu.devices)]
         asked = [gpu if gpu and (among is None or gpu.devices[0].key in among) else None for gpu in rows]
-        wiring = Wiring(self._nvml, asked)
+        wiring, found = Wiring(self._nvml, asked), list[_Wired]()
+
+        def read(wiring: Wiring) -> None:
+            found.append(self._wiring_of(wiring, want, keys, rows))
+
+        if not self._patient:
+            read(wiring)
+        elif self._hanging_wiring is None:
+            turn = self._begun([wiring], read)
+            if turn.wait(self._longest) is not None:
+                self._end_reader()
+                wiring.leave()
+                self._hanging_wiring = turn
+        if self._hanging_wiring is None:
+            self._wired = found[0]
+        elif self._wired.keys == keys and self._wired.links:
+            # What was read before is true still.
+            self._wired = replace(self._wired, want=want, missed=True)
+        else:
+            nothing = wiring.unknown()
+            self._wired = _Wired(want, keys, nothing, nothing, nothing, missed=True, at=self._ticks())
+        now = self._ticks()
+        if self._wired.missed and now >= self._wire_again.until:
+            self._wire_again = self._wire_again.longer(now, *_WIRE_AGAIN)
+
+    def _wiring_of(self, wiring: Wiring, want: Want, keys: tuple[str, ...], rows: list[Gpu | None]) -> _Wired:
+        before = sum(gpu.missed for gpu in self._gpus)
         links = wiring.links()
         whole = Want.TOPOLOGY in want
         peers = wiring.peers(links, every=whole)
         topology = self._topology(wiring, rows) if whole else None
-        self._wired = _Wired(want, keys, links, wiring.pcie(), peers, topology)
+        pcie = wiring.pcie()
+        # (A device that is lost has no links in the answer, and gets them when it is back.)
+        unread = frozenset(gpu.devices[0].key for gpu in self._gpus if gpu.devices[0].fault)
+        missed = sum(gpu.missed for gpu in self._gpus) > before
+        return _Wired(want, keys, links, pcie, peers, topology, missed, unread, self._ticks())
 
     def _topology(self, wiring: Wiring, rows: list[Gpu | None]) -> Topology:
         # Imported here: most calls want no topology, and pathlib alone takes some milliseconds.
@@ -273,9 +450,25 @@ class NvmlSource:
         return Topology(tuple(near), nics, nic_links, between_cpus())
 
 
+def _named(process: Process, owner: Owner) -> Process:
+    return replace(
+        process,
+        user=owner.user,
+        command=owner.command,
+        started=owner.started,
+        note=owner.note,
+        container=owner.container,
+        ancestors=owner.ancestors,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Wired:
-    """The wiring as it was last read, and the keys of the devices that it is of."""
+    """The wiring as it was last read, and the keys of the devices that it is of.
+
+    missed  whether an answer was refused;  unread: the devices that could not be asked
+    at      when it was read (`ticks`)
+    """
 
     want: Want
     keys: tuple[str, ...] = ()
@@ -283,15 +476,62 @@ class _Wired:
     pcie: LinkMatrix = ()
     peers: PeerMatrix = ()
     topology: Topology | None = None
+    missed: bool = False
+    unread: frozenset[str] = frozenset()
+    at: float = 0.0
+
+
+_START_AGAIN, _WIRE_AGAIN = (2.0, 300.0), (15.0, 600.0)
+"""Seconds between two starts of NVML, and between two readings of a wiring of which something is missing
+(1.3 s on 8 B200), at first and at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """Until when something is not tried again (`ticks`), and how long that was."""
+
+    until: float
+    seconds: float
+
+    def longer(self, now: float, first: float, most: float) -> _Wait:
+        """The next one: `first` seconds, then twice as long each time."""
+        seconds = min(most, 2 * self.seconds) if self.seconds else first
+        return _Wait(now + seconds, seconds)
 
 
 _NOTHING = _Wired(Want(0))
+
+
+def _host_name() -> str:
+    if hasattr(os, "uname"):
+        return os.uname().nodename
+    # (Windows. To import it takes 3 ms, which the first picture would wait for.)
+    import socket
+
+    return socket.gethostname()
 
 
 def _shut_down(nvml: Any) -> None:
     """End NVML. An error changes nothing here: all that was asked has been answered."""
     with contextlib.suppress(nvml.NVMLError):
         nvml.nvmlShutdown()
+
+
+def _shows_no_card(sysfs: str | os.PathLike[str]) -> bool:
+    """Whether the kernel lists PCI devices, and no display controller of NVIDIA's among them."""
+    from pathlib import Path
+
+    def is_card(function: Path) -> bool:
+        with contextlib.suppress(OSError, ValueError):
+            vendor, kind = ((function / name).read_text().strip() for name in ("vendor", "class"))
+            return vendor == _VENDOR_ID and kind.startswith(_DISPLAY)
+        return False
+
+    try:
+        functions = list((Path(sysfs) / "bus" / "pci" / "devices").iterdir())
+    except OSError:
+        return False
+    return bool(functions) and not any(map(is_card, functions))
 
 
 def _binding() -> Any:

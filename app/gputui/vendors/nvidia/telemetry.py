@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gputui.inventory.device import Telemetry
+from gputui.inventory.telemetry import Telemetry
 
 # nvmlReturn_t, nvml.h.
-_SUCCESS, _NOT_SUPPORTED, _NOT_FOUND, _FUNCTION_NOT_FOUND = 0, 3, 6, 13
+_SUCCESS, _NOT_SUPPORTED, _NOT_FOUND, _TIMEOUT = 0, 3, 6, 10
 
 _ALL_LINKS = 2**32 - 1
 """The scope of a field that sums up all NVLinks of a GPU."""
@@ -35,6 +35,9 @@ _TOO_SOON = 0.1
 _SLOW = 2.9
 """Seconds between two readings of what needs not be followed by the second."""
 
+_AGAIN = 30.0
+"""Seconds after which is tried again what was refused."""
+
 _MIB, _KIB = 2**20, 2**10
 
 _VALUE = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
@@ -46,15 +49,18 @@ Ask = Callable[..., Any]
 class TelemetryReader:
     """One GPU's telemetry: what it does not support, and the counters of the reading before.
 
-    `ask` calls a function of NVML and gives its answer, None for any trouble; it remembers what is not
-    supported, and raises for a device that is gone. `clock` gives seconds since the epoch.
+    `ask` calls a function of NVML and gives its answer, None for any trouble; it remembers for a while what
+    is not supported, and raises for a device that is gone. `clock` gives seconds since the epoch, `ticks`
+    seconds that only grow: rates and ages are by these.
     """
 
-    def __init__(self, nvml: Any, handle: Any, ask: Ask, clock: Callable[[], float]) -> None:
-        self._nvml, self._handle, self._ask, self._clock = nvml, handle, ask, clock
-        self._fixed: dict[str, Any] | None = None
+    def __init__(
+        self, nvml: Any, handle: Any, ask: Ask, clock: Callable[[], float], ticks: Callable[[], float]
+    ) -> None:
+        self._nvml, self._handle, self._ask, self._clock, self._ticks = nvml, handle, ask, clock, ticks
+        self._fixed: dict[str, Any] = {}
         self._slow: tuple[float, dict[str, Any]] | None = None
-        self._fields: dict[str, Any] = {
+        self._every_field: dict[str, Any] = {
             "memory_temperature": nvml.NVML_FI_DEV_MEMORY_TEMP,
             "ecc_corrected": nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL,
             "ecc_uncorrected": nvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL,
@@ -68,10 +74,13 @@ class TelemetryReader:
             "nvlink_sent": (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, _ALL_LINKS),
             "nvlink_received": (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, _ALL_LINKS),
         }
+        self._fields = dict(self._every_field)
         self._counted: dict[str, tuple[float, int]] = {}
+        self._refused_at = ticks()
         self._gpm: _Gpm | None = None
         self._events: Any = None
-        self._watches_events = True
+        self._listens_at = ticks()
+        """When to register for XIDs, while that has not been done."""
         self._xid: tuple[int, float] | None = None
         self._since = 0
         self._sm: dict[int, tuple[int, float]] = {}
@@ -79,7 +88,7 @@ class TelemetryReader:
 
     def read(self, throttle: tuple[str, ...] | None) -> Telemetry:
         """Everything now; `throttle` has been read already. Raises GoneError."""
-        now = self._clock()
+        now = self._ticks()
         if self._last is not None and 0 <= now - self._last[0] < _TOO_SOON:
             return self._last[1]
         self._last = now, self._read(throttle)
@@ -87,12 +96,16 @@ class TelemetryReader:
 
     def _read(self, throttle: tuple[str, ...] | None) -> Telemetry:
         nvml, handle, ask = self._nvml, self._handle, self._ask
-        if self._fixed is None:
-            self._fixed = self._read_fixed()
+        now = self._ticks()
+        if now - self._refused_at >= _AGAIN:
+            # What this GPU refused may work by now: another driver, another mode.
+            self._refused_at = now
+            self._fields = dict(self._every_field)
+            if self._gpm is not None and not self._gpm.works:
+                self._gpm = None
+        self._read_fixed()
         fields = self._read_fields()
-        now = self._clock()
-        if self._slow is None or not 0 <= now - self._slow[0] < _SLOW:
-            self._slow = now, self._read_slow()
+        slow = self._slow_facts(now)
         energy = fields.get("energy")
         xid, xid_at = self._last_xid() or (None, None)
         found: dict[str, Any] = self._gpm_facts()
@@ -100,7 +113,7 @@ class TelemetryReader:
         found |= {name: rate for name, rate in self._rates(fields).items() if rate is not None}
         return Telemetry(
             **self._fixed,
-            **self._slow[1],
+            **slow,
             **found,
             memory_clock=ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
             # (A GPU without such a sensor answers 0.)
@@ -115,12 +128,25 @@ class TelemetryReader:
             energy=None if energy is None else energy / 1000,
         )
 
+    def read_table(self, throttle: tuple[str, ...] | None) -> Telemetry:
+        """What the device table has columns for; nothing is counted or sampled for it. Raises GoneError."""
+        if self._last is not None:
+            # (A page has closed: what it counted is not of one second any more when the next one opens.)
+            self.rest()
+        self._read_fixed()
+        return Telemetry(**self._fixed, **self._slow_facts(self._ticks()), throttle=throttle)
+
+    def _slow_facts(self, now: float) -> dict[str, Any]:
+        if self._slow is None or not 0 <= now - self._slow[0] < _SLOW:
+            self._slow = now, self._read_slow()
+        return self._slow[1]
+
     def sm(self) -> Mapping[int, int] | None:
         """Percent of the multiprocessors' time by pid; None where the driver does not tell.
 
         A process that the driver has no sample of has done nothing.
         """
-        now = self._clock()
+        now = self._ticks()
         samples = self._process_samples()
         if samples is None:
             return None
@@ -145,20 +171,26 @@ class TelemetryReader:
         if self._gpm is not None:
             self._gpm.close()
         if self._events is not None:
-            with contextlib.suppress(self._nvml.NVMLError):
-                self._nvml.nvmlEventSetFree(self._events)
-            self._events = None
+            self._stop_listening()
 
-    def _read_fixed(self) -> dict[str, Any]:
+    def _stop_listening(self) -> None:
+        with contextlib.suppress(self._nvml.NVMLError):
+            self._nvml.nvmlEventSetFree(self._events)
+        self._events = None
+
+    def _read_fixed(self) -> None:
+        """Read what never changes, as far as it is not known yet."""
         nvml, handle, ask = self._nvml, self._handle, self._ask
         threshold = nvml.nvmlDeviceGetTemperatureThreshold
-        return {
-            "slowdown_temperature": ask(threshold, handle, nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
-            "shutdown_temperature": ask(threshold, handle, nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
-            "max_pcie_generation": ask(nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
-            "max_pcie_width": ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
-            "max_memory_clock": ask(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_MEM),
-        }
+        for name, function, *arguments in (
+            ("slowdown_temperature", threshold, nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
+            ("shutdown_temperature", threshold, nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
+            ("max_pcie_generation", nvml.nvmlDeviceGetMaxPcieLinkGeneration),
+            ("max_pcie_width", nvml.nvmlDeviceGetMaxPcieLinkWidth),
+            ("max_memory_clock", nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM),
+        ):
+            if self._fixed.get(name) is None:
+                self._fixed[name] = ask(function, handle, *arguments)
 
     def _read_slow(self) -> dict[str, Any]:
         """What needs not be followed by the second. (The fan alone takes 0.14 ms.)"""
@@ -180,7 +212,7 @@ class TelemetryReader:
         return state if state is not None and 0 <= state <= 15 else None
 
     def _read_fields(self) -> dict[str, int]:
-        """All fields in one call; what this GPU does not have is not asked for again."""
+        """All fields in one call; what this GPU does not have is left out for a while."""
         if not self._fields:
             return {}
         names = list(self._fields)
@@ -195,7 +227,7 @@ class TelemetryReader:
 
     def _rates(self, fields: Mapping[str, int]) -> dict[str, float | None]:
         """Bytes per second since the reading before."""
-        now = self._clock()
+        now = self._ticks()
         units = {"pcie_sent": 1, "pcie_received": 1, "nvlink_sent": _KIB, "nvlink_received": _KIB}
         found: dict[str, float | None] = {}
         for name, unit in units.items():
@@ -219,27 +251,31 @@ class TelemetryReader:
     def _last_xid(self) -> tuple[int, float] | None:
         """The last error that the driver has reported since we began to listen, and when we heard of it."""
         nvml = self._nvml
-        if self._watches_events and self._events is None:
-            self._watches_events = self._listen()
+        if self._events is None and self._ticks() >= self._listens_at and not self._listen():
+            self._listens_at = self._ticks() + _AGAIN
         for _ in range(_MOST_EVENTS if self._events is not None else 0):
             try:
                 event = nvml.nvmlEventSetWait_v2(self._events, 0)
-            except nvml.NVMLError:
-                # (Mostly a timeout: there is none. Whether the GPU is lost the other calls tell.)
+            except nvml.NVMLError as error:
+                if error.value != _TIMEOUT:
+                    # (Whether the GPU is lost the other calls tell.)
+                    self._stop_listening()
+                    self._listens_at = self._ticks() + _AGAIN
                 break
             if event.eventType & nvml.nvmlEventTypeXidCriticalError:
                 self._xid = int(event.eventData), self._clock()
         return self._xid
 
     def _listen(self) -> bool:
-        """Register for XIDs, once. False where there are no such events."""
+        """Register for XIDs. False where there are no such events now."""
         nvml = self._nvml
         try:
             events = nvml.nvmlEventSetCreate()
             try:
                 nvml.nvmlDeviceRegisterEvents(self._handle, nvml.nvmlEventTypeXidCriticalError, events)
             except nvml.NVMLError:
-                nvml.nvmlEventSetFree(events)
+                with contextlib.suppress(nvml.NVMLError):
+                    nvml.nvmlEventSetFree(events)
                 return False
         except nvml.NVMLError:
             return False
@@ -270,7 +306,7 @@ class _Gpm:
     def __init__(self, nvml: Any, handle: Any, ask: Ask) -> None:
         self._nvml, self._handle, self._ask = nvml, handle, ask
         support = ask(nvml.nvmlGpmQueryDeviceSupport, handle)
-        self._works = bool(support and support.isSupportedDevice)
+        self.works = bool(support and support.isSupportedDevice)
         self._before: Any = None
         self._spare: Any = None
         self._metrics = (
@@ -286,14 +322,12 @@ class _Gpm:
     def read(self) -> dict[str, float]:
         """The metrics since the sample before; {} at the first."""
         nvml, ask = self._nvml, self._ask
-        if not self._works:
+        if not self.works:
             return {}
-        sample = self._spare or ask(nvml.nvmlGpmSampleAlloc)
-        self._spare = None
+        sample = self._spare = self._spare or self._new_sample()
         if sample is None or ask(nvml.nvmlGpmSampleGet, self._handle, sample) is None:
-            self._spare = sample
             return {}
-        before, self._before = self._before, sample
+        before, self._before, self._spare = self._before, sample, None
         if before is None:
             return {}
         self._spare = before
@@ -303,8 +337,10 @@ class _Gpm:
         asked.sample1, asked.sample2 = before, sample
         for place, (_, metric, _) in enumerate(self._metrics):
             asked.metrics[place].metricId = metric
-        answer = ask(nvml.nvmlGpmMetricsGet, asked)
-        if answer is None:
+        try:
+            answer = nvml.nvmlGpmMetricsGet(asked)
+        except nvml.NVMLError:
+            # (It is not asked about a device: none is lost by its answer.)
             return {}
         values = zip(self._metrics, answer.metrics, strict=False)
         return {
@@ -312,6 +348,12 @@ class _Gpm:
             for (name, _, unit), each in values
             if each.nvmlReturn == _SUCCESS and math.isfinite(each.value) and each.value >= 0
         }
+
+    def _new_sample(self) -> Any:
+        try:
+            return self._nvml.nvmlGpmSampleAlloc()
+        except self._nvml.NVMLError:
+            return None
 
     def rest(self) -> None:
         """The next sample is the first one again."""
@@ -323,7 +365,7 @@ class _Gpm:
                 with contextlib.suppress(self._nvml.NVMLError):
                     self._nvml.nvmlGpmSampleFree(sample)
         self._before = self._spare = None
-        self._works = False
+        self.works = False
 
 
 def _sum(fields: Mapping[str, int], *names: str) -> int | None:

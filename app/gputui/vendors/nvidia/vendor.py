@@ -36,6 +36,7 @@ class CudaVisibility(Visibility):
     variable = "CUDA_VISIBLE_DEVICES"
     order = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     uuid_prefixes = _UUID_PREFIXES
+    begins_with = True
     also = ("NVIDIA_VISIBLE_DEVICES",)
     reader = "CUDA"
 

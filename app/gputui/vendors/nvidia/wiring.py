@@ -5,12 +5,21 @@ The rules that make links of the answers are in `links.py`; network devices are 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.link import SELF, LinkMatrix, PeerMatrix
-from gputui.vendors.nvidia.gpu import GoneError, Gpu, bits_set, bus_id
+from gputui.vendors.nvidia.gpu import (
+    FUNCTION_NOT_FOUND,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    GoneError,
+    Gpu,
+    bits_set,
+    bus_id,
+)
 from gputui.vendors.nvidia.links import UNREADABLE_BUS_ID, NvLinks, matrix, pcie_word
 
 if TYPE_CHECKING:
@@ -39,8 +48,15 @@ _MOST_LINKS: dict[str, int] = {
 
 _NEWEST_KNOWN = (12, 1)
 
+_NO_LINK = (INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND)
+"""What NVML answers of a link that a GPU does not have, or of a function that it does not know."""
+
 _DENIED = ("CNS", "GNS", "TNS", "NS")
 """Answers that say there is no path. Switched off in the driver's settings ("DR"), the links stay links."""
+
+
+class LeftBehindError(Exception):
+    """Nobody waits for the answers any more."""
 
 
 class Wiring:
@@ -49,10 +65,35 @@ class Wiring:
 
     def __init__(self, nvml: Any, gpus: Sequence[Gpu | None]) -> None:
         self._nvml, self._gpus = nvml, gpus
+        self._asked, self._left_behind = 0, False
         self._buses: dict[Gpu, str] = {}
-        self._ends = [self._nvlinks(gpu) if gpu else None for gpu in gpus]
         self._levels: dict[tuple[int, int], int | None] = {}
         self._statuses: dict[tuple[int, int, int], str | None] = {}
+
+    @property
+    def progress(self) -> int:
+        """How many calls have begun, as `Gpu.progress`."""
+        return self._asked + sum(gpu.progress for gpu in self._gpus if gpu)
+
+    def leave(self) -> None:
+        """Nobody waits for the answers any more: whoever asks goes no further when his call comes back, and
+        leaves the GPUs alone, which another thread reads. For any thread."""
+        self._left_behind = True
+
+    def unknown(self) -> tuple[tuple[str | None, ...], ...]:
+        """A matrix in which nothing is known; asks nothing."""
+        places = range(len(self._gpus))
+        return tuple(tuple(SELF if i == j else None for j in places) for i in places)
+
+    def _go_on(self) -> None:
+        """Before each call, and before a GPU is marked. Raises LeftBehindError."""
+        if self._left_behind:
+            raise LeftBehindError
+        self._asked += 1
+
+    @cached_property
+    def _ends(self) -> list[NvLinks | None]:
+        return [self._nvlinks(gpu) if gpu else None for gpu in self._gpus]
 
     def links(self) -> LinkMatrix:
         """The link of every pair."""
@@ -79,12 +120,13 @@ class Wiring:
         gpu, ends = self._gpus[place], self._ends[place]
         if gpu is None or gpu.handle is None or gpu.devices[0].fault:
             return Locality()
+        self._go_on()
         nvml = self._nvml
         switched = None if ends is None else ends.switched
         try:
             return Locality(
                 cpus=bits_set(
-                    gpu.ask(
+                    gpu.ask_in_passing(
                         nvml.nvmlDeviceGetCpuAffinityWithinScope,
                         gpu.handle,
                         _CPU_WORDS,
@@ -92,12 +134,13 @@ class Wiring:
                     )
                 ),
                 memory_nodes=gpu.memory_nodes(),
-                own_node=gpu.ask(nvml.nvmlDeviceGetNumaNodeId, gpu.handle),
+                own_node=_own_node(nvml, gpu),
                 switched=switched,
-                pcie_generation=gpu.ask(nvml.nvmlDeviceGetMaxPcieLinkGeneration, gpu.handle),
-                pcie_width=gpu.ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, gpu.handle),
+                pcie_generation=gpu.ask_in_passing(nvml.nvmlDeviceGetMaxPcieLinkGeneration, gpu.handle),
+                pcie_width=gpu.ask_in_passing(nvml.nvmlDeviceGetMaxPcieLinkWidth, gpu.handle),
             )
         except GoneError as gone:
+            self._go_on()
             gpu.lose(gone)
             return Locality()
 
@@ -111,6 +154,7 @@ class Wiring:
         )
 
     def _pair(self, function: Any, i: int, j: int, *more: Any) -> Any:
+        self._go_on()
         one, other = self._gpus[i], self._gpus[j]
         assert one is not None and other is not None
         return one.pair(function, other, *more)
@@ -139,24 +183,28 @@ class Wiring:
         try:
             return self._links_of(gpu)
         except GoneError as gone:
+            self._go_on()
             gpu.lose(gone)
             return None
 
     def _bus_id(self, gpu: Gpu) -> str:
         """By which the other ends of its links name it; "" where it cannot be read."""
         if gpu not in self._buses:
+            self._go_on()
             known = gpu.devices[0].pci_bus_id
             asked = self._nvml.nvmlDeviceGetPciInfo
             try:
-                pci = None if known or gpu.handle is None else gpu.ask(asked, gpu.handle)
+                pci = None if known or gpu.handle is None else gpu.ask_in_passing(asked, gpu.handle)
             except GoneError as gone:
                 # This one: it may be another GPU's links that are looked at.
+                self._go_on()
                 gpu.lose(gone)
                 pci = None
             self._buses[gpu] = known or ("" if pci is None else bus_id(pci))
         return self._buses[gpu]
 
     def _links_of(self, gpu: Gpu) -> NvLinks:
+        self._go_on()
         nvml = self._nvml
         switches, total = self._fields(
             gpu,
@@ -177,14 +225,15 @@ class Wiring:
         """How many links to ask about where the driver does not tell: 40 calls in vain are too many."""
         found = gpu.devices[0].compute_capability
         if found is None:
-            pair = gpu.ask(self._nvml.nvmlDeviceGetCudaComputeCapability, gpu.handle)
+            pair = gpu.ask_in_passing(self._nvml.nvmlDeviceGetCudaComputeCapability, gpu.handle)
             found = "{}.{}".format(*pair) if pair else None
         if found is None or tuple(map(int, found.split("."))) > _NEWEST_KNOWN:
             return int(self._nvml.NVML_NVLINK_MAX_LINKS)
         return _MOST_LINKS.get(found, 0)
 
     def _fields(self, gpu: Gpu, fields: list[Any]) -> list[int | None]:
-        values = gpu.ask(self._nvml.nvmlDeviceGetFieldValues, gpu.handle, fields)
+        self._go_on()
+        values = gpu.ask_in_passing(self._nvml.nvmlDeviceGetFieldValues, gpu.handle, fields)
         if values is None:
             return [None] * len(fields)
         return [value.value.uiVal if value.nvmlReturn == 0 else None for value in values]
@@ -201,24 +250,45 @@ class Wiring:
 
     def _is_up(self, gpu: Gpu, link: int) -> bool:
         """Errors of one link (there is no such link) say nothing of the device."""
+        self._go_on()
         try:
             return bool(self._nvml.nvmlDeviceGetNvLinkState(gpu.handle, link))
-        except self._nvml.NVMLError:
+        except self._nvml.NVMLError as error:
+            _missed(gpu, error)
             return False
 
     def _remote(self, gpu: Gpu, link: int) -> str | None:
         """Where a link ends: a bus id, "switch", None where it cannot be read."""
+        self._go_on()
         nvml = self._nvml
         try:
             bus = bus_id(nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu.handle, link))
-        except nvml.NVMLError:
+        except nvml.NVMLError as error:
+            _missed(gpu, error)
             bus = UNREADABLE_BUS_ID
         if any(bus == self._bus_id(other) for other in self._gpus if other):
             # What is known to be a GPU need not be asked whether it is a switch.
             return bus
-        with contextlib.suppress(nvml.NVMLError):
-            # (Drivers before R450 do not know the type.)
+        self._go_on()
+        try:
             kind = nvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu.handle, link)
             if kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
                 return "switch"
+        except nvml.NVMLError as error:
+            # (Drivers before R450 do not know the type.)
+            _missed(gpu, error)
         return None if bus == UNREADABLE_BUS_ID else bus
+
+
+def _own_node(nvml: Any, gpu: Gpu) -> int | None:
+    """The NUMA node that the GPU's memory is itself: few GPUs have one, and nothing is missing without it."""
+    before = gpu.missed
+    node: int | None = gpu.ask_in_passing(nvml.nvmlDeviceGetNumaNodeId, gpu.handle)
+    gpu.missed = before
+    return node
+
+
+def _missed(gpu: Gpu, error: Any) -> None:
+    """Of a link that is not there NVML says so; anything else is an answer that is still to come."""
+    if error.value not in _NO_LINK:
+        gpu.missed += 1

@@ -1,0 +1,58 @@
+"""What is known of a device beyond the table: read only while somebody looks at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telemetry:
+    """What a device's page shows beyond the table: read only for devices that somebody looks at.
+
+    None is "not known" or "not supported". Percentages are 0 to 100; rates are bytes per second between the
+    last two readings, None at the first.
+
+    encoder, decoder            percent of the last sampling period
+    memory_clock                MHz
+    fan                         percent of full speed
+    memory_temperature          °C
+    slowdown_temperature, shutdown_temperature   °C: the driver lowers the clocks, or turns the GPU off
+    throttle                    why the clocks are lower than they could be, () for no reason
+    performance_state           0 is the fastest (P0)
+    ecc_corrected, ecc_uncorrected   errors since the driver was loaded
+    retired_pages, remapped_rows     of the memory, for good
+    xid, xid_at                 the driver's last error report while we watched, and when (epoch seconds)
+    pcie_*                      the link as it is now, and the best that device and slot can do
+    pcie_sent, pcie_received, nvlink_sent, nvlink_received   rates
+    sm_active, sm_occupancy, tensor_active   percent, by GPM (Hopper and newer)
+    energy                      J since the driver was loaded
+    """
+
+    encoder: int | None = None
+    decoder: int | None = None
+    memory_clock: int | None = None
+    max_memory_clock: int | None = None
+    fan: int | None = None
+    memory_temperature: int | None = None
+    slowdown_temperature: int | None = None
+    shutdown_temperature: int | None = None
+    throttle: tuple[str, ...] | None = None
+    performance_state: int | None = None
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
+    retired_pages: int | None = None
+    remapped_rows: int | None = None
+    xid: int | None = None
+    xid_at: float | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    max_pcie_generation: int | None = None
+    max_pcie_width: int | None = None
+    pcie_sent: float | None = None
+    pcie_received: float | None = None
+    nvlink_sent: float | None = None
+    nvlink_received: float | None = None
+    sm_active: float | None = None
+    sm_occupancy: float | None = None
+    tensor_active: float | None = None
+    energy: float | None = None

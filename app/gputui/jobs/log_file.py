@@ -1,0 +1,34 @@
+"""A log's bytes: what the cap has given back to the disk is a hole in the file, which is skipped, not read.
+
+The file's size and the place of each byte stay what they were, so that who follows a log finds its place. A
+hole may be many GB large; the kernel says where it ends (SEEK_DATA, lseek(2)).
+"""
+
+from __future__ import annotations
+
+import os
+
+from gputui.inventory.formatting import MIB, size
+
+
+def read_data(descriptor: int, place: int, most: int) -> tuple[int, bytes]:
+    """The first bytes of a log that are there at `place` or after it, at most so many, and where they begin.
+
+    b"" and where the file ends, when there are none. Raises OSError.
+    """
+    data = os.pread(descriptor, most, place)
+    if b"\0" not in data or not hasattr(os, "SEEK_DATA"):
+        return place, data
+    try:
+        start = os.lseek(descriptor, place, os.SEEK_DATA)
+    except OSError:
+        # A hole up to the end (ENXIO).
+        return place + max(0, os.fstat(descriptor).st_size - place), b""
+    end = os.lseek(descriptor, start, os.SEEK_HOLE)
+    return start, os.pread(descriptor, min(most, end - start), start)
+
+
+def missing(amount: int) -> bytes:
+    """The line that stands in a log for so many bytes that are missing."""
+    much = size(amount) if amount >= 100 * MIB else f"{amount / MIB:.1f}M"
+    return f"\n[gputui: {much} of this log are missing here]\n".encode()

@@ -1,0 +1,92 @@
+"""TypedAhead: gives keys to the screen one at a time, however fast they come.
+
+Textual hands a key on before it has answered the one before it: of `w 2 ⏎` in one write (SSH, a macro) the
+main screen would get all three, and the prompt that `w` opens none; in a line, `backspace 9` would insert
+first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.dom import DOMNode
+from textual.message_pump import MessagePump
+
+if TYPE_CHECKING:
+    from gputui.tui.app import GputuiApp
+
+_LOOK = 0.005
+"""Seconds between two looks whether a screen that has just been opened can answer."""
+_LOOK_AGAIN = 0.1
+"""Seconds between two looks whether somebody who was asked is still there."""
+
+Typed = events.Key | events.Paste
+
+
+class TypedAhead:
+    """What has been typed and not been answered. It waits until `start`: before that no screen runs."""
+
+    def __init__(self, app: GputuiApp) -> None:
+        self._app = app
+        self._waiting: deque[Typed] = deque()
+        self._started = False
+        self._task: asyncio.Task[None] | None = None
+        self._given: Typed | None = None
+
+    def start(self) -> None:
+        """From now on there is a screen that answers."""
+        self._started = True
+        self._give_all()
+
+    def stop(self) -> None:
+        """Forget what waits: nobody is left who could answer it."""
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    @property
+    def started(self) -> bool:
+        """Whether keys are given on."""
+        return self._started
+
+    def takes(self, event: Typed) -> bool:
+        """Whether this event has to wait; False for one whose turn it is."""
+        if event is self._given:
+            return False
+        self._waiting.append(event)
+        self._give_all()
+        return True
+
+    def _give_all(self) -> None:
+        if self._started and self._waiting and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._give())
+
+    async def _give(self) -> None:
+        app = self._app
+        while self._waiting and app.is_running and app.screen_stack:
+            if not app.screen.is_mounted:
+                # (It has no focus before.)
+                await asyncio.sleep(_LOOK)
+                continue
+            self._given = self._waiting.popleft()
+            target = app.focused or app.screen
+            path = [node for node in target.ancestors_with_self if isinstance(node, DOMNode)]
+            app.post_message(self._given)
+            # A key goes up to the application, which looks for what it is bound to. That may send a message
+            # (a line is submitted), which goes the same way.
+            for node in (app, *path, *path):
+                await _has_answered(node)
+
+
+async def _has_answered(node: MessagePump) -> None:
+    """Wait until a node has answered all that it has been sent, or is gone."""
+    done = asyncio.Event()
+    if not node.call_later(done.set):
+        return
+    while not done.is_set() and node.is_running:
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(done.wait(), _LOOK_AGAIN)

@@ -1,0 +1,75 @@
+"""Says in one sentence that gputui's files were replaced while it ran, wherever that is noticed first.
+
+Pages and much else are imported when they are first needed. After an update (`pip install -U`) such a module
+does not fit those that are loaded, and fails in ways that nobody can read. So from the first frame on each of
+our modules is looked for here: none is loaded once the package is another one, and one that cannot be
+imported is taken for the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+import gputui
+
+_PACKAGE = gputui.__name__
+
+
+class UpdatedError(ImportError):
+    """Our files are not those that this program was started from.
+
+    Textual ends with what `__rich__` gives, in place of a traceback, and with status 1.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__("gputui was updated while it ran: start it again", name=name)
+
+    def __rich__(self) -> str:
+        return f"gputui: {self}"
+
+
+class _Loader(SourceFileLoader):
+    def exec_module(self, module: ModuleType) -> None:
+        try:
+            super().exec_module(module)
+        except UpdatedError:
+            raise
+        except ImportError as error:
+            raise UpdatedError(module.__name__) from error
+
+
+class _Finder:
+    def __init__(self, stamp: object) -> None:
+        self._stamp = stamp
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not name.startswith(f"{_PACKAGE}."):
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None or stamp_of_package() != self._stamp:
+            raise UpdatedError(name)
+        if type(spec.loader) is SourceFileLoader:
+            spec.loader = _Loader(spec.loader.name, spec.loader.path)
+        return spec
+
+
+def stamp_of_package() -> object:
+    """What differs once the package was installed anew: a file is replaced then, never written into."""
+    try:
+        facts = Path(gputui.__file__).stat()
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size
+
+
+def guard_imports(stamp: object) -> None:
+    """From now on a module of ours raises UpdatedError where it does not belong to those that are loaded: the
+    package is not the one any more that had this stamp, or the module cannot be imported."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder(stamp))

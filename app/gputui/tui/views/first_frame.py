@@ -1,0 +1,41 @@
+"""The first frame: the narrow form of the main screen, drawn without Textual."""
+
+from __future__ import annotations
+
+import time
+
+from gputui.inventory.formatting import printable
+from gputui.tui.app_state import AppState
+from gputui.tui.layout import has_rules, launch_room, lay_out
+from gputui.tui.views.header import header
+from gputui.tui.views.keys import keys
+from gputui.tui.views.launch import launch
+from gputui.tui.views.selection import selection_lines
+from gputui.tui.views.table import table
+from gputui.tui.views.text import Line, clip
+
+_LOOKS = {"brand": "\x1b[7;1m", "strong": "\x1b[1m", "key": "\x1b[1m", "slot": "\x1b[1m", "title": "\x1b[1m"}
+
+
+def frame(app_state: AppState, width: int, height: int) -> str:
+    """The narrow form of the main screen, as text for a terminal."""
+    blank: Line = (("", ""),)
+    first = 0 if has_rules(height) else 1
+    below = [
+        *selection_lines(app_state, width)[first:],
+        *launch(app_state, width, launch_room(height, len(app_state.rows))),
+    ]
+    layout = lay_out(width, height, len(app_state.rows), len(below), ())
+    below += [blank] * layout.message + [keys(app_state, width)[0]]
+    lines: list[Line] = [header(app_state, width, None, time.time())] * layout.header
+    lines += table(app_state, width, layout.table).lines
+    lines += [blank] * (height - len(lines) - len(below)) + below
+    return "\r\n".join(
+        "".join(
+            f"{look}{printable(text)}\x1b[0m"
+            if (look := _LOOKS.get(style.removesuffix("-on")))
+            else printable(text)
+            for text, style in clip(line, width)
+        )
+        for line in lines[:height]
+    )

@@ -1,0 +1,107 @@
+"""Asks the driver on a thread of its own: a GPU whose driver hangs holds up no other, and links hold up none.
+
+A call can hang in the kernel for ever (btop #1612, gpud #117), and nothing ends it. Who has waited long
+enough goes on without that GPU; the thread is left behind, and the GPU is read again when its call has come
+back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
+
+PATIENCE = 2.5
+"""Seconds between two looks at a GPU; if it has made no call in between, it hangs. (Slow calls take 0.2 s;
+the first one of a GPU without the persistence daemon takes 1.5 s.)"""
+LITTLE_PATIENCE = 0.5
+"""The same for the GPUs after it in the same reading: mostly they hang in the same lock."""
+
+
+class Asked(Protocol):
+    """What takes a place in a turn: a GPU, or the wiring of a box."""
+
+    @property
+    def progress(self) -> int:
+        """How many calls have begun: while it grows, nothing hangs. For any thread."""
+
+
+Part = TypeVar("Part", bound=Asked)
+
+
+class Reader:
+    """A thread that takes one turn after another. (To start one for each reading costs more than to read.)"""
+
+    def __init__(self) -> None:
+        self._turns: SimpleQueue[Turn[Any] | None] = SimpleQueue()
+        thread = threading.Thread(target=self._run, name="gputui nvml", daemon=True)
+        try:
+            thread.start()
+            self._has_thread = True
+        except RuntimeError:
+            # (`ulimit -u`: rather without patience than not at all.)
+            self._has_thread = False
+
+    def begin(self, parts: Sequence[Part], read: Callable[[Part], None]) -> Turn[Part]:
+        """Have these read, one after another, by `read`."""
+        turn = Turn(parts, read)
+        if self._has_thread:
+            self._turns.put(turn)
+        else:
+            turn.run()
+        return turn
+
+    def end(self) -> None:
+        """End the thread after the turn that it is in."""
+        self._turns.put(None)
+
+    def _run(self) -> None:
+        for turn in iter(self._turns.get, None):
+            turn.run()
+
+
+class Turn(Generic[Part]):
+    """What a thread reads one after another, until all is read or the thread is left behind."""
+
+    def __init__(self, parts: Sequence[Part], read: Callable[[Part], None]) -> None:
+        self._parts, self._read = parts, read
+        self._lock = threading.Lock()
+        self._place = 0
+        self._left_behind = False
+        self._over = threading.Event()
+        self._error: BaseException | None = None
+
+    def wait(self, patience: float) -> int | None:
+        """Wait for the end. None: all are read; else the place of what hangs, and the thread reads no other
+        part. Raises what a defect raises."""
+        before: tuple[int, int] | None = None
+        while not self._over.wait(patience):
+            with self._lock:
+                now = self._place, self._parts[self._place].progress
+                self._left_behind = now == before
+                if self._left_behind:
+                    return self._place
+            before = now
+        if self._error is not None:
+            raise self._error
+        return None
+
+    @property
+    def over(self) -> bool:
+        """Whether the thread is through, also where it was left behind."""
+        return self._over.is_set()
+
+    def run(self) -> None:
+        """Read them: for the thread."""
+        try:
+            for place, part in enumerate(self._parts):
+                with self._lock:
+                    if self._left_behind:
+                        return
+                    self._place = place
+                self._read(part)
+        except BaseException as error:  # noqa: BLE001 - raised again on the thread that waits
+            self._error = error
+        finally:
+            self._over.set()

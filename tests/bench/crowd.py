@@ -1,0 +1,203 @@
+"""`python -m bench.crowd` (in tests/): what others put on a box, and what it costs the screen.
+
+Key to paint and resident memory beside those of an empty box, in alternating runs: a machine that others use
+too is slower at one moment than at the next. Processes are alive, and listed by the simulated driver.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+from bench.report import tool
+from bench.screen import SIZE, let_run
+from e2e.terminal import Terminal
+from gputui.sources.simulated.boxes import DGX_H100
+from gputui.sources.simulated.spec import Task
+from simnvml import SimulatedNvml
+
+KEYS, ROUNDS, SETTLES = 60, 2, 12.0
+"""Key presses of a run, pairs of runs, and seconds before they begin: all that is read rarely has been."""
+EMPTY = replace(DGX_H100, tasks=())
+LONG = 1_800_000
+"""Bytes of arguments: a little less than Linux takes."""
+
+Prepare = Callable[[Path, dict[str, str]], contextlib.AbstractContextManager[list[int]]]
+"""Puts something on the box, given its folder of claims and its environment; the pids on its first GPUs."""
+
+
+@contextlib.contextmanager
+def sleeping(count: int) -> Iterator[list[int]]:
+    """So many processes that do nothing."""
+    begun = []
+    try:
+        for _ in range(count):
+            begun.append(os.posix_spawn("/bin/sleep", ["sleep", "100000"], {}))
+        yield begun
+    finally:
+        for pid in begun:
+            os.kill(pid, signal.SIGKILL)
+        for pid in begun:
+            os.waitpid(pid, 0)
+
+
+@contextlib.contextmanager
+def with_arguments(count: int) -> Iterator[list[int]]:
+    """So many processes with long command lines."""
+    begun = []
+    try:
+        for _ in range(count):
+            words = ["sh", "-c", "read x", "sh", *["x" * 100_000] * (LONG // 100_000)]
+            begun.append(subprocess.Popen(words, stdin=subprocess.PIPE))
+        yield [process.pid for process in begun]
+    finally:
+        for process in begun:
+            process.kill()
+            process.communicate()
+
+
+@contextlib.contextmanager
+def claim_files(claims: Path, count: int) -> Iterator[list[int]]:
+    """So many files of another user's that look like records."""
+    for _ in range(count):
+        token = secrets.token_hex(16)
+        (claims / f"GPU-{token[:8]}-aaaa-bbbb-cccc-{token[:12]}@1234.{token}.claim").touch(0o644)
+    yield []
+
+
+@contextlib.contextmanager
+def job_that_writes(environ: dict[str, str], length: int) -> Iterator[list[int]]:
+    """A job that writes lines of so many bytes to its log, four a second."""
+    script = f"import time\nwhile 1: print('x' * {length}, flush=True); time.sleep(0.25)"
+    words = [tool("gputui") or "", "run", "-q", "--detach", "-n", "1", "--", sys.executable, "-c", script]
+    subprocess.run(words, env=environ, check=True, stdout=subprocess.DEVNULL)
+    try:
+        yield []
+    finally:
+        subprocess.run(
+            [words[0], "jobs", "stop", "--grace", "1", _only_job(environ)],
+            env=environ,
+            check=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+
+def _only_job(environ: dict[str, str]) -> str:
+    return next(Path(environ["XDG_STATE_HOME"], "gputui", "jobs").iterdir()).name
+
+
+def situations() -> Iterator[tuple[str, Prepare, bool]]:
+    """What is on the box, how it gets there, and whether the log of a job is looked at."""
+    yield "5,000 processes", lambda claims, environ: sleeping(5000), False
+    yield "4 processes with 1.8 MB of arguments", lambda claims, environ: with_arguments(4), False
+    yield "30 processes with 1.8 MB of arguments", lambda claims, environ: with_arguments(30), False
+    yield "20,000 claim files", lambda claims, environ: claim_files(claims, 20_000), False
+    yield "lines of 1 MiB in a log", lambda claims, environ: job_that_writes(environ, 2**20), True
+
+
+def measured(
+    folder: Path,
+    put: Prepare,
+    log: bool,
+) -> tuple[list[float], float]:
+    """Seconds from each key to what it paints, and resident MiB at the end."""
+    driver = SimulatedNvml(folder)
+    driver.show_box(EMPTY)
+    claims = folder / "claims"
+    claims.mkdir(0o1777)
+    claims.chmod(0o1777)
+    environ = driver.environment() | {
+        "TERM": "xterm-256color",
+        "GPUTUI_CLAIMS": str(claims),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "XDG_CONFIG_HOME": str(folder / "config"),
+    }
+    with put(claims, environ) as pids:
+        tasks = tuple(
+            Task(devices=(str(n % 4),), pid=pid, user="", command="", memory=8, load=50)
+            for n, pid in enumerate(pids)
+        )
+        driver.show_box(replace(EMPTY, tasks=tasks))
+        terminal = Terminal([tool("gputui") or ""], environ, SIZE)
+        try:
+            terminal.until("○ free")
+            let_run(terminal, SETTLES if not log else 3.0)
+            taken = list(_of_log(terminal) if log else _of_selection(terminal))
+            memory = psutil.Process(terminal.pid).memory_info().rss / 2**20
+        finally:
+            terminal.close()
+    return taken, memory
+
+
+def _of_selection(terminal: Terminal) -> Iterator[float]:
+    for place in range(KEYS):
+        chosen = place % 2 == 0
+        began = time.perf_counter()
+        terminal.send("4")
+        terminal.until(lambda t, chosen=chosen: ("cuda:0 = GPU 4" in t.text) == chosen)
+        yield time.perf_counter() - began
+        # (At different moments of a reading.)
+        let_run(terminal, 0.05 + 0.017 * (place % 7))
+
+
+def _of_log(terminal: Terminal) -> Iterator[float]:
+    terminal.send("D")
+    let_run(terminal, 1.0)
+    terminal.send("\r")
+    let_run(terminal, 4.0)
+    for _ in range(KEYS):
+        for key, opens in (("?", True), ("\x1b", False)):
+            before = terminal.text
+            began = time.perf_counter()
+            terminal.send(key)
+            terminal.until(lambda t, before=before: t.text != before)
+            if opens:
+                yield time.perf_counter() - began
+            let_run(terminal, 0.15)
+
+
+def main() -> None:
+    wanted = sys.argv[1:]
+    for what, put, log in situations():
+        if wanted and not any(word in what for word in wanted):
+            continue
+        plain: Prepare = (
+            (lambda claims, environ: job_that_writes(environ, 60))
+            if log
+            else (lambda claims, environ: sleeping(0))
+        )
+        times: dict[bool, list[float]] = {True: [], False: []}
+        memory: dict[bool, list[float]] = {True: [], False: []}
+        for turn in range(ROUNDS):
+            for crowded in (False, True) if turn % 2 else (True, False):
+                with tempfile.TemporaryDirectory() as folder:
+                    taken, rss = measured(Path(folder), put if crowded else plain, log)
+                times[crowded] += taken
+                memory[crowded].append(rss)
+        cells = []
+        for crowded in (False, True):
+            found = sorted(times[crowded])
+            worst = found[int(len(found) * 0.99) - 1]
+            cells.append(f"{statistics.median(found) * 1000:.0f}, {worst * 1000:.0f} ms")
+        grown = statistics.median(memory[True]) - statistics.median(memory[False])
+        print(
+            f"{what}: key to paint (median, 99 %) {cells[1]}; empty box {cells[0]}; memory {grown:+.1f} MiB",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

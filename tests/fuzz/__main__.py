@@ -1,0 +1,49 @@
+"""Try entrances for long: `python -m fuzz [ENTRANCE …] [--minutes M] [--seed S]`, in the folder tests/.
+
+What fails is printed with the smallest example that was found and how to repeat it. Ends with 1 if anything
+failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+import traceback
+
+from fuzz import trying
+from fuzz.entrances import ENTRANCES
+
+_EXAMPLES = 200
+"""Of one entrance, before the next has its turn."""
+
+
+def main() -> int:
+    made = argparse.ArgumentParser(prog="python -m fuzz")
+    made.add_argument("entrances", nargs="*", choices=[*ENTRANCES, []], default=[], metavar="ENTRANCE")
+    made.add_argument("--minutes", type=float, default=10.0)
+    made.add_argument("--seed", type=int, default=None)
+    args = made.parse_args()
+    seeds = random.Random(args.seed)
+    end = time.monotonic() + 60 * args.minutes
+    left, tried = list(args.entrances or ENTRANCES), 0
+    failed: list[str] = []
+    while left and time.monotonic() < end:
+        for name in list(left):
+            if time.monotonic() > end:
+                break
+            seed = seeds.getrandbits(32)
+            try:
+                trying.some(ENTRANCES[name], _EXAMPLES, seed)
+                tried += _EXAMPLES
+            except Exception:  # noqa: BLE001 - whatever an entrance lets through
+                failed.append(name)
+                left.remove(name)
+                print(f"--- {name} (--seed {seed})")
+                traceback.print_exc()
+    print(f"{tried} examples; failed: {', '.join(failed) or 'none'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,344 @@
+"""Each entrance of strangers' text: what may come, and what must be true of whatever comes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import sys
+import tty
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from unittest import mock
+
+from hypothesis import strategies as st
+
+from fuzz.calls import call, own_folders, plain
+from fuzz.oracle import torchs_reader
+from fuzz.strategies import JSON, NASTY, TEXT, bytes_of
+from gputui.allocating.claims.read import claims
+from gputui.allocating.queue import in_words, waiters
+from gputui.choosing.verdict import verdicts
+from gputui.cli import jobs as jobs_cli
+from gputui.cli.ls import document_text
+from gputui.inventory.snapshot import Snapshot
+from gputui.jobs.process_tree import here
+from gputui.sources.simulated.source import named
+from gputui.sources.source import Want
+from gputui.system.containers import container
+from gputui.vendors.nvidia.vendor import VENDOR
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """What may come (one argument), and the function that it is given."""
+
+    comes: st.SearchStrategy[Any]
+    check: Callable[[Any], None]
+
+
+@cache
+def _box(name: str) -> Snapshot:
+    source = named(name)
+    source.open()
+    return source.read(Want.ALL | Want.DETAILS | Want.HOST)
+
+
+@cache
+def _document(name: str) -> Any:
+    return json.loads(document_text(_box(name), verdicts(_box(name)), details=True))
+
+
+BOXES = ("rtx4090", "a100-mig", "shared")
+
+
+# Recordings
+
+
+def _recording(data: bytes) -> None:
+    with own_folders() as folder:
+        file = folder / "box.json"
+        file.write_bytes(data)
+        given = ("--from", str(file))
+        for words in (
+            ("ls", "--details"),
+            ("ls", "--json"),
+            ("topo", "--tree"),
+            ("topo", "--json"),
+            ("people",),
+            ("queue",),
+            ("claims",),
+            ("pick", "-n2", "--why"),
+            ("pick", "-n4", "--group", "2x2", "--why"),
+            ("run", "-n2", "--dry-run", "--", "python", "x.py"),
+        ):
+            ended = call(*words, *given) if words[0] != "run" else call("run", *given, *words[1:])
+            assert plain(ended.out), (words, ended.out)
+
+
+_CELLS = st.sampled_from(["NV1", "NV4", "NV18", "PIX", "PXB", "PHB", "NODE", "SYS", None])
+_PEERS = st.sampled_from(["OK", "NS", "CNS", "GNS", "TNS", None])
+
+
+@st.composite
+def _one_sided(draw: st.DrawFn) -> bytes:
+    """A recording whose links, and peers, are not the same from both sides."""
+    document = json.loads(json.dumps(_document("rtx4090")))
+    count = len(document["devices"])
+    for device in document["devices"]:
+        device["processes"], device["memory_used"], device["utilization"] = [], 0, 0
+    for key, cells in (("links", _CELLS), ("peers", _PEERS), ("pcie", _CELLS)):
+        if draw(st.booleans()):
+            rows = [[draw(cells) if i != j else "X" for j in range(count)] for i in range(count)]
+            document[key] = rows
+    return json.dumps(document).encode()
+
+
+# accelerate's files
+
+_ACCELERATE = {
+    "compute_environment": "LOCAL_MACHINE", "distributed_type": "MULTI_GPU", "gpu_ids": "0,1",
+    "num_processes": 2, "num_machines": 1, "machine_rank": 0, "main_process_ip": "x",
+    "mixed_precision": "bf16",
+    "main_process_port": 29500, "rdzv_backend": "static", "same_network": True, "use_cpu": False,
+    "deepspeed_config": {"zero_stage": 2, "deepspeed_multinode_launcher": "pdsh"},
+    "fsdp_config": {"fsdp_version": 2}, "parallelism_config": {"parallelism_config_tp_size": 2},
+}  # fmt: skip
+
+
+def _accelerate(data: bytes) -> None:
+    with own_folders() as folder:
+        for name in ("c.yaml", "c.json"):
+            (folder / name).write_bytes(data)
+            command = ("accelerate", "launch", "--config_file", str(folder / name), "x.py")
+            call("run", "--demo", "--dry-run", "-n2", "--", *command)
+            call("run", "--demo", "--dry-run", "--", *command)
+            call("export", "--demo", "-n2", "--as", "accelerate", "--", *command)
+
+
+# Claims and tickets
+
+_CLAIM = {
+    "user": "u", "since": 1.0, "command": "python x.py", "pid": 2, "job": "k3f9", "roots": [[2, 3]],
+    "namespace": "pid:[1]", "name": "x",
+}  # fmt: skip
+_TICKET = {"count": 2, "devices": ["GPU-0"], "since": 1.0, "command": "x", "step": 0, "job": "k3f9"}
+_NAMES = st.sampled_from(
+    [
+        *("GPU-0@{uid}.0.claim", "GPU-0@{uid}.step1.0.claim", "MIG-GPU-1+2+3@{uid}.1.claim"),
+        *("wait.{uid}.0a.ticket", "GPU-0.0.lock", "GPU-0@99999999999.0.claim", "wait.1.zz.ticket"),
+        *("GPU-0@{uid}.0.claim\n", "x"),
+    ]
+)
+
+
+def _claims(files: list[tuple[str, bytes]]) -> None:
+    with own_folders() as folder:
+        held = []
+        for name, data in files:
+            path = folder / "claims" / name.format(uid=os.geteuid())
+            path.write_bytes(data)
+            path.chmod(0o644)
+            held.append(os.open(path, os.O_RDWR))
+            fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            found, problems = claims(os.environ)
+            assert all(plain(problem) for problem in problems), problems
+            line = waiters(os.environ)
+            assert plain(in_words(line))
+            assert all(isinstance(claim.user, str) for claim in found)
+            call("run", "--demo", "-n1", "--dry-run", "--", "true")
+        finally:
+            for descriptor in held:
+                os.close(descriptor)
+
+
+# Jobs
+
+_GIVEN = {
+    "schema": 1, "name": None, "line": "x", "argv": ["python", "x.py"], "changes": [["A", None], ["B", "1"]],
+    "directory": "/", "devices": [{"index": 0, "uuid": "GPU-0", "name": None}], "launcher": "python",
+    "user": "u", "host": here().host, "boot": here().boot, "pids": here().pids,
+    "starter": {"pid": 2, "ticks": 3}, "created": 1.0, "waits": None,
+    "launch": {"command": ["python", "x.py"], "additions": [["A", "1"]], "count": 1, "when": 1.0},
+}  # fmt: skip
+_STARTED = {"supervisor": {"pid": 2, "ticks": 3}, "command": {"pid": 2, "ticks": 3}, "started": 1.0}
+_ENDED = {
+    "ended": 1.0, "status": 0, "signal": None, "stop": None, "killed": 0, "left": 0,
+    "trouble": {"step": "program", "errno": 2},
+}  # fmt: skip
+
+
+def _jobs(files: tuple[bytes, bytes, bytes]) -> None:
+    with own_folders() as folder:
+        job = folder / "state" / "gputui" / "jobs" / "k3f9"
+        job.mkdir(parents=True)
+        for name, data in zip(("job.json", "started.json", "ended.json"), files, strict=True):
+            if data:
+                (job / name).write_bytes(data)
+        (job / "log").write_bytes(b"\x1b[2Jlog\n")
+        with mock.patch.object(jobs_cli, "_box", lambda jobs: None):
+            for words in ((), ("--json",), ("show", "k3f9"), ("show", "k3f9", "--command")):
+                call("jobs", *words)
+            call("jobs", "log", "k3f9")
+            call("jobs", "forget", "k3f9", "--force")
+
+
+# Settings
+
+_KEYS = st.sampled_from(
+    """memory utilization window ignore_users mine_is_free never prefer notify log_cap theme interval
+    hidden columns sort filter keys x""".split()  # noqa: SIM905
+)
+
+_TABLES = st.sampled_from(["rules", "devices", "wait", "jobs", "screen", "screen.keys", "x"])
+
+
+def _toml(value: Any) -> str:
+    """A value of JSON in TOML, more or less."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(str(k))} = {_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return '"none"' if value is None else json.dumps(value)
+
+
+_SETTINGS = st.lists(
+    st.tuples(_TABLES, _KEYS, JSON | st.sampled_from(["1G", "none", "0", ["0"], 1, True])), max_size=4
+).map(lambda rows: "".join(f"[{table}]\n{key} = {_toml(value)}\n" for table, key, value in rows))
+
+
+def _settings(text: bytes) -> None:
+    with own_folders() as folder:
+        (folder / "config" / "gputui").mkdir(parents=True)
+        (folder / "config" / "gputui" / "config.toml").write_bytes(text)
+        call("ls", "--demo")
+        call("pick", "--demo", "-n1")
+
+
+# Lists of devices
+
+_UUIDS = [device.uuid for device in _box("dgx-h100").devices]
+_ENTRIES = (
+    st.integers(-2, 10).map(str)
+    | st.sampled_from(_UUIDS)
+    | st.builds(lambda uuid, n: uuid[:n], st.sampled_from(_UUIDS), st.integers(0, 45))
+    | st.sampled_from(
+        ["none", "all", "nvidia:1", "x:1", "GPU-", "MIG-1", "+1", "01", " 1", "1 ", "\t2", "-0"]
+    )
+)
+_LISTS = st.lists(_ENTRIES, max_size=5).map(",".join)
+
+
+def _gpus(text: str) -> None:
+    with own_folders():
+        ended = call("pick", "--demo=dgx-h100", f"--gpus={text}")
+        assert ended.status in (0, 2, 4) and plain(ended.out)
+        call("run", "--demo=dgx-h100", "--dry-run", f"--gpus={text}", "--", "true")
+
+
+def _inherited(text: str) -> None:
+    devices = _box("dgx-h100").devices
+    environ = {"CUDA_VISIBLE_DEVICES": text, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    found = VENDOR.visibility.inherited(environ, devices)
+    assert found is not None and found.unknown is None
+    read = torchs_reader()
+    places = read(text, _UUIDS) if read is not None and text.isascii() else None
+    if places is not None:
+        assert list(found.keys) == [devices[place].key for place in places], (text, found)
+
+
+# Commands
+
+_WORDS = st.sampled_from(
+    """python torchrun accelerate launch deepspeed mpirun srun docker run vllm serve yolo train -m -n
+    -np -c -- - x.py --nproc-per-node --num_gpus --num_processes --gpu_ids --include --gpus
+    --tensor-parallel-size -tp device=0,1 --standalone --nproc-per-node=2 localhost:0,1 0,1 all bash sh
+    -lc env nice uv sudo ssh timeout 10s numactl CUDA_VISIBLE_DEVICES=1 CUDA_VISIBLE_DEVICES= A=1
+    $(nproc) -it --rm image ray job submit make nsys profile trainer.devices=4 --devices --host a:2,b:2
+    --module torch.distributed.run --config_file /nonexistent""".split()  # noqa: SIM905
+)
+
+_COMMANDS = st.lists(_WORDS | TEXT.filter(lambda word: "\0" not in word), min_size=1, max_size=8)
+
+
+def _command(words: list[str]) -> None:
+    with own_folders():
+        call("run", "--demo", "--dry-run", "--", *words)
+        call("run", "--demo", "--dry-run", "-n2", "--launcher", "torchrun", "--", *words)
+        call("export", "--demo", "-n2", "--as", "docker", "--", *words)
+
+
+# Names of users and containers
+
+
+def _names(names: tuple[str, str, str]) -> None:
+    user, command, cgroup = names
+    found = container(cgroup)
+    assert found is None or len(found) < 200
+    document = json.loads(json.dumps(_document("shared")))
+    for device in document["devices"]:
+        for process in device["processes"] or ():
+            process.update(user=user, command=command, container=found or user)
+    _recording(json.dumps(document).encode(errors="surrogatepass"))
+
+
+# Logs, on a pseudo-terminal
+
+_HARMLESS = re.compile(r"(?:[^\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f]|\x1b\[[0-9:;]*[mABCDFGJK])*")
+_LOGS = st.lists(
+    st.binary(max_size=30)
+    | st.sampled_from(
+        [b"\x1b", b"\x1b[", b"\x1b]52;c;eA==\x07", b"\x9b", b"\x1bP", b"\n", b"\r", b"6n", b"\x1bc"]
+    )
+    | st.text(max_size=20).map(lambda text: text.encode(errors="surrogatepass")),
+    max_size=30,
+)
+
+
+def _log(pieces: list[bytes]) -> None:
+    terminal, ours = os.openpty()
+    try:
+        tty.setraw(ours)
+        with os.fdopen(os.dup(ours), "w", encoding="utf-8", errors="surrogateescape") as stream:
+            with mock.patch.object(sys, "stdout", stream):
+                jobs_cli._to_a_terminal(pieces)
+                # (An empty log writes the end of colours all the same.)
+            stream.flush()
+        shown = b""
+        while not shown.endswith(b"\x1b[0m"):
+            shown += os.read(terminal, 65536)
+    finally:
+        os.close(terminal)
+        os.close(ours)
+    assert _HARMLESS.fullmatch(shown.decode()), shown
+
+
+_ANY_BYTES = st.binary(max_size=60)
+ENTRANCES = {
+    "recordings": Entrance(st.one_of(*(bytes_of(_document(name)) for name in BOXES), _ANY_BYTES), _recording),
+    "one-sided links": Entrance(_one_sided(), _recording),
+    "files of accelerate": Entrance(bytes_of(_ACCELERATE) | _ANY_BYTES, _accelerate),
+    "claims and tickets": Entrance(
+        st.lists(
+            st.tuples(_NAMES, bytes_of(_CLAIM) | bytes_of(_TICKET) | _ANY_BYTES),
+            max_size=4,
+            unique_by=lambda file: file[0],
+        ),
+        _claims,
+    ),
+    "records of jobs": Entrance(
+        st.tuples(bytes_of(_GIVEN), bytes_of(_STARTED) | st.just(b""), bytes_of(_ENDED) | st.just(b"")), _jobs
+    ),
+    "settings": Entrance(
+        _SETTINGS.map(lambda text: text.encode(errors="surrogatepass")) | _ANY_BYTES, _settings
+    ),
+    "named devices": Entrance(_LISTS | TEXT.filter(lambda text: "\0" not in text), _gpus),
+    "inherited lists": Entrance(_LISTS | TEXT.filter(lambda text: "\0" not in text), _inherited),
+    "commands": Entrance(_COMMANDS, _command),
+    "names": Entrance(st.tuples(TEXT, TEXT, TEXT | NASTY.map(lambda x: f"/docker-{x}.scope")), _names),
+    "logs": Entrance(_LOGS, _log),
+}

@@ -1,0 +1,109 @@
+"""`python -m long_life` (in tests/): a screen that is open for a day, and thousands of pages opened on it.
+
+The readings come through the real nvidia-ml-py from the simulated driver, one after the other, each a second
+later than the one before; the pages are opened and closed by their keys. What the process has in use is
+printed on the way: resident memory, objects, open files, threads. It ends with 1 if the process has grown by
+more than 2 MiB since the first tenth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.source import Want
+from gputui.system.processes import ProcessTable
+from gputui.tui.messages import NewReading
+from gputui.tui.readings import Reading
+from gputui.vendors.nvidia.source import NvmlSource
+from simnvml import SimulatedNvml
+from tui.support import Session, session
+from tui.test_long_life import PAGES
+
+ALLOWED = 2.0
+"""MiB."""
+_EVERYTHING = Want.ALL | Want.DETAILS | Want.HOST | Want.QUEUE
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m long_life", description=__doc__.splitlines()[0])
+    parser.add_argument("--pages", type=int, default=10_000, metavar="N")
+    parser.add_argument("--readings", type=int, default=86_400, metavar="N")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="gputui-long-life-") as place:
+        driver = SimulatedNvml(Path(place))
+        driver.show_box(BOXES["shared"])
+        driver.use_here()
+        claims = Path(place) / "claims"
+        claims.mkdir()
+        claims.chmod(0o1777)
+        os.environ.update(GPUTUI_CLAIMS=str(claims), XDG_STATE_HOME=place, XDG_CONFIG_HOME=place)
+        return asyncio.run(_live(args.pages, args.readings))
+
+
+async def _live(pages: int, readings: int) -> int:
+    source = NvmlSource(ProcessTable(host_pids=True))
+    grown = 0.0
+    # (The sampler rests: each reading is ours.)
+    async with session(source=source, size=(130, 40), interval=100_000) as s:
+        await s.press("4")
+        for what, number, steps in (
+            ("readings", readings, _readings(s, source)),
+            ("pages", pages, _pages(s)),
+        ):
+            grown = max(grown, await _watched(what, number, steps))
+    return int(grown > ALLOWED)
+
+
+async def _watched(what: str, number: int, steps: AsyncIterator[None]) -> float:
+    """So many steps; by how many MiB the process has grown since the first tenth of them."""
+    process = psutil.Process()
+    at_a_tenth = last = 0.0
+    for step in range(1, number + 1):
+        await anext(steps)
+        if step % max(1, number // 10) == 0:
+            gc.collect()
+            last = process.memory_info().rss / 2**20
+            at_a_tenth = at_a_tenth or last
+            print(
+                f"{step:>6} {what}: {last:6.2f} MiB, {len(gc.get_objects())} objects,"
+                f" {process.num_fds()} files, {process.num_threads()} threads",
+                flush=True,
+            )
+    return last - at_a_tenth
+
+
+async def _readings(s: Session, source: NvmlSource) -> AsyncIterator[None]:
+    began = time.time()
+    second = 0
+    while True:
+        second += 1
+        snapshot = replace(source.read(_EVERYTHING), time=began + second)
+        s.main.post_message(NewReading(Reading(snapshot, time.monotonic())))
+        await s.until(lambda snapshot=snapshot: s.main.app_state.snapshot is snapshot)
+        yield
+
+
+async def _pages(s: Session) -> AsyncIterator[None]:
+    while True:
+        for key in PAGES:
+            await s.press(key)
+            await s.until(lambda: len(s.app.screen_stack) == 2)
+            await s.press("escape")
+            await s.until(lambda: len(s.app.screen_stack) == 1)
+            yield
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""The panels beside the table: that they agree with it, follow its filter, and are hidden only in sight."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import replace
+
+import pytest
+
+from gputui.allocating.settings import ScreenSettings
+from gputui.inventory.claim import Claim
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.waiter import Waiter
+from gputui.tui.widgets.lines import Lines
+from tui.support import Session
+from tui.support import session as moving
+from unit.builders import NOW, box, busy, gpu
+
+session = functools.partial(moving, interval=1000)
+
+
+def everything(s: Session) -> str:
+    return "\n".join(line for part in ("#table", "#history", "#lists", "#bottom") for line in s.texts(part))
+
+
+def show(s: Session, snapshot: Snapshot) -> None:
+    """Another reading of the box."""
+    s.main.set_app_state(s.main.app_state.with_snapshot(snapshot))
+
+
+# One moment
+
+
+@pytest.mark.parametrize("later", [0.0, 0.4, 0.6, 3.5, 7.9])
+async def test_all_parts_count_the_same_seconds_of_a_device_that_cools_down(later: float) -> None:
+    before = replace(box(busy(gpu(0)), gpu(1), time=NOW - 2), waiters=(Waiter((1, ""), "ana", 2, since=NOW),))
+    async with session(before, size=(130, 40)) as s:
+        # (Something that does not change in between must not keep what does.)
+        for moment in (NOW, NOW + later):
+            show(s, replace(before, devices=(gpu(0), gpu(1)), time=moment))
+        passed = re.findall(r"cooling down \((\d+)/10 s\)", everything(s))
+        left = re.findall(r"counts as free in (\d+) s", everything(s))
+        assert len(passed) == 2 and len(left) == 1, everything(s)
+        assert {int(each) for each in passed} == {10 - int(left[0])} == {int(later)}
+
+
+async def test_the_queue_and_the_table_tell_the_same_age_of_a_claim() -> None:
+    there = replace(box(gpu(0), gpu(1)), claims=(Claim(gpu(0).key, "lee", NOW - 10),))
+    async with session(there, size=(130, 40)) as s:
+        for second in range(1, 4):
+            show(s, replace(there, time=NOW + second))
+            ages = re.findall(r"(?:by lee|claimed) (\d+)s", everything(s))
+            assert len(ages) == 3 and {*ages} == {str(10 + second)}, everything(s)
+
+
+# The filter
+
+
+async def test_what_is_told_of_devices_follows_the_filter_and_says_so() -> None:
+    async with session("shared", size=(130, 50)) as s:
+        whole = everything(s)
+        assert all(user in whole for user in ("mira", "ines", "bo")) and "filter" not in whole
+        s.main.save_screen(s.main.app_state.screen._replace(filter="ines"))
+        assert [device.index for device in s.main.app_state.rows] == [3]
+        for part, name in (("#lists", "processes"), ("#history", "timelines")):
+            head = next(line for line in s.texts(part) if f"─ {name} " in line)
+            assert "filter: ines" in head
+        left = everything(s)
+        assert "mira" not in left and "GPU 6  bo" not in left and "GPU 3  ines" in left
+        # Who is in line, and one's own jobs, are of the whole box.
+        assert "2 in line" in left and "m6u5" in left
+
+
+async def test_a_filter_that_matches_nothing_says_so_and_leaves_the_panels() -> None:
+    for size in ((80, 40), (130, 40), (200, 60)):
+        async with session("shared", size=size) as s:
+            await s.press("slash", *"olga", "enter")
+            table = " ".join(" ".join(s.texts("#table")).split())
+            assert "“olga”" in table and "8 hidden" in table and "esc clears" in table
+            panels = everything(s)
+            assert "─ queue" in panels and "─ your jobs" in panels and "─ processes" in panels
+            assert "no device matches" in " ".join(s.texts("#lists")), "none is not the whole truth"
+            await s.press("escape")
+            assert "mira" in everything(s) and "filter" not in everything(s)
+
+
+async def test_a_filter_of_any_length_is_told_in_the_room_there_is() -> None:
+    async with session("shared", size=(130, 40)) as s:
+        s.main.save_screen(s.main.app_state.screen._replace(filter="\x1b[2J" + "o" * 300))
+        assert "esc clears" in " ".join(" ".join(s.texts("#table")).split())
+        assert "─ processes" in everything(s) and "\x1b" not in everything(s)
+        await s.press("h")
+        await s.press("escape")
+        assert s.app.screen is s.main and s.main.app_state.screen.filter
+
+
+async def test_the_page_of_timelines_shows_the_devices_that_the_table_lists() -> None:
+    async with session("shared", size=(130, 40)) as s:
+        s.main.save_screen(s.main.app_state.screen._replace(filter="free"))
+        listed = [device.key for device in s.main.app_state.rows]
+        await s.press("h")
+        body = s.app.screen.query_one("#page-body", Lines)
+        assert "3 of 8 devices" in body.texts[0] and "filter: free" in body.texts[0]
+        for key in (*listed, listed[-1]):
+            assert s.main.app_state.cursor == key
+            await s.press("n")
+
+
+# Hiding
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (130, 40), (200, 60)])
+async def test_a_screen_with_hidden_panels_says_how_many_and_the_key(size: tuple[int, int]) -> None:
+    async with session("shared", size=size) as s:
+        assert "hidden" not in s.texts("#selection")[0]
+        await s.press("H", "enter", "escape")
+        assert "1 panel hidden: H" in s.texts("#selection")[0]
+        await s.press("H", "down", "space", "escape")
+        assert "2 panels hidden: H" in s.texts("#selection")[0]
+        await s.press("4")
+        assert "2 panels hidden: H" in s.texts("#selection")[0]
+        await s.press("H", "enter", "down", "space", "escape")
+        assert "hidden" not in s.texts("#selection")[0]
+
+
+async def test_the_key_that_shows_panels_is_the_users_own() -> None:
+    async with session("shared", screen=ScreenSettings(hidden=("queue",), keymap={"panels": "ctrl+n"})) as s:
+        assert "1 panel hidden: ctrl+n" in s.texts("#selection")[0]
+
+
+async def test_the_page_of_panels_names_its_keys_and_why_a_panel_is_not_there() -> None:
+    async with session("shared", size=(80, 24)) as s:
+        await s.press("H")
+        body, footer = (s.app.screen.query_one(part, Lines) for part in ("#page-body", "#page-footer"))
+        assert all(key in footer.texts[-1] for key in ("esc", "↑↓", "space/⏎", "?"))
+        absent = [line for line in body.texts if "120" in line]
+        assert ["Timelines" in absent[0], "Links" in absent[1], len(absent)] == [True, True, 2]
+        await s.resize(130, 40)
+        assert not any("120" in line for line in body.texts)
+        await s.press("escape")
+        assert s.app.screen is s.main
+
+
+# Places
+
+
+def _places(s: Session) -> list[tuple[int, str]]:
+    """The line of each panel's title in the column beside the table, and its first words."""
+    heads = [(n, line.split()[1:3]) for n, line in enumerate(s.texts("#lists")) if line.startswith(" ─ ")]
+    return [(n, words[0]) for n, words in heads]
+
+
+async def test_panels_keep_their_lines_until_the_terminal_or_the_filter_changes() -> None:
+    async with session("shared", size=(130, 40)) as s:
+        snapshot, before = s.main.app_state.snapshot, _places(s)
+        assert snapshot is not None and "queue" in [name for _, name in before]
+        quiet = replace(snapshot, claims=(), waiters=())
+        show(s, quiet)
+        assert _places(s) == before and "nobody in line" in everything(s)
+        show(s, snapshot)
+        assert _places(s) == before
+        show(s, quiet)
+        await s.resize(131, 40)
+        assert "queue" not in [name for _, name in _places(s)]

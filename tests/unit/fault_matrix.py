@@ -1,0 +1,384 @@
+"""The matrix of faults: every NVML function that the program calls, with every error, on one device and on
+all, from the start and while it runs, and what the program makes of it.
+
+`python -m unit.fault_matrix` in `tests/` prints how large it is, how long it takes, and what is wrong.
+
+The list of functions is taken from the counters of the simulated library, so that no new call is forgotten.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from gputui.choosing.verdict import State, verdicts
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.models import A100, H100, RTX_3090_GPU
+from gputui.sources.simulated.spec import Box, Mig, Task, bridged, sockets
+from gputui.sources.source import NoSourceError, Want
+from gputui.system.processes import ProcessTable
+from gputui.vendors.nvidia.source import NvmlSource
+from simnvml import SimulatedNvml
+
+CODES: dict[str, int] = {
+    "not supported": 3,
+    "no permission": 4,
+    "not found": 6,
+    "timeout": 10,
+    "lost": 15,
+    "reset required": 16,
+    "unknown": 999,
+}
+"""nvmlReturn_t, nvml.h."""
+
+_GONE = (15, 16)
+_NOT_SUPPORTED = 3
+
+FIRST = Want.LOAD | Want.NAMES | Want.QUEUE | Want.PROCESSES
+PLAIN = Want.LOAD | Want.NAMES | Want.QUEUE
+CHANGED = PLAIN | Want.CHANGED_PROCESSES | Want.OWNERS
+FULL = PLAIN | Want.MONITOR | Want.MODES | Want.DETAILS
+WIRED = FULL | Want.LINKS | Want.TOPOLOGY
+"""The readings of a screen: the first, most of them, every second, every thirtieth, and the second one."""
+
+DECIDING = (
+    "*",
+    "nvmlDeviceGetHandleByIndex",
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceGetMemoryInfo",
+    "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceGetComputeRunningProcesses",
+    "nvmlDeviceGetGraphicsRunningProcesses",
+    "nvmlDeviceGetMPSComputeRunningProcesses",
+    "nvmlDeviceGetComputeMode",
+    "nvmlDeviceGetMigMode",
+)
+"""Functions without which nobody can say that a device is free; of the others only "lost" says something."""
+
+INSTANCES = ("nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex")
+
+_MAY_BE_MISSING = ("Graphics", "MPS", "ComputeMode", "MigMode", "MemoryInfo_v2", "_v3", "_v2")
+"""Parts of names of deciding functions that some drivers have never had: then nothing is missing, or an older
+form answers."""
+
+
+class Cell(NamedTuple):
+    """One fault: a function, an error, on which device (None: on all), and whether from the start."""
+
+    function: str
+    code: int
+    label: str | None
+    from_start: bool
+
+
+class Ticks:
+    """Seconds that go on when the matrix says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _box() -> Box:
+    train = Task(devices=("0:1",), user="ines", command="python eval.py", pid=7012, memory=4000, load=50)
+    return replace(
+        BOXES["rtx3090"],
+        name="matrix",
+        gpus=(
+            replace(A100, bus="07:00.0", numa=0, mig=(Mig("3g.40gb", 40_192), Mig("1g.10gb", 9_728))),
+            replace(H100, bus="1B:00.0", numa=0),
+            replace(RTX_3090_GPU, bus="41:00.0", numa=0),
+            replace(RTX_3090_GPU, bus="61:00.0", numa=0),
+        ),
+        links=bridged(sockets((4,), "PHB", "PHB"), "NV4", (2, 3)),
+        pcie=sockets((4,), "PHB", "PHB"),
+        tasks=(train,),
+    )
+
+
+class Matrix:
+    """The faults of one box on a simulated driver; each is tried on the same driver, after it has healed."""
+
+    def __init__(self, driver: SimulatedNvml, unreadable_links: bool = False) -> None:
+        self.driver, self.ticks = driver, Ticks()
+        driver.show_box(_box(), unreadable_links=unreadable_links)
+        self.functions: dict[str, set[str]] = {}
+        """Every NVML function that is called, and the labels of the devices that it is asked about."""
+        self._usual: set[tuple[str, str]] = set()
+        """The same where nothing is wrong."""
+        self._steady: set[tuple[str, str]] = set()
+        """The same without the first reading."""
+        self._wiring: set[str] = set()
+        """Those that are called for links and topology only."""
+        self.running = self._source()
+        for want in (FIRST, WIRED):
+            self._read(self.running, want)
+        self.normal = self._read(self.running, FULL)
+        self._find_functions()
+        self.functions["*"] = {"", "1"}
+        self.states = {key: verdict.state for key, verdict in verdicts(self.normal).items()}
+
+    def _find_functions(self) -> None:
+        """Find every NVML function that is called, also where another one is not supported."""
+        wiring: set[str] = set()
+        others: set[str] = set()
+        asked: set[str] = set()
+        while True:
+            source = self._source()
+            for want in (FIRST, WIRED, FULL):
+                self.driver.reset_counts()
+                self._try(source, want)
+                for function, label in self.driver.counts_by_device():
+                    if function.startswith("nvml"):
+                        self.functions.setdefault(function, set()).add(label)
+                        (wiring if want is WIRED else others).add(function)
+                        if not asked:
+                            self._usual.add((function, label))
+                            self._steady |= {(function, label)} if want is not FIRST else set()
+            source.close()
+            self.functions.setdefault("nvmlShutdown", set()).add("")
+            self.driver.heal()
+            left = sorted(self.functions.keys() - asked)
+            if not left:
+                break
+            asked.add(left[0])
+            self.driver.error(left[0], _NOT_SUPPORTED)
+        self._wiring = wiring - others
+
+    def cells(self, without: Collection[str] = ()) -> Iterator[Cell]:
+        """The whole matrix of this box, without these functions."""
+        for function, labels in sorted(self.functions.items()):
+            for code in CODES.values() if function not in without else ():
+                for from_start in (True, False):
+                    yield Cell(function, code, None, from_start)
+                    for label in sorted(_one_of_each(labels)):
+                        yield Cell(function, code, label, from_start)
+
+    def wrong(self, cell: Cell) -> list[str]:
+        """What the program makes wrong of this fault, [] for nothing."""
+        function, code, label, from_start = cell
+        found: list[str] = []
+        source = self._source() if from_start else self.running
+        self.driver.error(function, code, label)
+        # (Links take long to read; whatever is lost has none.)
+        whole = WIRED if function in self._wiring or code in _GONE else FULL
+        for want in (FIRST, whole, PLAIN, CHANGED) if from_start else (whole, PLAIN, CHANGED):
+            self.ticks.now += 1
+            snapshot = self._try(source, want)
+            if snapshot is not None:
+                found += self._wrong_while_it_lasts(cell, snapshot)
+        self.driver.heal()
+        for want in (PLAIN, CHANGED):
+            self.ticks.now += 1
+            snapshot = self._try(source, want)
+        if not (from_start and code == _NOT_SUPPORTED):
+            found += self._wrong_after(snapshot, whole=False)
+        self.ticks.now += 700
+        for want in (whole if from_start else FULL, FULL):
+            # (What is not supported, and links, are asked again after at most ten minutes.)
+            self.ticks.now += 1
+            snapshot = self._try(source, want)
+        found += self._wrong_after(snapshot, whole=True)
+        if from_start:
+            source.close()
+        elif found:
+            self.running.close()
+            self.running = self._source()
+            for want in (FIRST, WIRED, FULL):
+                self._read(self.running, want)
+        return list(dict.fromkeys(found))
+
+    def _wrong_while_it_lasts(self, cell: Cell, snapshot: Snapshot) -> Iterator[str]:
+        label = cell.label
+        now = verdicts(snapshot)
+        names = {self.normal.label(d): d.key for d in self.normal.devices}
+        of_key = {snapshot.label(d): now[d.key].state for d in snapshot.devices}
+        for name, key in names.items():
+            before, state = self.states[key], of_key.get(name)
+            if label is None or name == label or (":" in name and name.split(":")[0] == label):
+                hit = label is None or name == label
+                yield from self._wrong_of_one(cell, name, before, state, hit)
+            elif ":" in label and name == label.split(":")[0]:
+                continue
+            elif state != before:
+                yield f"GPU {name} is {state}, not {before}, though it is not the one"
+
+    def _wrong_of_one(
+        self, cell: Cell, name: str, before: State, state: State | None, hit: bool
+    ) -> Iterator[str]:
+        function, code, _, from_start = cell
+        if state is None:
+            if ":" not in name:
+                yield f"GPU {name} has vanished"
+        elif function.startswith(DECIDING):
+            usual = self._usual if from_start else self._steady
+            # (An order without a version is for all of them.)
+            versions = {each for each, label in usual if label == name and _is_of(function, each)}
+            called = function == "*" or bool(versions)
+            old = code == _NOT_SUPPORTED and from_start and any(part in function for part in _MAY_BE_MISSING)
+            # (Then the first form of the call tells the memory.)
+            fallback = from_start and code not in _GONE and function == "nvmlDeviceGetMemoryInfo_v2"
+            never = function == "nvmlDeviceGetMigMode" and code == _NOT_SUPPORTED and name in "23"
+            if state == "free" and called and hit and not (old or fallback or never):
+                yield f"GPU {name} is free"
+        else:
+            may_change = code in _GONE or function.startswith(INSTANCES)
+            if state not in ((before, "lost", "unknown") if may_change else (before,)):
+                yield f"GPU {name} is {state}, not {before}"
+
+    def _wrong_after(self, snapshot: Snapshot | None, whole: bool) -> Iterator[str]:
+        if snapshot is None:
+            yield "nothing to read after it has healed"
+            return
+        for key, verdict in verdicts(snapshot).items():
+            if verdict.state != self.states.get(key):
+                yield f"{key} is {verdict.state} after it has healed"
+        if len(snapshot.devices) != len(self.normal.devices):
+            yield f"{len(snapshot.devices)} devices after it has healed"
+        if whole:
+            for now, before in zip(snapshot.devices, self.normal.devices, strict=False):
+                different = [n for n in before.__slots__ if getattr(now, n) != getattr(before, n)]
+                if different:
+                    yield f"{', '.join(different)} of GPU {self.normal.label(before)} differ for ever"
+            for part in ("host", "links", "pcie", "peers", "topology"):
+                known = snapshot.links or part == "host"
+                if known and getattr(snapshot, part) != getattr(self.normal, part):
+                    yield f"{part} differ for ever"
+
+    def _source(self) -> NvmlSource:
+        return NvmlSource(ProcessTable(host_pids=False), lambda: 1_750_000_000.0, ticks=self.ticks)
+
+    def _read(self, source: NvmlSource, want: Want) -> Snapshot:
+        self.ticks.now += 1
+        return source.read(want)
+
+    def _try(self, source: NvmlSource, want: Want) -> Snapshot | None:
+        """None where there is nothing to read, as the sampler sees it. Any other exception is a defect."""
+        try:
+            return self._read(source, want)
+        except NoSourceError:
+            return None
+
+    def close(self) -> None:
+        self.running.close()
+
+
+def _is_of(function: str, symbol: str) -> bool:
+    """Whether the simulated library takes `function` for this symbol: for itself, or for a version of it."""
+    return symbol == function or symbol.startswith(f"{function}_v")
+
+
+def _one_of_each(labels: Collection[str]) -> set[str]:
+    """A GPU and an instance of those that a function is asked about, GPU 1 where that is one of them."""
+    gpus = [label for label in labels if label and ":" not in label]
+    instances = [label for label in labels if ":" in label]
+    found = {max(gpus, key=lambda label: (label == "1", label))} if gpus else set()
+    return found | set(sorted(instances)[:1])
+
+
+def try_all(driver: SimulatedNvml) -> tuple[int, int, list[str]]:
+    """How many functions and faults there are, and what is wrong."""
+    tried: set[str] = set()
+    count, wrong = 0, []
+    for unreadable_links in (False, True):
+        matrix = Matrix(driver, unreadable_links)
+        for cell in matrix.cells(without=frozenset(tried)):
+            count += 1
+            where = "all" if cell.label is None else cell.label
+            when = "from the start" if cell.from_start else "while it runs"
+            wrong += [f"{cell.function} {cell.code} on {where} {when}: {it}" for it in matrix.wrong(cell)]
+        tried |= matrix.functions.keys()
+        matrix.close()
+    return len(tried), count, wrong
+
+
+OF_NO_GPU = ("nvmlInit", "nvmlShutdown", "nvmlSystem", "nvmlDeviceGetCount", "nvmlErrorString", "nvmlEvent")
+"""Functions without a GPU: one that hangs holds up its thread, and the screen says so (test_faults.py)."""
+
+
+def hang_each(driver: SimulatedNvml, functions: Collection[str], patience: float) -> tuple[int, list[str]]:
+    """Each function hangs on one GPU, from the start and while it runs, then comes back: how many were tried,
+    and what is wrong."""
+    wrong, count = [], 0
+    for function in sorted(functions):
+        if function.startswith(OF_NO_GPU):
+            continue
+        for from_start in (True, False):
+            count += 1
+            where = f"{function} hangs {'from the start' if from_start else 'while it runs'}"
+            wrong += [f"{where}: {it}" for it in _wrong_of_a_hang(driver, function, from_start, patience)]
+    return count, wrong
+
+
+def _wrong_of_a_hang(
+    driver: SimulatedNvml, function: str, from_start: bool, patience: float
+) -> Iterator[str]:
+    driver.show_box(_box())
+    ticks = Ticks()
+    source = NvmlSource(ProcessTable(host_pids=False), ticks=ticks, patience=patience)
+    normal = {}
+    if not from_start:
+        for want in (FIRST, WIRED):
+            source.read(want)
+    else:
+        whole = NvmlSource(ProcessTable(host_pids=False), ticks=ticks)
+        whole.read(FIRST)
+        normal = {key: each.state for key, each in verdicts(whole.read(FULL)).items()}
+        whole.close()
+    normal = normal or {key: each.state for key, each in verdicts(source.read(FULL)).items()}
+    driver.hang(function, 1)
+    for want in (FIRST if from_start else FULL, WIRED, PLAIN, CHANGED):
+        ticks.now += 1
+        snapshot = source.read(want)
+        now = {key: each.state for key, each in verdicts(snapshot).items()}
+        whole_gpus = [device.key for device in snapshot.devices if device.parent is None]
+        hit = whole_gpus[1]
+        for key, state in now.items():
+            if key != hit and normal.get(key, state) != state:
+                yield f"{key} is {state}, not {normal[key]}"
+        if source._hanging and now[hit] == "free":
+            yield "the GPU that hangs is free"
+    driver.heal()
+    until = time.monotonic() + 10
+    while source._is_inside and time.monotonic() < until:
+        time.sleep(0.002)
+        source._take_back()
+    for want in (PLAIN, CHANGED, FULL):
+        ticks.now += 61
+        snapshot = source.read(want)
+    states = {key: each.state for key, each in verdicts(snapshot).items()}
+    if states != normal:
+        yield f"when it is back the devices are {sorted(states.values())}, not {sorted(normal.values())}"
+    if len(snapshot.links) != len(snapshot.devices):
+        yield "no links when it is back"
+    source.close()
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as directory:
+        driver = SimulatedNvml(Path(directory))
+        driver.use_here()
+        began = time.monotonic()
+        functions, count, wrong = try_all(driver)
+        took = time.monotonic() - began
+        driver.show_box(_box())
+        matrix = Matrix(driver)
+        hung, of_hangs = hang_each(driver, matrix.functions.keys() - {"*"}, 0.1)
+        matrix.close()
+        driver.leave_here()
+    print(*wrong, *of_hangs, sep="\n")
+    print(f"{hung} hangs in {time.monotonic() - began - took:.1f} s, {len(of_hangs)} wrong")
+    print(f"{functions} functions, {count} faults in {took:.1f} s, {len(wrong)} wrong")
+    return bool(wrong or of_hangs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

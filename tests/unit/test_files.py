@@ -1,0 +1,182 @@
+"""Files that gputui writes for itself: whole or not at all, private, and nowhere others could meddle."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gputui.system.files import (
+    NotPrivateError,
+    create_private,
+    make_folder,
+    open_lock,
+    open_own,
+    private_folder,
+    write_private,
+    write_result,
+)
+
+OTHER_UID = 54321
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of another user")
+
+
+def mode(file: Path) -> int:
+    return stat.S_IMODE(file.stat().st_mode)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o777])
+def test_private_files_and_folders_are_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        private_folder(tmp_path / "state" / "gputui")
+        write_private(tmp_path / "state" / "gputui" / "file", "text")
+        os.close(create_private(tmp_path / "state" / "gputui" / "log", os.O_WRONLY))
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "state") == mode(tmp_path / "state" / "gputui") == 0o700
+    assert mode(tmp_path / "state" / "gputui" / "file") == 0o600
+    assert mode(tmp_path / "state" / "gputui" / "log") == 0o600
+
+
+def test_a_folder_of_our_own_that_others_could_write_into_is_closed_to_them(tmp_path: Path) -> None:
+    folder = tmp_path / "gputui"
+    folder.mkdir()
+    folder.chmod(0o777)
+    private_folder(folder)
+    assert mode(folder) == 0o700
+
+
+def test_nothing_private_is_written_where_everybody_writes(tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(NotPrivateError):
+        write_private(folder / "file", "text")
+    assert names(folder) == []
+
+
+def test_the_users_own_group_may_write_into_a_folder_of_settings(tmp_path: Path) -> None:
+    folder = tmp_path / "config"
+    folder.mkdir()
+    os.chown(folder, -1, os.getegid())
+    folder.chmod(0o775)
+    write_private(folder / "config.toml", "text")
+    assert mode(folder) == 0o775
+
+
+@as_root
+@pytest.mark.parametrize("write", [private_folder, lambda folder: write_private(folder / "file", "text")])
+def test_nothing_private_is_written_into_the_folder_of_another_user(
+    tmp_path: Path, write: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir(0o700)
+    os.chown(folder, OTHER_UID, OTHER_UID)
+    with pytest.raises(NotPrivateError, match="another user"):
+        write(folder)
+    assert names(folder) == [] and folder.stat().st_uid == OTHER_UID
+
+
+def test_a_link_in_the_way_is_replaced_and_its_target_untouched(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("mine")
+    (tmp_path / "file").symlink_to(target)
+    write_private(tmp_path / "file", "text")
+    assert target.read_text() == "mine" and (tmp_path / "file").read_text() == "text"
+
+
+def test_links_pipes_and_files_of_others_are_neither_created_over_nor_opened(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        for opened in (open_own, open_lock, lambda file: create_private(file, os.O_WRONLY)):
+            with pytest.raises(OSError):
+                opened(tmp_path / name)
+    assert names(tmp_path) == ["link", "pipe"]
+    if os.geteuid() == 0:
+        (tmp_path / "theirs").touch()
+        os.chown(tmp_path / "theirs", OTHER_UID, OTHER_UID)
+        for opened in (open_own, open_lock):
+            with pytest.raises(OSError):
+                opened(tmp_path / "theirs")
+
+
+def test_no_descriptor_stays_open(tmp_path: Path) -> None:
+    before = len(names(Path("/proc/self/fd")))
+    (tmp_path / "folder").mkdir()
+    for write in (write_private, write_result):
+        write(tmp_path / "file", b"x")
+        with pytest.raises(OSError):
+            write(tmp_path / "no" / "file", b"x")
+        with pytest.raises(OSError):
+            write(tmp_path / "folder", b"x")
+    assert len(names(Path("/proc/self/fd"))) == before
+    assert names(tmp_path) == ["file", "folder"]
+
+
+@pytest.mark.parametrize("write", [write_private, write_result])
+def test_what_was_there_stays_where_there_is_no_room(
+    tmp_path: Path, write: Callable[[Path, bytes], None]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("before")
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, most))  # (Python ignores SIGXFSZ.)
+    try:
+        with pytest.raises(OSError) as failed:
+            write(file, b"x" * 100_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    assert failed.value.errno == errno.EFBIG
+    assert file.read_text() == "before" and names(tmp_path) == ["file"]
+
+
+def test_a_name_as_long_as_a_name_can_be_is_written(tmp_path: Path) -> None:
+    for write in (write_private, write_result):
+        write(tmp_path / ("n" * 255), b"x")
+    assert names(tmp_path) == ["n" * 255]
+
+
+def test_a_result_goes_through_a_link_and_leaves_the_rights_that_a_file_has(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("before")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    write_result(link, b"after")
+    assert link.is_symlink() and target.read_bytes() == b"after" and mode(target) == 0o640
+
+
+def test_a_file_in_the_place_of_a_folder_is_said_to_be_none(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        make_folder(tmp_path / "file" / "gputui")
+
+
+def test_readers_see_the_whole_of_one_text_or_of_the_other(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    write_private(file, "a" * 100_000)
+    writer = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from pathlib import Path; from gputui.system.files import write_private\n"
+            "for n in range(200): write_private(Path(sys.argv[1]), 'ab'[n % 2] * 100_000)",
+            str(file),
+        ]
+    )
+    while writer.poll() is None:
+        text = file.read_text()
+        assert len(text) == 100_000 and len(set(text)) == 1
+    assert writer.returncode == 0 and names(tmp_path) == ["file"]
