@@ -323,7 +323,7 @@ class NvmlSource:
             )
             table = self._process_table()
             pids = {p.pid for d in devices if d.key in self._looked_at for p in d.processes or ()}
-            self._uses = {pid: table.use(pid) for pid in pids}
+            self._uses = table.uses(pids)
         if not self._looked_at:
             return devices
         activities = {gpu.devices[0].key: gpu.activity for gpu in self._gpus}
