@@ -64,7 +64,7 @@ class ProcessTable:
     def __init__(self, host_pids: bool | None = None) -> None:
         self._host_pids = in_initial_namespace() if host_pids is None else host_pids
         self._known: dict[int, _Known] = {}
-        self._measured: dict[int, tuple[int, Any]] = {}
+        self._measured: dict[int, tuple[int | None, Any]] = {}
         """The processes whose use was asked for last: their start, and psutil's object, which remembers the
         CPU time to compare with."""
         self._lines: dict[tuple[Any, str | None], tuple[Ancestor, ...]] = {}
@@ -103,15 +103,14 @@ class ProcessTable:
             return HostUse()
         import psutil
 
-        ticks, process = self._measured.get(pid, (None, None))
-        first = ticks != self._known[pid].ticks
+        ticks, before = self._known[pid].ticks, self._measured.get(pid)
+        first = before is None or before[0] != ticks
         try:
-            if first:
-                process = psutil.Process(pid)
+            process = psutil.Process(pid) if before is None or first else before[1]
             cpu, memory = process.cpu_percent(None), process.memory_info().rss
         except psutil.Error:
             return HostUse()
-        self._measured[pid] = self._known[pid].ticks or 0, process
+        self._measured[pid] = ticks, process
         return HostUse(None if first else cpu, memory)
 
     def _look_up(self, pid: int) -> _Known:
