@@ -170,9 +170,6 @@ def lay_out(
         lines = max(table + _wanted(under), _wanted(others))
         if lines + growing[0].size.wants <= room:
             lines = max(lines, min(table + _wanted(under) + _wanted(spare), room - growing[0].size.wants))
-        if spare and 0 < room - growing[0].size.wants - lines < growing[0].size.wants // 2:
-            # (Too few lines to make every chart higher.)
-            lines = room - growing[0].size.wants
         # (Charts that are higher than that say no more: there rather is a blank line above them.)
         lines = max(lines, room - (growing[0].size.most or room))
         under += spare

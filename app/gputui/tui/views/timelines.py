@@ -293,11 +293,14 @@ def _block(
 
 def _taller(timelines: Timelines, devices: Sequence[Device], grid: _Grid) -> dict[str, int]:
     """How many lines more the first chart of each device has, by its key, where all fit and lines are left
-    over: where there are gaps between devices, none is left blank."""
+    over: none is left blank, unless each device has one line only."""
     used = sum(tall for device in devices for _, tall in _rows_of(timelines, device, grid))
     left = grid.room - used - grid.gap * (len(devices) - 1)
     each, over = divmod(max(0, left), len(devices))
-    return {d.key: each + (place < over and grid.gap > 0) for place, d in enumerate(devices)}
+    return {
+        d.key: each + (place < over and (grid.gap > 0 or grid.rows[0][1] > 1))
+        for place, d in enumerate(devices)
+    }
 
 
 def _rows_of(timelines: Timelines, device: Device, grid: _Grid, taller: int = 0) -> _Rows:
