@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from gputui.allocating.settings import ScreenSettings
 from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
+from gputui.sources.source import Want
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session
 from tui.support import session as moving
@@ -135,7 +137,8 @@ async def test_the_page_of_panels_names_its_keys_and_why_a_panel_is_not_there() 
         body, footer = (s.app.screen.query_one(part, Lines) for part in ("#page-body", "#page-footer"))
         assert all(key in footer.texts[-1] for key in ("esc", "↑↓", "space/⏎", "?"))
         absent = [line for line in body.texts if "120" in line]
-        assert ["Timelines" in absent[0], "Links" in absent[1], len(absent)] == [True, True, 2]
+        named = ("Timelines", "Links", "GPU at cursor")
+        assert [name in line for name, line in zip(named, absent, strict=True)] == [True] * 3
         await s.resize(130, 40)
         assert not any("120" in line for line in body.texts)
         await s.press("escape")
@@ -152,7 +155,8 @@ def _places(s: Session) -> list[tuple[int, str]]:
 
 
 async def test_panels_keep_their_lines_until_the_terminal_or_the_filter_changes() -> None:
-    async with session("shared", size=(130, 40)) as s:
+    # (The panel of one device has its details read at once, which would bring back what is shown here.)
+    async with session("shared", size=(130, 40), screen=ScreenSettings(hidden=("device",))) as s:
         snapshot, before = s.main.app_state.snapshot, _places(s)
         assert snapshot is not None and "queue" in [name for _, name in before]
         quiet = replace(snapshot, claims=(), waiters=())
@@ -163,3 +167,29 @@ async def test_panels_keep_their_lines_until_the_terminal_or_the_filter_changes(
         show(s, quiet)
         await s.resize(131, 40)
         assert "queue" not in [name for _, name in _places(s)]
+
+
+# The device at the cursor
+
+
+async def test_the_details_of_the_device_at_the_cursor_are_read_while_its_panel_is_there() -> None:
+    async with session("idle", size=(130, 40)) as s:
+        first, second = (device.key for device in s.main.app_state.rows)
+        read, asked = s.source.read, list[set[str]]()
+
+        def spy(want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+            if Want.DETAILS in want:
+                assert not among or Want.TABLE not in want
+                asked.append(set(among or ()))
+            return read(want, among)
+
+        s.source.read = spy  # type: ignore[method-assign]
+        assert "─ GPU 0" in everything(s) and "throttling" in everything(s)
+        await s.press("down")
+        await s.until(lambda: asked[-1:] == [{second}])
+        assert "─ GPU 1" in everything(s)
+        await s.press("up")
+        await s.until(lambda: asked[-1:] == [{first}])
+        s.main.save_screen(s.main.app_state.screen._replace(hidden=("device",)))
+        await s.until(lambda: asked[-1:] == [set()])
+        assert "throttling" not in everything(s)

@@ -87,16 +87,16 @@ async def test_the_page_fits_every_size_and_says_so_where_nobody_waits() -> None
 async def test_a_panel_is_there_while_somebody_waits_or_holds_a_claim() -> None:
     async with session("idle", size=(130, 40)) as s:
         state = s.main.app_state
-        assert lines_of_panel(state) == 0
+        assert lines_of_panel(state, 60) == (0, 0)
         show(s, waiter(1), waiter(2, "bo"))
         panel = queue_panel(s.main.app_state, 60, 20)
         words = ["".join(text for text, _ in line) for line in panel]
         assert "2 in line" in words[0] and "next ana: GPUs 0 and 1 are free" in words[3]
-        assert len(words) == lines_of_panel(s.main.app_state) == 4
+        assert len(words) == lines_of_panel(s.main.app_state, 60)[0] == 4
         show(s, claims=(Claim(IDLE.devices[0].key, "lee", IDLE.time - 3000, "python x.py"),))
         panel = queue_panel(s.main.app_state, 80, 20)
         assert "nothing runs on it" in panel[1][3][0] and panel[1][3][1] == "warn"
-        assert len(panel) == lines_of_panel(s.main.app_state) == 2
+        assert len(panel) == lines_of_panel(s.main.app_state, 60)[0] == 2
         show(s, *(waiter(n, f"user{n}") for n in range(30)))
         words = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 6)]
         assert "30 in line" in words[0] and "user3" in words[4] and words[5].startswith(" next user0")
@@ -186,7 +186,7 @@ def test_the_panel_sets_apart_who_holds_what_and_says_of_how_many() -> None:
     def panel(height: int) -> list[str]:
         return ["".join(text for text, _ in line) for line in queue_panel(state, 60, height)]
 
-    whole = panel(lines_of_panel(state))
+    whole = panel(lines_of_panel(state, 60)[0])
     at = next(n for n, line in enumerate(whole) if line.strip() == "not free")
     assert whole[at - 1].startswith(" next ana") and whole[at + 1].startswith(" GPU 6")
     rest = len(whole) - at - 1

@@ -279,7 +279,8 @@ def test_at_200_by_60_the_columns_above_the_timelines_are_of_one_height(name: st
     asked = [*parts(app_state, 200), Part("timelines", Size(4, 3 + 2 * devices), "table", True)]
     layout = lay_out(200, 60, devices, 5, asked)
     assert layout.beside is not None and layout.bottom is not None
-    wanted = {part.name: part.size.wants for part in asked}
+    # (What takes only lines that are left over has no say in this.)
+    wanted = {part.name: 0 if part.spare else part.size.wants for part in asked}
     left = layout.table + lines_of(layout.left)
     right = lines_of(layout.beside)
     # What stands under the table would not fit beside it in fewer lines.
@@ -354,6 +355,52 @@ def test_remarks_are_wrapped_only_where_there_is_room() -> None:
     low, high = (launch(app_state, 80, launch_room(height, 8)) for height in (24, 40))
     assert len(low) < len(high) and _text(high[-1:]).endswith("torchrun")
     assert _text(low[-1:]).endswith("… (L shows all)")
+
+
+@pytest.mark.parametrize("name", list(BOXES))
+@pytest.mark.parametrize(("width", "height", "most"), [(130, 40, 20), (200, 60, 22)])
+def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, most: int) -> None:
+    state = AppState({}).with_snapshot(at(BOXES[name], 60.0, 1_700_000_000.0))
+    store, now = Store(), 1_700_000_060.0
+    for second in range(-300, 1, 2):
+        past = at(BOXES[name], 60.0 + second, 1_700_000_000.0)
+        store.add(now + second, past.devices, 2.0)
+    assert state.snapshot is not None
+    state = replace(state, timelines=store.after(state.snapshot, 1.0))
+    layout = lay_out(width, height, len(state.rows), 6, parts(state, width))
+    assert layout.beside is not None
+    for column in filter(None, (layout.left, layout.beside, layout.bottom)):
+        shown = [
+            "".join(text for text, _ in line).strip()
+            for panel, lines in column.heights
+            for line in _panel(state, panel, column.width, lines)
+        ]
+        assert shown.count("") <= most, (column, shown.count(""))
+
+
+def _panel(state: AppState, name: str, width: int, lines: int) -> list[Line]:
+    drawn = PANELS_BY_NAME[name].lines(state, width, lines)[:lines]
+    return [*drawn, *[((" ", ""),)] * (lines - len(drawn))]
+
+
+@pytest.mark.parametrize("name", ["shared", "dgx-2"])
+def test_rows_that_are_too_long_are_wrapped_where_lines_are_free(name: str) -> None:
+    state = AppState({}).with_snapshot(at(BOXES[name], 0.0, 1_700_000_000.0))
+    for panel in ("jobs", "queue", "processes"):
+        found = PANELS_BY_NAME[panel]
+        if found.size(state, 130).wants:
+            assert "…" not in _text(found.lines(state, side_width(130), 60)), panel
+
+
+def test_the_facts_of_the_device_at_the_cursor_follow_it() -> None:
+    state = AppState({}).with_snapshot(at(BOXES["mixed"], 0.0, 1_700_000_000.0))
+    panel = PANELS_BY_NAME["device"]
+    for device in state.rows:
+        state = replace(state, cursor=device.key)
+        shown = _text(panel.lines(state, 48, 30))
+        assert f"─ GPU {device.index}" in shown and str(device.name) in shown and "throttling" in shown
+        # What has no room is left out by groups.
+        assert "Load" not in _text(panel.lines(state, 48, 12))
 
 
 def _text(lines: Sequence[Line]) -> str:

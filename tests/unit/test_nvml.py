@@ -440,6 +440,22 @@ def test_a_reading_that_asks_for_no_owners_keeps_those_that_are_known(nvml_here:
     source.close()
 
 
+def test_processes_stay_the_same_objects_while_the_load_of_their_device_changes(
+    nvml_here: SimulatedNvml,
+) -> None:
+    snapshot = at(BOXES["idle"], 0, 0)
+    device = replace(snapshot.devices[0], processes=(Process(os.getpid(), "compute", memory=2**33),))
+    source = NvmlSource(ProcessTable(host_pids=True))
+    seen = []
+    for load, want in ((10, Want.ALL), (20, Want.LOAD), (30, Want.LOAD | Want.PROCESSES | Want.OWNERS)):
+        nvml_here.show(replace(snapshot, devices=(replace(device, utilization=load),), links=()))
+        seen.append(source.read(want).devices[0])
+    source.close()
+    assert [each.utilization for each in seen] == [10, 20, 30]
+    assert seen[0].processes and seen[0].processes[0].user
+    assert all(each.processes is seen[0].processes for each in seen)
+
+
 def test_mig_instances_come_and_go_while_it_runs(nvml_here: SimulatedNvml) -> None:
     box = BOXES["a100-mig"]
     fewer = replace(box, gpus=(replace(box.gpus[0], mig=box.gpus[0].mig[:2]), box.gpus[1]))

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 import tracemalloc
+import weakref
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -18,14 +20,15 @@ from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN
 from gputui.system import processes
 from gputui.system.containers import container
 from gputui.system.namespaces import in_initial_namespace
-from gputui.system.processes import Owner, ProcessTable
+from gputui.system.process_stat import ProcessStat
+from gputui.system.processes import HostUse, Owner, ProcessTable
 
 NOBODY = 2**22 + 1
 """A pid that Linux never gives away."""
 
 
 class Fake:
-    """psutil.Process as a test tells it; `alive` is what is_running answers."""
+    """psutil.Process as a test tells it; `alive`: whether /proc has it."""
 
     def __init__(
         self, user: str = "mira", command: str = "python train.py", started: float = 1_000.0
@@ -58,11 +61,14 @@ class Fake:
     def name(self) -> object:
         return self._answer(self.command.split("/")[-1] or "name")
 
+    def cpu_percent(self, _: None) -> float:
+        return 50.0
+
+    def memory_info(self) -> SimpleNamespace:
+        return SimpleNamespace(rss=2**20)
+
     def create_time(self) -> object:
         return self.started
-
-    def is_running(self) -> bool:
-        return self.alive
 
 
 Give = Callable[[int, Fake], None]
@@ -80,12 +86,19 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Give:
         return there[pid]
 
     looked: list[int] = []
+
+    def stat(pid: int) -> ProcessStat | None:
+        fake = there.get(pid)
+        return ProcessStat("S", 1, pid, int(fake.started)) if fake and fake.alive else None
+
     monkeypatch.setattr(psutil, "Process", look)
+    monkeypatch.setattr(processes, "process_stat", stat)
 
     def put(pid: int, fake: Fake) -> None:
         there[pid] = fake
 
     put.looked = looked  # type: ignore[attr-defined]
+    put.forget = there.clear  # type: ignore[attr-defined]
     return put
 
 
@@ -314,6 +327,55 @@ def test_a_process_that_is_gone_is_not_remembered(give: Give) -> None:
     assert table.owner(NOBODY).user is None
     give(NOBODY, Fake("olek"))
     assert table.owner(NOBODY).user == "olek"
+
+
+def test_of_psutils_objects_only_those_of_processes_that_are_looked_at_are_kept(give: Give) -> None:
+    fakes = {pid: Fake() for pid in (7, 8, 9)}
+    for pid, fake in fakes.items():
+        give(pid, fake)
+    table = ProcessTable(host_pids=True)
+    for pid in fakes:
+        table.owner(pid)
+    table.forget_all_but(set(fakes))
+    left = [weakref.ref(fake) for fake in fakes.values()]
+    give.forget()  # type: ignore[attr-defined]
+    fakes.clear()
+    del fake
+    assert not [ref for ref in left if ref() is not None]
+
+
+def test_what_a_process_uses_is_compared_with_the_last_look(give: Give) -> None:
+    give(7, Fake())
+    give(8, Fake())
+    table = ProcessTable(host_pids=True)
+    assert table.uses({7}) == {7: HostUse()}, "it was not looked up"
+    table.owner(7)
+    table.owner(8)
+    assert table.uses({7}) == {7: HostUse(None, 2**20)}
+    assert table.uses({7, 8}) == {7: HostUse(50.0, 2**20), 8: HostUse(None, 2**20)}
+    assert table.uses({8}) == {8: HostUse(50.0, 2**20)}
+    assert table.uses({7}) == {7: HostUse(None, 2**20)}, "what nobody looked at was forgotten"
+
+
+def test_what_another_process_used_is_not_compared_with(give: Give) -> None:
+    first = Fake()
+    give(7, first)
+    table = ProcessTable(host_pids=True)
+    table.owner(7)
+    table.uses({7})
+    give(7, Fake(started=2_000.0))
+    assert table.uses({7}) == {7: HostUse()}
+    table.owner(7)
+    assert table.uses({7}) == {7: HostUse(None, 2**20)}
+
+
+def test_workers_of_one_user_and_command_share_their_texts(give: Give) -> None:
+    table = ProcessTable(host_pids=True)
+    for pid in range(100, 110):
+        # (Texts as the system gives them: equal ones, and not the same.)
+        give(pid, Fake("".join(["mi", "ra"]), "".join(["python ", "train.py"])))
+    owners = [table.owner(pid) for pid in range(100, 110)]
+    assert len({id(owner.user) for owner in owners}) == len({id(owner.command) for owner in owners}) == 1
 
 
 def test_what_no_device_runs_any_more_is_forgotten(give: Give) -> None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.link import SELF, LinkMatrix, is_link
 from gputui.inventory.snapshot import Snapshot

@@ -9,12 +9,15 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
+import sys
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN, Ancestor
 from gputui.system.containers import container
 from gputui.system.namespaces import in_initial_namespace
+from gputui.system.process_stat import process_stat
 
 _MOST_ANCESTORS = 8
 _MOST_CGROUP = 64 * 1024
@@ -42,7 +45,17 @@ class HostUse:
     memory: int | None = None
 
 
-_NOT_LOOKED_UP = Owner()
+class _Known(NamedTuple):
+    """What was answered of a pid, and the start of that process in clock ticks since the boot; None where
+    there was no process to be seen. psutil's object takes 1 KiB, and others may start thousands of processes:
+    none is kept."""
+
+    ticks: int | None
+    owner: Owner
+
+
+_NOT_LOOKED_UP = _Known(None, Owner())
+_FOREIGN = _Known(None, Owner(note=ANOTHER_NAMESPACE))
 
 
 class ProcessTable:
@@ -50,67 +63,73 @@ class ProcessTable:
 
     def __init__(self, host_pids: bool | None = None) -> None:
         self._host_pids = in_initial_namespace() if host_pids is None else host_pids
-        self._known: dict[int, tuple[Any, Owner]] = {}
-        """The process as psutil has it (None where it has none), and what was answered."""
-        self._measured: set[Any] = set()
-        """Those of whose CPU time psutil has a first figure to compare with."""
+        self._known: dict[int, _Known] = {}
+        self._measured: dict[int, tuple[int | None, Any]] = {}
+        """The processes whose use was asked for last: their start, and psutil's object, which remembers the
+        CPU time to compare with."""
         self._lines: dict[tuple[Any, str | None], tuple[Ancestor, ...]] = {}
         """A process as psutil has it, and those who started it: a thousand workers have one parent."""
 
     def owner(self, pid: int) -> Owner:
         """The owner of `pid` now; a pid that the system has given to another process is looked up anew."""
-        process, owner = self._known.get(pid, (None, _NOT_LOOKED_UP))
-        if process is None or not process.is_running():
-            process, owner = self._known[pid] = self._look_up(pid)
-        return owner
+        if not self.lives(pid):
+            self._known[pid] = self._look_up(pid)
+        return self.last(pid)
 
     def last(self, pid: int) -> Owner:
         """What `owner` last answered, without asking the system; of a new pid nothing is known."""
-        return self._known.get(pid, (None, _NOT_LOOKED_UP))[1]
+        return self._known.get(pid, _NOT_LOOKED_UP).owner
 
     def still(self, pid: int) -> Owner:
         """The same, as long as the pid has not been given to another process since."""
-        process, owner = self._known.get(pid, (None, _NOT_LOOKED_UP))
-        return _NOT_LOOKED_UP if process is not None and not process.is_running() else owner
+        known = self._known.get(pid, _NOT_LOOKED_UP)
+        return _NOT_LOOKED_UP.owner if known.ticks is not None and not self.lives(pid) else known.owner
 
     def lives(self, pid: int) -> bool:
         """Whether the process that `owner` last answered for is known to live: this one, by its start."""
-        process = self._known.get(pid, (None, _NOT_LOOKED_UP))[0]
-        return process is not None and process.is_running()
+        ticks = self._known.get(pid, _NOT_LOOKED_UP).ticks
+        return ticks is not None and ticks == _start(pid)
 
-    def use(self, pid: int) -> HostUse:
-        """What a process takes that has been looked up; nothing is known of one that was not, or is gone."""
-        process = self._known.get(pid, (None, _NOT_LOOKED_UP))[0]
-        if process is None:
+    def uses(self, pids: Collection[int]) -> dict[int, HostUse]:
+        """What processes take that have been looked up; nothing is known of one that was not, or is gone.
+
+        CPU time is compared with the last call, and of processes that were not among `pids` then not known.
+        """
+        self._measured = {pid: kept for pid, kept in self._measured.items() if pid in pids}
+        return {pid: self._use(pid) for pid in pids}
+
+    def _use(self, pid: int) -> HostUse:
+        if not self.lives(pid):
             return HostUse()
         import psutil
 
+        ticks, before = self._known[pid].ticks, self._measured.get(pid)
+        first = before is None or before[0] != ticks
         try:
-            if not process.is_running():
-                return HostUse()
+            process = psutil.Process(pid) if before is None or first else before[1]
             cpu, memory = process.cpu_percent(None), process.memory_info().rss
         except psutil.Error:
             return HostUse()
-        first = process not in self._measured
-        self._measured.add(process)
+        self._measured[pid] = ticks, process
         return HostUse(None if first else cpu, memory)
 
-    def _look_up(self, pid: int) -> tuple[Any, Owner]:
+    def _look_up(self, pid: int) -> _Known:
         if not self._host_pids:
-            return None, Owner(note=ANOTHER_NAMESPACE)
+            return _FOREIGN
+        # (Before all else: if the pid is given to another process meanwhile, this tells later.)
+        ticks = _start(pid)
         # psutil takes 20 ms to import, and a box with nobody on it never needs it.
         import psutil
 
         try:
-            process = psutil.Process(pid)
-            return process, self._look(process)
+            return _Known(ticks, self._look(psutil.Process(pid)))
         except psutil.NoSuchProcess:
-            return None, Owner(note=OWNER_UNKNOWN if _exists(pid) else ENDED)
+            return _Known(None, Owner(note=OWNER_UNKNOWN if _exists(pid) else ENDED))
 
     def forget_all_but(self, pids: set[int]) -> None:
         """Drop what is known of processes that no device runs any more."""
         for pid in self._known.keys() - pids:
-            self._measured.discard(self._known.pop(pid)[0])
+            del self._known[pid]
         # (Who is whose parent changes: it is remembered for one reading.)
         self._lines.clear()
 
@@ -125,7 +144,8 @@ class ProcessTable:
                 ("started", process.create_time),
             ):
                 try:
-                    facts[name] = ask()
+                    # (A thousand workers have one user, and often one command: each text is kept once.)
+                    facts[name] = sys.intern(found) if isinstance(found := ask(), str) else found
                 except (psutil.AccessDenied, psutil.ZombieProcess):
                     facts[name] = None
             ancestors = self._ancestors(process, facts["user"])
@@ -142,6 +162,12 @@ class ProcessTable:
         if (parent, user) not in self._lines:
             self._lines[parent, user] = _line(parent, user)
         return self._lines[parent, user]
+
+
+def _start(pid: int) -> int | None:
+    """When the process that has this pid was started, in clock ticks; None where none is to be seen."""
+    stat = process_stat(pid)
+    return None if stat is None else stat.ticks
 
 
 def _line(process: Any, user: str | None) -> tuple[Ancestor, ...]:

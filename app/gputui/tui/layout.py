@@ -60,12 +60,16 @@ class LaunchRoom(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A panel that asks for room; see `tui/panels.py`."""
+    """A panel that asks for room; see `tui/panels.py`.
+
+    spare  whether it is shown only in lines that no other panel wants
+    """
 
     name: str
     size: Size
     place: Literal["table", "side"]
     grows: bool
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,11 @@ def side_width(width: int) -> int:
     return width if width < WIDE else width - _left_width(width) - 1
 
 
+def column_of_device(width: int) -> int:
+    """Cells of the column in which the panel of the device at the cursor stands."""
+    return _left_width(width) if width >= VERY_WIDE else side_width(width)
+
+
 def _left_width(width: int) -> int:
     return width * 62 // 100
 
@@ -156,8 +165,14 @@ def lay_out(
     left_width, right_width = _left_width(width), side_width(width)
     growing = [part for part in beneath if part.grows]
     if width >= VERY_WIDE and growing:
-        under, others = _balanced(table, side)
+        spare = [part for part in side if part.spare]
+        under, others = _balanced(table, [part for part in side if not part.spare])
         lines = max(table + _wanted(under), _wanted(others))
+        if lines + growing[0].size.wants <= room:
+            lines = max(lines, min(table + _wanted(under) + _wanted(spare), room - growing[0].size.wants))
+        # (Charts that are higher than that say no more: there rather is a blank line above them.)
+        lines = max(lines, room - (growing[0].size.most or room))
+        under += spare
         top = max(table, min(lines, room - growing[0].size.wants))
         if before is not None and before.beside is not None and before.bottom is not None:
             top = max(top, before.beside.lines)
@@ -235,7 +250,8 @@ def share(
     """
     shown: list[Part] = []
     for part in parts:
-        if sum(each.size.least for each in shown) + part.size.least <= room:
+        taken = _wanted(shown) if part.spare else sum(each.size.least for each in shown)
+        if taken + part.size.least <= room:
             shown.append(part)
     heights = {part.name: part.size.least for part in shown}
     left = room - sum(heights.values())

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gputui.tui.app_state import AppState
-from gputui.tui.layout import VERY_WIDE, WIDE, Part, Size, side_width
+from gputui.tui.layout import VERY_WIDE, WIDE, Part, Size, column_of_device, side_width
 from gputui.tui.process_rows import groups
+from gputui.tui.views.device import device_panel, facts_of_device, lines_of_device
 from gputui.tui.views.matrix import alike, alike_lines, links_panel, matrix_rows
 from gputui.tui.views.processes import facts_of_processes, processes
+from gputui.tui.views.processes import lines_of_panel as lines_of_processes
 from gputui.tui.views.queue import facts_of_panel, lines_of_panel, queue_panel
 from gputui.tui.views.text import Line
 from gputui.tui.views.timelines import charted, charts_key, timelines_pane
@@ -24,6 +26,13 @@ NOTHING = Size(0, 0)
 _MOST_LINKED, _MOST_IN_WORDS = 8, 16
 """GPUs up to which the matrix of links stands beside the table, and up to which words stand there where all
 links are the same; for more there is the topology page."""
+
+
+_HIGHEST = 25
+"""Lines of the three charts of one device, with the line between two devices: higher ones say no more."""
+
+_LEAST_OF_DEVICE = 7
+"""Lines of the panel of one device: its state and a group of facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,7 @@ class Panel:
     facts   all that the lines depend on: equal facts give equal lines, which are then not built again
     place   "table": below the table, also where there are columns; "side": in the columns beside it
     grows   whether it takes the room that is left over
+    spare   whether it is shown only in lines that no other panel wants
     narrow  whether it is also shown where there is one column only
     stays   whether it stays, once it has been shown, while it has nothing to say: it comes and goes by what
             others do, and nothing may move by itself
@@ -51,6 +61,7 @@ class Panel:
     facts: Callable[[AppState], object]
     place: Literal["table", "side"] = "side"
     grows: bool = False
+    spare: bool = False
     narrow: bool = True
     stays: bool = False
     action: str = ""
@@ -59,9 +70,10 @@ class Panel:
 def _size_of_processes(app_state: AppState, width: int) -> Size:
     if not (app_state.rows or app_state.filter_hides_all):
         return NOTHING
-    # (Beside the table most commands take two lines, on a very wide screen one.)
-    each = 2 if WIDE <= width < VERY_WIDE else 1
-    return Size(4, 1 + max(1, each * len(groups(app_state))))
+    # (On a very wide screen commands have room for most of them in one line.)
+    if not WIDE <= width < VERY_WIDE:
+        return Size(4, 1 + max(1, len(groups(app_state))))
+    return Size(4, lines_of_processes(app_state, side_width(width)))
 
 
 def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -71,12 +83,12 @@ def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
     return jobs_panel(app_state, width, height)
 
 
-def _size_of_jobs(app_state: AppState, _: int) -> Size:
+def _size_of_jobs(app_state: AppState, width: int) -> Size:
     if app_state.snapshot is None or not app_state.snapshot.jobs:
         return NOTHING
     from gputui.tui.views.jobs import size_of_jobs
 
-    return Size(*size_of_jobs(app_state.snapshot))
+    return Size(*size_of_jobs(app_state, app_state.snapshot, side_width(width)))
 
 
 def _facts_of_jobs(app_state: AppState) -> object:
@@ -93,17 +105,24 @@ def _timelines(app_state: AppState, width: int, height: int) -> list[Line]:
 
 def _size_of_timelines(app_state: AppState, _: int) -> Size:
     count = len(charted(app_state))
-    return Size(4, 3 + 2 * count) if count else NOTHING
+    return Size(4, 3 + 2 * count, 3 + _HIGHEST * count if count > 1 else 0) if count else NOTHING
+
+
+def _size_of_device(app_state: AppState, width: int) -> Size:
+    if not app_state.rows:
+        return NOTHING
+    return Size(_LEAST_OF_DEVICE, lines_of_device(column_of_device(width)))
 
 
 def _size_of_queue(app_state: AppState, width: int) -> Size:
-    wanted = lines_of_panel(app_state)
+    # (On a very wide screen it stands where its rows have room.)
+    wanted, most = lines_of_panel(app_state, side_width(width) if width < VERY_WIDE else width)
     if not wanted or app_state.snapshot is None:
         return NOTHING
     if app_state.snapshot.waiters:
-        return Size(2, wanted)
+        return Size(2, wanted, most)
     # (Who holds what is in the table, too: it takes no room from the processes where there is little.)
-    return Size(min(3, wanted), wanted) if width >= WIDE else NOTHING
+    return Size(min(3, wanted), wanted, most) if width >= WIDE else NOTHING
 
 
 def _size_of_links(app_state: AppState, width: int) -> Size:
@@ -161,6 +180,17 @@ PANELS: tuple[Panel, ...] = (
         narrow=False,
         action="topology",
     ),
+    Panel(
+        "device",
+        "GPU at cursor",
+        device_panel,
+        _size_of_device,
+        facts_of_device,
+        grows=True,
+        spare=True,
+        narrow=False,
+        action="device",
+    ),
 )
 
 PANELS_BY_NAME: dict[str, Panel] = {panel.name: panel for panel in PANELS}
@@ -180,5 +210,5 @@ def parts(app_state: AppState, width: int, before: Sequence[Part] = ()) -> list[
         if most is not None and (size != NOTHING or panel.stays):
             size = (most if size == NOTHING else size).at_least(most)
         if size != NOTHING:
-            found.append(Part(panel.name, size, panel.place, panel.grows))
+            found.append(Part(panel.name, size, panel.place, panel.grows, panel.spare))
     return found

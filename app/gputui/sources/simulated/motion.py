@@ -26,7 +26,7 @@ _OF_IDENTITY = frozenset({"mig", "compute_mode", "display", "unified", "power_li
 
 _WARM_UP = 4.0
 """Seconds for which a task that has just started shows 0 %: real ones load their data first."""
-_LOGGED, _TAIL = 11, 20
+_LOGGED, _TAIL = 20, 20
 """Lines that a job of ours has written when the box is opened, and the last ones that are told."""
 
 _FILL = 10.0

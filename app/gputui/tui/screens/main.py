@@ -115,6 +115,8 @@ class MainScreen(Screen[None]):
         self._asked: tuple[object, list[Part]] = (None, [])
         """For which frame (size, rows, filter, hidden panels) the panels have asked for how much so far."""
         self._detailed: tuple[str, ...] = ()
+        self._in_full = False
+        """Whether all details of `_detailed` are read, and not only what columns show."""
         self._on_page: tuple[str, ...] = ()
         self._table, self._keys = DeviceTable(id="table"), KeyLine(id="keys")
         self._selection_lines = SelectionStrip(id="selection")
@@ -282,7 +284,7 @@ class MainScreen(Screen[None]):
     def look_at(self, keys: Sequence[str]) -> None:
         """Have these devices read in full as long as a page shows them, () for none."""
         self._on_page = tuple(keys)
-        details = Want.DETAILS if self._on_page else Want.DETAILS | Want.TABLE
+        details = Want.DETAILS if self._on_page or self._in_full else Want.DETAILS | Want.TABLE
         self._sampler.look_at(self._on_page or self._detailed, details)
 
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
@@ -477,11 +479,19 @@ class MainScreen(Screen[None]):
         return lay_out(width, height, rows, self._below, asked, self._arranged if asked == before else None)
 
     def _read_details(self) -> None:
-        """Have read of the devices in view what some columns show, and a usual reading does not bring."""
+        """Have read what a usual reading does not bring: of the devices in view what some columns show, else
+        of the one at the cursor what its panel shows."""
         covered = any(isinstance(screen, Page) for screen in self.app.screen_stack)
-        keys = self._table.in_view if Want.DETAILS in self._table.needs and not covered else ()
-        if keys != self._detailed:
-            self._detailed = keys
+        keys: tuple[str, ...] = ()
+        in_full = False
+        if covered:
+            pass
+        elif Want.DETAILS in self._table.needs:
+            keys = self._table.in_view
+        elif self._arranged is not None and "device" in dict(self._arranged.heights):
+            keys, in_full = tuple(filter(None, [self.app_state.cursor])), True
+        if (keys, in_full) != (self._detailed, self._in_full):
+            self._detailed, self._in_full = keys, in_full
             self.look_at(self._on_page)
 
     def _arrange(self, layout: Layout) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations, pairwise, zip_longest
 
 from gputui.choosing.verdict_text import state_and_reason
@@ -29,6 +30,70 @@ def device_facts(app_state: AppState, device: Device, width: int) -> list[Line]:
     return [*_head(app_state, device, width), *_columns(app_state, device, width)]
 
 
+# The panel beside the table
+
+_LINES = {1: 30, 2: 17, 3: 13}
+"""Lines that all facts take in so many columns, with the state. The same for every device: the cursor moves
+no panel."""
+
+_FIRST = ("Power and temperature", "Clocks", "Links", "Errors", "Memory", "Load")
+"""The groups of facts of the panel, what the table does not show first."""
+
+
+def lines_of_device(width: int) -> int:
+    """How many lines the panel fills."""
+    return _LINES[_count(width)]
+
+
+def facts_of_device(app_state: AppState) -> object:
+    """All that the panel depends on."""
+    device, snapshot = app_state.current, app_state.snapshot
+    if device is None or snapshot is None:
+        return None
+    return device.key, _state(app_state, device), _panel_groups(app_state, device), _notes(app_state, device)
+
+
+def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
+    """A rule with the device at the cursor, its state, and as many groups of facts as have room."""
+    device, snapshot = app_state.current, app_state.snapshot
+    if device is None or snapshot is None:
+        return [title("device", width), clip(((" no GPU at the cursor", "dim"),), width)][:height]
+    lines = [title(f"GPU {snapshot.label(device)}", width, printable(device.name or "unknown model") + "  i")]
+    lines += _state_lines(app_state, device, width)
+    every = _panel_groups(app_state, device)
+    count = min(_count(width), len(every))
+    for shown in range(len(every), 0, -1):
+        facts = _in_columns(every[:shown], width, min(count, shown))
+        if len(lines) + len(facts) <= height or shown == 1:
+            return [*lines, *facts][:height]
+    return lines[:height]
+
+
+def _panel_groups(app_state: AppState, device: Device) -> tuple[Group, ...]:
+    assert app_state.snapshot is not None
+    every = fact_groups(device, app_state.snapshot.time)
+    return tuple(sorted(every, key=lambda group: _FIRST.index(group.name)))
+
+
+def _state(app_state: AppState, device: Device) -> str:
+    assert app_state.snapshot is not None
+    return state_and_reason(app_state.verdicts[device.key], app_state.snapshot.time)
+
+
+def _state_lines(app_state: AppState, device: Device, width: int) -> list[Line]:
+    """The state with its reason, and what is to be noted."""
+    verdict, (sign, _, look) = app_state.verdicts[device.key], state_of(app_state, device)
+    first, *more = wrap(_state(app_state, device), width - 4)
+    lines: list[Line] = [((f" {sign} ", look), (first, verdict.state))]
+    lines += [((f"   {piece}", verdict.state),) for piece in more]
+    return lines + [
+        ((f"   {piece}", ""),) for note in _notes(app_state, device) for piece in wrap(note, width - 4)
+    ]
+
+
+# The page
+
+
 def _head(app_state: AppState, device: Device, width: int) -> list[Line]:
     snapshot = app_state.snapshot
     assert snapshot is not None
@@ -36,13 +101,7 @@ def _head(app_state: AppState, device: Device, width: int) -> list[Line]:
     name = f"GPU {snapshot.label(device)}  {printable(device.name or 'unknown model')}"
     lines = [title(name, width, place)]
     lines += [((f" {piece}", "dim"),) for piece in _packed(_identity(device), width - 2)]
-    verdict = app_state.verdicts[device.key]
-    pieces = wrap(state_and_reason(verdict, snapshot.time), width - 4)
-    sign, _, look = state_of(app_state, device)
-    lines.append(((f" {sign} ", look), (pieces[0], verdict.state)))
-    lines += [((f"   {piece}", verdict.state),) for piece in pieces[1:]]
-    lines += [((f"   {piece}", ""),) for note in _notes(app_state, device) for piece in wrap(note, width - 4)]
-    return lines
+    return lines + _state_lines(app_state, device, width)
 
 
 def _identity(device: Device) -> list[str]:
@@ -95,7 +154,15 @@ def _packed(facts: list[str], width: int) -> list[str]:
 def _columns(app_state: AppState, device: Device, width: int) -> list[Line]:
     assert app_state.snapshot is not None
     every = fact_groups(device, app_state.snapshot.time)
-    count = min(len(every), 1 if width < 76 else 2 if width < 120 else 3)
+    return _in_columns(every, width, min(len(every), _count(width)))
+
+
+def _count(width: int) -> int:
+    """Columns of facts."""
+    return 1 if width < 76 else 2 if width < 120 else 3
+
+
+def _in_columns(every: Sequence[Group], width: int, count: int) -> list[Line]:
     each = (width - 2) // count - 1
     groups = [_group(group, each) for group in every]
     columns = _balanced(groups, count)

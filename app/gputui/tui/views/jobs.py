@@ -17,7 +17,7 @@ from gputui.system.users import own_name
 from gputui.tui.app_state import AppState
 from gputui.tui.views.columns import Columns
 from gputui.tui.views.table import row
-from gputui.tui.views.text import Line, clip, fit, title, wrap
+from gputui.tui.views.text import Line, clip, fit, hanging, title, wrap, wrapped_where_free
 
 SIGNS: dict[str, tuple[str, str]] = {
     "starting": ("…", "dim"),
@@ -68,12 +68,24 @@ def listed(
     claimed and run on (`unclaimed_uses_of`); `devices`, what they run on (`on_devices`)."""
     if not jobs:
         return [clip(((_NONE, "dim"),), width)]
+    return [clip(row, width) for row in _rows(jobs, cursor, width, now, unclaimed, devices or {})]
+
+
+def _rows(
+    jobs: Sequence[JobSummary],
+    cursor: int | None,
+    width: int,
+    now: float,
+    unclaimed: Mapping[str, str] | None,
+    devices: Mapping[str, str],
+) -> list[Line]:
+    """The same as long as they are."""
     wide = max(len(job.id) for job in jobs)
     titles = [printable(job.title) for job in jobs]
     with_peak = width >= _WITH_PEAK and any(job.peak_memory is not None for job in jobs)
     with_log = width >= _WITH_LOG and any(job.last_line for job in jobs)
     title_width = min(_LONGEST_TITLE, max(map(cell_len, titles))) if with_log else 0
-    on = [(devices or {}).get(job.id, "–") for job in jobs]
+    on = [devices.get(job.id, "–") for job in jobs]
     on_width = min(16, max(map(len, on)))
     state_width = max(len(_state(job)) for job in jobs)
     ages = [how_long(job, now) for job in jobs]
@@ -96,7 +108,7 @@ def listed(
         spans.append((fit(name, title_width) if title_width else name, "strong" if at_cursor else ""))
         if with_log:
             spans.append((f"  {printable(job.last_line or '')}", "dim"))
-        lines.append(clip(tuple(spans), width))
+        lines.append(tuple(spans))
     return lines
 
 
@@ -243,9 +255,9 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
         # (In one line or two the rule is what counts the others.)
         jobs = jobs[: room - 1 if room > 2 else room]
         hidden = len(snapshot.jobs) - len(jobs) if room > 2 else 0
-    on = {job.id: on_devices(job, snapshot) for job in jobs}
+    rows = _rows_of_panel(app_state, snapshot, jobs, width)
     head = headline(snapshot.jobs, 0, width, "your jobs")
-    lines = [head, *listed(jobs, None, width, snapshot.time, unclaimed_uses_of(app_state), on)]
+    lines = [head, *wrapped_where_free(rows, width, room - bool(hidden) - _kept_for(tail))]
     if hidden:
         lines.append(((f"   … {hidden} more: D", "dim"),))
     room = height - len(lines) - 1
@@ -253,6 +265,13 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
         pieces = pieces_of(tail.tail, width)[-room:]
         lines += [title(f"log of {tail.id}", width), *(((f" {piece}", ""),) for piece in pieces)]
     return lines
+
+
+def _rows_of_panel(
+    app_state: AppState, snapshot: Snapshot, jobs: Sequence[JobSummary], width: int
+) -> list[Line]:
+    on = {job.id: on_devices(job, snapshot) for job in jobs}
+    return _rows(jobs, None, width, snapshot.time, unclaimed_uses_of(app_state), on)
 
 
 def _in_panel(snapshot: Snapshot) -> tuple[JobSummary, ...]:
@@ -267,12 +286,19 @@ def _tail(snapshot: Snapshot) -> JobSummary | None:
     return next((job for job in found if job.tail), None)
 
 
-def size_of_jobs(snapshot: Snapshot) -> tuple[int, int, int]:
-    """The fewest lines that the panel is worth, how many it would fill, and how many with all of the log."""
+def _kept_for(tail: JobSummary | None) -> int:
+    """Lines of the end of a log, with its rule, that come before anything above it is wrapped."""
+    return 1 + min(_LOG_LINES, len(tail.tail)) if tail else 0
+
+
+def size_of_jobs(app_state: AppState, snapshot: Snapshot, width: int) -> tuple[int, int, int]:
+    """The fewest lines that the panel is worth, how many it would fill, and how many with all of the log
+    and of each row."""
     jobs, tail = _in_panel(snapshot), _tail(snapshot)
-    rows = 1 + len(jobs) + (len(jobs) < len(snapshot.jobs))
-    log = len(tail.tail) if tail else 0
-    return 2, rows + (1 + min(_LOG_LINES, log) if tail else 0), rows + (1 + log if tail else 0)
+    heads = 1 + (len(jobs) < len(snapshot.jobs))
+    whole = sum(len(hanging(row, width)) for row in _rows_of_panel(app_state, snapshot, jobs, width))
+    log = 1 + len(tail.tail) if tail else 0
+    return 2, heads + len(jobs) + _kept_for(tail), heads + whole + log
 
 
 def facts_of_jobs(app_state: AppState, snapshot: Snapshot) -> object:

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from gputui.inventory.formatting import UNKNOWN, size
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
-from gputui.tui.process_rows import Row, folded, groups
+from gputui.tui.process_rows import Fold, Row, folded, groups
 from gputui.tui.views.table import filter_in_title
 from gputui.tui.views.text import Line, clip, fit, title, wrap
 
@@ -50,17 +50,13 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
         return [*lines, clip(((none, "dim"),), width)] if app_state.snapshot else lines
     room = max(1, height - 1)
     shown = folded(app_state, found if len(found) <= room else found[: room - 1])
-    label, pid, user, memory = (
-        max(len(getattr(fold.row, name)) for fold in shown) for name in ("label", "pid", "user", "memory")
-    )
-    user = min(_MOST_USER, user)
-    # Beside the table there is room for the command or for its number: the command says more.
-    pid = pid + 2 if width >= _WIDE else 0
+    label, pid, user, memory = _cells(shown, width)
     head_width = label + pid + user + memory + 15
-    # (Of what is no process, a line is enough: the advice is on the pages.)
-    text = max(10, width - head_width)
-    whole = [wrap(fold.row.short, text) if fold.row.process else [fold.row.short] for fold in shown]
-    most = _lines_each([len(pieces) for pieces in whole], room - (len(shown) < len(found)))
+    whole = [wrap(fold.row.short, max(10, width - head_width)) for fold in shown]
+    left = room - (len(shown) < len(found))
+    # (Commands first: the advice on what is no process is on the pages, too.)
+    commands = [len(each) if fold.row.process else 1 for fold, each in zip(shown, whole, strict=True)]
+    most = _lines_each(list(map(len, whole)), left, _lines_each(commands, left))
     for fold, pieces, lines_of_it in zip(shown, whole, most, strict=True):
         row, style = fold.row, "strong" if app_state.cursor in fold.devices else ""
         head: Line = (
@@ -77,13 +73,33 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     return lines
 
 
-def _lines_each(wanted: Sequence[int], room: int) -> list[int]:
-    """How many lines each gets: one, then one more in turn, from the top, for each that wants one."""
-    each = [1] * len(wanted)
-    room -= len(wanted)
+def lines_of_panel(app_state: AppState, width: int) -> int:
+    """How many lines `processes` fills where no command is cut."""
+    found = groups(app_state)
+    if not found:
+        return 2
+    shown = folded(app_state, found[:_MOST_LINES])
+    text = max(10, width - sum(_cells(shown, width)) - 15)
+    return 1 + len(found) - len(shown) + sum(len(wrap(fold.row.short, text)) for fold in shown)
+
+
+def _cells(shown: Sequence[Fold], width: int) -> tuple[int, int, int, int]:
+    """Cells of the device, the pid, the user and the memory of each row beside the table."""
+    label, pid, user, memory = (
+        max(len(getattr(fold.row, name)) for fold in shown) for name in ("label", "pid", "user", "memory")
+    )
+    # Beside the table there is room for the command or for its number: the command says more.
+    return label, pid + 2 if width >= _WIDE else 0, min(_MOST_USER, user), memory
+
+
+def _lines_each(wanted: Sequence[int], room: int, before: Sequence[int] = ()) -> list[int]:
+    """How many lines each gets: one, or what it had `before`, then one more in turn, from the top, for each
+    that wants one."""
+    each = list(before) or [1] * len(wanted)
+    room -= sum(each)
     for line in range(1, max(wanted, default=0)):
         for place, wants in enumerate(wanted):
-            if wants > line and room > 0:
+            if wants > line >= each[place] and room > 0:
                 each[place] += 1
                 room -= 1
     return each

@@ -21,7 +21,7 @@ from gputui.choosing.queue_outlook import (
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, clip, fit, title, wrap
+from gputui.tui.views.text import Line, clip, fit, hanging, title, wrap, wrapped_where_free
 
 _MOST_USER = 12
 _NOBODY = " nobody is in line: w on the main screen waits for devices"
@@ -41,13 +41,16 @@ def worth_a_panel(app_state: AppState) -> bool:
     return snapshot is not None and bool(snapshot.waiters or any(not claim.own for claim in snapshot.claims))
 
 
-def lines_of_panel(app_state: AppState) -> int:
-    """How many lines the panel fills: 0 where it has nothing to say."""
+def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
+    """How many lines the panel fills, and how many where no row is cut: 0 where it has nothing to say."""
     if not worth_a_panel(app_state):
-        return 0
-    found = outlook_of(app_state)
+        return 0, 0
+    snapshot, found = app_state.snapshot, outlook_of(app_state)
     told = _told_in_panel(found, app_state)
-    return 1 + len(found.turns) + min(1, len(found.next)) + len(told) + bool(found.turns and told)
+    assert snapshot is not None
+    rows = _in_line(found, found.turns, snapshot) + _occupied(told, snapshot, commands=False)
+    heads = 1 + bool(found.turns and told)
+    return heads + len(rows), heads + sum(len(hanging(row, width)) for row in rows)
 
 
 def facts_of_panel(app_state: AppState) -> object:
@@ -75,10 +78,10 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     # (Of a long line the first ones are shown, the rule counts all; who holds what gives way to it. In two
     # lines what is next says most.)
     shown = found.turns[: max(0, height - 1 - len(found.next[:1]))]
-    lines += [clip(line, width) for line in _rows(shown, snapshot, found.turns)]
-    for turn in found.next[:1]:
-        words = ((f" next {who(turn.waiter)}: ", "strong"), (in_the_way(turn, snapshot), ""))
-        lines.append(clip(words, width))
+    rows = _in_line(found, shown, snapshot)
+    # (Who holds what has a line each before anything is wrapped.)
+    kept = len(told) + bool(found.turns and told)
+    lines += wrapped_where_free(rows, width, max(len(rows), height - len(lines) - kept))
     return [*lines, *_told(told, snapshot, width, height - len(lines), bool(found.turns))][:height]
 
 
@@ -87,15 +90,24 @@ def _told(told: Sequence[Occupied], snapshot: Snapshot, width: int, room: int, b
     the heading then says of how many."""
     if not told or room < 1:
         return []
-    rows = [clip(line, width) for line in _occupied(told, snapshot, commands=False)]
+    rows = _occupied(told, snapshot, commands=False)
     if not below and len(rows) <= room:
-        return rows
+        return wrapped_where_free(rows, width, room)
     kept = room - 1
     if not kept:
         numbers = ",".join(snapshot.label(each.device) for each in told)
         return [clip(((f" not free: GPU {numbers}", "dim"),), width)]
     count = f": {kept} of {len(rows)}" if kept < len(rows) else ""
-    return [clip(((f" not free{count}", "dim"),), width), *rows[:kept]]
+    return [clip(((f" not free{count}", "dim"),), width), *wrapped_where_free(rows[:kept], width, kept)]
+
+
+def _in_line(found: Outlook, shown: Sequence[Turn], snapshot: Snapshot) -> list[Line]:
+    """The rows of the panel about those who wait, and what the next one waits for."""
+    reasons: list[Line] = [
+        ((f" next {who(turn.waiter)}: ", "strong"), (in_the_way(turn, snapshot), ""))
+        for turn in found.next[:1]
+    ]
+    return [*_rows(shown, snapshot, found.turns), *reasons]
 
 
 def headline(found: Outlook, width: int, end: str = "") -> Line:
@@ -188,7 +200,7 @@ def _occupied(shown: Sequence[Occupied], snapshot: Snapshot, commands: bool = Tr
             (f"{fit(user, min(_MOST_USER, widths[1]))}  {fit(memory, widths[2], right=True)}  ", ""),
             (f"{fit(held, widths[3])}  ", "warn" if each.hoarded else ""),
             (f"{fit(use, widths[4])}  " if commands else use, "warn" if each.hoarded else ""),
-            (command if commands else "", "dim"),
+            *([(command, "dim")] if commands else []),
         )
         for each, (label, user, memory, held, use, command) in zip(shown, cells, strict=True)
     ]

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.cells import cell_len, chop_cells, set_cell_size
+
+_HANGING = 12
+"""Cells that the wrapped end of a line has below its beginning, at least; else it has the whole width."""
+
+_INDENT = 6
 
 Span = tuple[str, str]
 """Text, and the name of its style (`widgets/lines.py` lists them; "" is plain)."""
@@ -58,6 +65,31 @@ def padded(line: Line, width: int) -> Line:
     """The line with spaces behind it up to `width` cells."""
     missing = width - width_of(line)
     return (*line, (" " * missing, "")) if missing > 0 else line
+
+
+def hanging(line: Line, width: int) -> list[Line]:
+    """The line with its last span wrapped: below where that begins, or below all of it in narrow places."""
+    if width_of(line) <= width:
+        return [line]
+    *head, (text, style) = line
+    indent = width_of(tuple(head))
+    if width - indent >= _HANGING:
+        first, *more = wrap(text, width - indent)
+        lines: list[Line] = [(*head, (first, style))]
+    else:
+        indent = min(_INDENT, max(0, width - 1))
+        lines, more = [clip(tuple(head), width)], wrap(text.strip(), width - indent)
+    return [*lines, *(((" " * indent, ""), (piece, style)) for piece in more)]
+
+
+def wrapped_where_free(rows: Sequence[Line], width: int, room: int) -> list[Line]:
+    """A line for each row at least; from the top, rows that are too long are wrapped as far as `room` has
+    lines for all of such a row, else cut."""
+    lines: list[Line] = []
+    for place, row in enumerate(rows):
+        whole, left = hanging(row, width), room - len(lines) - (len(rows) - place - 1)
+        lines += whole if len(whole) <= left else [clip(row, width)]
+    return lines
 
 
 def place_mark(rank: int | None) -> tuple[Span, ...]:

@@ -46,6 +46,10 @@ _FIGURES = 12
 """Cells of the figures behind the chart of one device, " max 100.0G"."""
 _WITH_FIGURES = 50
 """Cells from which on there are some."""
+_LEAST_STACKED = 3
+"""Lines of each chart from which on those of one device stand below each other, as wide as the panel."""
+_LEAST_OUTLINED = 4
+"""Lines from which on a chart of a list has dotted lines at 50 and 100 %."""
 _MARKED = 6
 """Lines from which on the page has a line for the mark of the cursor."""
 
@@ -205,6 +209,7 @@ class _Grid:
     rows, gap      the charts of a device that has all of them, and the lines between two devices
     room           lines for all devices;  marked: whether the mark of the cursor has a line
     page           whether the figures are those of a moment, and not of the span
+    outlined       whether the charts have dotted lines at 50 and 100 %: most of a tall, idle one is blank
     """
 
     label: int
@@ -218,6 +223,7 @@ class _Grid:
     room: int
     marked: bool
     page: bool
+    outlined: bool = False
 
     @property
     def tag(self) -> int:
@@ -245,11 +251,14 @@ def _grid(
     label = max(len(_label(app_state, device)) for device in devices)
     known = [each for each in METRICS if any(_has_chart(timelines, d.key, each) for d in devices)]
     beside = min(_beside(width, metric, _BESIDE_ON_PAGE if page else _BESIDE), len(known))
+    stacked = page or (height - 1) // len(devices) > _LEAST_STACKED * len(known)
+    if stacked and not page:
+        beside = min(beside, 1)
     left = _gutter(label, beside)
     columns = _columns(width, left, beside)
     marked = page and height >= _MARKED
     room = height - 1 - (beside > 1) - marked
-    if page and metric is None and beside == 1:
+    if stacked and metric is None and beside == 1:
         tall = max(min(room, len(known)), room // len(devices))
         gap = int(tall > len(known))
         rows = _stacked(tall - gap, known)
@@ -258,7 +267,8 @@ def _grid(
         tall = (room + 1) // len(devices)
         rows, gap = _layout(tall if tall > 2 else max(1, room // len(devices)), metric, known[:beside])
     span = _span(timelines, columns, zoom)
-    return _Grid(label, beside, left, columns, span, cursor, rows, gap, room, marked, page)
+    outlined = not page and metric is None and rows[0][1] >= _LEAST_OUTLINED
+    return _Grid(label, beside, left, columns, span, cursor, rows, gap, room, marked, page, outlined)
 
 
 def _block(
@@ -283,11 +293,14 @@ def _block(
 
 def _taller(timelines: Timelines, devices: Sequence[Device], grid: _Grid) -> dict[str, int]:
     """How many lines more the first chart of each device has, by its key, where all fit and lines are left
-    over: where there are gaps between devices, none is left blank."""
+    over: none is left blank, unless each device has one line only."""
     used = sum(tall for device in devices for _, tall in _rows_of(timelines, device, grid))
     left = grid.room - used - grid.gap * (len(devices) - 1)
     each, over = divmod(max(0, left), len(devices))
-    return {d.key: each + (place < over and grid.gap > 0) for place, d in enumerate(devices)}
+    return {
+        d.key: each + (place < over and (grid.gap > 0 or grid.rows[0][1] > 1))
+        for place, d in enumerate(devices)
+    }
 
 
 def _rows_of(timelines: Timelines, device: Device, grid: _Grid, taller: int = 0) -> _Rows:
@@ -387,7 +400,9 @@ def _with_figure(
     return [
         (*drawn, (fit(figure if place == tall - 1 else "", _FIGURE, right=True), ""))
         for place, drawn in enumerate(
-            _chart(timelines, device.key, metric, grid.span, tall, full, grid.cursor, close)
+            _outlined(timelines, device.key, metric, grid.span, tall, full, grid.cursor)
+            if grid.outlined
+            else _chart(timelines, device.key, metric, grid.span, tall, full, grid.cursor, close)
         )
     ]
 

@@ -399,7 +399,9 @@ class Gpu:
             now = {"memory_used": device.memory_used, "utilization": device.utilization} | facts
             # (A list that has failed is asked for again in the next reading; who was on it may still run.)
             self._listed_at = (now["memory_used"], bool(now["utilization"])) if self.listed else None
-            facts |= {"processes": found} if self.listed else {}
+            if self.listed:
+                # (An equal list is the same object, so that what was made of it stays.)
+                facts["processes"] = device.processes if found == device.processes else found
         return with_facts(device, **facts)
 
     def _found(self, device: Device) -> Device:

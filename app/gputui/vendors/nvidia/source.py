@@ -311,9 +311,14 @@ class NvmlSource:
             look = look_of(device)
             owners = [look(process.pid) for process in device.processes]
             before = self._owned.get(device.key)
-            if before is None or before[0] is not device or before[1] != owners:
-                named = tuple(map(_named, device.processes, owners))
-                before = self._owned[device.key] = device, owners, replace(device, processes=named)
+            if before is None or before[0].processes is not device.processes or before[1] != owners:
+                named: tuple[Process, ...] | None = tuple(map(_named, device.processes, owners))
+            elif before[0] is device:
+                return before[2]
+            else:
+                # (The device has another load. Of its processes, which may be thousands, nothing is new.)
+                named = before[2].processes
+            before = self._owned[device.key] = device, owners, replace(device, processes=named)
             return before[2]
 
         owned = tuple(with_owners(device) for device in devices)
@@ -334,7 +339,7 @@ class NvmlSource:
             )
             table = self._process_table()
             pids = {p.pid for d in devices if d.key in self._looked_at for p in d.processes or ()}
-            self._uses = {pid: table.use(pid) for pid in pids}
+            self._uses = table.uses(pids)
         if not self._looked_at:
             return devices
         activities = {gpu.devices[0].key: gpu.activity for gpu in self._gpus}
