@@ -19,7 +19,7 @@ class Owners(Protocol):
     def owner(self, pid: int) -> Owner: ...
     def last(self, pid: int) -> Owner: ...
     def still(self, pid: int) -> Owner: ...
-    def use(self, pid: int) -> HostUse: ...
+    def uses(self, pids: Collection[int]) -> dict[int, HostUse]: ...
     def forget_all_but(self, pids: set[int]) -> None: ...
 
 
@@ -61,8 +61,11 @@ def with_host_use(
 ) -> tuple[Device, ...]:
     """With what the processes of these devices (None: of all) take of the host."""
 
+    looked_at = [d for d in devices if among is None or d.key in among]
+    uses = owners.uses({process.pid for device in looked_at for process in device.processes or ()})
+
     def used(process: Process) -> Process:
-        use = owners.use(process.pid)
+        use = uses[process.pid]
         return replace(process, host_cpu=use.cpu, host_memory=use.memory)
 
     return tuple(

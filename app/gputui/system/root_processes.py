@@ -5,6 +5,8 @@ The same questions as to `ProcessTable`. Users are numbers, as their names are n
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from gputui.inventory.process import OWNER_UNKNOWN
 from gputui.system.containers import container
 from gputui.system.processes import HostUse, Owner
@@ -32,8 +34,8 @@ class RootProcesses:
 
     still = last
 
-    def use(self, pid: int) -> HostUse:
-        return HostUse()
+    def uses(self, pids: Collection[int]) -> dict[int, HostUse]:
+        return dict.fromkeys(pids, HostUse())
 
     def forget_all_but(self, pids: set[int]) -> None:
         self._known = {pid: owner for pid, owner in self._known.items() if pid in pids}
