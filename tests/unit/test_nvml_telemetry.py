@@ -27,7 +27,7 @@ from unit.calling import Call
 
 NOW = 1_750_000_000.0
 GIB = 2**30
-NVIDIA = [name for name, box in BOXES.items() if box.vendor == "nvidia"]
+NVIDIA = [name for name, box in BOXES.items() if box.vendor == "nvidia" and name != "mixed-vendors"]
 DGX = BOXES["dgx-h100"]
 RATES = ("pcie_sent", "pcie_received", "nvlink_sent", "nvlink_received")
 MOVING = (*RATES, "sm_active", "sm_occupancy", "tensor_active")

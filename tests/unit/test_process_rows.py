@@ -346,7 +346,8 @@ def test_held_memory_is_one_line_in_the_panel_and_has_its_advice_on_the_pages() 
     assert [line.split("  ")[-1] for line in texts(processes(state, 80, 20))[1:]] == [
         "held: 22.0G, no visible process"
     ]
-    assert len(processes(state, 48, 20)) == 2
+    # (Wrapped where there is room, cut where there is none.)
+    assert len(processes(state, 48, 20)) == 3 and len(processes(state, 48, 2)) == 2
     assert (
         "sudo fuser" in rows(state)[0].what and "sudo fuser" in texts(listed(rows(state), 160).lines(0, 1))[0]
     )

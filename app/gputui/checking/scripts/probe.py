@@ -87,7 +87,7 @@ def _torch(torch: Any, device_type: str, found: dict[str, Any]) -> None:
     if device_type == "hpu":
         _bring_hpu()
     found["built"] = bool(built) if device_type == "cuda" else hasattr(torch, device_type)
-    backend: Any = getattr(torch.backends, device_type, None)
+    backend: Any = getattr(getattr(torch, "backends", None), device_type, None)
     if device_type != "cuda" and hasattr(backend, "is_built"):
         # (Every build has the module "mps".)
         found["built"] = bool(backend.is_built())
