@@ -16,7 +16,7 @@ from unit.calling import Call
 
 def _unpacked(file: Path, to: Path) -> Path:
     with tarfile.open(file) as archive:
-        archive.extractall(to, filter="data")
+        archive.extractall(to)
     return to
 
 
