@@ -30,6 +30,8 @@ _BUILT_IN = {
     "gaudi": "gputui.vendors.gaudi.vendor",
     "apple": "gputui.vendors.apple.vendor",
 }
+"""By name, the module that has the vendor's `VENDOR`."""
+
 _SIGNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "intel": ("ZE_AFFINITY_MASK", ("/sys/module/xe", "/sys/module/i915")),
     "gaudi": ("HABANA_VISIBLE_MODULES", ("/sys/module/habanalabs",)),
@@ -37,7 +39,6 @@ _SIGNS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """Of vendors that most machines do not have: their variable, and files of which a machine that has their
 devices has one. Without a sign of one its module is not even loaded, which takes half a millisecond."""
-"""By name, the module that has the vendor's `VENDOR`."""
 
 
 class MixedVendorsError(ValueError):
