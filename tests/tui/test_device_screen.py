@@ -11,7 +11,6 @@ import pytest
 
 from gputui.inventory.process import Ancestor
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.source import Want
 from gputui.tui.screens.device import DeviceScreen
 from gputui.tui.screens.topology import TopologyScreen
 from gputui.tui.widgets.lines import Lines
@@ -67,7 +66,7 @@ async def test_what_is_on_the_page_is_read_in_full_and_no_longer_than_that(
     async with session("idle") as s:
         asked: list[tuple[str, ...]] = []
 
-        def look_at(keys: Collection[str], _: Want) -> None:
+        def look_at(keys: Collection[str], *_: object) -> None:
             # (The page says it with every drawing; the sampler hears what is new.)
             if asked[-1:] != [tuple(keys)]:
                 asked.append(tuple(keys))

@@ -99,6 +99,15 @@ def test_the_screen_starts_without_openssl() -> None:
     assert done.stdout.split() == ["False", "True"]
 
 
+def test_the_first_frame_is_drawn_without_what_looks_for_best_sets() -> None:
+    script = "import sys, gputui.tui.run, gputui.tui.views.first_frame; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=60, check=True, text=True
+    )
+    late = {"textual", "gputui.choosing.best", "gputui.choosing.pick", "gputui.launching.compose"}
+    assert not late & set(done.stdout.split())
+
+
 @pytest.mark.parametrize("words", [["pick", "-n", "1"], ["ls", "--json"]])
 def test_a_short_call_makes_no_class_for_what_only_a_devices_page_shows(
     words: list[str], simulated_nvml: SimulatedNvml, monkeypatch: pytest.MonkeyPatch

@@ -218,6 +218,21 @@ def test_details_are_read_at_once_of_what_is_looked_at_and_forgotten_once(desk: 
     assert start.source.among is None
 
 
+def test_who_only_glances_has_the_details_read_less_often(clock: Clock) -> None:
+    start = Desk(0.0)
+    start.sampler.look_at(["GPU-a"], every=2.0)
+    start.sampler.start()
+    start.source.turn()
+    brought = []
+    for _ in range(4):
+        brought.append(Want.DETAILS in start.source.wanted())
+        clock.now += 1
+        start.source.answer()
+    start.sampler.stop(patience=0)
+    start.source.answer()
+    assert brought == [True, False, True, False]
+
+
 def test_looking_at_the_same_again_is_no_reason_to_read(desk: Start) -> None:
     start = desk()
     start.settle()

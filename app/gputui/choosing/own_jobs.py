@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gputui.choosing.verdict import ClaimedBy, UsedBy, Verdict
-from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from gputui.inventory.job_summary import JobSummary
 
 
 def own_job_on(snapshot: Snapshot, verdict: Verdict, key: str) -> JobSummary | None:

@@ -18,12 +18,17 @@ CHANGES_EVERY = 2
 """Seconds between two readings of the process lists of devices whose memory or load has changed."""
 PROCESSES_EVERY = 10
 """Seconds between two readings of all process lists, the costly part (up to 4.5 ms a call)."""
+GLANCE_EVERY = 2
+"""Seconds between two readings of what stands beside the table for who happens to look there."""
 SENSORS_EVERY = 5
 HOST_EVERY = 2
 MODES_EVERY = 30
 """Seconds between two readings of what an administrator may change: 0.07 calls a GPU and second."""
 UNFOCUSED_EVERY = 10.0
 """Seconds between two readings while nobody is looking."""
+
+_EARLY = 0.2
+"""Seconds: so much early is on time, because turns do not come to the millisecond."""
 
 _PACES: tuple[tuple[Want, int], ...] = (
     (Want.CHANGED_PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES, CHANGES_EVERY),
@@ -66,7 +71,7 @@ class Sampler:
         self._stopped = False
         self._focused = True
         self._looked_at: frozenset[str] = frozenset()
-        self._details = Want.DETAILS
+        self._details, self._details_every, self._details_due = Want.DETAILS, 0.0, 0.0
         self._look_is_new = False
         self._thread = threading.Thread(target=self._run, name="gputui sampler", daemon=True)
         self._due: dict[Want, float] = {}
@@ -112,12 +117,15 @@ class Sampler:
             self._focused = focused
             self._wake.notify()
 
-    def look_at(self, keys: Collection[str], details: Want = Want.DETAILS) -> None:
-        """Read the details of these devices (`Device.key`s) at once, and then in every turn, because somebody
-        looks at them. Those of the others are forgotten. `details`: DETAILS, or with TABLE."""
+    def look_at(self, keys: Collection[str], details: Want = Want.DETAILS, every: float = 0.0) -> None:
+        """Read the details of these devices (`Device.key`s) at once, and then every so many seconds (0: in
+        every turn), because somebody looks at them. Those of the others are forgotten. `details`: DETAILS, or
+        with TABLE."""
         with self._wake:
+            self._details_every = every
             if (frozenset(keys), details) != (self._looked_at, self._details):
                 self._looked_at, self._details, self._look_is_new = frozenset(keys), details, True
+                self._details_due = 0.0
                 self._wake.notify()
 
     @property
@@ -167,7 +175,7 @@ class Sampler:
             asked, self._asked = self._asked > 0, 0
             # The first picture comes without details; and those of nobody are read once, to be forgotten.
             first = self._last_good is None
-            details = not first and (bool(self._looked_at) or self._look_is_new)
+            details = not first and (self._details_are_due() or self._look_is_new)
             looked_at = self._looked_at if details else None
             wanted_details = self._details if details else Want(0)
             self._look_is_new = self._look_is_new and first
@@ -195,6 +203,13 @@ class Sampler:
                 self._due.clear()
             self._rest(began)
 
+    def _details_are_due(self) -> bool:
+        now = time.monotonic()
+        if not self._looked_at or now < self._details_due - _EARLY:
+            return False
+        self._details_due = now + self._details_every
+        return True
+
     def _rest(self, began: float) -> None:
         """Wait until the turn after the one that began then."""
         with self._wake:
@@ -208,8 +223,7 @@ class Sampler:
         now = time.monotonic()
         want = Want.LOAD | Want.NAMES | Want.QUEUE
         for part, every in _PACES:
-            # A little early is on time: turns do not come to the millisecond.
-            if now >= self._due.get(part, 0.0) - 0.2 or (asked and part & (Want.PROCESSES | Want.MODES)):
+            if now >= self._due.get(part, 0.0) - _EARLY or (asked and part & (Want.PROCESSES | Want.MODES)):
                 want |= part
                 self._due[part] = now + every
         if self._last_good is None:

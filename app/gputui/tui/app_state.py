@@ -8,13 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
-from gputui.choosing.best import Alternative, best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.links import permuted_behind_switches
 from gputui.choosing.named_devices import keys_named
-from gputui.choosing.order import ORDERS, Order, sorted_by
 from gputui.choosing.own_jobs import own_job_on
-from gputui.choosing.pick import Constraints, PickResult, SingleInstance, of_own_lease, pick
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.verdict import Verdict, verdicts
@@ -40,7 +37,11 @@ from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Inherited
 
 if TYPE_CHECKING:
+    # (The first frame needs no best set: what looks for one takes 7 ms to import.)
+    from gputui.choosing.best import Alternative
     from gputui.choosing.claimed_use import ClaimedUse
+    from gputui.choosing.order import Order
+    from gputui.choosing.pick import PickResult
     from gputui.inventory.job_summary import JobSummary
     from gputui.inventory.waiter import Waiter
     from gputui.launching.intent import Intent, NamedDevices
@@ -378,6 +379,8 @@ class AppState:
     ) -> tuple[AppState, str]:
         """The best `count` devices for the grouping, in that order; the devices with the keys `kept` are
         among them."""
+        from gputui.choosing.pick import Constraints, of_own_lease, pick
+
         if self.snapshot is None:
             return self, "no reading yet"
         if self.limits and self.limits.unknown:
@@ -427,6 +430,8 @@ class AppState:
         return replace(app_state, suggestion=suggestion), suggestion.reason
 
     def _shortage(self, count: int, picked: PickResult) -> str:
+        from gputui.choosing.pick import SingleInstance
+
         there = len(picked.devices)
         instances = any(isinstance(why, SingleInstance) for _, why in picked.refused)
         if not there and not instances:
@@ -535,6 +540,8 @@ class AppState:
 
     def next_order(self) -> tuple[AppState, str | None]:
         """The selected devices in the next order: best, fastest, emptiest, the box's own."""
+        from gputui.choosing.order import ORDERS
+
         if self.snapshot is None or len(self.selected) < 2:
             return self, "an order needs two selected devices: space or 0-9 selects"
         at = ORDERS.index(self.order) + 1 if self.order else 0
@@ -548,6 +555,9 @@ class AppState:
 
     def _ordered(self, order: Order) -> tuple[str, ...]:
         """The keys of the selected devices in that order."""
+        from gputui.choosing.best import best
+        from gputui.choosing.order import sorted_by
+
         assert self.snapshot is not None
         in_box = tuple(d for d in self.snapshot.devices if d.key in self.selection)
         if order == "best":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
 from gputui.choosing.rules import DEFAULT_RULES, Rules
@@ -15,11 +16,13 @@ from gputui.tui.app_state import AppState
 from gputui.tui.asyncio_without_tls import import_asyncio
 from gputui.tui.early_signals import EarlySignals
 from gputui.tui.first_frame import FirstFrame
-from gputui.tui.outcome import Outcome
 from gputui.tui.readings import Mailbox
 from gputui.tui.screen_settings import checked
 from gputui.tui.updated import guard_imports, stamp_of_package
 from gputui.vendors.registry import order_to_read
+
+if TYPE_CHECKING:
+    from gputui.tui.outcome import Outcome
 
 _INTERVAL = 1.0
 """Seconds between two readings, where nobody says otherwise."""
@@ -68,6 +71,7 @@ def run_screen(
             importlib.import_module("gputui.tui.views.first_frame")
             import_asyncio()
             from gputui.tui.app import GputuiApp
+            from gputui.tui.outcome import Outcome
             from gputui.tui.terminal_driver import TerminalAfter
 
             guard_imports(stamp)

@@ -22,7 +22,7 @@ from textual.screen import Screen
 from gputui.allocating.settings import ScreenSettings, SettingsError
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.sampler import Sampler
+from gputui.sources.sampler import GLANCE_EVERY, Sampler
 from gputui.sources.source import NoSourceError, Want
 from gputui.tui.actions import ACTIONS
 from gputui.tui.app_state import AppState
@@ -285,7 +285,8 @@ class MainScreen(Screen[None]):
         """Have these devices read in full as long as a page shows them, () for none."""
         self._on_page = tuple(keys)
         details = Want.DETAILS if self._on_page or self._in_full else Want.DETAILS | Want.TABLE
-        self._sampler.look_at(self._on_page or self._detailed, details)
+        every = 0.0 if self._on_page or not self._in_full else GLANCE_EVERY
+        self._sampler.look_at(self._on_page or self._detailed, details, every)
 
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
         """Push a screen over this one. A launch that is pending is cancelled."""

@@ -7,9 +7,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from gputui.choosing.best import describe_order
 from gputui.choosing.links import numa_nodes, weakest, weakest_ring
-from gputui.choosing.ring_search import MAX_EXACT
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import short_bus_id
 from gputui.tui.actions import key_of
@@ -129,6 +127,9 @@ def _ranks(app_state: AppState, devices: tuple[Device, ...]) -> Line:
 
 def at_least(app_state: AppState) -> str:
     """What stands before the ring's weakest link: of many devices there may be a better ring."""
+    # (Imported where devices are selected: the first frame mostly has none.)
+    from gputui.choosing.ring_search import MAX_EXACT
+
     return "at least " if len(app_state.selected) > MAX_EXACT else ""
 
 
@@ -153,6 +154,8 @@ def _facts(app_state: AppState) -> Line:
     if len(app_state.selected) > 1:
         facts.append(f"weakest link {_weakest(app_state)}")
         if app_state.grouping.tensor > 1 or app_state.grouping.pipeline > 1:
+            from gputui.choosing.best import describe_order
+
             selected, grouping = app_state.selected, app_state.grouping
             as_selected = describe_order(app_state.snapshot, selected, selected, grouping)
             facts[-1] = f"{grouping}: weakest link {as_selected.weakest or 'unknown'}"

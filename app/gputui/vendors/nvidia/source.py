@@ -18,12 +18,12 @@ from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoHardwareError, NoSourceError, Want
 from gputui.vendors.nvidia.gpu import Gpu, bare, text_of, words_of
-from gputui.vendors.nvidia.wiring import Wiring
 
 if TYPE_CHECKING:
     from gputui.inventory.topology import Locality, Topology
     from gputui.system.processes import HostUse, Owner, ProcessTable
     from gputui.vendors.nvidia.patience import Part, Reader, Turn
+    from gputui.vendors.nvidia.wiring import Wiring
 
 # nvmlReturn_t, nvml.h. Written out so that the remedies below can be read without the binding.
 NO_PERMISSION, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, MISMATCH = 4, 9, 12, 18
@@ -397,6 +397,9 @@ class NvmlSource:
                 there[uuid].number(ordinal)
 
     def _read_wiring(self, want: Want, keys: tuple[str, ...], among: Collection[str] | None) -> None:
+        # Imported here: the first picture comes without links.
+        from gputui.vendors.nvidia.wiring import Wiring
+
         # A row for each device; only GPUs as a whole can be asked.
         rows = [gpu if place == 0 else None for gpu in self._gpus for place, _ in enumerate(gpu.devices)]
         asked = [gpu if gpu and (among is None or gpu.devices[0].key in among) else None for gpu in rows]
