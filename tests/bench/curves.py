@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import psutil
 
-from bench.report import tool
+from bench.report import cpu_seconds, tool
 from bench.screen import let_run, running
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.spec import Box, Gpu, Task, uniform
@@ -97,10 +97,10 @@ def _cost(driver: SimulatedNvml, program: str, devices: int, seconds: float) -> 
         let_run(terminal, _WARM_UP)
         process = psutil.Process(terminal.pid)
         driver.reset_counts()
-        before, began = process.cpu_times(), time.perf_counter()
+        before, began = cpu_seconds(terminal.pid), time.perf_counter()
         let_run(terminal, seconds)
-        after, took = process.cpu_times(), time.perf_counter() - began
-        cpu = (after.user + after.system - before.user - before.system) / took * 100
+        after, took = cpu_seconds(terminal.pid), time.perf_counter() - began
+        cpu = (after - before) / took * 100
         calls = sum(
             n for name, n in driver.counts().items() if name.startswith("nvml") and "Error" not in name
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import psutil
 
-from bench.report import row, tool
+from bench.report import cpu_seconds, row, tool
 from e2e.terminal import Terminal
 from simnvml import SimulatedNvml
 
@@ -82,10 +82,10 @@ def watched(
         let_run(terminal, 3.0)
         process = psutil.Process(terminal.pid)
         driver.reset_counts()
-        before, began = process.cpu_times(), time.perf_counter()
+        before, began = cpu_seconds(terminal.pid), time.perf_counter()
         let_run(terminal, seconds)
-        after, took = process.cpu_times(), time.perf_counter() - began
-        cpu = (after.user + after.system - before.user - before.system) / took * 100
+        after, took = cpu_seconds(terminal.pid), time.perf_counter() - began
+        cpu = (after - before) / took * 100
         calls = sum(
             n for name, n in driver.counts().items() if name.startswith("nvml") and "Error" not in name
         )

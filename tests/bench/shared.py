@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from bench.report import row
+from bench.report import cpu_seconds, row
 from gputui.allocating.claims.lease import take
 from gputui.allocating.claims.read import claims
 from simnvml import SimulatedNvml
@@ -48,21 +48,17 @@ def _waiting(driver: SimulatedNvml, environ: dict[str, str], seconds: float) -> 
         processes = [psutil.Process(begun[place].pid) for place in (0, 5)]
         # The first look imports what it needs.
         time.sleep(4.0)
-        before = [_cpu(process) for process in processes]
+        before = [cpu_seconds(process.pid) for process in processes]
         time.sleep(seconds)
         first, second = (
-            (_cpu(process) - was) / seconds * 100 for process, was in zip(processes, before, strict=True)
+            (cpu_seconds(process.pid) - was) / seconds * 100
+            for process, was in zip(processes, before, strict=True)
         )
         return first, second
     finally:
         for process in begun:
             process.kill()
             process.wait()
-
-
-def _cpu(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return times.user + times.system
 
 
 def _claiming(environ: dict[str, str]) -> tuple[float, float]:

@@ -69,7 +69,7 @@ def fact_groups(device: Device, now: float) -> tuple[Group, ...]:
             (
                 Fact("SM", _of(device.sm_clock, device.max_sm_clock, "MHz")),
                 Fact("memory", _of(t.memory_clock, t.max_memory_clock, "MHz")),
-                Fact("state", UNKNOWN if t.performance_state is None else f"P{t.performance_state}"),
+                _state(t),
                 _throttle(t),
             ),
         ),
@@ -149,6 +149,13 @@ def _memory_and_fan(t: Telemetry) -> Fact:
     if memory is None:
         return Fact("fan", fan) if fan else Fact("memory, fan", UNKNOWN)
     return Fact("memory", f"{memory}, fan {fan}" if fan else memory)
+
+
+def _state(t: Telemetry) -> Fact:
+    parts = [] if t.performance_state is None else [f"P{t.performance_state}"]
+    if t.persistence is not None:
+        parts.append(f"persistence {'on' if t.persistence else 'off'}")
+    return Fact("state", ", ".join(parts) or UNKNOWN)
 
 
 def _throttle(t: Telemetry) -> Fact:

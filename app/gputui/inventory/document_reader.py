@@ -205,6 +205,8 @@ def _telemetry(node: JsonValue) -> Telemetry | None:
             facts[name] = tuple(each.text() for each in value.items(_MOST_REASONS))
         elif name == "xid_at":
             facts[name] = value.moment()
+        elif name == "persistence":
+            facts[name] = value.yes()
         elif name in _NUMBERS:
             facts[name] = value.number(MOST_NUMBER)
         else:

@@ -19,6 +19,7 @@ class Telemetry:
     slowdown_temperature, shutdown_temperature   °C: the driver lowers the clocks, or turns the GPU off
     throttle                    why the clocks are lower than they could be, () for no reason
     performance_state           0 is the fastest (P0)
+    persistence                 whether the driver keeps the GPU ready while nobody uses it
     ecc_corrected, ecc_uncorrected   errors since the driver was loaded
     retired_pages, remapped_rows     of the memory, for good
     xid, xid_at                 the driver's last error report while we watched, and when (epoch seconds)
@@ -38,6 +39,7 @@ class Telemetry:
     shutdown_temperature: int | None = None
     throttle: tuple[str, ...] | None = None
     performance_state: int | None = None
+    persistence: bool | None = None
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
     retired_pages: int | None = None

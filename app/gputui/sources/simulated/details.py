@@ -102,6 +102,7 @@ def _telemetry(snapshot: Snapshot, box: Box, device: Device, gpu: Gpu, elapsed: 
         shutdown_temperature=_SHUTDOWN if hot else None,
         throttle=device.throttled,
         performance_state=0 if busy else 8,
+        persistence=True,
         ecc_corrected=None if consumer else 2 if device.index == 1 else 0,
         ecc_uncorrected=None if consumer else 0,
         retired_pages=0 if "V100" in name else None,

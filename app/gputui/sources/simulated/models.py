@@ -54,7 +54,15 @@ RTX_4090_GPU = Gpu(
 _UNTOLD = frozenset(
     {
         *("mig", "compute_mode", "display", "unified", "throttled", "switched"),
-        *("encoder", "decoder", "fan", "shutdown_temperature", "throttle", "performance_state"),
+        *(
+            "encoder",
+            "decoder",
+            "fan",
+            "shutdown_temperature",
+            "throttle",
+            "performance_state",
+            "persistence",
+        ),
         *("ecc_corrected", "ecc_uncorrected", "retired_pages", "remapped_rows"),
         *("pcie_sent", "pcie_received", "nvlink_sent", "nvlink_received"),
         *("sm_active", "sm_occupancy", "tensor_active", "energy"),

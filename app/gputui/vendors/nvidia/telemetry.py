@@ -197,11 +197,13 @@ class TelemetryReader:
         nvml, handle, ask = self._nvml, self._handle, self._ask
         encoder = ask(nvml.nvmlDeviceGetEncoderUtilization, handle)
         decoder = ask(nvml.nvmlDeviceGetDecoderUtilization, handle)
+        persistence = ask(nvml.nvmlDeviceGetPersistenceMode, handle)
         return {
             "encoder": encoder[0] if encoder else None,
             "decoder": decoder[0] if decoder else None,
             "fan": ask(nvml.nvmlDeviceGetFanSpeed, handle),
             "performance_state": self._performance_state(),
+            "persistence": None if persistence is None else bool(persistence),
             "pcie_generation": ask(nvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
             "pcie_width": ask(nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
         }
