@@ -65,6 +65,11 @@ def page(device: Device, width: int) -> list[str]:
     return ["".join(text for text, _ in line) for line in lines]
 
 
+def test_persistence_mode_stands_beside_the_performance_state() -> None:
+    assert fact(on(), "Clocks", "state").text == "P0, persistence off"
+    assert fact(on(persistence=None), "Clocks", "state").text == "P0"
+
+
 @pytest.mark.parametrize(
     ("utilization", "generation", "width", "trained", "alarm"),
     [
@@ -77,11 +82,6 @@ def page(device: Device, width: int) -> list[str]:
         (97, None, None, "–", False),
     ],
 )
-def test_persistence_mode_stands_beside_the_performance_state() -> None:
-    assert fact(on(), "Clocks", "state").text == "P0, persistence off"
-    assert fact(on(persistence=None), "Clocks", "state").text == "P0"
-
-
 def test_a_pcie_link_is_called_down_trained_when_it_is_narrow_or_slow_under_load(
     utilization: int | None, generation: int | None, width: int | None, trained: str, alarm: bool
 ) -> None:
