@@ -139,7 +139,7 @@ def test_ids_are_picked_without_json_or_another_subcommand() -> None:
 @pytest.mark.parametrize(
     "package",
     [
-        *("inventory", "vendors", "choosing", "launching", "checking"),
+        *("inventory", "vendors", "choosing", "planning", "launching", "checking"),
         *("sources.simulated.source", "sources.recorded"),
     ],
 )

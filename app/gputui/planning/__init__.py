@@ -1,0 +1,1 @@
+"""Model × devices → strategies with their memory and traffic: pure, nothing is started or measured."""

@@ -1,0 +1,136 @@
+"""The devices that a plan is for: their free memory, what joins them, and the host's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gputui.choosing.bandwidth import bandwidth
+from gputui.inventory.device import Device
+from gputui.inventory.formatting import GIB
+from gputui.inventory.link import LinkMatrix, direct_links
+from gputui.inventory.snapshot import Snapshot
+
+CONTEXT = GIB // 2
+"""Bytes of a CUDA context with lazily loaded kernels, and of the libraries' workspaces (0.3 to 0.5 GiB)."""
+
+COLLECTIVES_PCIE, COLLECTIVES_DIRECT = GIB // 2, 3 * GIB // 2
+"""Bytes of NCCL's buffers on a device: a pair over PCIe, and a whole NVLink domain."""
+
+NOMINAL_PCIE = 12.0
+"""GB/s one way of PCIe where neither generation nor lanes are known: 3.0 x16."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Devices in the order in which a launch numbers them. None: not known.
+
+    uuids, memory_free  one for each; bytes
+    links               row i, column j: the link between two of them, as `Snapshot.links`
+    bandwidths          GB/s (10^9 bytes a second) one way for each pair, the diagonal None
+    measured            whether the bandwidths were measured
+    host_memory         bytes of host memory that are available
+    context, collectives
+                        bytes that a process, and its communicators, take of a device; `collectives` of None
+                        is estimated from the links
+    """
+
+    uuids: tuple[str, ...]
+    memory_free: tuple[int | None, ...]
+    links: LinkMatrix
+    bandwidths: tuple[tuple[float | None, ...], ...]
+    measured: bool = False
+    host_memory: int | None = None
+    context: int = CONTEXT
+    collectives: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.uuids)
+
+    @property
+    def memory_free_min(self) -> int | None:
+        """The least free memory of the devices, which decides; None where one is not known."""
+        known = [free for free in self.memory_free if free is not None]
+        return min(known) if known and len(known) == len(self) else None
+
+    def first(self, count: int) -> Box:
+        """The first `count` of the devices."""
+        places = range(min(count, len(self)))
+        return replace(
+            self,
+            uuids=tuple(self.uuids[i] for i in places),
+            memory_free=tuple(self.memory_free[i] for i in places),
+            links=tuple(tuple(self.links[i][j] for j in places) for i in places),
+            bandwidths=tuple(tuple(self.bandwidths[i][j] for j in places) for i in places),
+        )
+
+    def direct(self, one: int, other: int) -> bool:
+        """Whether two devices are joined by NVLink or its like."""
+        return direct_links(self.links[one][other]) > 0
+
+    def groups_are_direct(self, size: int) -> bool:
+        """Whether devices in groups of `size`, in their order, are joined directly within each group."""
+        return len(self) % size == 0 and all(
+            self.direct(start + i, start + j)
+            for start in range(0, len(self), size)
+            for i in range(size)
+            for j in range(i)
+        )
+
+    @property
+    def all_direct(self) -> bool:
+        """Whether a ring through the devices, in their order, has direct links only."""
+        return all(self.direct(*step) for step in self._ring(range(len(self))))
+
+    def fixed(self, count: int) -> int:
+        """Bytes that a process takes of each of `count` devices before the model is there."""
+        if count < 2:
+            return self.context
+        estimated = COLLECTIVES_DIRECT if self.all_direct else COLLECTIVES_PCIE
+        return self.context + (estimated if self.collectives is None else self.collectives)
+
+    @staticmethod
+    def _ring(members: Sequence[int]) -> list[tuple[int, int]]:
+        following = [*members[1:], *members[:1]] if len(members) > 2 else list(members[1:])
+        return list(zip(members, following, strict=False))
+
+    def ring_bandwidth(self, members: Sequence[int]) -> float | None:
+        """GB/s of the slowest step of a ring through these devices; None where one is not known."""
+        steps = [self.bandwidths[i][j] for i, j in self._ring(members)]
+        known = [step for step in steps if step]
+        return min(known) if known and len(known) == len(steps) else None
+
+
+def box_of(
+    snapshot: Snapshot,
+    devices: Sequence[Device],
+    *,
+    host_memory: int | None = None,
+    measured: Mapping[tuple[str, str], float] | None = None,
+) -> Box:
+    """The box of these devices of a snapshot.
+
+    `measured` are GB/s by (UUID from, UUID to), as `check --bandwidth` found them; pairs without one have
+    NCCL's model of their link, and PCIe links of unknown generation `NOMINAL_PCIE`.
+    """
+    found = measured or {}
+
+    def between(one: Device, other: Device) -> float | None:
+        if one is other or one.uuid == other.uuid:
+            return None
+        ways = [found.get(pair) for pair in ((one.uuid, other.uuid), (other.uuid, one.uuid))]
+        known = [way for way in ways if way]
+        if known:
+            return min(known)
+        word = snapshot.link(one, other)
+        modelled = bandwidth(snapshot, one, other)
+        return modelled or (NOMINAL_PCIE if word is not None and not direct_links(word) else None)
+
+    return Box(
+        uuids=tuple(device.uuid for device in devices),
+        memory_free=tuple(device.memory_free for device in devices),
+        links=tuple(tuple(snapshot.link(one, other) for other in devices) for one in devices),
+        bandwidths=tuple(tuple(between(one, other) for other in devices) for one in devices),
+        measured=bool(found),
+        host_memory=host_memory,
+    )

@@ -1,0 +1,128 @@
+"""A model as the planner knows it: its parameters, its shape, and what its layers keep for backward.
+
+Bytes and parameters are exact where `counted` says so; see `closed_forms.py` and `reading.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Compute = Literal["bf16", "autocast", "fp32"]
+"""How a layer computes: all in 16 bits, in 16 bits beside weights of 32 (torch.autocast), all in 32 bits."""
+
+COMPUTES: tuple[Compute, ...] = ("bf16", "autocast", "fp32")
+
+
+class PlanningError(ValueError):
+    """A model or a workload that cannot be planned for. The message is one line that says what to give."""
+
+
+class UnknownArchitectureError(PlanningError):
+    """There is no closed form for an architecture; `architecture` names it, `source` is what was read."""
+
+    def __init__(self, architecture: str, source: str) -> None:
+        super().__init__(
+            f"{architecture!r} has no closed form here: give --parameters N, a safetensors file or "
+            "index of it, or --prove, which counts with the transformers of the training Python"
+        )
+        self.architecture, self.source = architecture, source
+
+
+@dataclass(frozen=True, slots=True)
+class SavedBytes:
+    """What the layers of a model keep from forward for backward, in bytes for each token.
+
+    replicated    of what each device of a tensor-parallel group has whole: residual stream and norms
+    sharded       of what such a group divides: heads and the width of the MLP
+    per_position  for each token and each position of the sequence: attention scores, where they are kept
+    """
+
+    replicated: float
+    sharded: float
+    per_position: float = 0.0
+
+    def bytes(self, tokens: int, sequence: int, tensor_parallel: int = 1) -> int:
+        """Bytes on one device for so many tokens in sequences of that length."""
+        divided = (self.sharded + self.per_position * sequence) / tensor_parallel
+        return round(tokens * (self.replicated + divided))
+
+    def __add__(self, other: SavedBytes) -> SavedBytes:
+        return SavedBytes(
+            self.replicated + other.replicated,
+            self.sharded + other.sharded,
+            self.per_position + other.per_position,
+        )
+
+    def times(self, count: int) -> SavedBytes:
+        return SavedBytes(self.replicated * count, self.sharded * count, self.per_position * count)
+
+    def divided(self, count: int) -> SavedBytes:
+        return SavedBytes(self.replicated / count, self.sharded / count, self.per_position / count)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One model. Sizes are numbers of parameters, widths numbers of elements.
+
+    architecture      the class of transformers that was counted ("LlamaForCausalLM"), "" where none is known
+    parameters        all of them, tied ones once
+    largest_layer     parameters of the largest module by itself (DeepSpeed's meaning): often the embedding
+    largest_block     parameters of the largest transformer block, which FSDP gathers as one
+    blocks            how many transformer blocks there are: encoder and decoder together
+    hidden, layers, heads, kv_heads, head_dim, ffn, vocabulary
+                      the shape; layers of one stack. `vocabulary` is what the head predicts: 0 without a head
+    capped            whether logits pass a soft cap, which keeps them once more
+    tied              whether the head uses the embedding's weights
+    experts, experts_per_token
+                      0 where no layer has experts
+    family            the model type of transformers ("llama"), "" where none is known
+    wrap_class        the class of the transformer block, which FSDP wraps ("LlamaDecoderLayer")
+    max_positions     the longest sequence that it was made for
+    sequence          the length of its sequences where its inputs decide it (the patches of an image)
+    adapted           Σ (inputs + outputs) of the linear layers that LoRA adapts: parameters for each rank
+    saved, saved_block
+                      what all layers, and the one that keeps most, keep for backward, by `COMPUTES`
+    counted           how the parameters were counted: "closed form", "safetensors", "given", "transformers"
+    notices           what a reader should know of the count, each a sentence
+    """
+
+    name: str
+    architecture: str
+    parameters: int
+    largest_layer: int
+    largest_block: int
+    blocks: int
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocabulary: int
+    tied: bool
+    family: str
+    wrap_class: str | None
+    adapted: int
+    saved: tuple[SavedBytes, SavedBytes, SavedBytes]
+    saved_block: tuple[SavedBytes, SavedBytes, SavedBytes]
+    counted: str = "closed form"
+    capped: bool = False
+    experts: int = 0
+    experts_per_token: int = 0
+    max_positions: int | None = None
+    sequence: int | None = None
+    notices: tuple[str, ...] = ()
+
+    @property
+    def outside_blocks(self) -> int:
+        """Parameters outside the transformer blocks, for blocks that are all as large as the largest."""
+        return max(0, self.parameters - self.blocks * self.largest_block)
+
+    def saved_by(self, compute: Compute) -> SavedBytes:
+        """What all layers keep for backward, for each token."""
+        return self.saved[COMPUTES.index(compute)]
+
+    def saved_by_block(self, compute: Compute) -> SavedBytes:
+        """What the layer that keeps most keeps for backward, for each token."""
+        return self.saved_block[COMPUTES.index(compute)]

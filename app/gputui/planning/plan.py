@@ -1,0 +1,276 @@
+"""The plan: every strategy with its memory and traffic, ranked by the order in which one would decide.
+
+The order (facts of the guides to ZeRO, FSDP and Megatron): what replicates, if it fits, moves least; else
+what divides states: FSDP2 where links are fast, ZeRO-2 before anything that also gathers weights where they
+are slow; tensor parallelism where one block is too large; a pipeline; the host's memory last. A strategy
+that does not fit stands below all that do, the one that lacks least first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gputui.inventory.formatting import size
+from gputui.planning.box import Box
+from gputui.planning.estimators import Estimate, estimates
+from gputui.planning.memory import Bytes, host_needed, needed
+from gputui.planning.model import Model
+from gputui.planning.strategies import Strategy, strategies
+from gputui.planning.traffic import Traffic, traffic
+from gputui.planning.workload import Workload
+
+_FAST = ("ddp", "fsdp2", "zero2", "zero1", "zero3", "tp", "pp", "single", "zero2-offload", "zero3-offload")
+_SLOW = ("ddp", "zero2", "zero1", "zero3", "fsdp2", "pp", "tp", "single", "zero2-offload", "zero3-offload")
+
+TIGHT = 0.05
+"""A margin below this share of what is needed can be lost to fragments of the allocator (5 to 10 %)."""
+
+MOST_DEVICES = 1024
+
+RemedyKind = Literal["devices", "batch", "checkpointing", "lora", "adamw8bit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One change by which a strategy would fit. `value`: number of devices, batch or LoRA's rank; else 1."""
+
+    kind: RemedyKind
+    value: int
+
+    @property
+    def text(self) -> str:
+        return {
+            "devices": f"{self.value} devices",
+            "batch": f"batch {self.value}",
+            "checkpointing": "checkpointing",
+            "lora": f"LoRA of rank {self.value}",
+            "adamw8bit": "8-bit Adam",
+        }[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One strategy of a plan.
+
+    fits      None where free memory is not known
+    margin    bytes that are left on the device with least free memory; negative where they lack
+    reason    in words, one line
+    remedies  changes of which each alone would make it fit; none where it does
+    """
+
+    strategy: Strategy
+    bytes: Bytes
+    fits: bool | None
+    margin: int | None
+    traffic: Traffic
+    reason: str
+    remedies: tuple[Remedy, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.strategy.name
+
+    @property
+    def tight(self) -> bool:
+        """Whether it fits with so little left that the allocator's fragments may take it."""
+        return bool(self.fits) and self.margin is not None and self.margin < TIGHT * self.bytes.total
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`rows` ranked, the best first; `estimates` are DeepSpeed's; `notices` sentences."""
+
+    model: Model
+    workload: Workload
+    box: Box
+    rows: tuple[Row, ...]
+    estimates: tuple[Estimate, ...]
+    notices: tuple[str, ...]
+
+    @property
+    def best(self) -> Row | None:
+        """The first row that fits."""
+        return next((row for row in self.rows if row.fits), None)
+
+
+def plan(model: Model, workload: Workload, box: Box) -> Plan:
+    """All strategies for these devices. Raises PlanningError for a workload that the model cannot have."""
+    workload = workload.for_model(model)
+    rows = [_row(model, workload, strategy, box) for strategy in strategies(model, box)]
+    order = _FAST if box.all_direct else _SLOW
+
+    def rank(row: Row) -> tuple[int, int, int]:
+        strategy = row.strategy
+        place = order.index("tp" if strategy.tensor_parallel > 1 else strategy.kind)
+        if row.fits:
+            return 0, place, strategy.tensor_parallel
+        lacks = max(0, -row.margin) if row.margin is not None else 0
+        if row.margin is not None and not lacks:
+            # It is the host's memory that does not do.
+            lacks = host_needed(model, strategy) - (box.host_memory or 0)
+        return 1, lacks, place
+
+    ranked = tuple(sorted(rows, key=rank))
+    return Plan(
+        model,
+        workload,
+        box,
+        ranked,
+        estimates(model.parameters, model.largest_layer, len(box)),
+        tuple(_notices(model, workload, box, ranked)),
+    )
+
+
+def fewest_devices(model: Model, workload: Workload, box: Box) -> int | None:
+    """The smallest number of the box's devices, in their order, on which a strategy fits without host memory.
+
+    None where none does.
+    """
+    workload = workload.for_model(model)
+    for count in range(1, len(box) + 1):
+        part = box.first(count)
+        for strategy in strategies(model, part):
+            if not strategy.offloads and _fits(model, workload, strategy, part):
+                return count
+    return None
+
+
+def _fits(model: Model, workload: Workload, strategy: Strategy, box: Box) -> bool:
+    free = box.memory_free_min
+    fixed = box.fixed(strategy.devices)
+    return free is not None and needed(model, workload, strategy, fixed).total <= free
+
+
+def _row(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Row:
+    bytes_of = needed(model, workload, strategy, box.fixed(strategy.devices))
+    free = box.memory_free_min
+    margin = None if free is None else free - bytes_of.total
+    fits = None if margin is None else margin >= 0
+    host = host_needed(model, strategy)
+    host_lacks = bool(host) and (box.host_memory is None or host > box.host_memory)
+    if host_lacks and fits:
+        fits = False
+    moved = traffic(model, workload, strategy, box)
+    remedies: tuple[Remedy, ...] = ()
+    if fits is False and not host_lacks:
+        remedies = tuple(_remedies(model, workload, strategy, box))
+    row = Row(strategy, bytes_of, fits, margin, moved, "", remedies)
+    return replace(row, reason=_reason(row, box, host if host_lacks else 0))
+
+
+def _remedies(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Iterator[Remedy]:
+    """Single changes that make it fit, those that change least of the training first."""
+
+    def fit(changed: Workload) -> bool:
+        return _fits(model, changed, strategy, box)
+
+    if not workload.weights_only:
+        if not workload.checkpointing and fit(replace(workload, checkpointing=True)):
+            yield Remedy("checkpointing", 1)
+        low, high = 0, workload.batch
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fit(replace(workload, batch=middle)) else (low, middle)
+        if low:
+            yield Remedy("batch", low)
+    if strategy.sharded and strategy.tensor_parallel == 1:
+        count = _more_devices(model, workload, strategy, box)
+        if count:
+            yield Remedy("devices", count)
+    if workload.optimizer in ("adamw", "adamw-foreach") and fit(replace(workload, optimizer="adamw8bit")):
+        yield Remedy("adamw8bit", 1)
+    if not workload.lora and model.adapted and fit(replace(workload, lora=16)):
+        yield Remedy("lora", 16)
+
+
+def _more_devices(model: Model, workload: Workload, strategy: Strategy, box: Box) -> int | None:
+    """The least number of devices like these on which the strategy fits."""
+    free, fixed = box.memory_free_min, box.fixed(max(2, strategy.devices))
+    if free is None:
+        return None
+
+    def fit(count: int) -> bool:
+        stages = count if strategy.kind == "pp" else 1
+        more = replace(strategy, devices=count, pipeline_parallel=stages)
+        return needed(model, workload, more, fixed).total <= free
+
+    most = min(MOST_DEVICES, model.blocks) if strategy.kind == "pp" else MOST_DEVICES
+    if most <= strategy.devices or not fit(most):
+        return None
+    low, high = strategy.devices, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fit(middle) else (middle, high)
+    return high
+
+
+def _reason(row: Row, box: Box, host: int) -> str:
+    what = _what(row, box)
+    if row.margin is None:
+        return f"{what}; free memory is not known"
+    if host:
+        there = "is not known" if box.host_memory is None else f"has {size(box.host_memory)}"
+        return f"{what}; needs {size(host)} of host memory, which {there}"
+    if row.fits:
+        left = f"{size(row.margin)} left on each device"
+        return f"{what}; {left}, which fragments may take" if row.tight else f"{what}; {left}"
+    lacks = f"{size(-row.margin)} too much for each device"
+    if not row.remedies:
+        return f"{what}; {lacks}, and no single change makes it fit"
+    return f"{what}; {lacks}: would fit with {_either([remedy.text for remedy in row.remedies])}"
+
+
+def _what(row: Row, box: Box) -> str:
+    """What a strategy does, and what speaks for it or against it here."""
+    strategy, direct = row.strategy, box.all_direct
+    links = "NVLink" if direct else "these links"
+    if strategy.tensor_parallel > 1:
+        return (
+            f"each layer on {strategy.tensor_parallel} directly joined devices, for blocks that are too large"
+        )
+    if strategy.kind == "pp":
+        waiting = f"{row.traffic.bubble:.0%} of a step waiting"
+        return f"the layers in {strategy.pipeline_parallel} stages (Megatron), little traffic, {waiting}"
+    if strategy.kind == "single":
+        return "one device, nothing to send" + ("; the others stay idle" if len(box) > 1 else "")
+    texts = {
+        "ddp": "a whole copy on each device: only gradients are sent",
+        "zero1": "divides the optimizer's states, and sends as much as DDP",
+        "zero2": "divides gradients and optimizer, and sends as much as DDP",
+        "zero3": f"divides all states, and gathers weights over {links} in forward and backward",
+        "fsdp2": f"divides all states, and gathers weights over {links} block by block",
+        "zero2-offload": "the optimizer in host memory: fits more, and each step waits for the host",
+        "zero3-offload": "weights and optimizer in host memory: the most that fits, and the slowest",
+    }
+    return texts[strategy.kind]
+
+
+def _either(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _notices(model: Model, workload: Workload, box: Box, rows: Iterable[Row]) -> Iterator[str]:
+    yield from model.notices
+    if not box.measured and len(box) > 1:
+        yield "seconds are of modelled bandwidths: `gputui check --bandwidth` measures them"
+    if model.max_positions is not None and workload.sequence > model.max_positions:
+        yield f"the sequence is longer than the {model.max_positions} positions that the model was made for"
+    reshard = next((row for row in rows if row.name == "fsdp2" and row.fits), None)
+    if reshard is not None:
+        kept = replace(reshard.strategy, reshard=False)
+        if _fits(model, workload, kept, box):
+            yield "FSDP2 fits with reshard_after_forward false, too, which sends a quarter less or more"
+    if any(row.fits for row in rows):
+        return
+    if box.memory_free_min is None:
+        yield "free memory is not known, so nothing is said to fit"
+        return
+    yield "nothing fits on these devices"
+    offered = {(remedy.kind, remedy.text): remedy for row in rows for remedy in row.remedies}
+    for kind in ("checkpointing", "batch", "devices", "adamw8bit", "lora"):
+        texts = sorted((r.value, r.text) for (each, _), r in offered.items() if each == kind)
+        if texts:
+            value = texts[-1] if kind == "batch" else texts[0]
+            yield f"would do: {value[1]}"

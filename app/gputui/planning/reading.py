@@ -1,0 +1,269 @@
+"""Reads a model from what a person calls it: a folder, a file, a hub id in the cache, "8B", a number.
+
+Nothing is fetched: a hub id is looked up in the cache of huggingface_hub, whose place the variables say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gputui.inventory.formatting import printable
+from gputui.planning.closed_forms import closed_form
+from gputui.planning.fields import MOST_LAYERS, Fields
+from gputui.planning.model import Model, PlanningError, UnknownArchitectureError
+from gputui.planning.safetensors import Count, count_file, count_index, read_json
+from gputui.planning.saved_forms import saved
+
+MOST_PARAMETERS = 10**15
+
+_ABOUT = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)([KMBT])", re.ASCII | re.IGNORECASE)
+_UNITS = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
+_INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
+
+
+def read_model(name: str, environ: Mapping[str, str], directory: Path) -> Model:
+    """The model of that name; `directory` is where relative paths begin.
+
+    Raises PlanningError; UnknownArchitectureError, one of them, where only a closed form is missing.
+    """
+    if not name or "\0" in name or len(name) > 4096:
+        raise PlanningError("the model's name is empty, or no name at all")
+    path = directory / Path(name)
+    try:
+        folder, there = path.is_dir(), path.exists()
+    except OSError as error:
+        raise PlanningError(f"{printable(name)!r} cannot be read: {error.strerror}") from None
+    if folder:
+        return _of_folder(path, _last(path, name))
+    if there:
+        return _of_file(path, _last(path, name))
+    about = _ABOUT.fullmatch(name)
+    if about is not None:
+        return of_parameters(round(float(about[1]) * _UNITS[about[2].upper()]), name)
+    if _HUB_ID.fullmatch(name) and ".." not in name:
+        found = cached(name, environ)
+        if found is not None:
+            return _of_folder(found, name)
+        raise PlanningError(
+            f"no file or folder {name!r}, and no such model in the Hugging Face cache: fetch it, or give "
+            "its config.json, a number like 8B, or --parameters N"
+        )
+    raise PlanningError(f"no file or folder {printable(name[:200])!r}")
+
+
+def parameters_of(text: str) -> int:
+    """The number of "8B", "7000000000" or "6.7e9", for --parameters. Raises PlanningError."""
+    about = _ABOUT.fullmatch(text)
+    try:
+        number = float(about[1]) * _UNITS[about[2].upper()] if about is not None else float(text)
+        whole = int(text) if re.fullmatch(r"[0-9]{1,20}", text, re.ASCII) else round(number)
+    except (ValueError, OverflowError):
+        raise PlanningError(
+            f"{printable(text[:40])!r} is not a number of parameters (8B, 7000000000)"
+        ) from None
+    if not 1 <= whole <= MOST_PARAMETERS:
+        raise PlanningError(f"{printable(text[:40])!r} is not a number of parameters (1 to 10^15)")
+    return whole
+
+
+def of_parameters(parameters: int, name: str | None = None) -> Model:
+    """A model of which only the number of parameters is known: its shape is taken to be like Llama's.
+
+    Raises PlanningError for a number that no model has.
+    """
+    if not 1 <= parameters <= MOST_PARAMETERS:
+        raise PlanningError(f"{parameters} is not a number of parameters (1 to 10^15)")
+    # Llama's shapes: width 128 × depth, 12 · depth · width² parameters.
+    layers = max(1, min(MOST_LAYERS, round((parameters / (12 * 128**2)) ** (1 / 3))))
+    hidden = max(64, 128 * layers)
+    return _like_llama(
+        name=name or str(parameters),
+        architecture="",
+        parameters=parameters,
+        hidden=hidden,
+        layers=layers,
+        heads=max(1, hidden // 128),
+        kv_heads=max(1, hidden // 128),
+        head_dim=min(hidden, 128),
+        ffn=hidden * 8 // 3,
+        vocabulary=32000,
+        largest=0,
+        counted="given",
+        notices=(
+            f"only the number of parameters is known: activations and layers are those of a Llama with "
+            f"{layers} layers of width {hidden} and 32000 words",
+        ),
+    )
+
+
+def cached(name: str, environ: Mapping[str, str]) -> Path | None:
+    """The snapshot of a hub id in the cache of huggingface_hub, None where it is not there."""
+    home = Path(environ.get("HOME") or "/")
+    base = environ.get("HF_HUB_CACHE") or environ.get("HUGGINGFACE_HUB_CACHE")
+    if not base:
+        general = Path(environ.get("XDG_CACHE_HOME") or home / ".cache") / "huggingface"
+        base = str(Path(environ.get("HF_HOME") or general) / "hub")
+    place = base.replace("~", str(home), 1) if base.startswith("~/") else base
+    folder = Path(place) / ("models--" + name.replace("/", "--"))
+    try:
+        revision = (folder / "refs" / "main").read_bytes()[:64].decode("ascii").strip()
+    except (OSError, ValueError):
+        revision = ""
+    try:
+        if re.fullmatch(r"[0-9a-f]{4,64}", revision) and (folder / "snapshots" / revision).is_dir():
+            return folder / "snapshots" / revision
+        only = list((folder / "snapshots").iterdir())
+    except OSError:
+        return None
+    return only[0] if len(only) == 1 and only[0].is_dir() else None
+
+
+def _last(path: Path, name: str) -> str:
+    """What a path is called in a plan."""
+    last = path.resolve().name if path.is_dir() else path.name
+    return printable(last or name)
+
+
+def _of_folder(folder: Path, name: str) -> Model:
+    config = folder / "config.json"
+    stored = next((folder / each for each in (_INDEX, _SINGLE) if (folder / each).is_file()), None)
+    if not config.is_file():
+        if stored is None:
+            raise PlanningError(f"{name!r} has neither a config.json nor {_SINGLE}")
+        return _stored(stored, name, None)
+    try:
+        return _of_config(config, name)
+    except PlanningError:
+        # No closed form, or several parts: the stored weights tell the number where they are there.
+        if stored is None:
+            raise
+        return _stored(stored, name, _object(config))
+
+
+def _of_file(path: Path, name: str) -> Model:
+    if path.name.endswith((".safetensors", ".index.json")):
+        config = path.parent / "config.json"
+        return _stored(path, name, _object(config) if config.is_file() else None)
+    return _of_config(path, name)
+
+
+def _object(path: Path) -> dict[str, Any]:
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise PlanningError(f"{printable(path.name)} is not the configuration of a model")
+    return found
+
+
+def _of_config(path: Path, name: str) -> Model:
+    values = _object(path)
+    if "weight_map" in values:
+        return _of_file(path.with_name(_INDEX), name) if path.name != _INDEX else _stored(path, name, None)
+    if not ("model_type" in values or "architectures" in values):
+        raise PlanningError(
+            f"{printable(path.name)} is not the configuration of a model: it has no model_type"
+        )
+    given = values.get("_name_or_path")
+    known = name if name != "config.json" else given if isinstance(given, str) and given else name
+    return closed_form(Fields(values, printable(path.name)), printable(known[:200]))
+
+
+def _stored(path: Path, name: str, config: dict[str, Any] | None) -> Model:
+    """The exact number of stored parameters, and the shape of the configuration beside them."""
+    count = count_index(path) if path.name.endswith(".json") else count_file(path)
+    if config is None:
+        return _unshaped(count, name, "its shape")
+    try:
+        model = closed_form(Fields(config, "config.json"), name)
+    except UnknownArchitectureError as error:
+        return _by_common_names(count, name, config, error.architecture)
+    except PlanningError:
+        return _unshaped(count, name, "the shape of its parts")
+    notices = model.notices
+    if model.parameters != count.parameters:
+        notices += (
+            f"its files hold {count.parameters} parameters, {model.architecture} has {model.parameters}",
+        )
+    return replace(model, parameters=count.parameters, counted="safetensors", notices=notices)
+
+
+def _unshaped(count: Count, name: str, what: str) -> Model:
+    guessed = of_parameters(count.parameters, name)
+    notice = guessed.notices[0].replace("only the number of parameters is known", f"{what} is not known")
+    largest = count.largest or guessed.largest_layer
+    return replace(guessed, largest_layer=largest, counted="safetensors", notices=(notice,))
+
+
+def _by_common_names(count: Count, name: str, config: dict[str, Any], architecture: str) -> Model:
+    """The shape by the names that nearly all configurations use, where they are all there."""
+    fields = Fields(config, "config.json")
+    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+    if not all(fields.has(each) for each in names):
+        return _unshaped(count, name, f"the shape of {architecture}")
+    hidden, heads = fields.whole("hidden_size"), fields.whole("num_attention_heads")
+    return _like_llama(
+        name=name,
+        architecture=fields.first_text("architectures") or architecture,
+        parameters=count.parameters,
+        hidden=hidden,
+        layers=fields.layers("num_hidden_layers", default=1),
+        heads=heads,
+        kv_heads=fields.whole("num_key_value_heads", default=heads),
+        head_dim=fields.whole("head_dim", default=max(1, hidden // heads)),
+        ffn=fields.whole("intermediate_size"),
+        vocabulary=fields.whole("vocab_size"),
+        largest=count.largest,
+        counted="safetensors",
+        notices=(f"the activations of {printable(architecture)} are estimated like Llama's",),
+    )
+
+
+def _like_llama(
+    *,
+    name: str,
+    architecture: str,
+    parameters: int,
+    hidden: int,
+    layers: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    ffn: int,
+    vocabulary: int,
+    largest: int,
+    counted: str,
+    notices: tuple[str, ...],
+) -> Model:
+    """A model of known size, whose blocks keep what Llama's keep; its blocks are of equal size."""
+    each = saved(
+        "llama", hidden=hidden, attention=heads * head_dim, kv=kv_heads * head_dim, ffn=ffn, heads=heads
+    )
+    embeddings = min(2 * vocabulary * hidden, parameters // 2)
+    first, second, third = (one.times(layers) for one in each)
+    return Model(
+        name=name,
+        architecture=architecture,
+        parameters=parameters,
+        largest_layer=largest or min(parameters, max(vocabulary * hidden, hidden * ffn)),
+        largest_block=max(1, (parameters - embeddings) // layers),
+        blocks=layers,
+        hidden=hidden,
+        layers=layers,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        ffn=ffn,
+        vocabulary=vocabulary,
+        tied=False,
+        family="",
+        wrap_class=None,
+        adapted=layers * (4 * hidden + 2 * (heads + kv_heads) * head_dim + 3 * (hidden + ffn)),
+        saved=(first, second, third),
+        saved_block=each,
+        counted=counted,
+        notices=notices,
+    )

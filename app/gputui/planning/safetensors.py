@@ -1,0 +1,158 @@
+"""Reads how many parameters safetensors files hold: headers only, bounded, never a tensor.
+
+Format: eight bytes, little-endian, the length of the header; the header, JSON of name → dtype, shape and
+offsets; the tensors (huggingface/safetensors, README "Format").
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from gputui.inventory.formatting import printable, size
+from gputui.planning.model import PlanningError
+
+MOST_JSON = 16 * 1024 * 1024
+"""Bytes of a configuration, an index or a header that are read; DeepSeek-V3's index has 9 MB."""
+
+MOST_SHARDS = 4096
+
+_BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8}
+"""Types of parameters that can be trained. Of others, I64 and BOOL are buffers, the rest packed weights."""
+
+_BUFFER_TYPES = ("I64", "BOOL")
+_BUFFERS = ("rotary_emb.inv_freq", ".masked_bias", "_scale_inv", "weight_scale", "e_score_correction_bias")
+"""Ends of names of tensors that are stored, but are no parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The parameters of files, and of the largest tensor among them."""
+
+    parameters: int
+    largest: int
+
+
+def read_json(path: Path) -> Any:
+    """The JSON of a small file. Raises PlanningError."""
+    try:
+        return json.loads(_read(path, 0, MOST_JSON, whole=True))
+    except (ValueError, RecursionError):
+        raise PlanningError(f"{_name(path)} is not JSON") from None
+
+
+def count_file(path: Path) -> Count:
+    """The parameters of one .safetensors file. Raises PlanningError."""
+    start = _read(path, 0, 8)
+    if start.startswith(b"version "):
+        raise PlanningError(f"{_name(path)} is a Git LFS pointer: the file itself was not fetched")
+    length = int.from_bytes(start, "little")
+    if len(start) < 8 or length > MOST_JSON:
+        raise PlanningError(f"{_name(path)} does not begin with the header of a safetensors file")
+    data = _read(path, 8, length)
+    if len(data) < length:
+        raise PlanningError(f"{_name(path)} is truncated within its header")
+    try:
+        header = json.loads(data)
+    except (ValueError, RecursionError):
+        raise PlanningError(f"{_name(path)}: its header is not JSON") from None
+    if not isinstance(header, dict):
+        raise PlanningError(f"{_name(path)}: its header is not an object")
+    return _count(path, header, _size(path) - 8 - length)
+
+
+def count_index(path: Path) -> Count:
+    """The parameters of all shards of a model.safetensors.index.json, which must lie beside it.
+
+    Where they do not, those that its metadata tells. Raises PlanningError.
+    """
+    index = read_json(path)
+    names = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(names, dict) or not names or not all(isinstance(name, str) for name in names.values()):
+        raise PlanningError(f"{_name(path)} has no weight_map")
+    shards = sorted(set(names.values()))
+    if len(shards) > MOST_SHARDS or any(Path(name).name != name or "\0" in name for name in shards):
+        raise PlanningError(f"{_name(path)} names files that are not beside it")
+    if not all((path.parent / name).is_file() for name in shards):
+        metadata = index.get("metadata")
+        told = metadata.get("total_parameters") if isinstance(metadata, dict) else None
+        if type(told) is not int or not 0 < told < 1 << 60:
+            raise PlanningError(f"{_name(path)}: the files that it names are not beside it")
+        return Count(told, 0)
+    counts = [count_file(path.parent / name) for name in shards]
+    return Count(sum(each.parameters for each in counts), max(each.largest for each in counts))
+
+
+def _count(path: Path, header: dict[str, Any], room: int) -> Count:
+    total = largest = 0
+    for name, tensor in header.items():
+        if name == "__metadata__":
+            continue
+        described: dict[str, Any] = tensor if isinstance(tensor, dict) else {}
+        kind, shape, offsets = (described.get(key) for key in ("dtype", "shape", "data_offsets"))
+        if not _whole(shape) or not _whole(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+            raise PlanningError(
+                f"{_name(path)}: {printable(name[:80])!r} has no shape or no place in the file"
+            )
+        if offsets[1] > room:
+            raise PlanningError(f"{_name(path)} is truncated: {printable(name[:80])!r} ends after the file")
+        if (
+            kind in _BUFFER_TYPES
+            or name.endswith(_BUFFERS)
+            or (name.endswith(".attn.bias") and len(shape) == 4)
+        ):
+            continue
+        if kind not in _BITS:
+            raise PlanningError(
+                f"{_name(path)} holds packed weights ({printable(str(kind)[:20])}): give a config.json, or "
+                "--parameters N"
+            )
+        number = prod(shape)
+        if number * _BITS[kind] != 8 * (offsets[1] - offsets[0]):
+            raise PlanningError(
+                f"{_name(path)}: the shape of {printable(name[:80])!r} is not that of its bytes"
+            )
+        total, largest = total + number, max(largest, number)
+    if not total:
+        raise PlanningError(f"{_name(path)} holds no parameters")
+    return Count(total, largest)
+
+
+def _whole(values: Any) -> TypeGuard[list[int]]:
+    """Whether it is a list of numbers, none negative, few enough to be multiplied at once."""
+    return (
+        isinstance(values, list)
+        and len(values) <= 16
+        and all(type(value) is int and 0 <= value < 1 << 60 for value in values)
+    )
+
+
+def _name(path: Path) -> str:
+    return printable(path.name or str(path))
+
+
+def _size(path: Path) -> int:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise PlanningError(f"{_name(path)} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise PlanningError(f"{_name(path)} is not a file")
+    return found.st_size
+
+
+def _read(path: Path, start: int, most: int, whole: bool = False) -> bytes:
+    """At most `most` bytes; `whole`: of a file that has no more. Raises PlanningError."""
+    length = _size(path)
+    if whole and length > most:
+        raise PlanningError(f"{_name(path)} has {size(length)}, at most {size(most)} are read")
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read(most)
+    except OSError as error:
+        raise PlanningError(f"{_name(path)} cannot be read: {error.strerror}") from None

@@ -1,0 +1,83 @@
+"""The parallelisms that a plan compares, by the names that the command line and the JSON have for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gputui.planning.box import Box
+from gputui.planning.model import Model
+
+Kind = Literal["single", "ddp", "zero1", "zero2", "zero3", "zero2-offload", "zero3-offload", "fsdp2", "pp"]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One way to use `devices` devices.
+
+    tensor_parallel    devices that share each layer; 1 for none. With FSDP2 over the groups
+    pipeline_parallel  stages of layers; 1 for none
+    reshard            whether FSDP2 frees a block's gathered weights after forward
+    """
+
+    kind: Kind
+    devices: int
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    reshard: bool = True
+
+    @property
+    def name(self) -> str:
+        if self.kind == "pp":
+            return f"pp{self.pipeline_parallel}"
+        return f"tp{self.tensor_parallel}-fsdp2" if self.tensor_parallel > 1 else self.kind
+
+    @property
+    def replicas(self) -> int:
+        """How many devices, or groups of devices, see different data."""
+        return self.devices // (self.tensor_parallel * self.pipeline_parallel)
+
+    @property
+    def deepspeed(self) -> bool:
+        return self.kind.startswith("zero")
+
+    @property
+    def offloads(self) -> bool:
+        """Whether part of the states is in host memory."""
+        return self.kind.endswith("-offload")
+
+    @property
+    def sharded(self) -> bool:
+        """Whether more devices hold less of the model each."""
+        return self.kind not in ("single", "ddp")
+
+
+def strategies(model: Model, box: Box) -> list[Strategy]:
+    """Those that make sense for these devices, in no order of preference.
+
+    Tensor parallelism stays within devices that are joined directly and divides the heads; a pipeline has at
+    most as many stages as layers, and is never combined with ZeRO-2 or ZeRO-3 or FSDP.
+    """
+    count = len(box)
+    found = [Strategy("single", 1)]
+    if count == 1:
+        return [*found, Strategy("zero2-offload", 1), Strategy("zero3-offload", 1)]
+    kinds: tuple[Kind, ...] = ("ddp", "zero1", "zero2", "zero3", "fsdp2", "zero2-offload", "zero3-offload")
+    found += [Strategy(kind, count) for kind in kinds]
+    found += [Strategy("fsdp2", count, tensor_parallel=size) for size in tensor_parallel_sizes(model, box)]
+    if count <= model.layers:
+        found.append(Strategy("pp", count, pipeline_parallel=count))
+    return found
+
+
+def tensor_parallel_sizes(model: Model, box: Box) -> list[int]:
+    """Group sizes that divide heads and key/value heads, of groups that are joined directly throughout."""
+    return [
+        size
+        for size in range(2, len(box) + 1)
+        if len(box) % size == 0
+        and model.heads % size == 0
+        and model.kv_heads % size == 0
+        and model.heads
+        and box.groups_are_direct(size)
+    ]

@@ -1,0 +1,90 @@
+"""Bytes that a strategy moves for each step, and the seconds that this costs at least on these links.
+
+For n devices in a ring an all-reduce of G bytes sends 2 (n - 1) / n × G from each, an all-gather or a
+reduce-scatter half of that (nccl-tests, doc/PERFORMANCE.md). Latency, overlap with computing and what
+offloading moves between device and host are not counted: the seconds are those of the wires alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputui.planning.box import Box
+from gputui.planning.model import Model
+from gputui.planning.strategies import Strategy
+from gputui.planning.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """For each device and step (of the optimizer). `seconds` of None: a link's bandwidth is not known.
+
+    bytes   sent by each device
+    bubble  the share of a step in which a pipeline's stage waits
+    """
+
+    bytes: int
+    seconds: float | None
+    bubble: float = 0.0
+
+
+def traffic(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Traffic:
+    """What `strategy` sends over the links of `box`, whose devices are in the order of the launch."""
+    if strategy.devices < 2:
+        return Traffic(0, 0.0)
+    everyone = box.ring_bandwidth(range(len(box)))
+    if strategy.kind == "pp":
+        return _pipeline(model, workload, strategy, everyone)
+    group = strategy.tensor_parallel
+    states = _states(model, workload, strategy) // group
+    if group == 1:
+        return Traffic(states, _seconds(states, everyone))
+    within = _tensor_parallel(model, workload, group)
+    inner = [box.ring_bandwidth(range(start, start + group)) for start in range(0, strategy.devices, group)]
+    slowest = None if None in inner else min(each for each in inner if each is not None)
+    first, second = _seconds(within, slowest), _seconds(states, everyone)
+    return Traffic(within + states, None if first is None or second is None else first + second)
+
+
+def _seconds(amount: int, gigabytes: float | None) -> float | None:
+    """`gigabytes`: GB/s."""
+    if not amount:
+        return 0.0
+    return None if not gigabytes else amount / (gigabytes * 1e9)
+
+
+def _states(model: Model, workload: Workload, strategy: Strategy) -> int:
+    """Bytes of weights and gradients that each device sends."""
+    trained, passes = workload.trained(model), workload.accumulation
+    count = strategy.replicas
+    computed = 4 if workload.precision == "fp32" else 2
+    share = (count - 1) / count
+    if strategy.kind == "ddp":
+        return round(2 * share * workload.weight_bytes * trained)
+    if strategy.kind in ("zero1", "zero2", "zero2-offload"):
+        # Gradients are reduced to their owners, and weights gathered from them: once a step with ZeRO-1.
+        reductions = 1 if strategy.kind == "zero1" else passes
+        return round(share * computed * trained * (reductions + 1))
+    gathered = computed * model.parameters
+    if strategy.kind in ("zero3", "zero3-offload"):
+        return round(share * passes * (2 * gathered + computed * trained))
+    reduced = 2 if workload.precision == "bf16" else 4
+    gathers = 2 if strategy.reshard else 1
+    return round(share * passes * (gathers * gathered + reduced * trained))
+
+
+def _tensor_parallel(model: Model, workload: Workload, group: int) -> int:
+    """Four all-reduces of a block's hidden states: after attention and MLP, in forward and in backward."""
+    computed = 4 if workload.precision == "fp32" else 2
+    one = workload.tokens * model.hidden * computed
+    if workload.checkpointing:
+        # Forward is done twice.
+        return round(6 * 2 * (group - 1) / group * one * model.blocks * workload.accumulation)
+    return round(4 * 2 * (group - 1) / group * one * model.blocks * workload.accumulation)
+
+
+def _pipeline(model: Model, workload: Workload, strategy: Strategy, bandwidth: float | None) -> Traffic:
+    computed = 4 if workload.precision == "fp32" else 2
+    amount = 2 * workload.tokens * model.hidden * computed * workload.accumulation
+    stages = strategy.pipeline_parallel
+    return Traffic(amount, _seconds(amount, bandwidth), (stages - 1) / (workload.accumulation + stages - 1))

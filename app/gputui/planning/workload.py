@@ -1,0 +1,117 @@
+"""What is trained on a model, and how: batch, sequence, precision, optimizer, checkpointing, LoRA."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from gputui.planning.model import Compute, Model, PlanningError
+
+Precision = Literal["bf16", "autocast", "fp16", "fp32"]
+"""bf16: weights, gradients and optimizer in 16 bits. autocast, fp16: all in 32 bits, computed in 16
+(`--bf16`, `--fp16` of transformers, `mixed_precision` of accelerate). fp32: all in 32 bits."""
+
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """What an optimizer keeps for each trained parameter.
+
+    states      of the parameter's own size: AdamW has two
+    fixed       bytes, whatever the parameter's size: the states of 8-bit optimizers
+    step_copies of the parameter's size, during a step only: intermediate values of a "foreach" step
+    """
+
+    states: int
+    fixed: int = 0
+    step_copies: int = 0
+
+
+OPTIMIZERS: dict[str, Optimizer] = {
+    "adamw": Optimizer(2),
+    "adamw-foreach": Optimizer(2, step_copies=1),
+    "adamw8bit": Optimizer(0, fixed=2),
+    "lion": Optimizer(1),
+    "sgd": Optimizer(0),
+    "sgd-momentum": Optimizer(1),
+}
+"""`adamw` is torch's fused one, which transformers takes by default."""
+
+_MOST = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One training step on each device. Raises PlanningError for what is none.
+
+    batch          sequences of a device in one forward pass
+    sequence       tokens of a sequence
+    checkpointing  activations of a block are computed again in backward
+    lora           the rank of LoRA adapters on all linear layers of the blocks; 0 trains all parameters
+    accumulation   forward passes before a step
+    weights_only   count weights, gradients and optimizer alone
+    """
+
+    batch: int = 1
+    sequence: int = 2048
+    precision: Precision = "bf16"
+    optimizer: str = "adamw"
+    checkpointing: bool = False
+    lora: int = 0
+    accumulation: int = 1
+    weights_only: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("batch", 1), ("sequence", 1), ("lora", 0), ("accumulation", 1)):
+            value = getattr(self, name)
+            if type(value) is not int or not least <= value <= _MOST:
+                raise PlanningError(f"{name} is {value}, a whole number from {least} to {_MOST} expected")
+        if self.precision not in PRECISIONS:
+            raise PlanningError(f"precision is {self.precision!r}, one of {', '.join(PRECISIONS)} expected")
+        if self.optimizer not in OPTIMIZERS:
+            raise PlanningError(f"optimizer is {self.optimizer!r}, one of {', '.join(OPTIMIZERS)} expected")
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a device in one forward pass."""
+        return self.batch * self.sequence
+
+    def for_model(self, model: Model) -> Workload:
+        """With the sequence that the model's inputs have, where these decide it."""
+        return self if model.sequence is None else replace(self, sequence=model.sequence)
+
+    def trained(self, model: Model) -> int:
+        """Parameters that get gradients: all, or those of the adapters. Raises PlanningError."""
+        if not self.lora:
+            return model.parameters
+        if not model.adapted:
+            raise PlanningError(
+                "LoRA needs the widths of the linear layers: give a model in place of a number"
+            )
+        return self.lora * model.adapted
+
+    @property
+    def compute(self) -> Compute:
+        """How the blocks compute where torch itself decides, not FSDP or DeepSpeed."""
+        return "autocast" if self.precision == "fp16" else self.precision
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of a trained parameter."""
+        return 2 if self.precision == "bf16" else 4
+
+    @property
+    def frozen_bytes(self) -> int:
+        """Of a parameter that LoRA leaves as it is: loaded in 16 bits, except for fp32."""
+        return 4 if self.precision == "fp32" else 2
+
+    def optimizer_bytes(self, weight_bytes: int) -> int:
+        """Of the optimizer's states for a trained parameter of that many bytes."""
+        kind = OPTIMIZERS[self.optimizer]
+        return kind.states * weight_bytes + kind.fixed
+
+    @property
+    def step_copies(self) -> int:
+        """Copies of the trained parameters during a step."""
+        return OPTIMIZERS[self.optimizer].step_copies
