@@ -1,1 +1,1 @@
-"""Model × devices → strategies with their memory and traffic: pure, nothing is started or measured."""
+"""What a training needs, with which parallelism it fits, and how variants of it compare; pure."""
