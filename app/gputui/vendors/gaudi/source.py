@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import os
 import re
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoSourceError, Want
 from gputui.system.pci_tree import FUNCTION, long_bus_id
-from gputui.system.program import DEADLINE, Program
-from gputui.system.root import HERE, Root, whole
+from gputui.system.program import Program
+from gputui.system.root import whole
 from gputui.vendors.gaudi import hl_smi
 from gputui.vendors.gaudi.models import idle_memory
-
-if TYPE_CHECKING:
-    from gputui.sources.owned import Owners
+from gputui.vendors.machine_source import MachineSource
 
 DRIVER = "/sys/bus/pci/drivers/habanalabs"
 
@@ -41,23 +37,11 @@ _MOST_FDS = 4096
 _WORKS = "operational"
 
 
-class GaudiSource:
-    """Gaudi's devices of the machine whose files `root` has. `clock` gives seconds since the epoch, `ticks`
-    seconds of a clock that never jumps."""
+class GaudiSource(MachineSource):
+    """Gaudi's devices."""
 
-    label = ""
-
-    def __init__(
-        self,
-        root: Root = HERE,
-        clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
-        deadline: float = DEADLINE,
-        owners: Owners | None = None,
-    ) -> None:
-        self._arguments = (root, clock, ticks, deadline, owners)
-        self._root, self._clock, self._ticks, self._owners = root, clock, ticks, owners
-        self._smi = Program(root, "hl-smi", deadline)
+    def _forget(self) -> None:
+        self._smi = Program(self._root, "hl-smi", self._deadline)
         self._columns = hl_smi.COLUMNS
         self._asked_at = float("-inf")
         self._rows: tuple[hl_smi.Row, ...] = ()
@@ -77,9 +61,6 @@ class GaudiSource:
             raise NoSourceError(f"{NO_DEVICES}; {self._trouble}" if self._trouble else NO_DEVICES)
         self._devices = ()
 
-    def close(self) -> None:
-        self.__init__(*self._arguments)  # type: ignore[misc]
-
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()
         refreshed = want & (Want.LOAD | Want.VERDICT | Want.SENSORS | Want.NAMES | Want.SPEED)
@@ -98,21 +79,17 @@ class GaudiSource:
         return Snapshot(
             self._host(),
             self._clock(),
-            self._owned(want, among),
+            self._owned(devices, want, among),
             # (Those in one machine are all joined, by links of which hl-smi prints no pairs.)
             tuple((*row[:place], "X", *row[place + 1 :]) for place in range(len(row))) if linked else (),
             errors=(self._trouble,) if self._trouble else (),
         )
 
     def _host(self) -> Host:
-        if self._root.here:
-            import socket
-
-            name: str | None = socket.gethostname()
-        else:
-            name = self._root.text("/proc/sys/kernel/hostname", 256) or None
         version = next((row["driver_version"] for row in self._rows if "driver_version" in row), None)
-        return Host(name, version or self._root.text("/sys/module/habanalabs/version", 256) or None, None)
+        return Host(
+            self._host_name(), version or self._root.text("/sys/module/habanalabs/version", 256) or None, None
+        )
 
     def _ask(self) -> None:
         """hl-smi's answer, at most so often; a version that does not know a column is asked for fewer."""
@@ -223,14 +200,3 @@ class GaudiSource:
             )
             for device in self._devices or ()
         )
-
-    def _owned(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
-        devices = self._devices or ()
-        if (Want.OWNERS not in want and self._owners is None) or not any(d.processes for d in devices):
-            return devices
-        from gputui.sources.owned import owners_of, with_host_use, with_owners
-
-        if self._owners is None:
-            self._owners = owners_of(self._root)
-        owned: Any = with_owners(devices, self._owners, Want.OWNERS in want)
-        return with_host_use(owned, self._owners, among) if Want.DETAILS in want else owned

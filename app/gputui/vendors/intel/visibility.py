@@ -23,10 +23,9 @@ class LevelZeroVisibility(Visibility):
     variable = MASK
     # (A number that no device has: an empty mask is none.)
     none = none_in_words = "9999"
-    keeps_order = False
     order_in_words = (
-        f"Level Zero counts discrete GPUs first, each in bus order ({BY_BUS}=1 counts by bus alone, and an"
-        " integrated GPU at 00:02.0 becomes 0)"
+        f"Level Zero does not keep the order of {MASK}: it counts discrete GPUs first, each in bus order"
+        f" ({BY_BUS}=1 counts by bus alone, and an integrated GPU at 00:02.0 becomes 0)"
     )
     reader = "Level Zero"
 
