@@ -177,6 +177,8 @@ def remedy_of(verdict: Verdict) -> str:
     match verdict.cause:
         case MemoryHeld():
             kind = "held"
+        case Unreadable(fact="memory"):
+            kind = "memory"
         case Prohibited():
             kind = "prohibited"
         case Fault(kind="reset"):

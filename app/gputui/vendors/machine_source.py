@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
-from gputui.sources.source import Want
+from gputui.sources.source import NoHardwareError, NoSourceError, Want
 from gputui.system.program import DEADLINE
 from gputui.system.root import HERE, Root
 
 if TYPE_CHECKING:
+    from gputui.inventory.topology import Locality
     from gputui.sources.owned import Owners
 
 
@@ -44,12 +45,33 @@ class MachineSource:
         """Be as if nothing had been read yet."""
         raise NotImplementedError
 
+    def _nothing_found(self, why: str, *troubles: str | None) -> NoSourceError:
+        """What to raise where there is no device. Another machine of which nothing tells of the vendor has
+        none."""
+        told = [trouble for trouble in troubles if trouble]
+        kind = NoHardwareError if self._root.recorded and not told else NoSourceError
+        return kind("; ".join([why, *told]))
+
     def _host_name(self) -> str | None:
         if self._root.here:
             import socket
 
             return socket.gethostname()
         return self._root.text("/proc/sys/kernel/hostname", 256) or None
+
+    def _near(
+        self, folder: str | None, node: int | None, generation: int | None = None, width: int | None = None
+    ) -> Locality:
+        """What is near the PCI device of that folder in sysfs, which is on that NUMA node."""
+        from gputui.inventory.topology import Locality, from_ranges
+
+        text = self._root.text(f"{folder}/local_cpulist") if folder else None
+        try:
+            cpus = from_ranges(text) if text else None
+        except ValueError:
+            cpus = None
+        nodes = None if node is None else (node,)
+        return Locality(cpus, nodes, pcie_generation=generation, pcie_width=width)
 
     def _owned(
         self, devices: tuple[Device, ...], want: Want, among: Collection[str] | None

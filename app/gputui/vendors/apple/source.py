@@ -13,7 +13,7 @@ from dataclasses import replace
 from gputui.inventory.device import Device
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.sources.source import NoSourceError, Want
+from gputui.sources.source import Want
 from gputui.system.program import Program
 from gputui.system.root import whole
 from gputui.vendors.apple import ioreg
@@ -42,7 +42,7 @@ class AppleSource(MachineSource):
             return
         text = self._ask("IOAccelerator")
         if text is None or not ioreg.is_accelerator(text):
-            raise NoSourceError("; ".join([NO_DEVICES, *self._troubles.values()]))
+            raise self._nothing_found(NO_DEVICES, *self._troubles.values())
         limit = self._number("iogpu.wired_limit_mb")
         self._total = limit * _MIB if limit else self._number("hw.memsize")
         self._device = Device(

@@ -11,17 +11,21 @@ import os
 import re
 from collections.abc import Collection
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.sources.source import NoSourceError, Want
+from gputui.sources.source import Want
 from gputui.system.pci_tree import FUNCTION, long_bus_id
 from gputui.system.program import Program
 from gputui.system.root import whole
 from gputui.vendors.gaudi import hl_smi
 from gputui.vendors.gaudi.models import idle_memory
 from gputui.vendors.machine_source import MachineSource
+
+if TYPE_CHECKING:
+    from gputui.inventory.topology import Topology
 
 DRIVER = "/sys/bus/pci/drivers/habanalabs"
 
@@ -42,7 +46,7 @@ class GaudiSource(MachineSource):
 
     def _forget(self) -> None:
         self._smi = Program(self._root, "hl-smi", self._deadline)
-        self._columns = hl_smi.COLUMNS
+        self._columns = hl_smi.QUESTIONS[0]
         self._asked_at = float("-inf")
         self._rows: tuple[hl_smi.Row, ...] = ()
         self._trouble: str | None = None
@@ -58,7 +62,7 @@ class GaudiSource(MachineSource):
         if not self._functions:
             self._ask()
         if not self._functions and not self._rows:
-            raise NoSourceError(f"{NO_DEVICES}; {self._trouble}" if self._trouble else NO_DEVICES)
+            raise self._nothing_found(NO_DEVICES, self._trouble)
         self._devices = ()
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
@@ -83,7 +87,15 @@ class GaudiSource(MachineSource):
             # (Those in one machine are all joined, by links of which hl-smi prints no pairs.)
             tuple((*row[:place], "X", *row[place + 1 :]) for place in range(len(row))) if linked else (),
             errors=(self._trouble,) if self._trouble else (),
+            topology=self._topology(devices) if Want.TOPOLOGY in want else None,
         )
+
+    def _topology(self, devices: tuple[Device, ...]) -> Topology:
+        from gputui.inventory.topology import Topology
+
+        folders = (f"{DRIVER}/{(d.pci_bus_id or '').removeprefix('0000').lower()}" for d in devices)
+        near = (self._near(f, d.numa_node) for f, d in zip(folders, devices, strict=True))
+        return Topology(tuple(near))
 
     def _host(self) -> Host:
         version = next((row["driver_version"] for row in self._rows if "driver_version" in row), None)
@@ -98,7 +110,7 @@ class GaudiSource(MachineSource):
             return
         self._asked_at = now
         self._rows, self._trouble = (), None
-        for columns in dict.fromkeys((self._columns, hl_smi.BASIC)):
+        for columns in dict.fromkeys((self._columns, *hl_smi.QUESTIONS)):
             text = self._smi.ask("-Q", ",".join(columns), "-f", "csv")
             found = hl_smi.rows(text, columns)
             if found is not None:
@@ -156,6 +168,7 @@ class GaudiSource(MachineSource):
             memory_used=in_use,
             memory_free=None if total is None or in_use is None else max(0, total - in_use),
             memory_idle=idle_memory(name),
+            unified=False,
             utilization=hl_smi.percent(row.get("utilization.aip")),
             temperature=None if heat is None or not -50 < heat < 300 else round(heat),
             power=hl_smi.amount(row.get("power.draw")),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gputui.inventory.device import Apart, Device
 from gputui.inventory.process import Kind, Process
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.sources.source import NoSourceError, Want
+from gputui.sources.source import Want
 from gputui.system.drm import Card, cards, clients
 from gputui.system.pci_tree import long_bus_id, place
 from gputui.system.program import DEADLINE, Program
@@ -98,7 +98,7 @@ class IntelSource(MachineSource):
         self._troubles: dict[str, str] = {}
         self._host = Host()
         self._matrices: tuple[LinkMatrix, LinkMatrix] = ((), ())
-        self._near: tuple[Locality, ...] | None = None
+        self._localities: tuple[Locality, ...] | None = None
 
     def open(self) -> None:
         """Find the devices. Raises NoSourceError where there are none."""
@@ -110,7 +110,7 @@ class IntelSource(MachineSource):
             # (Without its own files a recording may still have the program's answers.)
             self._list()
         if not self._gpus:
-            raise NoSourceError(NO_DEVICES)
+            raise self._nothing_found(NO_DEVICES, *self._troubles.values())
         for gpu in self._gpus:
             gpu.tiles = max(gpu.tiles, gpu.card.tiles if gpu.card else 1)
         self._units = self._numbered()
@@ -138,7 +138,7 @@ class IntelSource(MachineSource):
             self._clock(),
             self._owned(tuple(unit.device for unit in self._units), want, among),
             links,
-            errors=tuple(self._troubles.values()),
+            errors=tuple(dict.fromkeys(self._troubles.values())),
             pcie=pcie,
             topology=self._wiring(),
         )
@@ -176,7 +176,7 @@ class IntelSource(MachineSource):
             render=card.card.render if card else None,
             pci_id=card.card.pci_id if card else None,
             numa_node=card.number("numa_node") if card else None,
-            unified=True if integrated else None,
+            unified=integrated,
             max_sm_clock=card.max_clock() if card else None,
         )
         return _Unit(device, gpu, tile)
@@ -222,7 +222,7 @@ class IntelSource(MachineSource):
         if rows is not None:
             # (Version 2 without a command prints all in one table.)
             self._by_table, found = True, tuple(row.found for row in rows)
-        elif text is not None and found is None:
+        elif text is not None and not found and not all(map(_is_integrated, self._gpus or [_Gpu(None)])):
             self._troubles["discovery"] = "xpu-smi discovery: its answer is no list of devices"
         totals = {row.found.number: row.total for row in rows or ()}
         by_function = {gpu.function: gpu for gpu in self._gpus}
@@ -296,7 +296,8 @@ class IntelSource(MachineSource):
             load = loads[id(unit)]
             ours = unit.device.apart is None
             if load is None and ours and (of_smi := self._smi_loads(unit.gpu)) is not None:
-                load = of_smi.utilization
+                part = of_smi if unit.tile is None else of_smi.tiles.get(unit.tile, of_smi)
+                load = part.utilization
             free = None if total is None or used is None or unit.device.unified else max(0, total - used)
             unit.device = replace(
                 unit.device, memory_total=total, memory_used=used, memory_free=free, utilization=load
@@ -332,7 +333,8 @@ class IntelSource(MachineSource):
         of_smi = self._smi_loads(gpu)
         total_of_card = gpu.total
         if unit.tile is not None:
-            told = of_smi.tiles.get(unit.tile) if of_smi else None
+            part = of_smi.tiles.get(unit.tile) if of_smi else None
+            told = part.memory_used if part else None
             share = total_of_card // gpu.tiles if total_of_card else None
             return (sizes[0][0] if sizes else share), told
         told = of_smi.memory_used if of_smi else None
@@ -372,16 +374,22 @@ class IntelSource(MachineSource):
                 self._by_smi = xpu_smi.processes(self._ask("ps", "ps", "-j"))
         for unit in self._units or ():
             found: dict[int, Process] = {}
+            elsewhere: set[int] = set()
             for client in drawn:
                 if client.function != unit.gpu.function:
                     continue
-                size = client.device_memory if unit.tile is None else client.memory.get(f"vram{unit.tile}")
+                size = client.device_memory if unit.tile is None else _of_tile(client.memory, unit.tile)
                 works = any(client.engines.values()) or any(client.cycles.values())
-                if size or works:
+                if size or (works and (size is None or unit.tile is None)):
                     found[client.pid] = Process(client.pid, _kind(client.engines, client.cycles), memory=size)
+                else:
+                    # (It has the card open, and nothing of this tile.)
+                    elsewhere.add(client.pid)
             number = unit.gpu.number
             listed = (self._by_smi or {}).get(number, {}) if number is not None else {}
             for pid, amount in listed.items():
+                if pid in elsewhere and unit.tile is not None:
+                    continue
                 # (It does not tell which tile.)
                 found.setdefault(pid, Process(pid, "compute", memory=amount if unit.tile is None else None))
             known = unit.gpu.card is not None or self._by_smi is not None
@@ -414,31 +422,26 @@ class IntelSource(MachineSource):
         self._matrices = matrices(ends, wires, one)
 
     def _read_near(self) -> None:
-        if self._near is not None:
+        if self._localities is not None:
             return
-        from gputui.inventory.topology import Locality, from_ranges
-
         near: list[Locality] = []
         for unit in self._units or ():
-            card, cpus, generation, width = unit.gpu.card, None, None, None
-            if card is not None:
-                text = self._root.text(f"{card.card.folder}/local_cpulist")
-                try:
-                    cpus = from_ranges(text) if text else None
-                except ValueError:
-                    cpus = None
-                generation, width = card.bridge_link(self._root.real(card.card.folder))
-            node = unit.device.numa_node
-            nodes = None if node is None else (node,)
-            near.append(Locality(cpus, nodes, pcie_generation=generation, pcie_width=width))
-        self._near = tuple(near)
+            card = unit.gpu.card
+            link = card.bridge_link(self._root.real(card.card.folder)) if card else (None, None)
+            near.append(self._near(card.card.folder if card else None, unit.device.numa_node, *link))
+        self._localities = tuple(near)
 
     def _wiring(self) -> Any:
-        if self._near is None:
+        if self._localities is None:
             return None
         from gputui.inventory.topology import Topology
 
-        return Topology(self._near)
+        return Topology(self._localities)
+
+
+def _of_tile(memory: Mapping[str, int], tile: int) -> int | None:
+    """What a process has of a tile: by the region's name under xe, or under i915."""
+    return memory.get(f"vram{tile}", memory.get(f"local{tile}"))
 
 
 def _is_ours(card: Card) -> bool:

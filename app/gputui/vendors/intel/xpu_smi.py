@@ -19,6 +19,7 @@ from gputui.system.pci_tree import FUNCTION
 
 MIB = 1024 * 1024
 _MOST_DEVICES = 256
+_MOST_TILES = 16
 _MOST_NAME = 80
 _WIDEST = 250
 _OWN = "xpu-smi"
@@ -41,7 +42,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Of `stats`; bytes, percent, °C, W, MHz. `tiles`: bytes in use of each tile.
+    """Of `stats`, for a card: bytes, percent, °C, W, MHz. `tiles`: the same of each tile.
 
     Nothing in use stands for "not known": that is what the driver tells whom it does not tell (`memory`).
     """
@@ -52,7 +53,7 @@ class Load:
     power: float | None = None
     power_limit: float | None = None
     clock: int | None = None
-    tiles: Mapping[int, int] = field(default_factory=dict)
+    tiles: Mapping[int, Load] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,81 +152,71 @@ def load(text: str | None, total: int | None) -> Load:
     if not isinstance(root, dict):
         return _load_of_table(text or "")
     if "device_index" in root:
-        return _load_of_version_2(root)
-    whole = _metrics(root.get("device_level"))
+        return _joined({}, _tiles_of_version_2(root))
     parts: dict[int, dict[str, float]] = {}
     tiles = root.get("tile_level")
-    for row in tiles[:16] if isinstance(tiles, list) else ():
+    for row in tiles[:_MOST_TILES] if isinstance(tiles, list) else ():
         number = _whole(row.get("tile_id")) if isinstance(row, dict) else None
-        if number is not None and 0 <= number < 16:
-            parts[number] = _metrics(row.get("data_list"))
+        if number is not None and 0 <= number < _MOST_TILES:
+            parts[number] = _metrics(row.get("data_list"), total)
+    return _joined(_metrics(root.get("device_level"), total), parts)
 
-    def fact(name: str, join: str) -> float | None:
-        key = f"XPUM_STATS_{name}"
-        if key in whole:
-            return whole[key]
-        values = [part[key] for part in parts.values() if key in part]
-        if not values or len(values) < len(parts):
-            return None
-        return sum(values) if join == "sum" else max(values)
 
-    used = {
-        tile: size
-        for tile, part in parts.items()
-        if (size := _bytes(part.get("XPUM_STATS_MEMORY_USED"), total)) is not None
-    }
-    power, clock, heat = (
-        fact("POWER", "sum"),
-        fact("GPU_FREQUENCY", "max"),
-        fact("GPU_CORE_TEMPERATURE", "max"),
-    )
+_STATS = {
+    ("memory", "used_mib"): "MEMORY_USED",
+    ("utilization", "gpu_percent"): "GPU_UTILIZATION",
+    ("power", "gpu_power_w"): "POWER",
+    ("frequency", "gpu_frequency_mhz"): "GPU_FREQUENCY",
+    ("temperature", "gpu_core_celsius"): "GPU_CORE_TEMPERATURE",
+}
+"""What version 2 calls what version 1 calls XPUM_STATS_…"""
+
+_ADDED_UP = ("MEMORY_USED", "POWER")
+
+
+def _joined(whole: Mapping[str, float], parts: Mapping[int, Mapping[str, float]]) -> Load:
+    """The load of a card whose metrics are given, or are its tiles' together, where every tile has one."""
+    facts = dict(whole)
+    for name in _STATS.values():
+        values = [part[name] for part in parts.values() if name in part]
+        if name not in facts and values and len(values) == len(parts):
+            facts[name] = sum(values) if name in _ADDED_UP else max(values)
+    heat, power = facts.get("GPU_CORE_TEMPERATURE"), facts.get("POWER")
+    used, clock = facts.get("MEMORY_USED"), facts.get("GPU_FREQUENCY")
     return Load(
-        memory_used=_bytes(fact("MEMORY_USED", "sum"), total),
-        utilization=_percent(fact("GPU_UTILIZATION", "max")),
+        memory_used=round(used) if used else None,
+        utilization=_percent(facts.get("GPU_UTILIZATION")),
         temperature=None if heat is None or not 0 < heat < 200 else round(heat),
         power=None if power is None or power < 0 else round(power, 3),
         clock=None if clock is None or clock < 0 else round(clock),
-        tiles=used,
+        tiles={number: _joined(part, {}) for number, part in parts.items()},
     )
 
 
-def _load_of_version_2(root: Mapping[str, Any]) -> Load:
+def _tiles_of_version_2(root: Mapping[str, Any]) -> dict[int, dict[str, float]]:
     """{"memory": {"used_mib": {"tile_0": {"current": 239.0, …}}}, "utilization": {"gpu_percent": …}, …}"""
-
-    def of_tiles(group: str, name: str) -> dict[int, float]:
+    found: dict[int, dict[str, float]] = {}
+    for (group, name), metric in _STATS.items():
         node = root.get(group)
         rows = node.get(name) if isinstance(node, dict) else None
-        found: dict[int, float] = {}
-        for key, row in list(rows.items())[:16] if isinstance(rows, dict) else ():
-            tile = _whole(str(key).removeprefix("tile_"))
+        for key, row in list(rows.items())[:_MOST_TILES] if isinstance(rows, dict) else ():
+            tile = _whole(key.removeprefix("tile_"))
             value = _number(row.get("current") if isinstance(row, dict) else row)
-            if tile is not None and 0 <= tile < 16 and value is not None and value >= 0:
-                found[tile] = value
-        return found
-
-    used = {tile: round(mib * MIB) for tile, mib in of_tiles("memory", "used_mib").items() if mib}
-    power = of_tiles("power", "gpu_power_w").values()
-    heat = max(of_tiles("temperature", "gpu_core_celsius").values(), default=0)
-    clock = max(of_tiles("frequency", "gpu_frequency_mhz").values(), default=None)
-    return Load(
-        memory_used=sum(used.values())
-        if used and used.keys() == of_tiles("memory", "used_mib").keys()
-        else None,
-        utilization=_percent(max(of_tiles("utilization", "gpu_percent").values(), default=None)),
-        temperature=round(heat) if 0 < heat < 200 else None,
-        power=round(sum(power), 3) if power else None,
-        clock=None if clock is None else round(clock),
-        tiles=used,
-    )
+            if tile is not None and 0 <= tile < _MOST_TILES and value is not None:
+                scale = MIB if metric == "MEMORY_USED" else 1
+                found.setdefault(tile, {})[metric] = max(0.0, value * scale)
+    return found
 
 
-def _metrics(rows: Any) -> dict[str, float]:
+def _metrics(rows: Any, total: int | None) -> dict[str, float]:
+    """The metrics of version 1, memory in bytes."""
     found: dict[str, float] = {}
     for row in rows[:512] if isinstance(rows, list) else ():
         value = _number(row.get("value")) if isinstance(row, dict) else None
         if value is not None:
-            found[str(row.get("metrics_type"))] = value
-    return found
+            found[str(row.get("metrics_type")).removeprefix("XPUM_STATS_")] = value
+    used = _bytes(found.pop("MEMORY_USED", None), total)
+    return found if used is None else {**found, "MEMORY_USED": used}
 
 
 def _load_of_table(text: str) -> Load:
