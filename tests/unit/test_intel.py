@@ -318,6 +318,64 @@ def test_a_mask_that_was_inherited_is_read_in_its_environment() -> None:
     assert inherited({MASK: ""}, cards) is None
 
 
+@pytest.mark.parametrize(
+    ("model", "tiles", "asked", "indices", "wanted"),
+    [
+        # (compute-runtime: Max counts tiles unless COMPOSITE is asked for, others only under FLAT.)
+        ("0BD5", 2, None, 4, "FLAT"),
+        ("0BD5", 2, "FLAT", 4, "FLAT"),
+        ("0BD5", 2, "COMBINED", 4, "FLAT"),
+        ("0BD5", 2, "COMPOSITE", 2, "COMPOSITE"),
+        ("0BDA", 1, None, 2, None),
+        ("0BDA", 1, "COMPOSITE", 2, None),
+        ("020A", 2, None, 2, None),
+        ("020A", 2, "FLAT", 4, "FLAT"),
+        ("E20B", 1, "FLAT", 2, None),
+    ],
+)
+def test_a_launch_says_whether_tiles_or_cards_are_counted(
+    tmp_path: Path, model: str, tiles: int, asked: str | None, indices: int, wanted: str | None
+) -> None:
+    """Our numbers are those of the environment in which we were started; the line has them anywhere."""
+    card(tmp_path, 0, "0000:4d:00.0", model, tiles=tiles)
+    card(tmp_path, 1, "0000:a8:00.0", model, tiles=tiles)
+    environ = {} if asked is None else {"ZE_FLAT_DEVICE_HIERARCHY": asked}
+    devices = read(tmp_path, **environ).devices
+    assert [device.index for device in devices] == list(range(indices))
+    changes = dict(compose(devices[1:], LaunchOptions(("python", "t.py")), environ).changes)
+    assert changes.get("ZE_FLAT_DEVICE_HIERARCHY") == wanted
+    assert changes[MASK] == ",".join(map(str, range(1, indices)))
+
+
+def test_a_hierarchy_of_the_command_itself_gives_way(call: Call) -> None:
+    words = ("run", "--demo", "intel", "--gpus", "0,1", "--dry-run", "--", "env")
+    done = call(*words, "ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE", "python", "t.py")
+    assert "COMPOSITE" not in done.out and "COMPOSITE replaced" in done.err
+
+
+def test_integrated_gpus_are_last_unless_all_count_by_bus() -> None:
+    """Number 0 is the first discrete one here, and by bus id alone the integrated one: 00:02.0."""
+    cards = box(*(d for d in MIXED.devices if d.vendor == "intel"))
+    numbers = [(device.index, device.apart) for device in cards.devices]
+    assert numbers == [(0, None), (1, None), (2, "integrated")]
+    by_bus = {"ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1"}
+    for text, wanted in (("0", 2), ("1", 0), ("2", 1)):
+        found = inherited({MASK: text, **by_bus}, cards)
+        assert found is not None and found.note is not None
+        assert found.keys == (cards.devices[wanted].key,)
+
+
+def test_a_tile_has_no_dot_where_tiles_are_devices(tmp_path: Path) -> None:
+    """FLAT: "0.0" is invalid; COMPOSITE: it is a tile of card 0 (Level Zero specification, PROG)."""
+    card(tmp_path, 0, "0000:4d:00.0", "0BD5", tiles=2)
+    flat = read(tmp_path)
+    found = inherited({MASK: "0.0"}, flat)
+    assert found is not None and found.keys == () and found.warning is not None
+    whole = read(tmp_path, ZE_FLAT_DEVICE_HIERARCHY="COMPOSITE")
+    found = inherited({MASK: "0.1"}, whole)
+    assert found is not None and found.keys == (whole.devices[0].key,) and found.warning is not None
+
+
 def test_what_counts_beside_the_mask_is_taken_away() -> None:
     environ = {"ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1", "ONEAPI_DEVICE_SELECTOR": "level_zero:1"}
     changes = dict(compose(MIXED.devices[2:3], LaunchOptions(("python", "t.py")), environ).changes)
