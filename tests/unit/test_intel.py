@@ -267,6 +267,19 @@ def test_the_best_two_tiles_are_those_of_one_card() -> None:
     assert found.alternatives[0].weakest == "MDF"
 
 
+def test_links_are_called_what_they_are(call: Call) -> None:
+    """On screens and in reasons: MDF joins tiles, Xe links join cards, and there is no NVLink."""
+    assert "by MDF" in call("pick", "--demo", "intel", "-n", "2", "--why").err
+    assert "by Xe Link" in call("pick", "--demo", "intel", "-n", "3", "--why").err
+    tree = call("topo", "--tree", "--demo", "intel").out
+    assert "NVLink" not in tree and {line.split("  ")[0] for line in tree.splitlines()[-3:]} == {
+        "MDF",
+        "Xe Link",
+    }
+    # Tiles of a card are on its NUMA node together, though no PCIe class is between them.
+    assert [line for line in tree.splitlines() if line.startswith("NUMA")] == ["NUMA node 0", "NUMA node 1"]
+
+
 @pytest.mark.parametrize("form", sorted(FORMS))
 @pytest.mark.parametrize("name", ["intel", "gaudi", "apple"])
 def test_every_form_of_export_is_without_cuda(form: str, name: str) -> None:
