@@ -49,6 +49,7 @@ class Intel(Vendor):
     visibility = LevelZeroVisibility()
     containers = IntelContainers()
     environment_hints = (
+        ("CCL_LOG_LEVEL", "info", "oneCCL logs what it does"),
         ("ZE_ENABLE_PCI_ID_DEVICE_ORDER", "0", "counts discrete GPUs first, as gputui does"),
     )
     remedies = {
