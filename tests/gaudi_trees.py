@@ -58,6 +58,7 @@ def write(
         if files:
             node = device.numa_node or 0
             own = f"sys/devices/pci0000:{node:02x}/{function}"
+            put(root, f"sys/devices/system/node/node{node}/cpulist", f"{32 * node}-{32 * node + 31}\n")
             put(root, f"{own}/module_id", f"{device.module}\n")
             put(root, f"{own}/numa_node", f"{device.numa_node}\n")
             put(root, f"{own}/local_cpulist", f"{32 * node}-{32 * node + 31}\n")

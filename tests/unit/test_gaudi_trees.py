@@ -58,6 +58,7 @@ def test_a_box_written_as_files_is_read_as_the_simulated_one(
     assert [device.render for device in seen.devices] == [f"accel{place}" for place in range(8)]
     assert seen.host == truth.host and seen.links == truth.links and seen.errors == ()
     assert seen.topology is not None and truth.topology is not None
+    assert (seen.pcie[0][1], seen.pcie[0][7]) == ("PHB", "SYS")
     near = [(each.cpus, each.memory_nodes) for each in seen.topology.localities]
     assert near == [(each.cpus, each.memory_nodes) for each in truth.topology.localities]
     states = {key: verdict.state for key, verdict in verdicts(seen).items()}

@@ -14,10 +14,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device, Fault
+from gputui.inventory.link import SELF
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import Want
-from gputui.system.pci_tree import FUNCTION, long_bus_id
+from gputui.system.pci_tree import FUNCTION, long_bus_id, pci_class, place
 from gputui.system.program import Program
 from gputui.system.root import whole
 from gputui.vendors.gaudi import hl_smi
@@ -25,6 +26,7 @@ from gputui.vendors.gaudi.models import idle_memory
 from gputui.vendors.machine_source import MachineSource
 
 if TYPE_CHECKING:
+    from gputui.inventory.link import LinkMatrix
     from gputui.inventory.topology import Topology
 
 DRIVER = "/sys/bus/pci/drivers/habanalabs"
@@ -85,17 +87,28 @@ class GaudiSource(MachineSource):
             self._clock(),
             self._owned(devices, want, among),
             # (Those in one machine are all joined, by links of which hl-smi prints no pairs.)
-            tuple((*row[:place], "X", *row[place + 1 :]) for place in range(len(row))) if linked else (),
+            tuple((*row[:at], SELF, *row[at + 1 :]) for at in range(len(row))) if linked else (),
             errors=(self._trouble,) if self._trouble else (),
+            pcie=self._pcie(devices) if linked else (),
             topology=self._topology(devices) if Want.TOPOLOGY in want else None,
         )
 
     def _topology(self, devices: tuple[Device, ...]) -> Topology:
         from gputui.inventory.topology import Topology
 
-        folders = (f"{DRIVER}/{(d.pci_bus_id or '').removeprefix('0000').lower()}" for d in devices)
-        near = (self._near(f, d.numa_node) for f, d in zip(folders, devices, strict=True))
-        return Topology(tuple(near))
+        return Topology(tuple(self._near(_folder(device), device.numa_node) for device in devices))
+
+    def _pcie(self, devices: tuple[Device, ...]) -> LinkMatrix:
+        """The PCIe class of every pair, by where they hang."""
+        nodes = self._root.names("/sys/devices/system/node")
+        one = sum(name.startswith("node") and name[4:].isdigit() for name in nodes) == 1
+        reals = (self._root.real(_folder(device)) for device in devices)
+        places = [place(r, d.numa_node) if r else None for r, d in zip(reals, devices, strict=True)]
+        numbered = list(enumerate(places))
+        return tuple(
+            tuple(SELF if i == j else pci_class(a, b, one) if a and b else None for j, b in numbered)
+            for i, a in numbered
+        )
 
     def _host(self) -> Host:
         version = next((row["driver_version"] for row in self._rows if "driver_version" in row), None)
@@ -213,3 +226,8 @@ class GaudiSource(MachineSource):
             )
             for device in self._devices or ()
         )
+
+
+def _folder(device: Device) -> str:
+    """Its folder in sysfs."""
+    return f"{DRIVER}/{(device.pci_bus_id or 'none').removeprefix('0000').lower()}"
