@@ -19,8 +19,8 @@ class ModuleVisibility(Visibility):
     variable = MODULES
     none = none_in_words = "none"
     order_in_words = (
-        f"the order of {MODULES} is the ranks': each tries the module at its own place first, and takes"
-        " another one of them where that is in use"
+        f"{MODULES} is in the order of the ranks: each tries the module at its own place first, and takes"
+        " another one of the list where that is in use"
     )
     reader = "the Gaudi software"
     also = ("HABANA_VISIBLE_DEVICES",)
