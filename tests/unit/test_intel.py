@@ -195,6 +195,37 @@ def test_bytes_and_mib_of_two_versions_are_told_apart(used: str) -> None:
     assert xpu_smi.load(json.dumps(row), 32 * GIB).memory_used == 24 * MIB
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"device_level": [{"metrics_type": "XPUM_STATS_MEMORY_USED", "value": 0}]},
+        {"device_index": 0, "memory": {"used_mib": {"tile_0": {"avg": 0.0, "current": 0.0}}}},
+        {"device_index": 0, "memory": {"used_mib": {}}, "utilization": 3},
+    ],
+)
+def test_no_memory_in_use_at_all_is_not_known(told: dict[str, object]) -> None:
+    """The driver tells 0 whom it does not tell, xpu-smi too."""
+    assert xpu_smi.load(json.dumps(told), 32 * GIB).memory_used is None
+
+
+MATRIX = """\
++---------+---------+---------+------+--------------+
+|         | GPU 0/0 | GPU 1/0 | NIC0 | CPU Affinity |
++---------+---------+---------+------+--------------+
+| GPU 0/0 | S       | PIX     | SYS  | 0-23,48-71   |
+| GPU 1/0 | PIX     | S       | SYS  | 0-23,48-71   |
+| NIC0    | SYS     | SYS     | S    | 24           |
++---------+---------+---------+------+--------------+
+"""
+
+
+@pytest.mark.parametrize("text", [MATRIX, "\n".join(MATRIX.replace("|", " ").splitlines()[1:])])
+def test_a_matrix_of_version_2_has_bars_or_none_and_network_devices(text: str) -> None:
+    found = xpu_smi.wires(text)
+    assert found is not None and found.labels == ((0, 0), (1, 0))
+    assert found.words == (("X", "PIX"), ("PIX", "X"))
+
+
 def test_each_tile_has_its_own_memory(tmp_path: Path) -> None:
     card(tmp_path, 0, "0000:4d:00.0", "0BD5", tiles=2)
     smi(tmp_path, "0000:4d:00.0", tiles=2)
