@@ -10,10 +10,11 @@ from pathlib import Path
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.spec import MIB, Box
+from trees import BOOTED, put_process
+from trees import link as _link
+from trees import put as _put
 
 CPUS = 2
-_TICKS = 100
-_BOOTED = 1_600_000_000
 
 
 def write(root: Path, box: Box, elapsed: float = 30.0, opened: float = 1_700_000_000.0) -> Snapshot:
@@ -56,12 +57,8 @@ def write(root: Path, box: Box, elapsed: float = 30.0, opened: float = 1_700_000
             folder = f"sys/class/kfd/kfd/proc/{process.pid}"
             _put(root, f"{folder}/vram_{_gpu_id(place)}", f"{process.memory}\n")
             _put(root, f"{folder}/queues/0/gpuid", f"{_gpu_id(place)}\n")
-            ticks = round(((process.started or 0) - _BOOTED) * _TICKS)
-            words = "0 " * 18 + str(ticks)
-            _put(root, f"proc/{process.pid}/stat", f"{process.pid} (a) b) S {words} 0 0\n")
-            _put(root, f"proc/{process.pid}/status", "Name:\tx\nUid:\t1042\t1042\t1042\t1042\n")
-            _put(root, f"proc/{process.pid}/cmdline", (process.command or "").replace(" ", "\0") + "\0")
-    _put(root, "proc/stat", f"cpu  1 0 1 8 0 0 0 0 0 0\ncpu0 1 0 1 8 0 0 0 0 0 0\nbtime {_BOOTED}\n")
+            put_process(root, process)
+    _put(root, "proc/stat", f"cpu  1 0 1 8 0 0 0 0 0 0\ncpu0 1 0 1 8 0 0 0 0 0 0\nbtime {BOOTED}\n")
     _put(root, "proc/sys/kernel/hostname", f"{box.host}\n")
     _put(root, "sys/module/amdgpu/version", f"{box.driver}\n")
     _put(root, "usr/share/libdrm/amdgpu.ids", "# ids\n1.0.0\n74A1,\t00,\tAMD Instinct MI300X\n")
@@ -124,15 +121,3 @@ def _card(root: Path, box: Box, snapshot: Snapshot, place: int) -> None:
     _link(root, f"sys/class/drm/renderD{gpu.render}/device", own)
     if not gpu.partition:
         _link(root, f"sys/class/drm/card{place}/device", own)
-
-
-def _put(root: Path, path: str, text: str) -> None:
-    file = root / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-
-
-def _link(root: Path, path: str, to: str) -> None:
-    file = root / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.symlink_to("../" * (len(Path(path).parts) - 1) + to)

@@ -88,6 +88,16 @@ async def test_it_shows_the_settings_the_variables_and_the_line_that_they_come_t
         assert "esc back" in below(s)
 
 
+async def test_devices_that_cannot_work_together_are_refused_beside_the_line(environ: dict[str, str]) -> None:
+    """Gaudi's modules 1 and 2 are in no aligned group; 2 and 3 are one."""
+    async with session("gaudi", environ=environ, size=(110, 40)) as s:
+        await s.press("1", "2")
+        refusal = s.main.app_state.launch.refusal
+        assert refusal is not None and refusal in " ".join(" ".join(s.texts("#launch")).split())
+        await s.press("1", "3")
+        assert s.main.app_state.launch.refusal is None
+
+
 async def test_notes_that_are_cut_on_the_main_screen_are_here_in_full(environ: dict[str, str]) -> None:
     async with session(environ=environ, size=(80, 18)) as s:
         await s.press("4", "5")

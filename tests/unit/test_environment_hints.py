@@ -10,6 +10,8 @@ import pytest
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality, Topology
 from gputui.launching.environment_hints import THREADS, hints, threads_near
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.motion import at
 from unit.builders import box as boxed
 from unit.builders import gpu, instance
 
@@ -92,3 +94,14 @@ def test_every_offer_says_what_it_does_on_a_line_and_is_there_once() -> None:
     for offer in found:
         assert offer.about and offer.value and offer.about.isprintable()
         assert offer.name.replace("_", "").isalnum() and offer.name.isupper()
+
+
+@pytest.mark.parametrize(
+    ("name", "has_nccl"),
+    [("shared", True), ("amd", True), ("intel", False), ("gaudi", False), ("apple", False)],
+)
+def test_only_vendors_whose_collectives_read_them_have_nccls_variables(name: str, has_nccl: bool) -> None:
+    snapshot = at(BOXES[name], 0.0, 0.0)
+    offered = {offer.name for offer in hints(snapshot, snapshot.devices[:1])}
+    assert ("NCCL_DEBUG" in offered) == has_nccl
+    assert not any("CUDA" in each for each in offered) or name in ("shared", "amd")

@@ -192,6 +192,18 @@ def test_a_group_is_offered_that_leaves_the_largest_to_others() -> None:
     assert not pick(GAUDI, verdicts(GAUDI), constraints).enough(constraints)
 
 
+def test_a_container_shares_memory_once(call: Call) -> None:
+    done = call("export", "--demo", "gaudi", "--gpus", "2,3", "--as", "docker", "--", "torchrun", "t.py")
+    assert done.out.count("--ipc=host") == 1 and "HABANA_VISIBLE_DEVICES=2,3" in done.out
+
+
+def test_slurm_is_not_said_to_set_a_variable_that_it_does_not_know(call: Call) -> None:
+    """(slurm.conf(5): gres/gpu sets CUDA_, ROCR_VISIBLE_DEVICES and ZE_AFFINITY_MASK.)"""
+    words = ("--gpus", "2,3", "--as", "sbatch", "--", "torchrun", "t.py")
+    assert "itself" not in call("export", "--demo", "gaudi", *words).out
+    assert "ZE_AFFINITY_MASK itself" in call("export", "--demo", "intel", *words).out
+
+
 def test_programs_are_given_module_ids_and_not_indices(call: Call) -> None:
     devices = _with_modules(5, 4)
     assert dict(compose(devices, LaunchOptions(("python", "t.py")), {}).changes) == {
@@ -201,5 +213,8 @@ def test_programs_are_given_module_ids_and_not_indices(call: Call) -> None:
     assert found is not None and found.keys == (devices[1].key,)
     done = call("run", "--demo", "gaudi", "--gpus", "0,1", "--dry-run", "--", "python", "t.py")
     assert "HABANA_VISIBLE_MODULES=0,1" in done.out and "order" in done.err
+    # The order is the ranks', and so it is given as it was selected.
+    done = call("run", "--demo", "gaudi", "--gpus", "1,0", "--dry-run", "--", "python", "t.py")
+    assert "HABANA_VISIBLE_MODULES=1,0" in done.out and "not keep" not in done.err
     assert call("run", "--demo", "gaudi", "--gpus", "0,3", "--dry-run", "--", "python", "t.py").status == 2
     assert call("pick", "--demo", "gaudi", "--gpus", "0,3").status == 2

@@ -195,6 +195,37 @@ def test_bytes_and_mib_of_two_versions_are_told_apart(used: str) -> None:
     assert xpu_smi.load(json.dumps(row), 32 * GIB).memory_used == 24 * MIB
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"device_level": [{"metrics_type": "XPUM_STATS_MEMORY_USED", "value": 0}]},
+        {"device_index": 0, "memory": {"used_mib": {"tile_0": {"avg": 0.0, "current": 0.0}}}},
+        {"device_index": 0, "memory": {"used_mib": {}}, "utilization": 3},
+    ],
+)
+def test_no_memory_in_use_at_all_is_not_known(told: dict[str, object]) -> None:
+    """The driver tells 0 whom it does not tell, xpu-smi too."""
+    assert xpu_smi.load(json.dumps(told), 32 * GIB).memory_used is None
+
+
+MATRIX = """\
++---------+---------+---------+------+--------------+
+|         | GPU 0/0 | GPU 1/0 | NIC0 | CPU Affinity |
++---------+---------+---------+------+--------------+
+| GPU 0/0 | S       | PIX     | SYS  | 0-23,48-71   |
+| GPU 1/0 | PIX     | S       | SYS  | 0-23,48-71   |
+| NIC0    | SYS     | SYS     | S    | 24           |
++---------+---------+---------+------+--------------+
+"""
+
+
+@pytest.mark.parametrize("text", [MATRIX, "\n".join(MATRIX.replace("|", " ").splitlines()[1:])])
+def test_a_matrix_of_version_2_has_bars_or_none_and_network_devices(text: str) -> None:
+    found = xpu_smi.wires(text)
+    assert found is not None and found.labels == ((0, 0), (1, 0))
+    assert found.words == (("X", "PIX"), ("PIX", "X"))
+
+
 def test_each_tile_has_its_own_memory(tmp_path: Path) -> None:
     card(tmp_path, 0, "0000:4d:00.0", "0BD5", tiles=2)
     smi(tmp_path, "0000:4d:00.0", tiles=2)
@@ -267,6 +298,19 @@ def test_the_best_two_tiles_are_those_of_one_card() -> None:
     assert found.alternatives[0].weakest == "MDF"
 
 
+def test_links_are_called_what_they_are(call: Call) -> None:
+    """On screens and in reasons: MDF joins tiles, Xe links join cards, and there is no NVLink."""
+    assert "by MDF" in call("pick", "--demo", "intel", "-n", "2", "--why").err
+    assert "by Xe Link" in call("pick", "--demo", "intel", "-n", "3", "--why").err
+    tree = call("topo", "--tree", "--demo", "intel").out
+    assert "NVLink" not in tree and {line.split("  ")[0] for line in tree.splitlines()[-3:]} == {
+        "MDF",
+        "Xe Link",
+    }
+    # Tiles of a card are on its NUMA node together, though no PCIe class is between them.
+    assert [line for line in tree.splitlines() if line.startswith("NUMA")] == ["NUMA node 0", "NUMA node 1"]
+
+
 @pytest.mark.parametrize("form", sorted(FORMS))
 @pytest.mark.parametrize("name", ["intel", "gaudi", "apple"])
 def test_every_form_of_export_is_without_cuda(form: str, name: str) -> None:
@@ -316,6 +360,64 @@ def test_a_mask_that_was_inherited_is_read_in_its_environment() -> None:
         found = inherited({MASK: text, **environ}, cards)
         assert found is not None and list(found.keys) == [keys[n] for n in wanted], text
     assert inherited({MASK: ""}, cards) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "tiles", "asked", "indices", "wanted"),
+    [
+        # (compute-runtime: Max counts tiles unless COMPOSITE is asked for, others only under FLAT.)
+        ("0BD5", 2, None, 4, "FLAT"),
+        ("0BD5", 2, "FLAT", 4, "FLAT"),
+        ("0BD5", 2, "COMBINED", 4, "FLAT"),
+        ("0BD5", 2, "COMPOSITE", 2, "COMPOSITE"),
+        ("0BDA", 1, None, 2, None),
+        ("0BDA", 1, "COMPOSITE", 2, None),
+        ("020A", 2, None, 2, None),
+        ("020A", 2, "FLAT", 4, "FLAT"),
+        ("E20B", 1, "FLAT", 2, None),
+    ],
+)
+def test_a_launch_says_whether_tiles_or_cards_are_counted(
+    tmp_path: Path, model: str, tiles: int, asked: str | None, indices: int, wanted: str | None
+) -> None:
+    """Our numbers are those of the environment in which we were started; the line has them anywhere."""
+    card(tmp_path, 0, "0000:4d:00.0", model, tiles=tiles)
+    card(tmp_path, 1, "0000:a8:00.0", model, tiles=tiles)
+    environ = {} if asked is None else {"ZE_FLAT_DEVICE_HIERARCHY": asked}
+    devices = read(tmp_path, **environ).devices
+    assert [device.index for device in devices] == list(range(indices))
+    changes = dict(compose(devices[1:], LaunchOptions(("python", "t.py")), environ).changes)
+    assert changes.get("ZE_FLAT_DEVICE_HIERARCHY") == wanted
+    assert changes[MASK] == ",".join(map(str, range(1, indices)))
+
+
+def test_a_hierarchy_of_the_command_itself_gives_way(call: Call) -> None:
+    words = ("run", "--demo", "intel", "--gpus", "0,1", "--dry-run", "--", "env")
+    done = call(*words, "ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE", "python", "t.py")
+    assert "COMPOSITE" not in done.out and "COMPOSITE replaced" in done.err
+
+
+def test_integrated_gpus_are_last_unless_all_count_by_bus() -> None:
+    """Number 0 is the first discrete one here, and by bus id alone the integrated one: 00:02.0."""
+    cards = box(*(d for d in MIXED.devices if d.vendor == "intel"))
+    numbers = [(device.index, device.apart) for device in cards.devices]
+    assert numbers == [(0, None), (1, None), (2, "integrated")]
+    by_bus = {"ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1"}
+    for text, wanted in (("0", 2), ("1", 0), ("2", 1)):
+        found = inherited({MASK: text, **by_bus}, cards)
+        assert found is not None and found.note is not None
+        assert found.keys == (cards.devices[wanted].key,)
+
+
+def test_a_tile_has_no_dot_where_tiles_are_devices(tmp_path: Path) -> None:
+    """FLAT: "0.0" is invalid; COMPOSITE: it is a tile of card 0 (Level Zero specification, PROG)."""
+    card(tmp_path, 0, "0000:4d:00.0", "0BD5", tiles=2)
+    flat = read(tmp_path)
+    found = inherited({MASK: "0.0"}, flat)
+    assert found is not None and found.keys == () and found.warning is not None
+    whole = read(tmp_path, ZE_FLAT_DEVICE_HIERARCHY="COMPOSITE")
+    found = inherited({MASK: "0.1"}, whole)
+    assert found is not None and found.keys == (whole.devices[0].key,) and found.warning is not None
 
 
 def test_what_counts_beside_the_mask_is_taken_away() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from gputui.system.pci_tree import long_bus_id
 from gputui.system.root import Root
 from gputui.vendors.intel import xpu_smi
 from gputui.vendors.intel.source import IntelSource
-from unit.recorded import VENDORS, needs
+from unit.recorded import VENDORS, needs, program
 
 RECORDED = VENDORS / "intel"
 CASES = sorted(
@@ -108,6 +109,25 @@ def test_version_1_tells_who_the_devices_are_and_their_load() -> None:
     others = xpu_smi.processes(answer(case, "ps.txt").replace("xpu-smi", "python3"))
     for listed in wanted["ps"]:
         assert (others or {})[listed["device"]][listed["pid"]] in listed["memory_any_of"]
+
+
+def test_version_2_prints_all_in_one_table(tmp_path: Path) -> None:
+    """From a program that prints it and knows no JSON; the only process is xpu-smi itself."""
+    case = "xpu_smi_20_b580"
+    (wanted,) = expected(case)["devices"]
+    table = answer(case, "table.txt")
+    (tmp_path / "table").write_text(table)
+    program(tmp_path, "xpu-smi", 'test $# = 0 && cat "$(dirname "$0")/../table"')
+    source = IntelSource(Root(str(tmp_path)), environ={}, deadline=10.0)
+    snapshot = source.read()
+    (device,) = snapshot.devices
+    for name in {name.removesuffix("_any_of") for name in wanted} - {"pci_id", "processes"}:
+        assert getattr(device, name) in wanted.get(f"{name}_any_of", [wanted.get(name)]), name
+    assert device.processes == () and verdicts(snapshot)[device.key].free and not snapshot.errors
+    (other,) = wanted["processes"]
+    (tmp_path / "table").write_text(table.replace("xpu-smi  ", "python3  "))
+    (process,) = IntelSource(Root(str(tmp_path)), environ={}, deadline=10.0).read().devices[0].processes or ()
+    assert (process.pid, process.memory) == (other["pid"], other["memory"])
 
 
 def test_version_2_tells_the_size_of_the_memory() -> None:

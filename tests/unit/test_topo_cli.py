@@ -173,7 +173,7 @@ def test_json_has_every_pair_of_gpus_once(call: Call, name: str) -> None:
         assert set(link) == LINK_KEYS
         i, j = link["devices"]
         assert link["link"] == BOXES[name].links[i][j]
-        assert (link["kind"] in ("NVLink", "Xe Link")) == bool(
+        assert (link["kind"] in ("NVLink", "Xe Link", "MDF")) == bool(
             direct_links(link["link"]) and link["kind"] != "XGMI"
         )
         assert link["count"] is None or link["count"] == direct_links(link["link"])

@@ -103,6 +103,24 @@ def test_a_vendor_is_found_by_the_entry_point_of_another_distribution() -> None:
     assert vendor_named("acme").visibility.variable == "ACME_VISIBLE_DEVICES"
 
 
+@pytest.mark.skipif(
+    any(registry.HERE.has(path) for _, paths in registry._SIGNS.values() for path in paths),
+    reason="this machine has a sign of one of them",
+)
+def test_vendors_that_are_not_there_cost_less_than_a_millisecond() -> None:
+    """Not one module of theirs is loaded, and a look for all of them is a few files."""
+    script = (
+        "import sys, time; from gputui.vendors.registry import vendors_maybe_on, HERE; took = []\n"
+        "for _ in range(20): began = time.perf_counter(); vendors_maybe_on(HERE);"
+        " took.append(time.perf_counter() - began)\n"
+        "print(min(took)); print('|'.join(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    took, modules = done.stdout.split("\n")[:2]
+    assert float(took) < 0.001
+    assert not any(f"gputui.vendors.{name}" in modules for name in ("intel", "gaudi", "apple"))
+
+
 def test_a_vendor_that_does_not_load_is_named(gputui: Gputui, tmp_path: Path) -> None:
     (tmp_path / "site" / "acme.py").write_text("import nothing_of_that_name")
     done = gputui("pick")

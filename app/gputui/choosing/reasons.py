@@ -69,9 +69,9 @@ def _what(pairs: PairScores, found: RankedSet, whole: Sequence[tuple[int, ...]],
         both = "both" if len(pieces) == 2 == len(whole) else str(len(pieces))
         return f"{both} {_family(pairs)} pairs"
     words = [pairs.links[i][j] for place, i in enumerate(members) for j in members[:place]]
-    if all(map(direct_links, words)):
-        return f"{'all ' if len(members) > 2 else ''}connected by {_family(pairs)}"
     worst = min(words, key=strength)
+    if all(map(direct_links, words)):
+        return f"{'all ' if len(members) > 2 else ''}connected by {family(worst or '')}"
     if worst is None:
         return "links unknown"
     return _PCIE_WORDS.get(worst, "")
@@ -110,9 +110,9 @@ def _avoids_display(pairs: PairScores, members: Sequence[int]) -> bool:
 
 
 def _family(pairs: PairScores) -> str:
-    """What the direct links of the box are called."""
+    """What the direct links of the box are called, of several kinds the weakest ones."""
     words = (word for row in pairs.links for word in row if word and word != SELF and direct_links(word))
-    return family(next(words, "NV1"))
+    return family(min(words, key=strength, default="NV1"))
 
 
 def _where(pairs: PairScores, members: Sequence[int]) -> str:

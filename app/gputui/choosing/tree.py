@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from gputui.inventory.device import Device
-from gputui.inventory.link import PCIE_CLASSES, connected_components, direct_links, strength
+from gputui.inventory.link import PCIE_CLASSES, connected_components, direct_links, family, strength
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Nic, Topology, ranges
 
@@ -84,11 +84,12 @@ def _drawn(snapshot: Snapshot, members: Sequence[Branch | Device | Nic], indent:
                 yield from _drawn(snapshot, snapshot.instances(member), below)
 
 
-def nvlinks(snapshot: Snapshot) -> tuple[str, ...]:
-    """The direct links in words, a line each kind: its pairs, or "between all of" GPUs that it joins."""
+def links_in_words(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
+    """The direct links, each kind: what they are called, and its pairs, or "between all of" GPUs that it
+    joins."""
     devices = [device for device in snapshot.devices if device.parent is None]
     described = []
-    words = {snapshot.link(a, b) for a, b in combinations(devices, 2)}
+    words = {word for a, b in combinations(devices, 2) if (word := snapshot.link(a, b))}
     for word in sorted(filter(direct_links, words), key=strength, reverse=True):
         joined = [[snapshot.link(a, b) == word for b in devices] for a in devices]
         home = _components(joined)
@@ -100,7 +101,8 @@ def nvlinks(snapshot: Snapshot) -> tuple[str, ...]:
                 parts.append(f"between all of {ranges(devices[i].index for i in group)}")
             else:
                 parts += [f"{devices[i].index}━{devices[j].index}" for i, j in pairs]
-        described.append(f"{word} {'  '.join(parts)}")
+        name = family(word)
+        described.append((name, "  ".join([*parts] if name == word else [f"{word} {parts[0]}", *parts[1:]])))
     return tuple(described)
 
 
@@ -151,10 +153,9 @@ def _words(snapshot: Snapshot, things: Sequence[Device | Nic], before: Classes) 
 
 
 def _by_node(one: Device, other: Device) -> str | None:
-    """What the NUMA nodes tell of a device that is lost and another one."""
-    if not (one.fault or other.fault) or one.numa_node is None:
-        return None
-    return "NODE" if one.numa_node == other.numa_node else None
+    """What the NUMA nodes tell of two devices whose class is not known: one is lost, or they are tiles of one
+    card, or their vendor tells none."""
+    return "NODE" if one.numa_node is not None and one.numa_node == other.numa_node else None
 
 
 def _to_nic(snapshot: Snapshot, topology: Topology, one: Device | Nic, nic: Device | Nic) -> str | None:

@@ -111,9 +111,11 @@ def refusal(why: Refusal, now: float) -> str:
     if isinstance(why, OtherVendor):
         return f"free, but a command can use only one vendor's devices ({why.vendor})"
     if isinstance(why, OutsideGroup):
-        return f"free, but in no free aligned group of {why.size}" + (
-            "" if why.size in GROUP_SIZES else " (there are groups of 2, 4 and 8)"
-        )
+        if why.size not in GROUP_SIZES:
+            return (
+                f"free, but only {', '.join(map(str, GROUP_SIZES[:-1]))} or {GROUP_SIZES[-1]} work together"
+            )
+        return f"free, but in no free aligned group of {why.size}"
     if isinstance(why, TooLittleMemory):
         free = "free memory unknown" if why.free is None else f"{size(why.free)} free"
         return f"{free}, {size(why.least)} required"
@@ -177,6 +179,8 @@ def remedy_of(verdict: Verdict) -> str:
     match verdict.cause:
         case MemoryHeld():
             kind = "held"
+        case Unreadable(fact="memory"):
+            kind = "memory"
         case Prohibited():
             kind = "prohibited"
         case Fault(kind="reset"):

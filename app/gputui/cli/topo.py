@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any
 
 from gputui.choosing.bandwidth import bandwidth, generation
-from gputui.choosing.tree import lines, nvlinks
+from gputui.choosing.tree import lines, links_in_words
 from gputui.cli.common import DONE, Parser, add_source_options, opened, print_line, say, starting_nothing
 from gputui.inventory.device import Device
 from gputui.inventory.document import SCHEMA, topology_document
@@ -61,8 +61,8 @@ def _tree(snapshot: Snapshot) -> Iterator[str]:
             yield f"{before}GPU {snapshot.label(thing)}  {short_name(thing.name or '?')}"
         else:
             yield before + (f"network {printable(thing.name)}" if thing else "")
-    for told in nvlinks(snapshot):
-        yield f"NVLink  {told}"
+    for name, told in links_in_words(snapshot):
+        yield f"{name}  {told}"
 
 
 def _document(snapshot: Snapshot) -> dict[str, Any]:

@@ -58,8 +58,9 @@ def is_counted(word: str | None) -> bool:
 
 
 def family(word: str) -> str:
-    """What the links of that word are called, for people; a PCIe class is its own."""
-    if not direct_links(word):
+    """What the links of that word are called, for people; a PCIe class is its own, and so is what joins tiles
+    inside of a card."""
+    if not direct_links(word) or word == TILES:
         return word
     return "NVLink" if word.startswith("NV") else "XGMI" if word.startswith(XGMI) else "Xe Link"
 

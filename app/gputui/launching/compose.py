@@ -334,10 +334,8 @@ def _warn(
         notices.warn(vendor.by_uuid_warning)
     for warning in vendor.launch_warnings(devices, environ, by_index):
         notices.warn(warning)
-    if not vendor.visibility.keeps_order and len(devices) > 1:
-        notices.warn(
-            f"{vendor.title} does not keep the order of {variable}: {vendor.visibility.order_in_words}"
-        )
+    if vendor.visibility.order_in_words and len(devices) > 1:
+        notices.warn(vendor.visibility.order_in_words)
 
 
 def _warn_of_lists(

@@ -183,7 +183,7 @@ class ContainerCommand:
         for name, value in variables.items():
             if value is not None:
                 words += ["-e", f"{name}={value}"]
-        if len(devices) > 1 and not self.shares_memory:
+        if len(devices) > 1 and not self.shares_memory and SHARED not in words:
             words.append(SHARED)
         return replace(self, arguments=read_options((*words, *left.words), RUN))
 

@@ -26,14 +26,17 @@ class EnvironmentHint:
     about: str
 
 
-_OF_COLLECTIVES: tuple[EnvironmentHint, ...] = (
+_OF_NCCL: tuple[EnvironmentHint, ...] = (
     EnvironmentHint("NCCL_P2P_DISABLE", "1", "disable GPU-to-GPU copies: to locate a hang"),
     EnvironmentHint("NCCL_SHM_DISABLE", "1", "disable shared memory: if /dev/shm is small"),
     EnvironmentHint("NCCL_IB_DISABLE", "1", "disable InfiniBand: to locate a hang"),
     EnvironmentHint("NCCL_DEBUG", "INFO", "NCCL logs its rings and links"),
-    EnvironmentHint("TORCH_DISTRIBUTED_DEBUG", "DETAIL", "check that ranks agree on collectives; slow"),
 )
-"""Of collectives; before the vendor's own."""
+"""Of collectives over NCCL, and over AMD's RCCL, which reads the same."""
+
+_OF_COLLECTIVES = EnvironmentHint(
+    "TORCH_DISTRIBUTED_DEBUG", "DETAIL", "check that ranks agree on collectives; slow"
+)
 
 _OF_FRAMEWORKS: tuple[EnvironmentHint, ...] = (
     EnvironmentHint("TF_FORCE_GPU_ALLOW_GROWTH", "true", "TensorFlow allocates memory as needed"),
@@ -49,8 +52,10 @@ def hints(snapshot: Snapshot | None, devices: Sequence[Device]) -> tuple[Environ
     near = threads_near(snapshot, devices) if snapshot is not None else None
     share = "its share of the CPUs near (torchrun sets 1)"
     threads = () if near is None else (EnvironmentHint(THREADS, str(near), share),)
-    vendors_own = (EnvironmentHint(*hint) for hint in vendor_of(devices).environment_hints)
-    return (*threads, *_OF_COLLECTIVES, *vendors_own, *_OF_FRAMEWORKS)
+    vendor = vendor_of(devices)
+    of_nccl = _OF_NCCL if vendor.backend == "nccl" else ()
+    vendors_own = (EnvironmentHint(*hint) for hint in vendor.environment_hints)
+    return (*threads, *of_nccl, _OF_COLLECTIVES, *vendors_own, *_OF_FRAMEWORKS)
 
 
 def threads_near(snapshot: Snapshot, devices: Sequence[Device]) -> int | None:

@@ -75,11 +75,11 @@ class BoxSource:
                 failed.append(error)
             else:
                 self._open.append(source)
-        if self._nothing is not None and not self._open:
-            raise NoSourceError(self._nothing)
         missing = next((error for error in failed if not isinstance(error, NoHardwareError)), None)
+        if self._nothing is not None and not self._open:
+            raise missing or NoSourceError(self._nothing)
         if failed and not self._open:
-            raise missing or failed[0]
+            raise missing or failed[-1]
         self._missing = missing
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:

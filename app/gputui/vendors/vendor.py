@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from gputui.sources.source import Source
     from gputui.system.root import Root
 
-Trouble = Literal["held", "prohibited", "reset"]
-"""What a person can do something about: memory is in use by no process that can be seen; the compute mode
-lets no program use the device; the device must be reset."""
+Trouble = Literal["held", "memory", "prohibited", "reset"]
+"""What a person can do something about: memory is in use by no process that can be seen; the memory in
+use is not told; the compute mode lets no program use the device; the device must be reset."""
 
 
 class Containers(ABC):

@@ -71,8 +71,7 @@ class Visibility:
                    where it always does
     none           the value of the list that shows no device
     none_in_words  such a value that is not empty, for shells that cannot set a variable to nothing
-    keeps_order    whether a program counts its devices in the order of the list
-    order_in_words how a program counts its devices, where it does not keep the order
+    order_in_words what the order of a list means, where programs do not simply count its devices in it
     uuid_prefixes  how a UUID in the list begins; () where the list takes indices only
     begins_with    whether an index is what an entry begins with ("1gpu" is 1), as strtoul(3) reads it
     slurm          the variable that Slurm sets for a job; "" where that is `variable`
@@ -84,8 +83,7 @@ class Visibility:
     order: tuple[str, str] | None = None
     none: str = ""
     none_in_words: str = "-1"
-    keeps_order: bool = True
-    order_in_words: str = "it counts in its own"
+    order_in_words: str = ""
     uuid_prefixes: tuple[str, ...] = ()
     begins_with: bool = False
     slurm: str = ""

@@ -59,7 +59,10 @@ def to_sbatch(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     if launch.devices:
         visibility = launch.vendor.visibility
         variable = visibility.slurm or visibility.variable
-        lines.append(f"# Slurm selects the devices, and sets {variable} itself.")
+        # (Of devices that are no "gpu" to it, Slurm knows no variable.)
+        itself = launch.vendor.gres == "gpu"
+        says = f"sets {variable} itself" if itself else f"the site's prolog sets {variable}"
+        lines.append(f"# Slurm selects the devices, and {says}.")
     if launch.directory and not _PLAIN.fullmatch(launch.directory):
         place = launch.directory if launch.directory.startswith("/") else f"./{launch.directory}"
         lines.append(f"cd -- {quote(place)} || exit")

@@ -148,7 +148,7 @@ def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> l
         power_limit=gpu.power_limit,
         compute_capability=gpu.capability or None,
         cores=gpu.cores,
-        max_sm_clock=gpu.clock,
+        max_sm_clock=gpu.clock or None,
         compute_mode="default",
         display=any(label in task.devices and task.kind == "graphics" for task in box.tasks),
         numa_node=gpu.numa,

@@ -152,7 +152,8 @@ class TopologyScreen(ListPage):
         if self.size.height < _NOTES_FROM:
             return notes[1:] if self.size.height >= _NOTE_FROM else []
         if not self._as_tree:
-            notes = [clip(self._pair(app_state), width), *notes, clip(legend(width), width)]
+            links = app_state.snapshot.links if app_state.snapshot else ()
+            notes = [clip(self._pair(app_state), width), *notes, clip(legend(links, width), width)]
         if app_state.order_warning:
             notes.append(clip(((f" ! {app_state.order_warning}", "warn"),), width))
         return notes

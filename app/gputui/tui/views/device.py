@@ -108,6 +108,10 @@ def _identity(device: Device) -> list[str]:
     facts = [device.uuid or "no UUID"]
     if device.pci_bus_id:
         facts.append(f"PCI {short_bus_id(device.pci_bus_id)}")
+    if device.partition is not None:
+        facts.append(f"part {device.partition} of its card")
+    if device.module is not None:
+        facts.append(f"module {device.module}")
     if device.numa_node is not None and device.numa_node >= 0:
         facts.append(f"NUMA node {device.numa_node}")
     if device.compute_capability:

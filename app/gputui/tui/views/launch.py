@@ -34,9 +34,11 @@ def launch(app_state: AppState, width: int, room: LaunchRoom, page: bool = False
     style = "" if app_state.selection.decided else "dim"
     wrapped = wrap(app_state.launch.line, width - 4)
     # (One line is the launch line's: what Enter starts matters more than what there is to say of it.)
-    warnings = _warnings(
-        (*app_state.launch.warnings, *app_state.warnings), width, room.all, "" if page else key
-    )
+    told = (*app_state.launch.warnings, *app_state.warnings)
+    refused = app_state.launch.refused
+    if refused is not None and app_state.selection.decided and refused not in told:
+        told = (refused, *told)
+    warnings = _warnings(told, width, room.all, "" if page else key)
     lines_of_it = max(1, min(room.line, room.all - len(warnings)))
     if len(wrapped) > lines_of_it:
         hints = f"{copy} copies all", f"{key} shows it"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
-from gputui.inventory.link import SELF, direct_links, is_counted
+from gputui.inventory.link import SELF, LinkMatrix, direct_links, family, is_counted
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs
 from gputui.tui.views.table import state_of
@@ -208,17 +208,18 @@ def _cell(word: str | None, cell: int) -> Span:
     return fit(sign + word, room), style
 
 
-def legend(width: int) -> Line:
-    """What the signs mean, as much as fits."""
+def legend(links: LinkMatrix, width: int) -> Line:
+    """What the signs mean, as much as fits; of direct links those that the box has."""
+    direct = dict.fromkeys(family(word) for row in links for word in row if word and direct_links(word))
     entries = (
-        ("NV", "NVLink"),
+        *((name if name in SIGNS else "NV", name) for name in direct),
         ("PIX", "PIX one switch"),
         ("PXB", "PXB switches"),
         ("PHB", "PHB host bridge"),
         ("NODE", "NODE one socket"),
         ("SYS", "SYS across"),
     )
-    brief = tuple((name, words.split()[0]) for name, words in entries)
+    brief = tuple((name, words if words in direct else words.split()[0]) for name, words in entries)
     wordy = sum(len(words) + 4 for _, words in entries) < width
     spans: list[Span] = []
     for name, words in entries if wordy else brief:

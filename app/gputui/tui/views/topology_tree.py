@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.choosing.tree import lines, nvlinks
+from gputui.choosing.tree import lines, links_in_words
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable, short_name
 from gputui.tui.app_state import AppState
@@ -29,8 +29,11 @@ def tree_lines(app_state: AppState, width: int) -> tuple[list[Line], list[str | 
                 clip(((f"      {before}", "rule"), (f"network {printable(thing.name)}", "dim")), width)
             )
             keys.append(None)
-    for place, text in enumerate(nvlinks(snapshot)):
-        drawn.append(clip((("      NVLink  " if not place else " " * 14, "title"), (text, "link-nv")), width))
+    last = None
+    for name, text in links_in_words(snapshot):
+        head = "" if name == last else name
+        drawn.append(clip(((f"      {head:<8}", "title"), (text, "link-nv")), width))
+        last = name
         keys.append(None)
     return drawn, keys
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import Apart, Device
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.sources.source import NoSourceError, Want
+from gputui.sources.source import NoHardwareError, NoSourceError, Want
 from gputui.system.drm import Card, Client, card_of, cards
 from gputui.system.pci_tree import PciPlace, long_bus_id, place
 from gputui.system.root import HERE, Root
@@ -101,7 +101,7 @@ class AmdSource:
         self._topology = kfd.topology(self._root) if kfd.present(self._root) else self._topology
         gpus = self._found()
         if not gpus:
-            raise NoSourceError(NO_DEVICES)
+            raise (NoHardwareError if self._root.recorded else NoSourceError)(NO_DEVICES)
         self._gpus = gpus
 
     def close(self) -> None:

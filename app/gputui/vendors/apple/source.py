@@ -7,21 +7,17 @@ need root rights. What a process has of the memory nobody tells.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.sources.source import NoSourceError, Want
-from gputui.system.program import DEADLINE, Program
-from gputui.system.root import HERE, Root, whole
+from gputui.sources.source import Want
+from gputui.system.program import Program
+from gputui.system.root import whole
 from gputui.vendors.apple import ioreg
-
-if TYPE_CHECKING:
-    from gputui.sources.owned import Owners
+from gputui.vendors.machine_source import MachineSource
 
 NO_DEVICES = "no Apple GPU: ioreg has no IOAccelerator"
 
@@ -29,23 +25,12 @@ _MIB = 1024 * 1024
 _FRESH = 0.5
 
 
-class AppleSource:
-    """The GPU of the Mac whose programs `root` has. `clock` gives seconds since the epoch, `ticks` seconds of
-    a clock that never jumps."""
+class AppleSource(MachineSource):
+    """The GPU of the Mac whose programs the root has."""
 
-    label = ""
-
-    def __init__(
-        self,
-        root: Root = HERE,
-        clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
-        deadline: float = DEADLINE,
-        owners: Owners | None = None,
-    ) -> None:
-        self._arguments = (root, clock, ticks, deadline, owners)
-        self._root, self._clock, self._ticks, self._owners = root, clock, ticks, owners
-        self._ioreg, self._sysctl = Program(root, "ioreg", deadline), Program(root, "sysctl", deadline)
+    def _forget(self) -> None:
+        self._ioreg = Program(self._root, "ioreg", self._deadline)
+        self._sysctl = Program(self._root, "sysctl", self._deadline)
         self._device: Device | None = None
         self._asked_at = float("-inf")
         self._total: int | None = None
@@ -57,7 +42,7 @@ class AppleSource:
             return
         text = self._ask("IOAccelerator")
         if text is None or not ioreg.is_accelerator(text):
-            raise NoSourceError("; ".join([NO_DEVICES, *self._troubles.values()]))
+            raise self._nothing_found(NO_DEVICES, *self._troubles.values())
         limit = self._number("iogpu.wired_limit_mb")
         self._total = limit * _MIB if limit else self._number("hw.memsize")
         self._device = Device(
@@ -71,9 +56,6 @@ class AppleSource:
             memory_total=self._total,
         )
         self._see(text)
-
-    def close(self) -> None:
-        self.__init__(*self._arguments)  # type: ignore[misc]
 
     def _ask(self, name: str) -> str | None:
         text = self._ioreg.ask("-r", "-d", "1", "-w", "0", "-c", name)
@@ -105,9 +87,9 @@ class AppleSource:
         assert self._device is not None
         linked = bool(want & (Want.LINKS | Want.TOPOLOGY))
         return Snapshot(
-            self._host(),
+            Host(self._host_name() if self._root.here else None),
             self._clock(),
-            self._owned(want, among),
+            self._owned((self._device,), want, among),
             (("X",),) if linked else (),
             errors=tuple(self._troubles.values()),
         )
@@ -119,21 +101,3 @@ class AppleSource:
         text = self._ioreg.ask("-r", "-d", "1", "-w", "0", "-c", "AGXDeviceUserClient")
         processes = None if text is None else tuple(Process(pid, "graphics") for pid in ioreg.pids(text))
         self._device = replace(self._device, processes=processes)
-
-    def _host(self) -> Host:
-        if self._root.here:
-            import socket
-
-            return Host(socket.gethostname(), None, None)
-        return Host()
-
-    def _owned(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
-        assert self._device is not None
-        if not self._device.processes or (Want.OWNERS not in want and self._owners is None):
-            return (self._device,)
-        from gputui.sources.owned import owners_of, with_host_use, with_owners
-
-        if self._owners is None:
-            self._owners = owners_of(self._root)
-        owned = with_owners((self._device,), self._owners, Want.OWNERS in want)
-        return with_host_use(owned, self._owners, among) if Want.DETAILS in want else owned

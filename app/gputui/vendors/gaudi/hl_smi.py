@@ -13,16 +13,27 @@ import re
 from collections.abc import Sequence
 
 from gputui.inventory.formatting import printable
+from gputui.system.pci_tree import FUNCTION
 
 COLUMNS: tuple[str, ...] = (
     *("index", "module_id", "bus_id", "uuid", "name", "driver_version"),
     *("memory.total", "memory.used", "utilization.aip", "temperature.aip", "power.draw", "power.max"),
 )
-BASIC: tuple[str, ...] = (
+_MONITORED: tuple[str, ...] = (
     *("index", "uuid", "name", "driver_version", "memory.total", "memory.used", "memory.free"),
     *("power.draw", "power.max", "temperature.aip", "utilization.aip"),
 )
-"""Those that monitors have asked every version for: asked for where one does not know all of `COLUMNS`."""
+_NEEDED: tuple[str, ...] = ("index", "uuid", "name", "memory.total", "memory.used", "utilization.aip")
+
+QUESTIONS: tuple[tuple[str, ...], ...] = (
+    COLUMNS,
+    tuple(name for name in COLUMNS if name != "module_id"),
+    _MONITORED,
+    (*_NEEDED[:2], "bus_id", *_NEEDED[2:]),
+    _NEEDED,
+)
+"""What is asked for, one after another, until a version knows all columns of it: all that we show, then what
+monitors ask every version for, then what tells whether a device is free."""
 
 MIB = 1024 * 1024
 _MOST_ROWS = 256
@@ -74,9 +85,16 @@ def rows(text: str | None, asked: Sequence[str]) -> tuple[Row, ...] | None:
             for name, cell in zip(names, line, strict=True)
             if cell.upper() not in ("N/A", "NA", "", "NONE", "[N/A]", "[NOT SUPPORTED]")
         }
-        if whole(row.get("index")) is not None:
+        if whole(row.get("index")) is not None and _fits(row):
             found.append(row)
     return tuple(found) or None
+
+
+def _fits(row: Row) -> bool:
+    """Whether values are what their columns have: without a line of names a version could print others."""
+    place = row.get("bus_id")
+    sizes = [row[name] for name in row if name.startswith("memory.")]
+    return (place is None or FUNCTION.fullmatch(place.lower()) is not None) and None not in map(size, sizes)
 
 
 def whole(text: str | None) -> int | None:

@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import os
 import re
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device, Fault
+from gputui.inventory.link import SELF
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.sources.source import NoSourceError, Want
-from gputui.system.pci_tree import FUNCTION, long_bus_id
-from gputui.system.program import DEADLINE, Program
-from gputui.system.root import HERE, Root, whole
+from gputui.sources.source import Want
+from gputui.system.pci_tree import FUNCTION, long_bus_id, pci_class, place
+from gputui.system.program import Program
+from gputui.system.root import whole
 from gputui.vendors.gaudi import hl_smi
 from gputui.vendors.gaudi.models import idle_memory
+from gputui.vendors.machine_source import MachineSource
 
 if TYPE_CHECKING:
-    from gputui.sources.owned import Owners
+    from gputui.inventory.link import LinkMatrix
+    from gputui.inventory.topology import Topology
 
 DRIVER = "/sys/bus/pci/drivers/habanalabs"
 
@@ -41,24 +43,12 @@ _MOST_FDS = 4096
 _WORKS = "operational"
 
 
-class GaudiSource:
-    """Gaudi's devices of the machine whose files `root` has. `clock` gives seconds since the epoch, `ticks`
-    seconds of a clock that never jumps."""
+class GaudiSource(MachineSource):
+    """Gaudi's devices."""
 
-    label = ""
-
-    def __init__(
-        self,
-        root: Root = HERE,
-        clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
-        deadline: float = DEADLINE,
-        owners: Owners | None = None,
-    ) -> None:
-        self._arguments = (root, clock, ticks, deadline, owners)
-        self._root, self._clock, self._ticks, self._owners = root, clock, ticks, owners
-        self._smi = Program(root, "hl-smi", deadline)
-        self._columns = hl_smi.COLUMNS
+    def _forget(self) -> None:
+        self._smi = Program(self._root, "hl-smi", self._deadline)
+        self._columns = hl_smi.QUESTIONS[0]
         self._asked_at = float("-inf")
         self._rows: tuple[hl_smi.Row, ...] = ()
         self._trouble: str | None = None
@@ -74,11 +64,8 @@ class GaudiSource:
         if not self._functions:
             self._ask()
         if not self._functions and not self._rows:
-            raise NoSourceError(f"{NO_DEVICES}; {self._trouble}" if self._trouble else NO_DEVICES)
+            raise self._nothing_found(NO_DEVICES, self._trouble)
         self._devices = ()
-
-    def close(self) -> None:
-        self.__init__(*self._arguments)  # type: ignore[misc]
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()
@@ -98,21 +85,36 @@ class GaudiSource:
         return Snapshot(
             self._host(),
             self._clock(),
-            self._owned(want, among),
+            self._owned(devices, want, among),
             # (Those in one machine are all joined, by links of which hl-smi prints no pairs.)
-            tuple((*row[:place], "X", *row[place + 1 :]) for place in range(len(row))) if linked else (),
+            tuple((*row[:at], SELF, *row[at + 1 :]) for at in range(len(row))) if linked else (),
             errors=(self._trouble,) if self._trouble else (),
+            pcie=self._pcie(devices) if linked else (),
+            topology=self._topology(devices) if Want.TOPOLOGY in want else None,
+        )
+
+    def _topology(self, devices: tuple[Device, ...]) -> Topology:
+        from gputui.inventory.topology import Topology
+
+        return Topology(tuple(self._near(_folder(device), device.numa_node) for device in devices))
+
+    def _pcie(self, devices: tuple[Device, ...]) -> LinkMatrix:
+        """The PCIe class of every pair, by where they hang."""
+        nodes = self._root.names("/sys/devices/system/node")
+        one = sum(name.startswith("node") and name[4:].isdigit() for name in nodes) == 1
+        reals = (self._root.real(_folder(device)) for device in devices)
+        places = [place(r, d.numa_node) if r else None for r, d in zip(reals, devices, strict=True)]
+        numbered = list(enumerate(places))
+        return tuple(
+            tuple(SELF if i == j else pci_class(a, b, one) if a and b else None for j, b in numbered)
+            for i, a in numbered
         )
 
     def _host(self) -> Host:
-        if self._root.here:
-            import socket
-
-            name: str | None = socket.gethostname()
-        else:
-            name = self._root.text("/proc/sys/kernel/hostname", 256) or None
         version = next((row["driver_version"] for row in self._rows if "driver_version" in row), None)
-        return Host(name, version or self._root.text("/sys/module/habanalabs/version", 256) or None, None)
+        return Host(
+            self._host_name(), version or self._root.text("/sys/module/habanalabs/version", 256) or None, None
+        )
 
     def _ask(self) -> None:
         """hl-smi's answer, at most so often; a version that does not know a column is asked for fewer."""
@@ -121,7 +123,7 @@ class GaudiSource:
             return
         self._asked_at = now
         self._rows, self._trouble = (), None
-        for columns in dict.fromkeys((self._columns, hl_smi.BASIC)):
+        for columns in dict.fromkeys((self._columns, *hl_smi.QUESTIONS)):
             text = self._smi.ask("-Q", ",".join(columns), "-f", "csv")
             found = hl_smi.rows(text, columns)
             if found is not None:
@@ -179,6 +181,7 @@ class GaudiSource:
             memory_used=in_use,
             memory_free=None if total is None or in_use is None else max(0, total - in_use),
             memory_idle=idle_memory(name),
+            unified=False,
             utilization=hl_smi.percent(row.get("utilization.aip")),
             temperature=None if heat is None or not -50 < heat < 300 else round(heat),
             power=hl_smi.amount(row.get("power.draw")),
@@ -224,13 +227,7 @@ class GaudiSource:
             for device in self._devices or ()
         )
 
-    def _owned(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
-        devices = self._devices or ()
-        if (Want.OWNERS not in want and self._owners is None) or not any(d.processes for d in devices):
-            return devices
-        from gputui.sources.owned import owners_of, with_host_use, with_owners
 
-        if self._owners is None:
-            self._owners = owners_of(self._root)
-        owned: Any = with_owners(devices, self._owners, Want.OWNERS in want)
-        return with_host_use(owned, self._owners, among) if Want.DETAILS in want else owned
+def _folder(device: Device) -> str:
+    """Its folder in sysfs."""
+    return f"{DRIVER}/{(device.pci_bus_id or 'none').removeprefix('0000').lower()}"

@@ -49,6 +49,7 @@ class Gaudi(Vendor):
     )
     remedies = {
         "held": "`sudo fuser -v /dev/accel/accel*` may show it",
+        "memory": "only hl-smi tells it, which must be in PATH and answer",
         "reset": "`sudo hl-smi -r` resets it",
     }
     gres = "hpu"

@@ -10,14 +10,18 @@ from __future__ import annotations
 from gputui.inventory.device import Device
 from gputui.vendors.visibility import Visibility
 
+MODULES = "HABANA_VISIBLE_MODULES"
+
 
 class ModuleVisibility(Visibility):
     """Module ids; where a machine does not tell them, hl-smi's indices."""
 
-    variable = "HABANA_VISIBLE_MODULES"
+    variable = MODULES
     none = none_in_words = "none"
-    keeps_order = False
-    order_in_words = "a rank tries the module at its own place first, and takes another one where that fails"
+    order_in_words = (
+        f"{MODULES} is in the order of the ranks: each tries the module at its own place first, and takes"
+        " another one of the list where that is in use"
+    )
     reader = "the Gaudi software"
     also = ("HABANA_VISIBLE_DEVICES",)
 

@@ -41,6 +41,9 @@ KNOWN: dict[str, str] = {
 MAX = frozenset(f"0bd{digit}" for digit in "0456789ab") | {"0b69", "0b6e"}
 """Device ids of Data Center GPU Max (Ponte Vecchio; Linux, include/drm/intel/pciids.h)."""
 
+ONE_TILE = frozenset(f"0bd{digit}" for digit in "789ab")
+"""Those of them that have one tile (pci.ids): FLAT and COMPOSITE are the same of them."""
+
 
 def name(root: Root, pci_id: str | None) -> str:
     """A name for people, else its numbers: "Intel 8086:e20b"."""

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 from gputui.inventory.device import Apart, Device
 from gputui.inventory.process import Kind, Process
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.sources.source import NoSourceError, Want
+from gputui.sources.source import Want
 from gputui.system.drm import Card, cards, clients
 from gputui.system.pci_tree import long_bus_id, place
 from gputui.system.program import DEADLINE, Program
 from gputui.system.root import HERE, Root
 from gputui.vendors.intel import memory, names, xpu_smi
 from gputui.vendors.intel.card import IntelCard
+from gputui.vendors.machine_source import MachineSource
 
 if TYPE_CHECKING:
     from gputui.inventory.link import LinkMatrix
@@ -41,6 +42,7 @@ _DRIVERS = ("xe", "i915")
 _FRESH = 4.0
 """Seconds for which what xpu-smi has told of the load is kept: it takes up to a second a device."""
 
+_SENSED = ("temperature", "power", "power_limit", "sm_clock")
 _SAMPLE = 0.05
 """Seconds between two readings of the counters, where one alone is asked for (`pick`)."""
 
@@ -67,11 +69,8 @@ class _Unit:
     tile: int | None = None
 
 
-class IntelSource:
-    """Intel's devices of the machine whose files `root` has. `clock` gives seconds since the epoch, `ticks`
-    seconds of a clock that never jumps."""
-
-    label = ""
+class IntelSource(MachineSource):
+    """Intel's devices, as programs with the environment `environ` count them."""
 
     def __init__(
         self,
@@ -82,13 +81,15 @@ class IntelSource:
         deadline: float = DEADLINE,
         owners: Owners | None = None,
     ) -> None:
-        self._arguments = (root, clock, ticks, environ, deadline, owners)
-        self._root, self._clock, self._ticks, self._owners = root, clock, ticks, owners
         self._environ = os.environ if environ is None else environ
-        self._smi = Program(root, "xpu-smi", deadline)
+        super().__init__(root, clock, ticks, deadline, owners)
+
+    def _forget(self) -> None:
+        self._smi = Program(self._root, "xpu-smi", self._deadline)
         self._units: list[_Unit] | None = None
         self._gpus: list[_Gpu] = []
         self._listed = False
+        self._by_table = False
         self._of_smi: dict[int, xpu_smi.Found] = {}
         self._named = False
         self._load_at = float("-inf")
@@ -97,7 +98,7 @@ class IntelSource:
         self._troubles: dict[str, str] = {}
         self._host = Host()
         self._matrices: tuple[LinkMatrix, LinkMatrix] = ((), ())
-        self._near: tuple[Locality, ...] | None = None
+        self._localities: tuple[Locality, ...] | None = None
 
     def open(self) -> None:
         """Find the devices. Raises NoSourceError where there are none."""
@@ -109,13 +110,10 @@ class IntelSource:
             # (Without its own files a recording may still have the program's answers.)
             self._list()
         if not self._gpus:
-            raise NoSourceError(NO_DEVICES)
+            raise self._nothing_found(NO_DEVICES, *self._troubles.values())
         for gpu in self._gpus:
             gpu.tiles = max(gpu.tiles, gpu.card.tiles if gpu.card else 1)
         self._units = self._numbered()
-
-    def close(self) -> None:
-        self.__init__(*self._arguments)  # type: ignore[misc]
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()
@@ -138,9 +136,9 @@ class IntelSource:
         return Snapshot(
             self._host,
             self._clock(),
-            self._owned(want, among),
+            self._owned(tuple(unit.device for unit in self._units), want, among),
             links,
-            errors=tuple(self._troubles.values()),
+            errors=tuple(dict.fromkeys(self._troubles.values())),
             pcie=pcie,
             topology=self._wiring(),
         )
@@ -178,7 +176,7 @@ class IntelSource:
             render=card.card.render if card else None,
             pci_id=card.card.pci_id if card else None,
             numa_node=card.number("numa_node") if card else None,
-            unified=True if integrated else None,
+            unified=integrated,
             max_sm_clock=card.max_clock() if card else None,
         )
         return _Unit(device, gpu, tile)
@@ -220,8 +218,13 @@ class IntelSource:
         self._listed = True
         text = self._ask("discovery", "discovery", "-j")
         found = xpu_smi.devices(text)
-        if text is not None and found is None:
+        rows = xpu_smi.overview(self._ask("discovery")) if found is None and not self._smi.silent else None
+        if rows is not None:
+            # (Version 2 without a command prints all in one table.)
+            self._by_table, found = True, tuple(row.found for row in rows)
+        elif text is not None and not found and not all(map(_is_integrated, self._gpus or [_Gpu(None)])):
             self._troubles["discovery"] = "xpu-smi discovery: its answer is no list of devices"
+        totals = {row.found.number: row.total for row in rows or ()}
         by_function = {gpu.function: gpu for gpu in self._gpus}
         alone = not self._gpus
         for each in found or ():
@@ -233,8 +236,11 @@ class IntelSource:
                 continue
             gpu.number, gpu.name = each.number, each.name
             self._of_smi[each.number] = each
+            gpu.total = totals.get(each.number)
+            if self._by_table:
+                continue
             facts = xpu_smi.properties(self._ask("discovery -d", "discovery", "-d", str(each.number), "-j"))
-            gpu.total = xpu_smi.memory_total(facts) or gpu.total
+            gpu.total = xpu_smi.memory_total(facts)
             if gpu.card is None:
                 gpu.tiles = xpu_smi.tiles(facts) or gpu.tiles
 
@@ -246,9 +252,11 @@ class IntelSource:
         if now - self._load_at >= _FRESH:
             self._load_at = now
             self._list()
+            rows = xpu_smi.overview(self._ask("stats")) if self._by_table else None
+            in_table = {row.found.number: row.load for row in rows or ()}
             for each in self._gpus:
-                each.load = None
-                if each.number is not None:
+                each.load = in_table.get(each.number) if each.number is not None else None
+                if each.number is not None and not self._by_table:
                     text = self._ask("stats", "stats", "-d", str(each.number), "-j")
                     each.load = xpu_smi.load(text, each.total) if text is not None else None
         return gpu.load
@@ -275,13 +283,6 @@ class IntelSource:
         drivers = sorted({gpu.card.card.driver for gpu in self._gpus if gpu.card})
         return " ".join(filter(None, ("+".join(drivers), kernel))) or None
 
-    def _host_name(self) -> str | None:
-        if self._root.here:
-            import socket
-
-            return socket.gethostname()
-        return self._root.text("/proc/sys/kernel/hostname", 256) or None
-
     def _read_load(self, alone: bool) -> None:
         units = self._units or []
         now = self._ticks()
@@ -295,7 +296,8 @@ class IntelSource:
             load = loads[id(unit)]
             ours = unit.device.apart is None
             if load is None and ours and (of_smi := self._smi_loads(unit.gpu)) is not None:
-                load = of_smi.utilization
+                part = of_smi if unit.tile is None else of_smi.tiles.get(unit.tile, of_smi)
+                load = part.utilization
             free = None if total is None or used is None or unit.device.unified else max(0, total - used)
             unit.device = replace(
                 unit.device, memory_total=total, memory_used=used, memory_free=free, utilization=load
@@ -331,7 +333,8 @@ class IntelSource:
         of_smi = self._smi_loads(gpu)
         total_of_card = gpu.total
         if unit.tile is not None:
-            told = of_smi.tiles.get(unit.tile) if of_smi else None
+            part = of_smi.tiles.get(unit.tile) if of_smi else None
+            told = part.memory_used if part else None
             share = total_of_card // gpu.tiles if total_of_card else None
             return (sizes[0][0] if sizes else share), told
         told = of_smi.memory_used if of_smi else None
@@ -344,12 +347,14 @@ class IntelSource:
             gpu = unit.gpu
             if id(gpu) not in of_card:
                 facts = gpu.card.readings(now) if gpu.card else {}
-                missing = [n for n in ("temperature", "power", "sm_clock") if facts.get(n) is None]
+                missing = [
+                    n for n in _SENSED if facts.get(n) is None and (n != "power_limit" or self._by_table)
+                ]
                 awake = gpu.card is None or not gpu.card.asleep
                 load = self._smi_loads(gpu) if missing and awake and not _is_integrated(gpu) else None
                 if load is not None:
-                    told = {"temperature": load.temperature, "power": load.power, "sm_clock": load.clock}
-                    facts |= {name: told[name] for name in missing}
+                    told = (load.temperature, load.power, load.power_limit, load.clock)
+                    facts |= {n: fact for n, fact in zip(_SENSED, told, strict=True) if n in missing}
                 of_card[id(gpu)] = facts
             facts = of_card[id(gpu)]
             if unit.tile is not None:
@@ -362,36 +367,35 @@ class IntelSource:
         if self._smi.there and self._ticks() - self._processes_at >= _FRESH:
             self._processes_at = self._ticks()
             self._list()
-            self._by_smi = xpu_smi.processes(self._ask("ps", "ps", "-j"))
+            if self._by_table:
+                table = self._ask("ps")
+                self._by_smi = None if table is None else xpu_smi.overview_processes(table)
+            else:
+                self._by_smi = xpu_smi.processes(self._ask("ps", "ps", "-j"))
         for unit in self._units or ():
             found: dict[int, Process] = {}
+            elsewhere: set[int] = set()
             for client in drawn:
                 if client.function != unit.gpu.function:
                     continue
-                size = client.device_memory if unit.tile is None else client.memory.get(f"vram{unit.tile}")
+                size = client.device_memory if unit.tile is None else _of_tile(client.memory, unit.tile)
                 works = any(client.engines.values()) or any(client.cycles.values())
-                if size or works:
+                if size or (works and (size is None or unit.tile is None)):
                     found[client.pid] = Process(client.pid, _kind(client.engines, client.cycles), memory=size)
+                else:
+                    # (It has the card open, and nothing of this tile.)
+                    elsewhere.add(client.pid)
             number = unit.gpu.number
             listed = (self._by_smi or {}).get(number, {}) if number is not None else {}
             for pid, amount in listed.items():
+                if pid in elsewhere and unit.tile is not None:
+                    continue
                 # (It does not tell which tile.)
                 found.setdefault(pid, Process(pid, "compute", memory=amount if unit.tile is None else None))
             known = unit.gpu.card is not None or self._by_smi is not None
             unit.device = replace(
                 unit.device, processes=tuple(found[pid] for pid in sorted(found)) if known else None
             )
-
-    def _owned(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
-        devices = tuple(unit.device for unit in self._units or ())
-        if (Want.OWNERS not in want and self._owners is None) or not any(d.processes for d in devices):
-            return devices
-        from gputui.sources.owned import owners_of, with_host_use, with_owners
-
-        if self._owners is None:
-            self._owners = owners_of(self._root)
-        owned = with_owners(devices, self._owners, Want.OWNERS in want)
-        return with_host_use(owned, self._owners, among) if Want.DETAILS in want else owned
 
     # How they are wired.
 
@@ -418,31 +422,26 @@ class IntelSource:
         self._matrices = matrices(ends, wires, one)
 
     def _read_near(self) -> None:
-        if self._near is not None:
+        if self._localities is not None:
             return
-        from gputui.inventory.topology import Locality, from_ranges
-
         near: list[Locality] = []
         for unit in self._units or ():
-            card, cpus, generation, width = unit.gpu.card, None, None, None
-            if card is not None:
-                text = self._root.text(f"{card.card.folder}/local_cpulist")
-                try:
-                    cpus = from_ranges(text) if text else None
-                except ValueError:
-                    cpus = None
-                generation, width = card.bridge_link(self._root.real(card.card.folder))
-            node = unit.device.numa_node
-            nodes = None if node is None else (node,)
-            near.append(Locality(cpus, nodes, pcie_generation=generation, pcie_width=width))
-        self._near = tuple(near)
+            card = unit.gpu.card
+            link = card.bridge_link(self._root.real(card.card.folder)) if card else (None, None)
+            near.append(self._near(card.card.folder if card else None, unit.device.numa_node, *link))
+        self._localities = tuple(near)
 
     def _wiring(self) -> Any:
-        if self._near is None:
+        if self._localities is None:
             return None
         from gputui.inventory.topology import Topology
 
-        return Topology(self._near)
+        return Topology(self._localities)
+
+
+def _of_tile(memory: Mapping[str, int], tile: int) -> int | None:
+    """What a process has of a tile: by the region's name under xe, or under i915."""
+    return memory.get(f"vram{tile}", memory.get(f"local{tile}"))
 
 
 def _is_ours(card: Card) -> bool:

@@ -49,9 +49,13 @@ class Intel(Vendor):
     visibility = LevelZeroVisibility()
     containers = IntelContainers()
     environment_hints = (
+        ("CCL_LOG_LEVEL", "info", "oneCCL logs what it does"),
         ("ZE_ENABLE_PCI_ID_DEVICE_ORDER", "0", "counts discrete GPUs first, as gputui does"),
     )
-    remedies = {"held": "`sudo fuser -v /dev/dri/render*` may show it"}
+    remedies = {
+        "held": "`sudo fuser -v /dev/dri/render*` may show it",
+        "memory": "the kernel tells it only to root, and to programs with CAP_PERFMON: `sudo gputui`",
+    }
     backend = "xccl"
     driver = "Level Zero"
     torch_build = "install a build for XPU: https://pytorch.org/get-started/locally"

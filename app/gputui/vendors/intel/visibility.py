@@ -4,6 +4,9 @@
 are and not in which order: those that it names are counted in Level Zero's own order, and a number that no
 device has is passed over. `Device.index` is that order as it is unless ZE_ENABLE_PCI_ID_DEVICE_ORDER is 1,
 which counts by bus id alone, so that an integrated GPU (00:02.0) comes first.
+
+ZE_FLAT_DEVICE_HIERARCHY says whether tiles or cards are counted, before the mask is read. What it is unset
+depends on the model, and so a launch says it wherever that matters.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gputui.inventory.device import Device
+from gputui.vendors.intel.names import MAX, ONE_TILE
 from gputui.vendors.visibility import Changes, Ids, Inherited, Listed, Visibility
 
 MASK, BY_BUS, SELECTOR = "ZE_AFFINITY_MASK", "ZE_ENABLE_PCI_ID_DEVICE_ORDER", "ONEAPI_DEVICE_SELECTOR"
@@ -23,16 +27,17 @@ class LevelZeroVisibility(Visibility):
     variable = MASK
     # (A number that no device has: an empty mask is none.)
     none = none_in_words = "9999"
-    keeps_order = False
     order_in_words = (
-        f"Level Zero counts discrete GPUs first, each in bus order ({BY_BUS}=1 counts by bus alone, and an"
-        " integrated GPU at 00:02.0 becomes 0)"
+        f"Level Zero does not keep the order of {MASK}: it counts discrete GPUs first, each in bus order"
+        f" ({BY_BUS}=1 counts by bus alone, and an integrated GPU at 00:02.0 becomes 0)"
     )
     reader = "Level Zero"
 
     def changes(self, devices: Sequence[Device], ids: Ids = "index") -> Changes:
-        hierarchy: Changes = ((HIERARCHY, "FLAT"),) if any(d.partition is not None for d in devices) else ()
-        return (*hierarchy, *super().changes(devices, ids))
+        tiles = any(device.partition is not None for device in devices)
+        hierarchy = "FLAT" if tiles else "COMPOSITE" if any(map(_is_divided_by_default, devices)) else None
+        first: Changes = ((HIERARCHY, hierarchy),) if hierarchy else ()
+        return (*first, *super().changes(devices, ids))
 
     def changes_here(self, environ: Mapping[str, str]) -> Changes:
         # (With them, our numbers would mean other devices.)
@@ -84,6 +89,12 @@ class LevelZeroVisibility(Visibility):
             offered.sort(key=lambda device: (device.pci_bus_id or "", device.index))
             return dict(enumerate(offered))
         return {device.index: device for device in offered}
+
+
+def _is_divided_by_default(device: Device) -> bool:
+    """Whether a card's tiles are devices unless a program asks otherwise."""
+    model = (device.pci_id or "").partition(":")[2]
+    return device.partition is None and model in MAX - ONE_TILE
 
 
 def _by_bus(environ: Mapping[str, str]) -> bool:

@@ -2,7 +2,8 @@
 
 Its JSON has numbers as texts in some versions, leaves out what it does not know, and is followed or replaced
 by an error in the same form. Every function reads the text of one answer, and makes nothing of what it does
-not understand. Tables for people are read where an answer is no JSON (`topology -m` is always one).
+not understand. Tables for people are read where an answer is no JSON (`topology -m` is always one). What each
+version prints is in its sources (github.com/intel/xpumanager, branches v1.3.x and v2.x).
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from gputui.system.pci_tree import FUNCTION
 
 MIB = 1024 * 1024
 _MOST_DEVICES = 256
+_MOST_TILES = 16
 _MOST_NAME = 80
+_WIDEST = 250
 _OWN = "xpu-smi"
 _LABEL = re.compile(r"GPU (\d{1,4})(?:/(\d{1,2}))?")
+_NODE = re.compile(rf"{_LABEL.pattern}|NIC ?\d{{1,4}}")
 _WORD = re.compile(r"S|MDF|XL[1-9]\d{0,2}|XL\*|PIX|PXB|PHB|NODE|SYS")
 _NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,12})?")
 
@@ -38,14 +42,18 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Of `stats`; bytes, percent, °C, W, MHz. `tiles`: bytes in use of each tile."""
+    """Of `stats`, for a card: bytes, percent, °C, W, MHz. `tiles`: the same of each tile.
+
+    Nothing in use stands for "not known": that is what the driver tells whom it does not tell (`memory`).
+    """
 
     memory_used: int | None = None
     utilization: int | None = None
     temperature: int | None = None
     power: float | None = None
+    power_limit: float | None = None
     clock: int | None = None
-    tiles: Mapping[int, int] = field(default_factory=dict)
+    tiles: Mapping[int, Load] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,52 +147,76 @@ def load(text: str | None, total: int | None) -> Load:
     """What `stats -d N -j` tells, or the table of `stats -d N`; `total` are the bytes of the card's memory,
     by which bytes and MiB are told apart: versions differ."""
     root = document(text)
+    if isinstance(root, list) and len(root) == 1:
+        root = root[0]
     if not isinstance(root, dict):
         return _load_of_table(text or "")
-    whole = _metrics(root.get("device_level"))
+    if "device_index" in root:
+        return _joined({}, _tiles_of_version_2(root))
     parts: dict[int, dict[str, float]] = {}
     tiles = root.get("tile_level")
-    for row in tiles[:16] if isinstance(tiles, list) else ():
+    for row in tiles[:_MOST_TILES] if isinstance(tiles, list) else ():
         number = _whole(row.get("tile_id")) if isinstance(row, dict) else None
-        if number is not None and 0 <= number < 16:
-            parts[number] = _metrics(row.get("data_list"))
+        if number is not None and 0 <= number < _MOST_TILES:
+            parts[number] = _metrics(row.get("data_list"), total)
+    return _joined(_metrics(root.get("device_level"), total), parts)
 
-    def fact(name: str, join: str) -> float | None:
-        key = f"XPUM_STATS_{name}"
-        if key in whole:
-            return whole[key]
-        values = [part[key] for part in parts.values() if key in part]
-        if not values or len(values) < len(parts):
-            return None
-        return sum(values) if join == "sum" else max(values)
 
-    used = {
-        tile: size
-        for tile, part in parts.items()
-        if (size := _bytes(part.get("XPUM_STATS_MEMORY_USED"), total)) is not None
-    }
-    power, clock, heat = (
-        fact("POWER", "sum"),
-        fact("GPU_FREQUENCY", "max"),
-        fact("GPU_CORE_TEMPERATURE", "max"),
-    )
+_STATS = {
+    ("memory", "used_mib"): "MEMORY_USED",
+    ("utilization", "gpu_percent"): "GPU_UTILIZATION",
+    ("power", "gpu_power_w"): "POWER",
+    ("frequency", "gpu_frequency_mhz"): "GPU_FREQUENCY",
+    ("temperature", "gpu_core_celsius"): "GPU_CORE_TEMPERATURE",
+}
+"""What version 2 calls what version 1 calls XPUM_STATS_…"""
+
+_ADDED_UP = ("MEMORY_USED", "POWER")
+
+
+def _joined(whole: Mapping[str, float], parts: Mapping[int, Mapping[str, float]]) -> Load:
+    """The load of a card whose metrics are given, or are its tiles' together, where every tile has one."""
+    facts = dict(whole)
+    for name in _STATS.values():
+        values = [part[name] for part in parts.values() if name in part]
+        if name not in facts and values and len(values) == len(parts):
+            facts[name] = sum(values) if name in _ADDED_UP else max(values)
+    heat, power = facts.get("GPU_CORE_TEMPERATURE"), facts.get("POWER")
+    used, clock = facts.get("MEMORY_USED"), facts.get("GPU_FREQUENCY")
     return Load(
-        memory_used=_bytes(fact("MEMORY_USED", "sum"), total),
-        utilization=_percent(fact("GPU_UTILIZATION", "max")),
+        memory_used=round(used) if used else None,
+        utilization=_percent(facts.get("GPU_UTILIZATION")),
         temperature=None if heat is None or not 0 < heat < 200 else round(heat),
         power=None if power is None or power < 0 else round(power, 3),
         clock=None if clock is None or clock < 0 else round(clock),
-        tiles=used,
+        tiles={number: _joined(part, {}) for number, part in parts.items()},
     )
 
 
-def _metrics(rows: Any) -> dict[str, float]:
+def _tiles_of_version_2(root: Mapping[str, Any]) -> dict[int, dict[str, float]]:
+    """{"memory": {"used_mib": {"tile_0": {"current": 239.0, …}}}, "utilization": {"gpu_percent": …}, …}"""
+    found: dict[int, dict[str, float]] = {}
+    for (group, name), metric in _STATS.items():
+        node = root.get(group)
+        rows = node.get(name) if isinstance(node, dict) else None
+        for key, row in list(rows.items())[:_MOST_TILES] if isinstance(rows, dict) else ():
+            tile = _whole(key.removeprefix("tile_"))
+            value = _number(row.get("current") if isinstance(row, dict) else row)
+            if tile is not None and 0 <= tile < _MOST_TILES and value is not None:
+                scale = MIB if metric == "MEMORY_USED" else 1
+                found.setdefault(tile, {})[metric] = max(0.0, value * scale)
+    return found
+
+
+def _metrics(rows: Any, total: int | None) -> dict[str, float]:
+    """The metrics of version 1, memory in bytes."""
     found: dict[str, float] = {}
     for row in rows[:512] if isinstance(rows, list) else ():
         value = _number(row.get("value")) if isinstance(row, dict) else None
         if value is not None:
-            found[str(row.get("metrics_type"))] = value
-    return found
+            found[str(row.get("metrics_type")).removeprefix("XPUM_STATS_")] = value
+    used = _bytes(found.pop("MEMORY_USED", None), total)
+    return found if used is None else {**found, "MEMORY_USED": used}
 
 
 def _load_of_table(text: str) -> Load:
@@ -198,7 +230,7 @@ def _load_of_table(text: str) -> Load:
     load, heat = cells.get("Average % utilization of"), cells.get("GPU Core Temperature (C)")
     clock = cells.get("GPU Frequency (MHz)")
     return Load(
-        memory_used=None if used is None or used < 0 else round(used * MIB),
+        memory_used=round(used * MIB) if used is not None and used > 0 else None,
         utilization=_percent(load),
         temperature=None if heat is None else round(heat),
         power=cells.get("GPU Power (W)"),
@@ -207,7 +239,7 @@ def _load_of_table(text: str) -> Load:
 
 
 def _bytes(amount: float | None, total: int | None) -> int | None:
-    if amount is None or amount < 0:
+    if amount is None or amount <= 0:
         return None
     most = total if total else 1 << 44
     return round(amount * MIB) if amount * MIB <= most else round(amount) if amount <= most else None
@@ -215,7 +247,7 @@ def _bytes(amount: float | None, total: int | None) -> int | None:
 
 def processes(text: str | None) -> dict[int, dict[int, int | None]] | None:
     """By device, the bytes that each process has of it, xpu-smi's own left out; `ps -j`, or the table of
-    `ps`, which counts in kB. None where it is no such list."""
+    `ps`; both count in KiB. None where it is no such list."""
     root = document(text)
     found: dict[int, dict[int, int | None]] = {}
     if isinstance(root, dict):
@@ -249,29 +281,104 @@ def _add(
     pid: int | None,
     command: str,
     device: int | None,
-    kilobytes: float | None,
+    kibibytes: float | None,
 ) -> None:
     if pid is None or device is None or pid <= 0 or command.rpartition("/")[2].split(" ")[0] == _OWN:
         return
     found.setdefault(device, {})[pid] = (
-        None if kilobytes is None or kilobytes < 0 else round(kilobytes * 1000)
+        None if kibibytes is None or kibibytes < 0 else round(kibibytes * 1024)
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A device of the table that version 2 prints without a command; `total` are bytes."""
+
+    found: Found
+    total: int | None
+    load: Load
+
+
+_IDENTITY = re.compile(r"\|\s*(\d{1,3})\s+(\S.*?)(?:\s{2,}\S+)?\s*\|\s*([0-9a-fA-F:.]+)\s.*\|.*\|")
+_FACTS = re.compile(
+    r"\|(.*?)\|\s*(?:(\d{1,9})MiB|N/A)\s*/\s*(?:(\d{1,9})MiB|N/A)\s*\|\s*(?:(\d{1,3})%|N/A)?.*\|"
+)
+_LISTED = re.compile(r"\|\s*(\d{1,3})\s+(\d{1,10})\s+\S+\s+(\S.*?)\s+(?:(\d{1,9}) ?MiB|N/A)\s*\|")
+
+
+def _lines(text: str | None) -> list[str]:
+    """Those of a table that is as wide as its version prints it."""
+    lines = (line.strip() for line in (text or "").splitlines()[:65_536])
+    return [line for line in lines if len(line) <= _WIDEST]
+
+
+def overview(text: str | None) -> tuple[Row, ...] | None:
+    """The devices of `xpu-smi` alone, of version 2: two lines a device. None where it is no such table."""
+    found: list[Row] = []
+    who: Found | None = None
+    for line in _lines(text):
+        identity, facts = _IDENTITY.fullmatch(line), _FACTS.fullmatch(line)
+        if identity is not None:
+            function = identity[3].lower()
+            known = FUNCTION.fullmatch(function) is not None
+            who = Found(int(identity[1]), _text(identity[2]), function if known else None, None)
+        elif facts is not None and who is not None:
+            heat, power, limit = (
+                float(told[1]) if told else None
+                for told in (
+                    re.search(r"(\d{1,3})C\b", facts[1]),
+                    re.search(r"(\d{1,5}(?:\.\d+)?)W\s*/", facts[1]),
+                    re.search(r"/\s*(\d{1,5}(?:\.\d+)?)W", facts[1]),
+                )
+            )
+            used, total = (int(amount) * MIB if amount else None for amount in facts.group(2, 3))
+            load = Load(
+                memory_used=used or None,
+                utilization=_percent(_number(facts[4])),
+                temperature=round(heat) if heat else None,
+                power=power,
+                power_limit=limit or None,
+            )
+            found.append(Row(who, total or None, load))
+            who = None
+    return tuple(found[:_MOST_DEVICES]) or None
+
+
+def overview_processes(text: str | None) -> dict[int, dict[int, int | None]]:
+    """The processes below that table, as `processes` has them."""
+    found: dict[int, dict[int, int | None]] = {}
+    for line in _lines(text):
+        row = _LISTED.fullmatch(line)
+        if row is not None:
+            _add(found, int(row[2]), row[3], int(row[1]), int(row[4]) * 1024.0 if row[4] else None)
+    return found
+
+
 def wires(text: str | None) -> Wires | None:
-    """The table of `topology -m`: "GPU 0/1" is tile 1 of card 0. None where it is no such table."""
-    lines = [line for line in (text or "").splitlines()[:1024] if line.strip()]
+    """The table of `topology -m`: "GPU 0/1" is tile 1 of card 0. None where it is no such table.
+
+    Version 1 has bars between its columns; version 2 has them around its cells, too, or has none at all, and
+    goes on with network devices.
+    """
+    lines = [line.strip().strip("|").strip() for line in (text or "").splitlines()[:1024]]
+    lines = [line for line in lines if line.strip("+-=| ")]
     if not lines:
         return None
-    columns = [_LABEL.fullmatch(cell.strip()) for cell in lines[0].split("|")]
-    labels = [_place(found) for found in columns if found]
+    columns = [found[0] for found in _NODE.finditer(lines[0])]
+    labels = [_place(found) for name in columns if (found := _LABEL.fullmatch(name))]
     rows: dict[tuple[int, int | None], tuple[str | None, ...]] = {}
     for line in lines[1:]:
-        cells = [cell.strip() for cell in line.split("|")]
-        row = _LABEL.fullmatch(cells[0])
-        if row is not None and len(cells) > len(labels):
-            words = (cell if _WORD.fullmatch(cell) else None for cell in cells[1 : len(labels) + 1])
-            rows[_place(row)] = tuple("X" if word == "S" else word for word in words)
+        row = _LABEL.match(line)
+        if row is None:
+            continue
+        rest = line[row.end() :].strip()
+        cells = [cell.strip() for cell in rest.removeprefix("|").split("|")] if "|" in rest else rest.split()
+        told = dict(zip(columns, cells, strict=False))
+        words = (told.get(name, "") for name in columns if _LABEL.fullmatch(name))
+        if len(cells) >= len(columns):
+            rows[_place(row)] = tuple(
+                "X" if word == "S" else word if _WORD.fullmatch(word) else None for word in words
+            )
     if not labels or len(set(labels)) != len(labels) or any(label not in rows for label in labels):
         return None
     return Wires(tuple(labels), tuple(rows[label] for label in labels))
