@@ -51,6 +51,15 @@ def test_columns_are_shown_whole_or_not_at_all(name: str, width: int) -> None:
         assert "…" not in before, "nothing but a command is cut"
 
 
+@pytest.mark.parametrize("name", ["laptop", "wsl", "shared"])
+@pytest.mark.parametrize("width", [80, 130, 200])
+def test_watts_stand_below_their_heading(name: str, width: int) -> None:
+    heading, *rows = texts(box_at(name, 75), width)
+    end = re.search(r"\bW\b", heading)
+    assert end is not None
+    assert all(re.search(r"\d$", row[: end.end()]) for row in rows), (heading, *rows)
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 130, 200])
 def test_memory_that_is_the_hosts_is_its_ram_in_use_and_marked_as_shared(width: int) -> None:
     spark = box_at("gb10")

@@ -159,6 +159,15 @@ async def test_devices_can_be_named_by_uuid() -> None:
         assert ORDER not in s.main.app_state.launch.environment({})
 
 
+async def test_how_devices_are_named_is_said_where_no_launch_line_shows_it() -> None:
+    async with session() as s:
+        for words in ("UUID", "index"):
+            await s.press("u")
+            assert words in s.main.messages[-1].text
+        await s.press("4", "u")
+        assert "UUID" not in s.main.messages[-1].text
+
+
 async def test_the_command_is_edited_in_place() -> None:
     async with session() as s:
         await s.press("4", "e")

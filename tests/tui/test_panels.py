@@ -17,7 +17,7 @@ from gputui.sources.source import Want
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session
 from tui.support import session as moving
-from unit.builders import NOW, box, busy, gpu
+from unit.builders import NOW, box, busy, gpu, job
 
 session = functools.partial(moving, interval=1000)
 
@@ -85,6 +85,22 @@ async def test_a_filter_that_matches_nothing_says_so_and_leaves_the_panels() -> 
             assert "no device matches" in " ".join(s.texts("#lists")), "none is not the whole truth"
             await s.press("escape")
             assert "mira" in everything(s) and "filter" not in everything(s)
+
+
+@pytest.mark.parametrize("lines", range(21, 27))
+async def test_timelines_are_shown_with_a_chart_or_not_at_all(lines: int) -> None:
+    async with session("lost", size=(80, lines)) as s:
+        drawn = everything(s)
+        assert ("─ timelines " in drawn) == (re.search(r"\n +0 +[▁▂▃▄▅▆▇█]", drawn) is not None), drawn
+
+
+async def test_processes_without_a_command_are_told_apart_beside_the_table() -> None:
+    lives = job(300)
+    nameless = (job(pid, user=None, command=None, started=None, note="ended") for pid in (100, 200))
+    async with session(box(busy(gpu(0), *nameless, lives)), size=(130, 40)) as s:
+        rows = [line for line in s.texts("#lists") if re.match(r" 0  (\?|mira) ", line)]
+        numbers = [re.findall(r"\b[123]00\b", row) for row in rows]
+        assert numbers == [["100"], ["200"], []], "a command says more than its number"
 
 
 async def test_a_filter_of_any_length_is_told_in_the_room_there_is() -> None:

@@ -145,7 +145,7 @@ def test_the_read_out_says_what_was_at_a_moment() -> None:
     _, frame = device_charts(state, EIGHT[3].key, 130, 20, 300)
     assert frame is not None
     clock = time.strftime("%H:%M:%S", time.localtime(NOW - 10))
-    assert read_out(state, EIGHT[3], frame, NOW - 10) == f"{clock} GPU 3: 97 %, 66.0 GiB, 610 W"
+    assert read_out(state, EIGHT[3], frame, NOW - 10) == f"{clock} GPU 3: 97 %, 66.0G, 610 W"
     assert read_out(state, EIGHT[3], frame, NOW - 200).endswith("GPU 3: no reading")
 
 
@@ -339,7 +339,7 @@ async def test_the_page_zooms_reads_a_moment_and_goes_to_a_device() -> None:
         assert "last 15m" in _page(s)[0]
         await s.press("n", "n", "enter", "plus", "left", "left")
         assert "timelines: GPU 2" in _page(s)[0]
-        assert any(text.endswith("GPU 2: 97 %, 66.0 GiB, 610 W") for text in _page(s))
+        assert any(text.endswith("GPU 2: 97 %, 66.0G, 610 W") for text in _page(s))
         await s.press("tab")
         assert "utilization  last 5m" in _page(s)[0] and not any("power" in text for text in _page(s))
 
@@ -435,7 +435,7 @@ async def test_the_mouse_reads_the_moment_and_the_device_under_it() -> None:
         await s.until(lambda: any(full in text for text in _page(s) for full in ("█" * 10, "▇" * 10)))
         line = next(n for n, text in enumerate(_page(s)) if text.startswith("  3 "))
         await s.pilot.hover(Lines, offset=(90, line))
-        await s.until(lambda: any(text.endswith("GPU 3: 97 %, 66.0 GiB, 610 W") for text in _page(s)))
+        await s.until(lambda: any(text.endswith("GPU 3: 97 %, 66.0G, 610 W") for text in _page(s)))
         await s.pilot.click(Lines, offset=(88, line + 1))
         await s.until(lambda: s.main.app_state.cursor == EIGHT[3].key)
 

@@ -394,6 +394,20 @@ def test_what_cannot_be_selected_is_said_and_nothing_is_selected() -> None:
         assert message is not None and not after.selection.decided
 
 
+@pytest.mark.parametrize("line", ["torchrun --nproc-per-node 3 t.py", "CUDA_VISIBLE_DEVICES=0,9 python t.py"])
+def test_where_it_cannot_be_selected_the_hands_selection_stays_and_is_not_called_the_commands(
+    line: str,
+) -> None:
+    devices = (FOUR[0], busy(FOUR[1], job()), FOUR[2], busy(FOUR[3], job()))
+    additions, command = assignments(split(line))
+    chosen = with_selected(app_state(*devices, options=LaunchOptions(("python", "t.py"))), 0, 2)
+    edited = replace(chosen, options=LaunchOptions(command, additions=additions))
+    after, message = edited.with_command_read()
+    assert message is not None and selected(after) == [0, 2]
+    head = "".join(text for text, _ in selection_lines(after, 120)[0])
+    assert not re.search(r"\bas .* says", head), head
+
+
 def test_a_number_that_cannot_be_rewritten_contradicts_another_number_of_devices() -> None:
     state = with_command("torchrun --nproc-per-node 2 t.py")
     assert state.contradiction is None

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gputui.inventory.formatting import (
     duration,
     gpus,
+    peak_size,
     printable,
     program,
     read_duration,
@@ -36,6 +37,10 @@ HOUR, DAY = 3600, 86400
 )
 def test_a_size_is_in_gib_with_one_decimal(amount: int, shown: str) -> None:
     assert size(amount) == shown
+
+
+def test_the_peak_of_a_small_program_is_not_shown_as_nothing() -> None:
+    assert peak_size(9 << 20) == peak_size(0) == "under 0.1G" and peak_size(5 << 30) == size(5 << 30)
 
 
 @pytest.mark.parametrize(

@@ -437,6 +437,14 @@ def test_a_device_has_one_sign_in_the_table_the_tree_and_the_matrix() -> None:
         assert _text([cells[place + 1]]).endswith(sign)
 
 
+def test_in_the_tree_the_names_of_ten_and_more_gpus_stand_below_each_other() -> None:
+    app_state = AppState({}).with_snapshot(at(BOXES["dgx-2"], 0.0, 1_700_000_000.0))
+    lines, keys = tree_lines(app_state, 120)
+    rows = ["".join(t for t, _ in line) for line, key in zip(lines, keys, strict=True) if key is not None]
+    assert len(rows) == 16 and len({row.index("V100") for row in rows}) == 1
+    assert "between all 16 GPUs" in _text(lines[-1:])
+
+
 def test_the_help_explains_every_sign_of_a_row() -> None:
     shown = _text(help_lines({}, "", 100))
     assert all(sign in shown for sign in ("▶", "▸", "[1]", *GLYPHS.values()))

@@ -85,8 +85,8 @@ def _drawn(snapshot: Snapshot, members: Sequence[Branch | Device | Nic], indent:
 
 
 def links_in_words(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
-    """The direct links, each kind: what they are called, and its pairs, or "between all of" GPUs that it
-    joins."""
+    """The direct links, each kind: what they are called, and its pairs, or "between all of" the GPUs that it
+    joins, or "between all 8 GPUs" of the box."""
     devices = [device for device in snapshot.devices if device.parent is None]
     described = []
     words = {word for a, b in combinations(devices, 2) if (word := snapshot.link(a, b))}
@@ -98,6 +98,9 @@ def links_in_words(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
             group = [i for i, at in enumerate(home) if at == first]
             pairs = [(i, j) for i, j in combinations(group, 2) if joined[i][j]]
             if len(group) > 2 and len(pairs) == len(group) * (len(group) - 1) // 2:
+                if len(group) == len(devices):
+                    parts.append(f"between all {len(group)} GPUs")
+                    continue
                 parts.append(f"between all of {ranges(devices[i].index for i in group)}")
             else:
                 parts += [f"{devices[i].index}━{devices[j].index}" for i, j in pairs]

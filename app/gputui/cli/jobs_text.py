@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from gputui.choosing.claimed_use import ClaimedUse, use_document
-from gputui.inventory.formatting import duration, printable, size
+from gputui.inventory.formatting import duration, peak_size, printable
 from gputui.inventory.text_table import aligned, cut
 from gputui.jobs.job import Job, JobDevice
 from gputui.jobs.record import SCHEMA
@@ -86,7 +86,7 @@ def facts(job: Job) -> list[str]:
 
 def _peak(job: Job) -> str | None:
     most = job.peak_process_memory
-    return None if most is None else f"{size(most)} (its largest process)"
+    return None if most is None else f"{peak_size(most)} (its largest process)"
 
 
 def _note(job: Job) -> str:

@@ -20,6 +20,11 @@ def size(amount: int) -> str:
     return f"{amount / GIB:.1f}G"
 
 
+def peak_size(amount: int) -> str:
+    """`size` of what a program has used at most: of a small one that is "under 0.1G", and not nothing."""
+    return size(amount) if amount >= GIB // 10 else "under 0.1G"
+
+
 def duration(seconds: float) -> str:
     """A span in at most two units: "40s", "12m", "2h10m", "3d4h"."""
     whole = max(0, int(seconds))

@@ -49,7 +49,7 @@ ACTIONS: tuple[Action, ...] = (
         "space/0-9",
         "select",
         "Select the device at the cursor",
-        "or deselect it; a digit selects that GPU (`0` `1` is 0:1 of MIG instances), a click does too",
+        "or deselect it; a digit selects that GPU, `0` `1` MIG instance 0:1; a click does too",
     ),
     Action(
         "Launch",

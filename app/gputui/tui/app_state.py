@@ -81,7 +81,7 @@ class CommandChoice:
 
     options    the launch options whose command it was
     words      where it says so: "--num_gpus 2"; "" where it says nothing of devices
-    selection  what was selected for it
+    selection  what was selected for it; undecided where that was not possible
     firm       whether that is the user's word, and not a default
     """
 
@@ -479,8 +479,10 @@ class AppState:
             selected, problem = read._select_named(asked.by_command)
         else:
             selected, reason = read.select_best(asked.count or 0, asked.group or ALL_REDUCE)
-            problem = None if selected.selection.decided else f"{said.words}: {reason}"
-        choice = CommandChoice(self.options, said.words, selected.selection, said.firm)
+            problem = f"{said.words}: {reason}" if selected.suggestion is read.suggestion else None
+        # (What a hand has selected before is not what the command asks for.)
+        chosen = selected.selection if problem is None else Selection()
+        choice = CommandChoice(self.options, said.words, chosen, said.firm)
         return replace(selected, command_choice=choice), problem
 
     def _select_named(self, devices: NamedDevices) -> tuple[AppState, str | None]:

@@ -105,7 +105,10 @@ def _timelines(app_state: AppState, width: int, height: int) -> list[Line]:
 
 def _size_of_timelines(app_state: AppState, _: int) -> Size:
     count = len(charted(app_state))
-    return Size(4, 3 + 2 * count, 3 + _HIGHEST * count if count > 1 else 0) if count else NOTHING
+    # (Charts beside each other have headings: one line less would be an axis below nothing.)
+    return (
+        Size(4 + (count > 1), 3 + 2 * count, 3 + _HIGHEST * count if count > 1 else 0) if count else NOTHING
+    )
 
 
 def _size_of_device(app_state: AppState, width: int) -> Size:

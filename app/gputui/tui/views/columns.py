@@ -36,9 +36,9 @@ _NEARLY = 3
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What widths depend on: cells of the longest name, amount of memory, and limit of power; whether all
-    devices have one name, which the header says already; cells of the longest profile of a MIG instance, 0
-    where there is none; whether a device shares the host's memory."""
+    """What widths depend on: cells of the longest name, amount of memory, and limit of power, 0 where none is
+    known; whether all devices have one name, which the header says already; cells of the longest profile of
+    a MIG instance, 0 where there is none; whether a device shares the host's memory."""
 
     name: int
     amount: int
@@ -263,7 +263,7 @@ COLUMNS: tuple[Column, ...] = (
         "power",
         "W",
         "power in watts, and its limit",
-        lambda box: ((4, STATE), (2 * box.watts + 1, STATE)),
+        lambda box: ((4, STATE), (2 * box.watts + 1, STATE)) if box.watts else ((4, STATE),),
         4,
         _power,
     ),
@@ -410,7 +410,10 @@ class Columns:
                 [6, *(_amount(snapshot.memory(device)[1]) for device in devices)] if snapshot else [6]
             ),
             shared=any(device.unified for device in devices),
-            watts=max([3, *(len(f"{d.power_limit:.0f}") for d in devices if d.power_limit is not None)]),
+            watts=max(
+                (max(3, len(f"{d.power_limit:.0f}")) for d in devices if d.power_limit is not None),
+                default=0,
+            ),
         )
         label, gap = max([2, *labels]), 2 if width >= 100 else 1
         left = width - BEFORE - label - 2

@@ -9,7 +9,7 @@ from rich.cells import cell_len, chop_cells
 
 from gputui.choosing.claimed_use import ClaimedUse
 from gputui.choosing.verdict_text import claimed_and_runs_on
-from gputui.inventory.formatting import duration, gpus, printable, size
+from gputui.inventory.formatting import duration, gpus, peak_size, printable, size
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.job import Job
@@ -201,7 +201,7 @@ def _end_of(job: JobSummary, now: float) -> str:
     ago = "" if job.ended is None else f", {duration(now - job.ended)} ago"
     peaks = [] if job.peak_memory is None else [f"{size(job.peak_memory)} on a GPU"]
     if job.peak_process_memory is not None:
-        peaks.append(f"{size(job.peak_process_memory)} RAM in its largest process")
+        peaks.append(f"{peak_size(job.peak_process_memory)} RAM in its largest process")
     return f"{_ended(job).removeprefix('was ')}{ago}" + (
         f"; peak memory: {', '.join(peaks)}" if peaks else ""
     )

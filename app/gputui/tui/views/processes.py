@@ -52,7 +52,7 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     shown = folded(app_state, found if len(found) <= room else found[: room - 1])
     label, pid, user, memory = _cells(shown, width)
     head_width = label + pid + user + memory + 15
-    whole = [wrap(fold.row.short, max(10, width - head_width)) for fold in shown]
+    whole = [wrap(_said(fold.row, pid), max(10, width - head_width)) for fold in shown]
     left = room - (len(shown) < len(found))
     # (Commands first: the advice on what is no process is on the pages, too.)
     commands = [len(each) if fold.row.process else 1 for fold, each in zip(shown, whole, strict=True)]
@@ -79,8 +79,16 @@ def lines_of_panel(app_state: AppState, width: int) -> int:
     if not found:
         return 2
     shown = folded(app_state, found[:_MOST_LINES])
-    text = max(10, width - sum(_cells(shown, width)) - 15)
-    return 1 + len(found) - len(shown) + sum(len(wrap(fold.row.short, text)) for fold in shown)
+    cells = _cells(shown, width)
+    text = max(10, width - sum(cells) - 15)
+    return 1 + len(found) - len(shown) + sum(len(wrap(_said(fold.row, cells[1]), text)) for fold in shown)
+
+
+def _said(row: Row, pid: int) -> str:
+    """What a row says beside the table. Of a process without a command the number is all that there is: it
+    has it also where there is no column of `pid` cells for it."""
+    nameless = row.process is not None and not row.process.command
+    return f"pid {row.pid}, {row.short}" if nameless and not pid else row.short
 
 
 def _cells(shown: Sequence[Fold], width: int) -> tuple[int, int, int, int]:

@@ -64,7 +64,7 @@ def facts_of_panel(app_state: AppState) -> object:
         (snapshot.label(each.device), *occupied_by(each, snapshot.time), each.hoarded)
         for each in _told_in_panel(found, app_state)
     ]
-    return _rows(found.turns, snapshot, found.turns), reasons, told
+    return _rows(found.turns, snapshot, found.turns), reasons, told, len(_listed(found, app_state))
 
 
 def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -82,12 +82,15 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     # (Who holds what has a line each before anything is wrapped.)
     kept = len(told) + bool(found.turns and told)
     lines += wrapped_where_free(rows, width, max(len(rows), height - len(lines) - kept))
-    return [*lines, *_told(told, snapshot, width, height - len(lines), bool(found.turns))][:height]
+    every = len(_listed(found, app_state))
+    return [*lines, *_told(told, every, snapshot, width, height - len(lines), bool(found.turns))][:height]
 
 
-def _told(told: Sequence[Occupied], snapshot: Snapshot, width: int, room: int, below: bool) -> list[Line]:
+def _told(
+    told: Sequence[Occupied], every: int, snapshot: Snapshot, width: int, room: int, below: bool
+) -> list[Line]:
     """Who holds what in `room` lines, under a heading where it stands `below` the line or where not all fit:
-    the heading then says of how many."""
+    the heading then says of how many, as `every` device that is not free has a row on the page only."""
     if not told or room < 1:
         return []
     rows = _occupied(told, snapshot, commands=False)
@@ -97,7 +100,8 @@ def _told(told: Sequence[Occupied], snapshot: Snapshot, width: int, room: int, b
     if not kept:
         numbers = ",".join(snapshot.label(each.device) for each in told)
         return [clip(((f" not free: GPU {numbers}", "dim"),), width)]
-    count = f": {kept} of {len(rows)}" if kept < len(rows) else ""
+    shown = min(kept, len(rows))
+    count = f": {shown} of {every}" if shown < every else ""
     return [clip(((f" not free{count}", "dim"),), width), *wrapped_where_free(rows[:kept], width, kept)]
 
 
@@ -149,18 +153,20 @@ def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line],
     return lines, [*items, *[None] * (len(lines) - len(items))]
 
 
-def _told_in_panel(found: Outlook, app_state: AppState) -> list[Occupied]:
-    """The devices of which the panel says who has them: of those that the filter leaves."""
+def _listed(found: Outlook, app_state: AppState) -> list[Occupied]:
+    """The devices that are not free, of those that the filter leaves."""
     listed = {device.key for device in app_state.rows}
+    return [each for each in found.occupied if each.device.key in listed]
+
+
+def _told_in_panel(found: Outlook, app_state: AppState) -> list[Occupied]:
+    """The devices of which the panel says who has them."""
     return [
         each
-        for each in found.occupied
-        if each.device.key in listed
-        and (
-            (each.claim and not (each.claim.own and each.claim.job))
-            or each.hoarded
-            or each.free_in is not None
-        )
+        for each in _listed(found, app_state)
+        if (each.claim and not (each.claim.own and each.claim.job))
+        or each.hoarded
+        or each.free_in is not None
     ]
 
 

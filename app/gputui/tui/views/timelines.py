@@ -16,7 +16,7 @@ from itertools import groupby
 from math import floor, log10
 
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB, UNKNOWN, duration, printable, size
+from gputui.inventory.formatting import UNKNOWN, duration, printable, size
 from gputui.timeline.store import METRICS, Metric, Timelines
 from gputui.timeline.store import Span as TimeSpan
 from gputui.tui.app_state import AppState
@@ -580,7 +580,7 @@ def _told(
 
 
 def read_out(app_state: AppState, device: Device, frame: Frame, moment: float) -> str:
-    """What was known of a device at a moment: "13:02:10 GPU 3: 97 %, 66.1 GiB, 610 W"; of one further back
+    """What was known of a device at a moment: "13:02:10 GPU 3: 97 %, 66.1G, 610 W"; of one further back
     also the time that these are the means of."""
     if app_state.timelines is None or app_state.snapshot is None:
         return ""
@@ -596,7 +596,7 @@ def read_out(app_state: AppState, device: Device, frame: Frame, moment: float) -
 
 def _words(metric: Metric, value: float) -> str:
     if metric == "memory":
-        return f"{value / GIB:.1f} GiB"
+        return size(int(value))
     return f"{value:.0f} {'%' if metric == 'utilization' else 'W'}"
 
 

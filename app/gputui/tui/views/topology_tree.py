@@ -17,12 +17,13 @@ def tree_lines(app_state: AppState, width: int) -> tuple[list[Line], list[str | 
         return [], []
     drawn: list[Line] = []
     keys: list[str | None] = []
+    label = max((len(snapshot.label(device)) for device in snapshot.devices if not device.parent), default=0)
     for before, thing in lines(snapshot, app_state.watch.pcie):
         if thing is None:
             drawn.append(((f"      {before}", "title" if before.startswith("NUMA") else "dim"),))
             keys.append(None)
         elif isinstance(thing, Device):
-            drawn.append(clip(_device(app_state, before, thing), width))
+            drawn.append(clip(_device(app_state, before, thing, label), width))
             keys.append(thing.key)
         else:
             drawn.append(
@@ -38,7 +39,8 @@ def tree_lines(app_state: AppState, width: int) -> tuple[list[Line], list[str | 
     return drawn, keys
 
 
-def _device(app_state: AppState, before: str, device: Device) -> Line:
+def _device(app_state: AppState, before: str, device: Device, label: int) -> Line:
+    """A row of the tree, with its number in `label` cells at least."""
     assert app_state.snapshot is not None
     rank, (sign, words, look) = app_state.selection.rank(device.key), state_of(app_state, device)
     name = short_name(device.name or "?")
@@ -46,7 +48,7 @@ def _device(app_state: AppState, before: str, device: Device) -> Line:
         ("▸" if device.key == app_state.cursor else " ", "cursor"),
         *place_mark(rank),
         (before, "rule"),
-        (f"GPU {app_state.snapshot.label(device)}", "strong" if rank is not None else ""),
+        (f"GPU {app_state.snapshot.label(device):<{label}}", "strong" if rank is not None else ""),
         (f"  {name}", "dim"),
         (f"  {sign} ", look),
         (words, look if look != "busy" else "dim"),
