@@ -135,9 +135,10 @@ class Vendor:
         raise NotImplementedError
 
     def maybe_there(self, root: Root) -> bool:
-        """Whether the machine may have the vendor's devices: a look at a file or two, as every call takes it
-        for
-        every vendor."""
+        """Whether the machine may have the vendor's devices: a look at a file or two, as every call takes it.
+
+        Not for the vendors that the registry knows by their files (`registry._SIGNS`).
+        """
         return True
 
     def device(self, number: int) -> str:

@@ -78,10 +78,6 @@ class Amd(Vendor):
 
         return AmdSource(root)
 
-    def maybe_there(self, root: Root) -> bool:
-        # (A recording may have the graphics devices only.)
-        return not root.here or root.has("/sys/class/kfd") or root.has("/sys/module/amdgpu")
-
     def launch_warnings(
         self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
     ) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from gputui.vendors.vendor import Vendor
@@ -37,9 +36,6 @@ class Apple(Vendor):
         from gputui.vendors.apple.source import AppleSource
 
         return AppleSource(root)
-
-    def maybe_there(self, root: Root) -> bool:
-        return sys.platform == "darwin" if root.here else root.program("ioreg") is not None
 
     def device(self, number: int) -> str:
         return self.device_type

@@ -61,9 +61,6 @@ class Gaudi(Vendor):
 
         return GaudiSource(root)
 
-    def maybe_there(self, root: Root) -> bool:
-        return not root.here or root.has("/sys/module/habanalabs")
-
     def refused(self, devices: Sequence[Device]) -> str | None:
         if len(devices) < 2 or aligned(devices):
             return None

@@ -62,9 +62,6 @@ class Intel(Vendor):
 
         return IntelSource(root)
 
-    def maybe_there(self, root: Root) -> bool:
-        return not root.here or root.has("/sys/module/xe") or root.has("/sys/module/i915")
-
     def launch_warnings(
         self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
     ) -> tuple[str, ...]:
