@@ -102,6 +102,7 @@ class Vendor:
     driver_probe       a script for Python 3.8 and newer, without imports of gputui, whose `driver()` returns
                        {"error", "code", "version", "devices": [{"uuid", "bus", "name", "memory"}]} as
                        the driver itself has them; None: only torch is asked
+    same_names         whether programs are told `Device.name`; other runtimes have names of their own
     torch_build        what to do where torch is a build for the CPU
     other_builds       the same for tensorflow and jax, by their names
     """
@@ -120,6 +121,7 @@ class Vendor:
     one_part: str = ""
     backend: str = "gloo"
     driver: str = "the driver"
+    same_names: bool = False
     torch_build: str = "see https://pytorch.org/get-started/locally"
     other_builds: Mapping[str, str] = {}
 
@@ -178,6 +180,11 @@ class Vendor:
         for prefix in self.uuid_prefixes:
             lower = lower.removeprefix(prefix.lower())
         return lower
+
+    def place_of(self, uuid: str) -> tuple[str, int | None] | None:
+        """The bus id that a runtime's UUID is made of, and the number of the device's part there (None: the
+        whole); None for a UUID that says nothing of a place."""
+        return None
 
 
 class UnknownVendor(Vendor):

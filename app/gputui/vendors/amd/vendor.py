@@ -12,11 +12,23 @@ from gputui.vendors.vendor import Containers, Vendor, renumbered
 from gputui.vendors.visibility import Changes, Visibility
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gputui.sources.source import Source
     from gputui.system.root import Root
 
 _TEXT_AS_BYTES = r"(?:3[0-9]|6[1-6]){16}"
 """Sixteen hexadecimal digits as ASCII: what HIP has in the sixteen bytes of a UUID."""
+
+_HIP_ERRORS = {
+    3: "it cannot be initialized; is amdgpu loaded, and of a version that this ROCm supports?",
+    100: (
+        "no device; nothing in HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES is there, or /dev/kfd and"
+        " /dev/dri/renderD* cannot be opened (groups render and video; in a container, --device)"
+    ),
+    101: "no such device",
+}
+"""By hipError_t (hip_runtime_api.h): what it means, and what helps."""
 
 
 class AmdContainers(Containers):
@@ -84,6 +96,20 @@ class Amd(Vendor):
         if any(device.apart == "integrated" for device in devices):
             return ("an integrated GPU has the host's memory, and many builds for ROCm do not support it",)
         return ()
+
+    @property
+    def driver_probe(self) -> Path | None:
+        from pathlib import Path
+
+        return Path(__file__).parent / "driver_probe.py"
+
+    def driver_trouble(self, code: int | None, error: str | None) -> str | None:
+        if code is not None:
+            remedy = _HIP_ERRORS.get(code, "see `dmesg`")
+            return f"HIP does not start, hipError_t {code}: {remedy}"
+        return (
+            f"no HIP: {error}; is ROCm installed, and its lib folder known to the linker?" if error else None
+        )
 
     def bare_uuid(self, uuid: str) -> str:
         digits = super().bare_uuid(uuid).replace("-", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ from gputui.vendors.visibility import Changes, Visibility
 if TYPE_CHECKING:
     from gputui.sources.source import Source
     from gputui.system.root import Root
+
+_OF_THE_BUS = "([0-9a-f]{2})0{8}(0[0-7])([01][0-9a-f])([0-9a-f]{2})([0-9a-f]{4})[0-9a-f]{8}8086"
+"""The tile, nothing, the function, the device, the bus and the domain; revision, model and vendor."""
 
 
 class IntelContainers(Containers):
@@ -68,6 +72,25 @@ class Intel(Vendor):
         if any(device.apart == "integrated" for device in devices):
             return ("an integrated GPU has the host's memory, and many programs for XPU do not support it",)
         return ()
+
+    def bare_uuid(self, uuid: str) -> str:
+        """As xpu-smi writes it; a program is told the same sixteen bytes in the other order (Level Zero, as
+        they are in memory), the vendor's first."""
+        digits = super().bare_uuid(uuid).replace("-", "")
+        if re.fullmatch("8680[0-9a-f]{28}", digits):
+            digits = bytes.fromhex(digits)[::-1].hex()
+        return digits
+
+    def place_of(self, uuid: str) -> tuple[str, int | None] | None:
+        """A UUID without a serial number is made of the vendor, model, revision, place on the bus and tile,
+        counted from 1 (compute-runtime, `generateUuidFromPciBusInfo`); an old driver leaves the place out."""
+        found = re.fullmatch(_OF_THE_BUS, self.bare_uuid(uuid))
+        if found is None:
+            return None
+        tile, function, device, bus, domain = (int(digits, 16) for digits in found.groups())
+        if not (bus or device or domain):
+            return None
+        return f"{domain:08X}:{bus:02X}:{device:02X}.{function}", tile - 1 if tile else None
 
 
 VENDOR = Intel()
