@@ -185,7 +185,7 @@ def _device(node: JsonValue, fault: Fault | None, place: int) -> Device:
     )
 
 
-_TEMPERATURES = ("memory_temperature", "slowdown_temperature", "shutdown_temperature")
+_TEMPERATURES = tuple(fact.name for fact in fields(Telemetry) if fact.name.endswith("_temperature"))
 _NUMBERS = (
     *("pcie_sent", "pcie_received", "nvlink_sent", "nvlink_received"),
     *("sm_active", "sm_occupancy", "tensor_active", "energy"),

@@ -181,6 +181,15 @@ class Vendor:
             lower = lower.removeprefix(prefix.lower())
         return lower
 
+    def fact_names(self, device: Device) -> Mapping[str, str]:
+        """Other names of facts on the device's page (`inventory/device_facts.py`); "" for those that are told
+        of no such device, which are left out where they are not known."""
+        return {}
+
+    def untold(self, device: Device) -> str:
+        """What of the device cannot be known, and why: a clause. "" where there is nothing to say."""
+        return ""
+
     def place_of(self, uuid: str) -> tuple[str, int | None] | None:
         """The bus id that a runtime's UUID is made of, and the number of the device's part there (None: the
         whole); None for a UUID that says nothing of a place."""

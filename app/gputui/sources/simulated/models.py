@@ -55,9 +55,8 @@ _UNTOLD = frozenset(
     {
         *("mig", "compute_mode", "display", "unified", "throttled", "switched"),
         *("encoder", "decoder", "fan", "shutdown_temperature", "throttle", "performance_state"),
-        *("ecc_corrected", "ecc_uncorrected", "retired_pages", "remapped_rows"),
-        *("pcie_sent", "pcie_received", "nvlink_sent", "nvlink_received"),
-        *("sm_active", "sm_occupancy", "tensor_active", "energy"),
+        *("remapped_rows", "pcie_sent", "pcie_received", "nvlink_sent", "nvlink_received"),
+        *("sm_active", "sm_occupancy", "tensor_active"),
     }
 )
 """What the kernel's files do not tell of AMD's GPUs."""

@@ -357,8 +357,8 @@ class AmdSource:
                     cpus = from_ranges(text) if text else None
                 except ValueError:
                     cpus = None
-                told = gpu.card.telemetry()
-                generation, width = told.get("max_pcie_generation"), told.get("max_pcie_width")
+                link = gpu.card.link()
+                generation, width = link["max_pcie_generation"], link["max_pcie_width"]
             numa = gpu.device.numa_node
             nodes = None if numa is None else (numa,)
             near.append(Locality(cpus, nodes, pcie_generation=generation, pcie_width=width))

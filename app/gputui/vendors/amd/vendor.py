@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 _TEXT_AS_BYTES = r"(?:3[0-9]|6[1-6]){16}"
 """Sixteen hexadecimal digits as ASCII: what HIP has in the sixteen bytes of a UUID."""
 
+_NOT_TOLD = ("SM active", "SM occupancy", "tensor cores", "video", "state", "PCIe traffic", "NVLink", "XID")
+_FACTS = {"SM": "GPU", **dict.fromkeys(_NOT_TOLD, "")}
+_OF_THE_WHOLE = (
+    *("utilization", "bandwidth", "power", "energy", "temperature", "memory, fan", "fan", "SM", "memory"),
+    *("throttling", "PCIe", "ECC errors", "bad memory"),
+)
+_FACTS_OF_A_PARTITION = dict.fromkeys((*_NOT_TOLD, *_OF_THE_WHOLE), "")
+"""What is told of no AMD GPU, and of no partition of one (`Vendor.fact_names`)."""
+
 _HIP_ERRORS = {
     3: "it cannot be initialized; is amdgpu loaded, and of a version that this ROCm supports?",
     100: (
@@ -96,6 +105,16 @@ class Amd(Vendor):
         if any(device.apart == "integrated" for device in devices):
             return ("an integrated GPU has the host's memory, and many builds for ROCm do not support it",)
         return ()
+
+    def fact_names(self, device: Device) -> Mapping[str, str]:
+        return _FACTS_OF_A_PARTITION if device.board else _FACTS
+
+    def untold(self, device: Device) -> str:
+        if device.board:
+            return (
+                "load, power, temperature, clocks and errors are told of the whole GPU, and of no partition"
+            )
+        return "the driver has no file that tells the traffic on links"
 
     @property
     def driver_probe(self) -> Path | None:

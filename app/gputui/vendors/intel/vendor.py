@@ -18,6 +18,27 @@ if TYPE_CHECKING:
 _OF_THE_BUS = "([0-9a-f]{2})0{8}(0[0-7])([01][0-9a-f])([0-9a-f]{2})([0-9a-f]{4})[0-9a-f]{8}8086"
 """The tile, nothing, the function, the device, the bus and the domain; revision, model and vendor."""
 
+_FACTS = {
+    "SM": "GPU",
+    **dict.fromkeys(
+        (
+            *(
+                "SM active",
+                "SM occupancy",
+                "tensor cores",
+                "video",
+                "bandwidth",
+                "energy",
+                "memory, fan",
+                "memory",
+            ),
+            *("state", "throttling", "PCIe", "PCIe traffic", "NVLink", "ECC errors", "bad memory", "XID"),
+        ),
+        "",
+    ),
+}
+"""What no file of xe and i915 tells, unless it is known all the same (`Vendor.fact_names`)."""
+
 
 class IntelContainers(Containers):
     """The render nodes themselves; all of them where tiles are named, whose numbers count all cards."""
@@ -91,6 +112,14 @@ class Intel(Vendor):
         if not (bus or device or domain):
             return None
         return f"{domain:08X}:{bus:02X}:{device:02X}.{function}", tile - 1 if tile else None
+
+    def fact_names(self, device: Device) -> Mapping[str, str]:
+        return _FACTS
+
+    def untold(self, device: Device) -> str:
+        return (
+            "errors and traffic are told by no file of the driver, memory in use to root only (CAP_PERFMON)"
+        )
 
 
 VENDOR = Intel()
