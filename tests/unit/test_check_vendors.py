@@ -61,7 +61,7 @@ class Machine:
         self.told: dict[str, Any] = {
             "type": kind,
             "variable": visibility.variable,
-            "sorted": not visibility.keeps_order and kind == "xpu",
+            "sorted": kind == "xpu",
             "first": None,
             "built": True,
             "devices": [

@@ -156,6 +156,7 @@ def _device(node: JsonValue, fault: Fault | None, place: int) -> Device:
         apart=cast(Apart, apart.word(APARTS)) if apart.known else None,
         render=later_text("render"),
         pci_id=later_text("pci_id"),
+        runtime=later_text("runtime"),
         module=later_whole("module"),
         mig=mig.yes() if mig.known else None,
         memory_total=maybe_whole("memory_total"),

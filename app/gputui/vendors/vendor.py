@@ -90,8 +90,6 @@ class Vendor:
     containers         how a container is given devices; None where gputui does not know
     environment_hints  variables that are worth offering beside a launch: name, value, what it does
     remedies           what helps, in the vendor's own commands, by what is wrong: a clause of a sentence
-    by_uuid_warning    what a launch that names its devices by UUID must be warned of; "" where every version
-                       of the runtime reads UUIDs
     gres               what Slurm calls the devices in `--gres`, where that is not "gpu"
     one_part           why a process uses one only of several parts of devices that it sees; "" where it uses
                        them all
@@ -116,7 +114,6 @@ class Vendor:
     containers: Containers | None = None
     environment_hints: tuple[tuple[str, str, str], ...] = ()
     remedies: Mapping[Trouble, str] = {}
-    by_uuid_warning: str = ""
     gres: str = "gpu"
     one_part: str = ""
     backend: str = "gloo"
@@ -152,6 +149,11 @@ class Vendor:
     ) -> tuple[str, ...]:
         """What a launch on these devices must be warned of; `by_index`: whether it names them by index."""
         return ()
+
+    def by_uuid_warning(self, devices: Sequence[Device]) -> str:
+        """What a launch that names these devices by UUID must be warned of; "" where the runtime reads
+        UUIDs."""
+        return ""
 
     def refused(self, devices: Sequence[Device]) -> str | None:
         """Why no program can be given these devices together, None where one can."""

@@ -59,7 +59,8 @@ def to_sbatch(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     if launch.devices:
         visibility = launch.vendor.visibility
         variable = visibility.slurm or visibility.variable
-        lines.append(f"# Slurm selects the devices, and sets {variable} itself.")
+        sets = f", and sets {variable} itself" if variable else ""
+        lines.append(f"# Slurm selects the devices{sets}.")
     if launch.directory and not _PLAIN.fullmatch(launch.directory):
         place = launch.directory if launch.directory.startswith("/") else f"./{launch.directory}"
         lines.append(f"cd -- {quote(place)} || exit")
@@ -79,7 +80,7 @@ def sbatch_notes(launch: Launch) -> tuple[str, ...]:
     """What the script leaves to Slurm."""
     notes = []
     if launch.devices:
-        chosen = visible_devices(launch)
+        chosen = visible_devices(launch) or "these"
         notes.append(
             f"Slurm selects the devices: the script asks for {len(launch.devices)}, not for {chosen}"
         )

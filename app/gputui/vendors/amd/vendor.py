@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
-from gputui.vendors.amd.visibility import HipVisibility
+from gputui.vendors.amd.visibility import HipVisibility, reads_uuids
 from gputui.vendors.vendor import Containers, Vendor, renumbered
 from gputui.vendors.visibility import Changes, Visibility
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _TEXT_AS_BYTES = r"(?:3[0-9]|6[1-6]){16}"
 """Sixteen hexadecimal digits as ASCII: what HIP has in the sixteen bytes of a UUID."""
+
+_OPENCL = "GPU_DEVICE_ORDINAL"
 
 _NOT_TOLD = ("SM active", "SM occupancy", "tensor cores", "video", "state", "PCIe traffic", "NVLink", "XID")
 _FACTS = {"SM": "GPU", **dict.fromkeys(_NOT_TOLD, "")}
@@ -42,10 +44,13 @@ _HIP_ERRORS = {
 
 class AmdContainers(Containers):
     """The device files themselves (ROCm, "Running ROCm Docker containers"): AMD's toolkit need not be
-    installed."""
+    installed. All of them where a device's own one is not known; HIP's list then counts as on the machine."""
+
+    by_uuid = False
 
     def docker(self, devices: Sequence[Device]) -> list[str]:
-        nodes = ["/dev/kfd", *(f"/dev/dri/{device.render}" for device in devices if device.render)]
+        own = [f"/dev/dri/{device.render}" for device in devices] if _by_node(devices) else ["/dev/dri"]
+        nodes = ["/dev/kfd", *own]
         # (A second device of the same card opens the same node.)
         words = [word for node in dict.fromkeys(nodes) for word in ("--device", node)]
         return [*words, "--group-add", "video", "--group-add", "render"]
@@ -59,11 +64,15 @@ class AmdContainers(Containers):
 
     def changes(self, devices: Sequence[Device], visibility: Visibility, by_number: bool = False) -> Changes:
         """A container has only its own devices, and HIP numbers them anew, in the order of their nodes."""
-        if not devices:
-            return visibility.changes(())
+        if not devices or not _by_node(devices):
+            return visibility.changes(devices)
         inside = renumbered(devices)
         in_order = [device.index for device in inside] == list(range(len(inside)))
         return () if in_order else visibility.changes(inside)
+
+
+def _by_node(devices: Sequence[Device]) -> bool:
+    return all(device.render for device in devices)
 
 
 class Amd(Vendor):
@@ -85,7 +94,6 @@ class Amd(Vendor):
         "held": "`sudo fuser -v /dev/kfd` may show it",
         "reset": "`sudo amd-smi reset --gpureset` resets it",
     }
-    by_uuid_warning = "HIP reads UUIDs from 6.2 on; an older one sees no device then (--ids index)"
     backend = "nccl"
     driver = "the ROCm runtime"
     torch_build = "install a build for ROCm: https://pytorch.org/get-started/locally"
@@ -102,9 +110,15 @@ class Amd(Vendor):
     def launch_warnings(
         self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
     ) -> tuple[str, ...]:
+        found: list[str] = []
         if any(device.apart == "integrated" for device in devices):
-            return ("an integrated GPU has the host's memory, and many builds for ROCm do not support it",)
-        return ()
+            found.append(
+                "an integrated GPU has the host's memory, and many builds for ROCm do not support it"
+            )
+        if environ.get(_OPENCL):
+            # (ROCm/clr, rocdevice.cpp: the list of one or the other.)
+            found.append(f"{_OPENCL}={environ[_OPENCL]} is OpenCL's list: HIP does not read it")
+        return tuple(found)
 
     def fact_names(self, device: Device) -> Mapping[str, str]:
         return _FACTS_OF_A_PARTITION if device.board else _FACTS
@@ -129,6 +143,11 @@ class Amd(Vendor):
         return (
             f"no HIP: {error}; is ROCm installed, and its lib folder known to the linker?" if error else None
         )
+
+    def by_uuid_warning(self, devices: Sequence[Device]) -> str:
+        if all(reads_uuids(device) for device in devices):
+            return ""
+        return "HIP reads UUIDs from 6.2 on; an older one sees no device then (--ids index)"
 
     def bare_uuid(self, uuid: str) -> str:
         digits = super().bare_uuid(uuid).replace("-", "")
