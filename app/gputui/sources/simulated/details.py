@@ -128,6 +128,8 @@ def _active(box: Box, device: Device, process: Process, label: str, elapsed: flo
     share = (process.memory or 1) / whole
     sm = None if device.utilization is None or device.mig else round(device.utilization * share)
     works = process.kind != "graphics" and (sm is None or sm > 0)
+    if device.parent is None and "sm" in box.gpus[box.place(device)].unsupported:
+        sm = None
     cpu = (105 if works else 2) + (15 if works else 1) * noise(box, label, elapsed, process.pid + 20)
     return replace(process, sm=sm, host_cpu=round(cpu, 1), host_memory=_host_memory(process))
 

@@ -56,7 +56,7 @@ _UNTOLD = frozenset(
         *("mig", "compute_mode", "display", "unified", "throttled", "switched"),
         *("encoder", "decoder", "fan", "shutdown_temperature", "throttle", "performance_state"),
         *("remapped_rows", "pcie_sent", "pcie_received", "nvlink_sent", "nvlink_received"),
-        *("sm_active", "sm_occupancy", "tensor_active"),
+        *("sm_active", "sm_occupancy", "tensor_active", "sm"),
     }
 )
 """What the kernel's files do not tell of AMD's GPUs."""
@@ -81,7 +81,7 @@ MI300X_PARTITION = replace(
     cores=2432,
     reserve=0,
     unsupported=_UNTOLD
-    | {"utilization", "memory_utilization", "temperature", "power", "power_limit", "sm_clock"},
+    | {"utilization", "memory_utilization", "temperature", "power", "power_limit", "sm_clock", "telemetry"},
 )
 """One of eight (CPX): the sensors are the whole GPU's."""
 _UNTOLD_ELSEWHERE = frozenset(

@@ -22,6 +22,8 @@ _TEXT_AS_BYTES = r"(?:3[0-9]|6[1-6]){16}"
 
 _OPENCL = "GPU_DEVICE_ORDINAL"
 
+_OF_A_PARTITION = "load, power, temperature, clocks and errors are told of the whole GPU, of no partition"
+
 _NOT_TOLD = ("SM active", "SM occupancy", "tensor cores", "video", "state", "PCIe traffic", "NVLink", "XID")
 _FACTS = {"SM": "GPU", **dict.fromkeys(_NOT_TOLD, "")}
 _OF_THE_WHOLE = (
@@ -124,11 +126,7 @@ class Amd(Vendor):
         return _FACTS_OF_A_PARTITION if device.board else _FACTS
 
     def untold(self, device: Device) -> str:
-        if device.board:
-            return (
-                "load, power, temperature, clocks and errors are told of the whole GPU, and of no partition"
-            )
-        return "the driver has no file that tells the traffic on links"
+        return _OF_A_PARTITION if device.board else ""
 
     @property
     def driver_probe(self) -> Path | None:
