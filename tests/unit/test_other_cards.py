@@ -104,3 +104,8 @@ async def test_the_screen_lists_them_and_selects_none(server: Path) -> None:
         assert "ASPEED" in "\n".join(s.texts("#table"))
         await s.press("b")
         assert s.selected and not any("–" in each for each in s.selected)
+
+
+async def test_they_take_no_line_of_the_panels(server: Path) -> None:
+    async with session(read(server), size=(130, 40)) as s:
+        assert "ASPEED" not in "\n".join(s.texts("#processes"))

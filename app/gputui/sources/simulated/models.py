@@ -85,7 +85,7 @@ MI300X_PARTITION = replace(
 )
 """One of eight (CPX): the sensors are the whole GPU's."""
 _UNTOLD_ELSEWHERE = frozenset(
-    {"telemetry", "mig", "compute_mode", "display", "throttled", "switched", "memory_utilization"}
+    {"telemetry", "mig", "compute_mode", "display", "throttled", "switched", "memory_utilization", "sm"}
 )
 """What xe, hl-smi and ioreg do not tell."""
 
