@@ -10,6 +10,8 @@ import pytest
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality, Topology
 from gputui.launching.environment_hints import THREADS, hints, threads_near
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.motion import at
 from unit.builders import box as boxed
 from unit.builders import gpu, instance
 
@@ -92,3 +94,15 @@ def test_every_offer_says_what_it_does_on_a_line_and_is_there_once() -> None:
     for offer in found:
         assert offer.about and offer.value and offer.about.isprintable()
         assert offer.name.replace("_", "").isalnum() and offer.name.isupper()
+
+
+@pytest.mark.parametrize(
+    ("name", "own"), [("amd", "AMD_SERIALIZE_KERNEL"), ("apple", "PYTORCH_ENABLE_MPS_FALLBACK")]
+)
+def test_a_box_is_offered_its_own_vendors_whether_or_not_a_device_is_selected(name: str, own: str) -> None:
+    snapshot = at(BOXES[name], 30.0, 1_700_000_000.0)
+    for devices in (snapshot.devices[:1], ()):
+        names = {hint.name for hint in hints(snapshot, devices)}
+        assert own in names and not any(each.startswith(("CUDA_", "PYTORCH_CUDA")) for each in names)
+        # (Metal has no NCCL.)
+        assert any(each.startswith("NCCL_") for each in names) == (name == "amd")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
-from gputui.vendors.registry import vendor_of
+from gputui.vendors.registry import vendor_of, vendors_here, vendors_of
 
 THREADS = "OMP_NUM_THREADS"
 
@@ -26,14 +26,17 @@ class EnvironmentHint:
     about: str
 
 
-_OF_COLLECTIVES: tuple[EnvironmentHint, ...] = (
+_OF_NCCL: tuple[EnvironmentHint, ...] = (
     EnvironmentHint("NCCL_P2P_DISABLE", "1", "disable GPU-to-GPU copies: to locate a hang"),
     EnvironmentHint("NCCL_SHM_DISABLE", "1", "disable shared memory: if /dev/shm is small"),
     EnvironmentHint("NCCL_IB_DISABLE", "1", "disable InfiniBand: to locate a hang"),
     EnvironmentHint("NCCL_DEBUG", "INFO", "NCCL logs its rings and links"),
-    EnvironmentHint("TORCH_DISTRIBUTED_DEBUG", "DETAIL", "check that ranks agree on collectives; slow"),
 )
-"""Of collectives; before the vendor's own."""
+"""Of NCCL, and of RCCL, which is AMD's and reads the same; before the vendor's own."""
+
+_COLLECTIVES = EnvironmentHint(
+    "TORCH_DISTRIBUTED_DEBUG", "DETAIL", "check that ranks agree on collectives; slow"
+)
 
 _OF_FRAMEWORKS: tuple[EnvironmentHint, ...] = (
     EnvironmentHint("TF_FORCE_GPU_ALLOW_GROWTH", "true", "TensorFlow allocates memory as needed"),
@@ -49,8 +52,10 @@ def hints(snapshot: Snapshot | None, devices: Sequence[Device]) -> tuple[Environ
     near = threads_near(snapshot, devices) if snapshot is not None else None
     share = "its share of the CPUs near (torchrun sets 1)"
     threads = () if near is None else (EnvironmentHint(THREADS, str(near), share),)
-    vendors_own = (EnvironmentHint(*hint) for hint in vendor_of(devices).environment_hints)
-    return (*threads, *_OF_COLLECTIVES, *vendors_own, *_OF_FRAMEWORKS)
+    vendor = vendor_of(devices, vendors_of(snapshot.devices) if snapshot is not None else vendors_here())
+    vendors_own = (EnvironmentHint(*hint) for hint in vendor.environment_hints)
+    of_nccl = _OF_NCCL if vendor.backend == "nccl" else ()
+    return (*threads, *of_nccl, _COLLECTIVES, *vendors_own, *_OF_FRAMEWORKS)
 
 
 def threads_near(snapshot: Snapshot, devices: Sequence[Device]) -> int | None:
