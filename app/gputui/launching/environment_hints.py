@@ -32,9 +32,9 @@ _OF_NCCL: tuple[EnvironmentHint, ...] = (
     EnvironmentHint("NCCL_IB_DISABLE", "1", "disable InfiniBand: to locate a hang"),
     EnvironmentHint("NCCL_DEBUG", "INFO", "NCCL logs its rings and links"),
 )
-"""Of NCCL, and of RCCL, which is AMD's and reads the same; before the vendor's own."""
+"""Of collectives over NCCL, and over AMD's RCCL, which reads the same."""
 
-_COLLECTIVES = EnvironmentHint(
+_OF_COLLECTIVES = EnvironmentHint(
     "TORCH_DISTRIBUTED_DEBUG", "DETAIL", "check that ranks agree on collectives; slow"
 )
 
@@ -53,9 +53,9 @@ def hints(snapshot: Snapshot | None, devices: Sequence[Device]) -> tuple[Environ
     share = "its share of the CPUs near (torchrun sets 1)"
     threads = () if near is None else (EnvironmentHint(THREADS, str(near), share),)
     vendor = vendor_of(devices, vendors_of(snapshot.devices) if snapshot is not None else vendors_here())
-    vendors_own = (EnvironmentHint(*hint) for hint in vendor.environment_hints)
     of_nccl = _OF_NCCL if vendor.backend == "nccl" else ()
-    return (*threads, *of_nccl, _COLLECTIVES, *vendors_own, *_OF_FRAMEWORKS)
+    vendors_own = (EnvironmentHint(*hint) for hint in vendor.environment_hints)
+    return (*threads, *of_nccl, _OF_COLLECTIVES, *vendors_own, *_OF_FRAMEWORKS)
 
 
 def threads_near(snapshot: Snapshot, devices: Sequence[Device]) -> int | None:

@@ -59,8 +59,10 @@ def to_sbatch(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     if launch.devices:
         visibility = launch.vendor.visibility
         variable = visibility.slurm or visibility.variable
-        sets = f", and sets {variable} itself" if variable else ""
-        lines.append(f"# Slurm selects the devices{sets}.")
+        # (Of devices that are no "gpu" to it, Slurm knows no variable.)
+        itself = launch.vendor.gres == "gpu"
+        says = f"sets {variable} itself" if itself else f"the site's prolog sets {variable}"
+        lines.append(f"# Slurm selects the devices{f', and {says}' if variable else ''}.")
     if launch.directory and not _PLAIN.fullmatch(launch.directory):
         place = launch.directory if launch.directory.startswith("/") else f"./{launch.directory}"
         lines.append(f"cd -- {quote(place)} || exit")
