@@ -5,9 +5,12 @@ The same description as the simulated source's, so that the reader can be compar
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.telemetry import Telemetry
+from gputui.sources.simulated.details import detailed
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.spec import MIB, Box
 from trees import BOOTED, put_process
@@ -20,6 +23,7 @@ CPUS = 2
 def write(root: Path, box: Box, elapsed: float = 30.0, opened: float = 1_700_000_000.0) -> Snapshot:
     """The files of the box at that moment below `root`; what they are files of."""
     snapshot = at(box, elapsed, opened)
+    told = detailed(snapshot, box, elapsed)
     for cpu in range(CPUS):
         _put(root, f"sys/class/kfd/kfd/topology/nodes/{cpu}/properties", "cpu_cores_count 32\nsimd_count 0\n")
         _put(root, f"sys/class/kfd/kfd/topology/nodes/{cpu}/gpu_id", "0\n")
@@ -52,7 +56,7 @@ def write(root: Path, box: Box, elapsed: float = 30.0, opened: float = 1_700_000
         if gpu.partition is not None:
             _put(root, f"{node}/mem_banks/0/used_memory", f"{device.memory_used}\n")
         _links(root, node, box, place)
-        _card(root, box, snapshot, place)
+        _card(root, box, told, place)
         for process in device.processes or ():
             folder = f"sys/class/kfd/kfd/proc/{process.pid}"
             _put(root, f"{folder}/vram_{_gpu_id(place)}", f"{process.memory}\n")
@@ -84,6 +88,7 @@ def _links(root: Path, node: str, box: Box, place: int) -> None:
 def _card(root: Path, box: Box, snapshot: Snapshot, place: int) -> None:
     """The render node; of a partition that is not the first a platform device, which tells nothing more."""
     gpu, device = box.gpus[place], snapshot.devices[place]
+    told = device.telemetry or Telemetry()
     if gpu.partition:
         own = f"sys/devices/platform/amdgpu_xcp_{place}"
         _put(root, f"{own}/uevent", "DRIVER=amdgpu_xcp\nMODALIAS=platform:amdgpu_xcp\n")
@@ -112,12 +117,23 @@ def _card(root: Path, box: Box, snapshot: Snapshot, place: int) -> None:
             "hwmon/hwmon3/temp2_label": "junction",
             "hwmon/hwmon3/temp2_input": str(1000 * (device.temperature or 0)),
             "hwmon/hwmon3/temp2_crit": "92000",
+            "ras/umc_err_count": f"ue: {told.ecc_uncorrected}\nce: {told.ecc_corrected}",
+            "ras/gpu_vram_bad_pages": "0x00000042 : 0x00001000 : R\n" * (told.retired_pages or 0),
             "hwmon/hwmon3/temp3_label": "mem",
             "hwmon/hwmon3/temp3_input": str(1000 * (device.temperature or 0) + 8000),
             "hwmon/hwmon3/power1_input": str(round(1e6 * (device.power or 0))),
             "hwmon/hwmon3/power1_cap": str(round(1e6 * (device.power_limit or 0))),
         }.items():
             _put(root, f"{own}/{name}", f"{text}\n")
+        (root / own / "gpu_metrics").write_bytes(_metrics(told.energy or 0.0))
     _link(root, f"sys/class/drm/renderD{gpu.render}/device", own)
     if not gpu.partition:
         _link(root, f"sys/class/drm/card{place}/device", own)
+
+
+def _metrics(energy: float) -> bytes:
+    """Version 1.5 of the power firmware's table; what is not told is all ones."""
+    table = bytearray(b"\xff" * 256)
+    struct.pack_into("<HBB", table, 0, len(table), 1, 5)
+    struct.pack_into("<Q", table, 88, round(energy * (1 << 16)))
+    return bytes(table)

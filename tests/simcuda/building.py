@@ -1,4 +1,4 @@
-"""Compiles the simulated libcuda; it needs no header, as the driver's API is plain C types."""
+"""Compiles a simulated driver library; it needs no header, as such an API is plain C types."""
 
 from __future__ import annotations
 
@@ -25,26 +25,32 @@ _FLAGS = (
     "-fvisibility=hidden",
     "-shared",
     "-Wl,-z,defs",
-    f"-Wl,-soname,{LIBRARY}",
 )
 
 
 def build() -> Path:
-    """The library, compiled unless this very source has been before. Safe to call from many processes."""
+    """The simulated libcuda."""
+    return compiled(_SOURCE, LIBRARY)
+
+
+def compiled(source: Path, name: str) -> Path:
+    """The library of that name, compiled unless this very source has been before. Safe to call from many
+    processes."""
     compiler = os.environ.get("CC", "cc")
-    digest = hashlib.sha256(" ".join((compiler, *_FLAGS)).encode() + _SOURCE.read_bytes()).hexdigest()
-    library = cache() / digest[:16] / LIBRARY
+    flags = (*_FLAGS, f"-Wl,-soname,{name}")
+    digest = hashlib.sha256(" ".join((compiler, *flags)).encode() + source.read_bytes()).hexdigest()
+    library = cache() / digest[:16] / name
     if library.exists():
         return library
     if shutil.which(compiler) is None:
         raise FileNotFoundError(f"the tests need a C compiler, and there is no `{compiler}`")
     library.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=library.parent) as directory:
-        made = Path(directory) / LIBRARY
-        command = [compiler, *_FLAGS, str(_SOURCE), "-o", str(made)]
+        made = Path(directory) / name
+        command = [compiler, *flags, str(source), "-o", str(made)]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode:
-            raise RuntimeError(f"the simulated libcuda does not compile:\n{result.stderr}")
+            raise RuntimeError(f"the simulated {name} does not compile:\n{result.stderr}")
         # Another process may have been as fast: both have made the same.
         made.replace(library)
     return library

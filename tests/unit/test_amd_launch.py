@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import simtrees
 from gputui.checking.answer import SeenDevice
 from gputui.checking.report import is_same
 from gputui.choosing.bandwidth import bandwidth
@@ -23,6 +25,9 @@ from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from gputui.sources.source import Want
+from gputui.system.root import Root
+from gputui.vendors.amd.source import AmdSource
 from gputui.vendors.amd.vendor import VENDOR
 from gputui.vendors.registry import inherited, inherits
 from unit.builders import box, gpu
@@ -89,8 +94,82 @@ def test_partitions_are_named_by_index_as_they_share_a_uuid() -> None:
     assert any("6.2" in warning for warning in named.warnings)
 
 
+@pytest.mark.parametrize(
+    ("version", "by_uuid", "warned"),
+    [
+        ("6.2.4-116", True, False),
+        ("7.0.1", True, False),
+        ("6.1.2", False, False),
+        ("5.7", False, False),
+        ("", True, True),
+        ("x", True, True),
+    ],
+)
+def test_uuids_are_for_a_rocm_that_reads_them(
+    tmp_path: Path, version: str, by_uuid: bool, warned: bool
+) -> None:
+    simtrees.write(tmp_path, BOXES["amd"])
+    if version:
+        (tmp_path / "opt/rocm/.info").mkdir(parents=True)
+        (tmp_path / "opt/rocm/.info/version").write_text(f"{version}\n")
+    devices = AmdSource(Root(str(tmp_path))).read(Want.VERDICT).devices[3:5]
+    found = compose(devices, LaunchOptions(("python", "t.py"), ids="uuid"), {})
+    assert dict(found.changes)[HIP] == ",".join(d.uuid if by_uuid else str(d.index) for d in devices)
+    assert any("6.2" in warning for warning in found.warnings) == warned
+
+
+def test_a_container_is_given_cards_without_a_uuid() -> None:
+    cards = tuple(replace(device, uuid="", uuid_usable=False) for device in AMD.devices[2:5:2])
+    text = FORMS["docker"].write(launch(cards[::-1]), ExportOptions())
+    assert "--device /dev/kfd --device /dev/dri/renderD160 --device /dev/dri/renderD144" in text
+    assert f"{HIP}=1,0" in text
+    unknown = tuple(replace(card, render=None) for card in cards)
+    text = FORMS["docker"].write(launch(unknown[::-1]), ExportOptions())
+    # (Inside are all cards then, and HIP counts them as outside.)
+    assert "--device /dev/kfd --device /dev/dri " in text and f"{HIP}=4,2" in text
+
+
 def test_a_command_may_use_several_partitions(call: Call) -> None:
     assert len(call("pick", "--demo", "amd-cpx", "-n", "4").out.strip().split(",")) == 4
+
+
+# Lists in the command itself.
+
+NAMED: list[tuple[dict[str, str], str, list[str]]] = [
+    # (what the command sets, HIP's list that it is started with, what is left of its own)
+    ({HIP: "3,1"}, "3,1", [HIP]),
+    ({HIP: "-1"}, "-1", [HIP]),
+    ({CUDA: "3,1"}, "3,1", [CUDA]),
+    ({CUDA: "-1"}, "-1", [CUDA]),
+    ({CUDA: ""}, "-1", [CUDA]),
+    ({CUDA: "5", HIP: "2"}, "2", [CUDA, HIP]),
+    ({ROCR: "6,2"}, "6,2", []),
+    ({ROCR: "6,2", HIP: "1"}, "2", [HIP]),
+    ({ROCR: "6,2", CUDA: "1,0"}, "2,6", [CUDA]),
+]
+
+
+@pytest.mark.parametrize(("given", "hip", "left"), NAMED, ids=[str(case[0]) for case in NAMED])
+def test_a_list_of_the_command_is_what_it_gets(
+    call: Call, given: dict[str, str], hip: str, left: list[str]
+) -> None:
+    words = [f"{name}={text}" for name, text in given.items()]
+    done = call("run", "--demo", "amd", "--dry-run", "--", "env", *words, "python", "t.py")
+    line = done.out.splitlines()[0]
+    # (A ROCR list beside it would make HIP's mean other devices.)
+    assert line.startswith(f"{HIP}={hip} ") and ROCR not in line
+    assert [name for name in given if name in line.partition(" ")[2]] == left
+
+
+@pytest.mark.parametrize("given", [f"{HIP}=1", f"{CUDA}=1", f"{ROCR}=1", f"{CUDA}=-1", f"{HIP}=-1"])
+def test_a_list_of_the_command_that_contradicts_the_call_is_refused(call: Call, given: str) -> None:
+    done = call("run", "--demo", "amd", "--gpus", "2", "--dry-run", "--", "env", given, "python", "t.py")
+    assert done.status == 2 and given in done.err
+
+
+def test_opencls_list_is_none_of_hips(call: Call) -> None:
+    done = call("run", "--demo", "amd", "--gpus", "2", "--dry-run", "--", "env", "GPU_DEVICE_ORDINAL=1", "t")
+    assert f"{HIP}=2 " in done.out and "GPU_DEVICE_ORDINAL=1" in done.err
 
 
 # Lists that were there before. (Places are those of `AMD.devices`.)

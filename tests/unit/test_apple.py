@@ -90,3 +90,8 @@ def test_a_launch_has_no_variable_and_its_page_offers_two() -> None:
 def test_its_demo_runs(call: Call) -> None:
     done = call("run", "--demo", "apple", "--gpus", "0", "--dry-run", "--", "python", "t.py")
     assert done.status == 0 and done.out == "python t.py\n"
+
+
+def test_a_job_script_names_no_variable_that_there_is_not(call: Call) -> None:
+    done = call("export", "--demo", "apple", "-n", "1", "--as", "sbatch", "--", "python", "t.py")
+    assert done.status == 0 and "  " not in done.out and "not for these" in done.err

@@ -13,6 +13,10 @@ from gputui.cli.ls import table
 from gputui.inventory.device import Device
 from gputui.inventory.device_facts import fact_groups, facts_elsewhere
 from gputui.inventory.formatting import UNKNOWN
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.details import detailed
+from gputui.sources.simulated.motion import at
+from gputui.vendors.registry import vendor_named
 from unit.builders import GIB, NOW, box, busy, gpu, instance, job
 from unit.test_device_facts import on
 
@@ -70,3 +74,28 @@ def test_hostile_text_does_nothing_to_the_terminal() -> None:
     process = job(1, user=evil, command=evil, memory=GIB)
     device = replace(on(throttle=(evil,)), name=evil, processes=(process,))
     assert all(line.isprintable() for line in details_text(box(device, busy(gpu(1))), 80).splitlines())
+
+
+@pytest.mark.parametrize("name", ["amd", "amd-cpx", "intel", "gaudi", "apple"])
+def test_of_another_vendor_there_are_no_rows_that_only_nvidia_fills(name: str) -> None:
+    box = BOXES[name]
+    snapshot = detailed(at(box, 30.0, 1_700_000_000.0), box, 30.0)
+    device = snapshot.devices[0]
+    vendor = vendor_named(device.vendor)
+    rows = [
+        fact.name for group in fact_groups(device, 0.0, vendor.fact_names(device)) for fact in group.facts
+    ]
+    assert "in use" in rows and not {"SM", "SM active", "tensor cores", "NVLink", "XID", "video"} & set(rows)
+    # (What cannot be known is said.)
+    assert vendor.untold(device) in details_text(snapshot, None)
+    assert bool(vendor.untold(device)) == (name != "amd")
+
+
+def test_a_fact_that_is_known_is_not_left_out() -> None:
+    device = on(xid=79)
+    rows = {
+        fact.name: fact.text
+        for group in fact_groups(device, 0.0, {"XID": "", "SM": "GPU"})
+        for fact in group.facts
+    }
+    assert rows["XID"].startswith("79") and "GPU" in rows and "SM" not in rows

@@ -42,7 +42,7 @@ DEVICE_KEYS = {
     *("compute_capability", "numa_node", "verdict", "processes"),
 }
 DEVICE_KEYS_SINCE = {"mig", "cores", "max_sm_clock", "compute_mode", "display", "unified"} | {
-    *("uuid_usable", "partition", "apart", "render", "pci_id", "module", "memory_idle"),
+    *("uuid_usable", "partition", "apart", "render", "pci_id", "runtime", "module", "memory_idle"),
 }
 PROCESS_KEYS = {"pid", "user", "kind", "memory", "command", "started"}
 PROCESS_KEYS_SINCE = {"note", "container", "ancestors"}

@@ -105,3 +105,15 @@ def test_only_vendors_whose_collectives_read_them_have_nccls_variables(name: str
     offered = {offer.name for offer in hints(snapshot, snapshot.devices[:1])}
     assert ("NCCL_DEBUG" in offered) == has_nccl
     assert not any("CUDA" in each for each in offered) or name in ("shared", "amd")
+
+
+@pytest.mark.parametrize(
+    ("name", "own"), [("amd", "AMD_SERIALIZE_KERNEL"), ("apple", "PYTORCH_ENABLE_MPS_FALLBACK")]
+)
+def test_a_box_is_offered_its_own_vendors_whether_or_not_a_device_is_selected(name: str, own: str) -> None:
+    snapshot = at(BOXES[name], 30.0, 1_700_000_000.0)
+    for devices in (snapshot.devices[:1], ()):
+        names = {hint.name for hint in hints(snapshot, devices)}
+        assert own in names and not any(each.startswith(("CUDA_", "PYTORCH_CUDA")) for each in names)
+        # (Metal has no NCCL.)
+        assert any(each.startswith("NCCL_") for each in names) == (name == "amd")

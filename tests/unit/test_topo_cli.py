@@ -99,6 +99,23 @@ def test_the_text_of_every_box_reads_back(call: Call, name: str) -> None:
     assert printed.links == BOXES[name].links
 
 
+def test_devices_of_two_vendors_are_called_as_in_the_list(call: Call) -> None:
+    printed = read(call("--demo", "mixed-vendors").text)
+    assert printed.gpus == ("nvidia:0", "nvidia:1", "intel:0", "intel:1")
+    assert printed.links == (
+        ("X", "PHB", None, None),
+        ("PHB", "X", None, None),
+        (None, None, "X", "PHB"),
+        (None, None, "PHB", "X"),
+    )
+    links = call("--demo", "mixed-vendors", "--json").json["links"]
+    assert [link["labels"] for link in links if link["link"]] == [
+        ["nvidia:0", "nvidia:1"],
+        ["intel:0", "intel:1"],
+    ]
+    assert "nvidia:0" in call("--demo", "mixed-vendors", "--p2p").text.splitlines()[0].split()
+
+
 def test_network_devices_have_rows_columns_and_a_legend(call: Call, save: Save) -> None:
     assert call("--from", save(TWO)).text == (
         "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
@@ -152,7 +169,7 @@ def test_peer_access_may_be_another_each_way(call: Call, save: Save) -> None:
 
 # JSON.
 
-LINK_KEYS = {"devices", "link", "kind", "count", "generation", "gb_per_s", "weight", "peer_access"}
+LINK_KEYS = {"devices", "labels", "link", "kind", "count", "generation", "gb_per_s", "weight", "peer_access"}
 
 
 @pytest.mark.parametrize("name", [name for name in BOXES if name not in ("lost", "mixed-vendors")])
@@ -161,7 +178,7 @@ def test_json_has_every_pair_of_gpus_once(call: Call, name: str) -> None:
     assert set(told) == {"schema", "host", "devices", "matrix", "links", "topology"}
     assert (told["schema"], told["host"]) == (1, BOXES[name].host)
     assert all(
-        set(device) == {"index", "uuid", "name", "pci_bus_id", "parent", "numa_node"}
+        set(device) == {"vendor", "index", "uuid", "name", "pci_bus_id", "parent", "numa_node"}
         for device in told["devices"]
     )
     assert [len(row) for row in told["matrix"]] == [len(told["devices"])] * len(told["devices"])
@@ -275,7 +292,8 @@ def test_links_of_amd_are_no_nvlinks(call: Call, save: Save) -> None:
 
 def test_a_pair_of_which_nothing_is_known_is_null(call: Call, save: Save) -> None:
     (link,) = call("--json", "--from", save(box(gpu(0), gpu(1)))).json["links"]
-    assert link == {"devices": [0, 1]} | dict.fromkeys(LINK_KEYS - {"devices"})
+    named = {"devices": [0, 1], "labels": ["0", "1"]}
+    assert link == named | dict.fromkeys(LINK_KEYS - set(named))
 
 
 def test_json_tells_where_each_device_hangs(call: Call, save: Save) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -26,12 +27,13 @@ from gputui.launching.compose import compose
 from gputui.launching.exports import FORMS, ExportOptions
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.source import NoSourceError
+from gputui.system.root import HERE, Root
 from gputui.tui.app_state import AppState
 from gputui.vendors import registry
 from gputui.vendors.box import BoxSource, joined
 from gputui.vendors.nvidia.vendor import VENDOR as NVIDIA
 from gputui.vendors.registry import MixedVendorsError, inherited, vendor_named, vendor_of, vendors
-from gputui.vendors.vendor import UnknownVendor
+from gputui.vendors.vendor import UnknownVendor, Vendor
 from tui.support import session
 from unit.builders import GIB, box, gpu, recording
 
@@ -354,22 +356,40 @@ def test_a_vendor_that_is_only_in_a_recording_is_listed(gputui: Gputui, tmp_path
 
 
 def test_the_signs_of_vendors_that_are_not_loaded_are_their_own() -> None:
-    for name, (variable, _) in registry._SIGNS.items():
-        assert vendor_named(name).visibility.variable == variable
+    for name, signs in registry._SIGNS.items():
+        visibility = vendor_named(name).visibility
+        assert all(visibility.lists_in({each: "0"}) for each in signs.lists)
+        assert signs.lists[:1] == ((visibility.variable,) if visibility.variable else ())
+        others = {each for each in visibility.also if visibility.lists_in({each: "0"})} - set(signs.lists)
+        assert not others
+        # (What the registry has decided is not decided again.)
+        assert type(vendor_named(name)).maybe_there is Vendor.maybe_there
 
 
 @pytest.mark.skipif(
-    any(Path(file).exists() for _, files in registry._SIGNS.values() for file in files),
+    any(Path(file).exists() for signs in registry._SIGNS.values() for file in signs.files),
     reason="this machine has one of them",
 )
 def test_a_vendor_of_whom_there_is_no_sign_is_not_loaded() -> None:
     script = (
-        "import sys; from gputui.vendors.registry import inherits, order_to_read, vendors_maybe_on\n"
-        "from gputui.system.root import HERE\n"
-        "vendors_maybe_on(HERE)\n"
+        "import sys; from gputui.vendors.box import this_box\n"
+        "from gputui.vendors.registry import inherits, order_to_read\n"
+        "this_box()\n"
         "inherits({}); order_to_read({})\n"
-        "loaded = {m.split('.')[2] for m in sys.modules if m.startswith('gputui.vendors.')}\n"
-        "print(sorted(loaded & {'intel', 'gaudi', 'apple'}))"
+        "print({m.split('.')[2] for m in sys.modules if m.startswith('gputui.vendors.')})"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    loaded = ast.literal_eval(done.stdout.splitlines()[-1])
+    assert "nvidia" in loaded and not loaded & registry._SIGNS.keys()
+
+
+@pytest.mark.parametrize("name", ["amd", "gaudi"])
+def test_a_vendor_of_whom_there_is_a_sign_is_asked(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    signs = set(registry._SIGNS[name].files[-1:])
+    monkeypatch.setattr(Root, "has", lambda _, path: path in signs)
+    assert [vendor.name for vendor in registry.vendors_maybe_on(HERE)] == ["nvidia", name, "acme"]
+
+
+def test_of_a_recorded_machine_every_vendor_with_files_looks_for_itself(tmp_path: Path) -> None:
+    found = [vendor.name for vendor in registry.vendors_maybe_on(Root(str(tmp_path)))]
+    assert found == ["amd", "intel", "gaudi", "apple", "acme"]

@@ -17,12 +17,14 @@ class SeenDevice:
     uuid    in the form in which two are compared (`Vendor.bare_uuid`)
     bus     "00000000:57:00.0"
     memory  bytes
+    part    the number of the part of the device at `bus`, where its UUID says it (`Vendor.place_of`)
     """
 
     uuid: str | None = None
     bus: str | None = None
     name: str | None = None
     memory: int | None = None
+    part: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ def _completed(own: SeenDevice, driver: SeenDevice) -> SeenDevice:
         own.bus or driver.bus,
         own.name or driver.name,
         own.memory or driver.memory,
+        own.part if own.part is not None else driver.part,
     )
 
 
@@ -167,19 +170,19 @@ def _framework(node: JsonValue, name: str, vendor: Vendor) -> Framework:
 
 
 def _devices(node: JsonValue, vendor: Vendor) -> tuple[SeenDevice, ...]:
-    return tuple(
-        SeenDevice(
-            uuid=_uuid(_maybe(each["uuid"]), vendor),
-            bus=_maybe(each["bus"]),
-            name=_maybe(each["name"]),
-            memory=each["memory"].whole() if each["memory"].known else None,
-        )
-        for each in node.items(_MOST_DEVICES)
+    return tuple(_device(each, vendor) for each in node.items(_MOST_DEVICES))
+
+
+def _device(node: JsonValue, vendor: Vendor) -> SeenDevice:
+    uuid = _maybe(node["uuid"])
+    place = None if uuid is None else vendor.place_of(uuid)
+    return SeenDevice(
+        uuid=None if uuid is None else vendor.bare_uuid(uuid),
+        bus=_maybe(node["bus"]) or (place[0] if place else None),
+        part=place[1] if place else None,
+        name=_maybe(node["name"]),
+        memory=node["memory"].whole() if node["memory"].known else None,
     )
-
-
-def _uuid(text: str | None, vendor: Vendor) -> str | None:
-    return None if text is None else vendor.bare_uuid(text)
 
 
 def _maybe(node: JsonValue) -> str | None:

@@ -105,7 +105,7 @@ def to_document(report: Report) -> dict[str, Any]:
             "error": seen.driver.error,
             "devices": len(seen.driver.devices),
         },
-        "devices": [_device(number, each) for number, each in enumerate(report.comparisons)],
+        "devices": [_device(report, number, each) for number, each in enumerate(report.comparisons)],
         "environment": [
             {
                 "name": each.name,
@@ -118,10 +118,11 @@ def to_document(report: Report) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _device(number: int, each: Comparison) -> dict[str, Any]:
+def _device(report: Report, number: int, each: Comparison) -> dict[str, Any]:
     device, seen = each.chosen, each.seen
     return {
         "cuda": number,
+        "device": report.vendor.device(number),
         "state": each.state,
         "why": each.why or None,
         "chosen": device and {

@@ -1,7 +1,7 @@
 """The report of a check: what was selected against what an interpreter sees, device by device. Pure.
 
 A device is recognised by its UUID; where that is not known, by its bus id; by its name and memory never, as
-there may be eight alike.
+there may be eight alike. The only one of its vendor can be no other.
 """
 
 from __future__ import annotations
@@ -82,8 +82,18 @@ class Report:
 
     @property
     def status(self) -> str:
-        """equal, differs, or failed: that there was no answer to compare."""
-        return "equal" if self.equal else "failed" if self.seen is None else "differs"
+        """equal; differs; unsure: nothing differs, and which devices they are is not told; failed: that there
+        was no answer to compare."""
+        if self.seen is None:
+            return "failed"
+        return "equal" if self.equal else "unsure" if self._only_unsure else "differs"
+
+    @property
+    def _only_unsure(self) -> bool:
+        """Whether as many devices as were selected are seen, and all that is wrong is that some are not known
+        by anything."""
+        sound = self.trouble is None and not self._broken and all(each.equal for each in self.variables)
+        return sound and {each.state for each in self.comparisons} in ({"unsure"}, {"unsure", "equal"})
 
     @property
     def _who(self) -> str:
@@ -109,6 +119,10 @@ class Report:
         bad = [each for each in self.comparisons if each.state != "equal"]
         if wrong and (bad or not self.devices or len(wrong) == len(self.variables)):
             return f"not equal: {_changed(wrong[0])}"
+        if self._only_unsure:
+            count = len(self.devices)
+            number = "one device, as was selected" if count == 1 else f"{count} devices, as many as selected"
+            return f"not proved: {self._who} sees {number}, and tells nothing by which to know them"
         if bad:
             return f"not equal: {self._nothing_seen or self._first_difference}"
         if wrong:
@@ -177,7 +191,7 @@ def compare(chosen: Sequence[Device], seen: Sequence[SeenDevice], box: Snapshot)
             continue
         same = is_same(wanted, found)
         if same is None:
-            compared.append(Comparison(wanted, found, *_by_looks(wanted, found)))
+            compared.append(Comparison(wanted, found, *_by_looks(wanted, found, box)))
         elif same:
             compared.append(Comparison(wanted, found, "equal"))
         else:
@@ -189,28 +203,34 @@ def is_same(device: Device, seen: SeenDevice) -> bool | None:
     """Whether this is that device; None where it cannot be told."""
     bare = vendor_named(device.vendor).bare_uuid
     if seen.uuid is not None and device.uuid:
-        if seen.uuid == bare(device.uuid):
-            # (One that partitions share proves the GPU, and not which part of it.)
-            return True if device.uuid_usable else None
         if device.parent is not None and seen.uuid == bare(device.parent):
             # An older driver and torch tell the GPU of an instance only.
             return None
-        return False
+        if seen.uuid != bare(device.uuid):
+            return False
+        if device.uuid_usable:
+            return True
+        # (One that several share proves only that it may be this one; the bus id may tell.)
     if seen.bus is not None and device.pci_bus_id is not None:
         if not same_bus(seen.bus, device.pci_bus_id):
             return False
+        if device.partition is not None and seen.part is not None:
+            return device.partition == seen.part
         # All instances and partitions of a GPU have its bus id.
         return None if device.parent is not None or device.board is not None else True
     return None
 
 
-def _by_looks(device: Device, seen: SeenDevice) -> tuple[State, str]:
+def _by_looks(device: Device, seen: SeenDevice, box: Snapshot) -> tuple[State, str]:
     """Without UUID and bus id: another name or size is another device, the same ones prove nothing."""
-    if device.name is not None and seen.name is not None and device.name != seen.name:
+    named = vendor_named(device.vendor).same_names and device.name is not None and seen.name is not None
+    if named and device.name != seen.name:
         return "differs", f"is called {seen.name}"
     if device.memory_total and seen.memory and not 0.8 < seen.memory / device.memory_total <= 1.05:
         return "differs", "has another amount of memory"
-    return "unsure", "cannot be identified by its UUID or bus id"
+    if [each.key for each in box.devices if each.vendor == device.vendor] == [device.key]:
+        return "equal", ""
+    return "unsure", "no UUID or bus id tells which it is"
 
 
 def _elsewhere(

@@ -9,6 +9,7 @@ from gputui.inventory.formatting import GIB, UNKNOWN, printable, short_name, siz
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.inventory.text_table import aligned, cut
+from gputui.vendors.registry import vendor_named
 
 _BETWEEN = "   "
 """Between two facts: a comma would be lost among those within them."""
@@ -25,9 +26,11 @@ def details_text(snapshot: Snapshot, width: int | None) -> str:
         lines += ["", f"host: {load}"]
     for device in snapshot.devices:
         lines += ["", f"GPU {snapshot.label(device)}: {short_name(device.name or '?')}"]
-        lines += _facts(fact_groups(device, snapshot.time), width) or ["  no details"]
-        elsewhere = facts_elsewhere(device, snapshot)
-        lines += [f"  {elsewhere}"] if elsewhere else []
+        vendor = vendor_named(device.vendor)
+        groups = fact_groups(device, snapshot.time, vendor.fact_names(device))
+        lines += _facts(groups, width) or ["  no details"]
+        elsewhere = facts_elsewhere(device, snapshot) or vendor.untold(device)
+        lines += [f"  {line}" for line in _wrapped(elsewhere, width)]
         lines += [f"  {line}" for line in _processes(device.processes or ())]
     return "".join(f"{cut(line, width)}\n" for line in lines)
 
@@ -58,6 +61,12 @@ def _packed(facts: Iterable[str], room: int | None) -> list[str]:
         else:
             lines += [fact] if room is None else textwrap.wrap(fact, room)
     return lines
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    import textwrap
+
+    return ([text] if width is None else textwrap.wrap(text, max(8, width - 2))) if text else []
 
 
 def _load(load: HostLoad) -> str:

@@ -70,7 +70,10 @@ def _document(snapshot: Snapshot) -> dict[str, Any]:
         "schema": SCHEMA,
         "host": snapshot.host.name,
         "devices": [
-            {name: getattr(device, name) for name in ("index", "uuid", "name", "pci_bus_id", "numa_node")}
+            {
+                name: getattr(device, name)
+                for name in ("vendor", "index", "uuid", "name", "pci_bus_id", "numa_node")
+            }
             | ({"index": None} if device.index < 0 else {})
             | {"parent": device.parent or device.board}
             for device in snapshot.devices
@@ -88,6 +91,7 @@ def _link(snapshot: Snapshot, one: Device, other: Device) -> dict[str, Any]:
     count = direct_links(word)
     return {
         "devices": [one.index, other.index],
+        "labels": [snapshot.label(one), snapshot.label(other)],
         "link": word,
         "kind": _kind(word),
         # (Nobody counts some: XGMI, MDF.)

@@ -71,6 +71,8 @@ class Device:
     apart               why it is not offered to programs, None where it is
     render              the render node that opens it ("renderD128"), where the vendor's driver has those
     pci_id              "1002:74a1": who made it, and which model it is, as the PCI bus has it
+    runtime             the version of the vendor's runtime that the machine has ("6.4.1"), where a file tells
+                        it (ROCm)
     module              the number by which it works together with others of its machine, of which only
                         aligned groups of 2, 4 or 8 do (Gaudi's module id); None where any devices can
     pci_bus_id          NVML's 8-digit form, "00000000:57:00.0"
@@ -105,6 +107,7 @@ class Device:
     apart: Apart | None = None
     render: str | None = None
     pci_id: str | None = None
+    runtime: str | None = None
     module: int | None = None
     mig: bool | None = None
     memory_total: int | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, UNKNOWN, duration, printable, size
@@ -34,10 +35,11 @@ class Group:
     facts: tuple[Fact, ...]
 
 
-def fact_groups(device: Device, now: float) -> tuple[Group, ...]:
+def fact_groups(device: Device, now: float, names: Mapping[str, str] | None = None) -> tuple[Group, ...]:
     """All that is known of a device as it is at `now` (epoch seconds); what is not known is "–".
 
-    Of a MIG instance load and memory only: the driver tells the rest of the whole GPU.
+    Of a MIG instance load and memory only: the driver tells the rest of the whole GPU. `names` has other
+    names of facts, "" for those that are left out where they are not known (`Vendor.fact_names`).
     """
     t = device.telemetry or _NOTHING_KNOWN
     groups = (
@@ -61,6 +63,7 @@ def fact_groups(device: Device, now: float) -> tuple[Group, ...]:
                 _power(device),
                 Fact("energy", UNKNOWN if t.energy is None else f"{t.energy / 3.6e6:.1f} kWh"),
                 _temperature(device, t),
+                *_hotspot(t),
                 _memory_and_fan(t),
             ),
         ),
@@ -83,7 +86,22 @@ def fact_groups(device: Device, now: float) -> tuple[Group, ...]:
         ),
         Group("Errors", (_ecc(t), _replaced(t), _xid(t, now))),
     )
-    return groups if device.parent is None else groups[:2]
+    return _renamed(groups if device.parent is None else groups[:2], names or {})
+
+
+def _renamed(groups: Iterable[Group], names: Mapping[str, str]) -> tuple[Group, ...]:
+    renamed = (
+        Group(
+            group.name,
+            tuple(
+                replace(fact, name=names.get(fact.name) or fact.name)
+                for fact in group.facts
+                if names.get(fact.name) != "" or fact.text != UNKNOWN
+            ),
+        )
+        for group in groups
+    )
+    return tuple(group for group in renamed if group.facts)
 
 
 def facts_elsewhere(device: Device, snapshot: Snapshot) -> str | None:
@@ -144,11 +162,23 @@ def _temperature(device: Device, t: Telemetry) -> Fact:
 
 def _memory_and_fan(t: Telemetry) -> Fact:
     # (On one line: 24 lines have room for a process then.)
+    limit = t.memory_slowdown_temperature
     memory = None if t.memory_temperature is None else f"{t.memory_temperature} °C"
+    if memory is not None and limit is not None:
+        memory += f" (slows down at {limit})"
     fan = None if t.fan is None else f"{t.fan} %"
     if memory is None:
         return Fact("fan", fan) if fan else Fact("memory, fan", UNKNOWN)
-    return Fact("memory", f"{memory}, fan {fan}" if fan else memory)
+    hot = t.memory_temperature is not None and limit is not None and t.memory_temperature >= limit
+    return Fact("memory", f"{memory}, fan {fan}" if fan else memory, alarm=hot)
+
+
+def _hotspot(t: Telemetry) -> tuple[Fact, ...]:
+    heat, limit = t.hotspot_temperature, t.hotspot_slowdown_temperature
+    if heat is None:
+        return ()
+    text = f"{heat} °C" + (f" (slows down at {limit})" if limit is not None else "")
+    return (Fact("hottest spot", text, alarm=limit is not None and heat >= limit),)
 
 
 def _state(t: Telemetry) -> Fact:

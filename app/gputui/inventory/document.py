@@ -3,7 +3,7 @@
 `document_reader.py` reads it back, strictly, as a recording may come from a stranger. Bytes, percent, °C, W,
 MHz, ISO 8601; unknown is null. Beside the keys of the contract a device has `mig`,
 `claim`, `cores`, `max_sm_clock`, `compute_mode`, `display`, `unified`, `uuid_usable`, `partition`, `apart`,
-`render`, `pci_id`, `module` and `memory_idle`, a process has `note`, `container`
+`render`, `pci_id`, `runtime`, `module` and `memory_idle`, a process has `note`, `container`
 and `ancestors`, a claim has the `pids` of its processes on devices, and the box has `pcie`, `peers`,
 `link_weights`, `link_bandwidths`, `topology` and `waiters`. `parent` is the UUID of a MIG instance's GPU, and
 the bus id of the GPU of a partition with an index of its own. With details the box also has `host_load`, a
@@ -42,6 +42,7 @@ DEVICE_FACTS: tuple[str, ...] = (
     "apart",
     "render",
     "pci_id",
+    "runtime",
     "module",
     "mig",
     "memory_total",

@@ -156,6 +156,7 @@ def _device(node: JsonValue, fault: Fault | None, place: int) -> Device:
         apart=cast(Apart, apart.word(APARTS)) if apart.known else None,
         render=later_text("render"),
         pci_id=later_text("pci_id"),
+        runtime=later_text("runtime"),
         module=later_whole("module"),
         mig=mig.yes() if mig.known else None,
         memory_total=maybe_whole("memory_total"),
@@ -185,7 +186,7 @@ def _device(node: JsonValue, fault: Fault | None, place: int) -> Device:
     )
 
 
-_TEMPERATURES = ("memory_temperature", "slowdown_temperature", "shutdown_temperature")
+_TEMPERATURES = tuple(fact.name for fact in fields(Telemetry) if fact.name.endswith("_temperature"))
 _NUMBERS = (
     *("pcie_sent", "pcie_received", "nvlink_sent", "nvlink_received"),
     *("sm_active", "sm_occupancy", "tensor_active", "energy"),

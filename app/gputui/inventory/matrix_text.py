@@ -1,7 +1,8 @@
 """The matrix of links as `nvidia-smi topo -m` prints it: written from a snapshot, read from what people post.
 
 Written with tabs, as nvidia-smi does. Read with tabs or spaces, with or without affinities, with old words
-(SOC), with network devices by name or number, with a prompt, a legend or remarks around it.
+(SOC), with network devices by name or number, with a prompt, a legend or remarks around it. In a box of
+several vendors, each of whom counts from 0, a GPU is called "amd:0", as `gputui ls` calls it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.link import SELF, LinkMatrix, is_link
 from gputui.inventory.snapshot import Snapshot
@@ -55,6 +55,7 @@ _COLUMNS = ("CPUAFFINITY", "NUMAAFFINITY", "GPUNUMAID")
 
 _SELF_CELL = f" {SELF} "
 _GPU = re.compile(r"GPU([0-9]{1,5})", re.IGNORECASE)
+_OF_VENDOR = re.compile(r"[a-z]{2,16}:[0-9]{1,5}")
 _TAIL = re.compile(r"CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID", re.IGNORECASE)
 _STYLING = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _QUOTED = re.compile(r"^\s*(?:> ?)+")
@@ -90,7 +91,7 @@ def write(snapshot: Snapshot) -> str:
     gpus = snapshot.numbered
     topology = snapshot.topology
     nics = topology.nics if topology else ()
-    names = _names(gpus)
+    names = _names(snapshot)
     columns = [*names, *(f"NIC{n}" for n in range(len(nics)))]
     lines = ["\t".join(["", *columns, *TAIL])]
     for device, name in zip(gpus, names, strict=True):
@@ -109,17 +110,17 @@ def write(snapshot: Snapshot) -> str:
     return "\n".join(lines) + f"\n\n{LEGEND}{named}"
 
 
-def _names(gpus: Sequence[Device]) -> list[str]:
-    """What the columns are called: by index, and in a box of several vendors, who each count from 0, by
-    place."""
-    indices = [device.index for device in gpus]
-    return [f"GPU{n}" for n in (indices if len(set(indices)) == len(indices) else range(len(indices)))]
+def _names(snapshot: Snapshot) -> list[str]:
+    """What the columns are called."""
+    return [
+        snapshot.label(device) if snapshot.mixed else f"GPU{device.index}" for device in snapshot.numbered
+    ]
 
 
 def write_peers(snapshot: Snapshot) -> str:
     """Peer access of every pair of GPUs (reads), in the form of `nvidia-smi topo -p2p r`."""
     gpus = snapshot.numbered
-    names = _names(gpus)
+    names = _names(snapshot)
     lines = ["\t".join(["", *names])]
     for device, name in zip(gpus, names, strict=True):
         words = [SELF if o is device else snapshot.peer(device, o) or "U" for o in gpus]
@@ -172,7 +173,7 @@ def _lines(text: str) -> list[str]:
 def _may_be_heading(line: str) -> bool:
     tail = _TAIL.search(line)
     names = line[: tail.start() if tail else None].split()
-    if not names or not names[0].upper().startswith("GPU"):
+    if not names or not (names[0].upper().startswith("GPU") or _OF_VENDOR.fullmatch(names[0])):
         return False
     return bool(tail) if len(names) == 1 else _word(names[1]) is None
 
@@ -236,7 +237,7 @@ class _Reader:
         names = self._header.names
         if not self._localities:
             raise MatrixError("it has no row below its heading")
-        gpus = tuple(name for name in names if _GPU.fullmatch(name))
+        gpus = tuple(name for name in names if _GPU.fullmatch(name) or _OF_VENDOR.fullmatch(name))
         nics = tuple(name for name in names if name not in gpus)
         return Printed(
             gpus=gpus,

@@ -17,6 +17,8 @@ class Telemetry:
     fan                         percent of full speed
     memory_temperature          °C
     slowdown_temperature, shutdown_temperature   °C: the driver lowers the clocks, or turns the GPU off
+    hotspot_temperature         °C, of the hottest place, where `Device.temperature` is another sensor's
+    hotspot_slowdown_temperature, memory_slowdown_temperature   °C
     throttle                    why the clocks are lower than they could be, () for no reason
     performance_state           0 is the fastest (P0)
     persistence                 whether the driver keeps the GPU ready while nobody uses it
@@ -37,6 +39,9 @@ class Telemetry:
     memory_temperature: int | None = None
     slowdown_temperature: int | None = None
     shutdown_temperature: int | None = None
+    hotspot_temperature: int | None = None
+    hotspot_slowdown_temperature: int | None = None
+    memory_slowdown_temperature: int | None = None
     throttle: tuple[str, ...] | None = None
     performance_state: int | None = None
     persistence: bool | None = None

@@ -61,7 +61,8 @@ def compose(
         completed = _completed(
             launcher, prefix, command, devices, options, environ, host_environment or ThisHost(), vendor
         )
-    before = visibility.changes_here(environ) if devices else ()
+    known = _inherited(environ, options, prefix)
+    before = visibility.changes_here(known) if devices else ()
     ours = (*before, *visibility.changes(devices, options.ids))
     if completed.visible == "command":
         ours = visibility.changes_beside_own_list()
@@ -71,6 +72,8 @@ def compose(
     if not devices:
         ours = (*ours, *(change for other in box if other is not vendor for change in _hidden(other)))
     prefix, rewritten = with_variables(prefix, ours)
+    # (What only the command itself had set is out of it now.)
+    ours = tuple(each for each in ours if each not in before or each[0] in environ)
     notices = Notices([*completed.warnings], [*completed.remarks], completed.own)
     taken_away = [
         f"{name}={environ[name]}" for name, value in ours if value is None and (name, value) in before
@@ -330,9 +333,9 @@ def _warn(
     if options.nodes > 1 and launcher_of(options).name != "torchrun":
         notices.warn("several machines are started by torchrun here: --launcher torchrun")
     by_index = (wanted.get(variable) or "-")[0].isdigit()
-    if vendor.by_uuid_warning and devices and wanted.get(variable) and not by_index:
-        notices.warn(vendor.by_uuid_warning)
-    for warning in vendor.launch_warnings(devices, environ, by_index):
+    if devices and wanted.get(variable) and not by_index and (warning := vendor.by_uuid_warning(devices)):
+        notices.warn(warning)
+    for warning in vendor.launch_warnings(devices, _inherited(environ, options, prefix), by_index):
         notices.warn(warning)
     if vendor.visibility.order_in_words and len(devices) > 1:
         notices.warn(vendor.visibility.order_in_words)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
-from gputui.vendors.registry import vendor_of
+from gputui.vendors.registry import vendor_of, vendors_here, vendors_of
 
 THREADS = "OMP_NUM_THREADS"
 
@@ -52,7 +52,7 @@ def hints(snapshot: Snapshot | None, devices: Sequence[Device]) -> tuple[Environ
     near = threads_near(snapshot, devices) if snapshot is not None else None
     share = "its share of the CPUs near (torchrun sets 1)"
     threads = () if near is None else (EnvironmentHint(THREADS, str(near), share),)
-    vendor = vendor_of(devices)
+    vendor = vendor_of(devices, vendors_of(snapshot.devices) if snapshot is not None else vendors_here())
     of_nccl = _OF_NCCL if vendor.backend == "nccl" else ()
     vendors_own = (EnvironmentHint(*hint) for hint in vendor.environment_hints)
     return (*threads, *of_nccl, _OF_COLLECTIVES, *vendors_own, *_OF_FRAMEWORKS)

@@ -150,13 +150,17 @@ def _of_each_rank(intent: Intent) -> Intent:
 
 def _listed(variables: Mapping[str, str | None], context: CommandContext) -> Intent:
     """The intent of a list of devices among variables."""
-    for visibility in context.visibilities:
-        listed = variables.get(visibility.variable)
-        if listed is not None:
-            return _of_list(f"{visibility.variable}={listed}", listed, visibility)
-        if visibility.variable in variables:
-            return Intent(all_devices=f"-u {visibility.variable}")
-    return NO_INTENT
+
+    def read_by(visibility: Visibility) -> int:
+        return sum(visibility.list_among({name: variables[name]}) is not None for name in variables)
+
+    # (Where nobody knows whose devices there are, who reads the most of the lists is meant.)
+    visibility = max(context.visibilities, key=read_by, default=None)
+    found = None if visibility is None else visibility.list_among(variables)
+    if visibility is None or found is None:
+        return NO_INTENT
+    words, listed = found
+    return Intent(all_devices=words) if listed is None else _of_list(words, listed, visibility)
 
 
 def _of_list(words: str, listed: str, visibility: Visibility) -> Intent:

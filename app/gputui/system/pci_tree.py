@@ -56,6 +56,15 @@ def place(
     return PciPlace(tuple(words[n] for n in starts), numa_node)
 
 
+def outermost_bridge(real: str, is_own_bridge: Callable[[str], bool]) -> str | None:
+    """The folder of the bridge nearest to the slot of those that are on the card, None where it has none."""
+    found: str | None = None
+    folder = real.rpartition("/")[0]
+    while folder and is_own_bridge(folder):
+        found, folder = folder, folder.rpartition("/")[0]
+    return found
+
+
 def pci_class(one: PciPlace, other: PciPlace, one_node: bool) -> str:
     """The class of two devices; `one_node`: whether the machine has one NUMA node only."""
     common = 0

@@ -132,7 +132,7 @@ def _all(app_state: AppState) -> Iterator[Row]:
 
 def _is_held(app_state: AppState, device: Device) -> bool:
     """Whether a device without processes is listed for what else keeps it from being free."""
-    return not device.mig and not app_state.verdicts[device.key].free
+    return not device.mig and device.apart is None and not app_state.verdicts[device.key].free
 
 
 def _row(app_state: AppState, device: Device, process: Process | None) -> Row:

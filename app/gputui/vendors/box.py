@@ -17,6 +17,7 @@ from gputui.system.root import HERE, Root
 from gputui.vendors.registry import vendors_maybe_on
 
 if TYPE_CHECKING:
+    from gputui.inventory.device import Device
     from gputui.inventory.snapshot import HostLoad
     from gputui.inventory.topology import Nic, Topology
     from gputui.system.host_load import HostLoadReader
@@ -48,7 +49,8 @@ def sources_of(root: Root) -> list[Source]:
 class BoxSource:
     """Several vendors' sources read as one box: the devices of the first, then those of the next.
 
-    A vendor whose source does not open has no devices here, as long as another one's does. How busy the
+    A vendor whose source does not open has no devices here, as long as another one's does. Graphics devices
+    that are no vendor's stand behind them, apart, once names have been read. How busy the
     machine itself is, is read here; a vendor's source need not know. `nothing`: what to say where none opens,
     of a machine that is not ours.
     """
@@ -61,6 +63,7 @@ class BoxSource:
         self._missing: NoSourceError | None = None
         self._load_reader: HostLoadReader | None = None
         self._load: HostLoad | None = None
+        self._others: tuple[Device, ...] | None = None
 
     def open(self) -> None:
         """Open every vendor's source. Raises NoSourceError where none opens: that of the first vendor whose
@@ -86,6 +89,10 @@ class BoxSource:
         self.open()
         read = [source.read(want, among) for source in self._open]
         box = read[0] if len(read) == 1 else joined(read)
+        if self._others is None and Want.NAMES in want:
+            self._others = self._other_cards(box)
+        if self._others:
+            box = joined([box, Snapshot(Host(), box.time, self._others)])
         if self._missing is not None and all(device.apart is not None for device in box.devices):
             # (An integrated GPU is no answer to why another vendor's card is not there.)
             why = str(self._missing)
@@ -93,6 +100,12 @@ class BoxSource:
         if Want.HOST in want:
             self._load = self._read_load()
         return replace(box, host=replace(box.host, load=self._load)) if self._load else box
+
+    def _other_cards(self, box: Snapshot) -> tuple[Device, ...]:
+        """The cards that nobody reads: not for `pick`, which never offers them."""
+        from gputui.vendors.other_cards import other_cards
+
+        return other_cards(self._root, {device.pci_bus_id for device in box.devices if device.pci_bus_id})
 
     def _read_load(self) -> HostLoad:
         if self._load_reader is None:
@@ -103,6 +116,7 @@ class BoxSource:
         return self._load_reader.read()
 
     def close(self) -> None:
+        self._others = None
         with contextlib.ExitStack() as closing:
             while self._open:
                 closing.callback(self._open.pop().close)

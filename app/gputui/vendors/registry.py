@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import cast
+from typing import NamedTuple, cast
 
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
@@ -32,13 +32,23 @@ _BUILT_IN = {
 }
 """By name, the module that has the vendor's `VENDOR`."""
 
-_SIGNS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "intel": ("ZE_AFFINITY_MASK", ("/sys/module/xe", "/sys/module/i915")),
-    "gaudi": ("HABANA_VISIBLE_MODULES", ("/sys/module/habanalabs",)),
-    "apple": ("", ("/System/Library/CoreServices",)),
+
+class _Signs(NamedTuple):
+    """Of a vendor that most machines do not have, how one is known without its module, whose loading takes
+    half a millisecond: its lists in an environment, and files of which a machine of its has one."""
+
+    lists: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+_SIGNS = {
+    "amd": _Signs(("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"), ("/sys/class/kfd", "/sys/module/amdgpu")),
+    "intel": _Signs(("ZE_AFFINITY_MASK",), ("/sys/module/xe", "/sys/module/i915")),
+    "gaudi": _Signs(("HABANA_VISIBLE_MODULES",), ("/sys/module/habanalabs",)),
+    "apple": _Signs((), ("/System/Library/CoreServices",)),
 }
-"""Of vendors that most machines do not have: their variable, and files of which a machine that has their
-devices has one. Without a sign of one its module is not even loaded, which takes half a millisecond."""
+"""The only place that says of these whether a machine may have their devices (`Vendor.maybe_there` is for
+those without a row). A recorded machine may lack the files: there each vendor's source looks for itself."""
 
 
 class MixedVendorsError(ValueError):
@@ -56,7 +66,7 @@ def vendors_maybe_on(root: Root) -> tuple[Vendor, ...]:
     loaded = (
         name
         for name in _BUILT_IN
-        if not root.here or name not in _SIGNS or any(map(root.has, _SIGNS[name][1]))
+        if not root.here or name not in _SIGNS or any(map(root.has, _SIGNS[name].files))
     )
     found = (*map(vendor_named, loaded), *_added().values())
     return tuple(vendor for vendor in found if vendor.maybe_there(root))
@@ -64,7 +74,11 @@ def vendors_maybe_on(root: Root) -> tuple[Vendor, ...]:
 
 def _vendors_listed(environ: Mapping[str, str]) -> tuple[Vendor, ...]:
     """The vendors that may have a list of devices in the environment."""
-    named = (name for name in _BUILT_IN if name not in _SIGNS or _SIGNS[name][0] in environ)
+    named = (
+        name
+        for name in _BUILT_IN
+        if name not in _SIGNS or any(each in environ for each in _SIGNS[name].lists)
+    )
     return (*map(vendor_named, named), *_added().values())
 
 

@@ -90,8 +90,6 @@ class Vendor:
     containers         how a container is given devices; None where gputui does not know
     environment_hints  variables that are worth offering beside a launch: name, value, what it does
     remedies           what helps, in the vendor's own commands, by what is wrong: a clause of a sentence
-    by_uuid_warning    what a launch that names its devices by UUID must be warned of; "" where every version
-                       of the runtime reads UUIDs
     gres               what Slurm calls the devices in `--gres`, where that is not "gpu"
     one_part           why a process uses one only of several parts of devices that it sees; "" where it uses
                        them all
@@ -102,6 +100,7 @@ class Vendor:
     driver_probe       a script for Python 3.8 and newer, without imports of gputui, whose `driver()` returns
                        {"error", "code", "version", "devices": [{"uuid", "bus", "name", "memory"}]} as
                        the driver itself has them; None: only torch is asked
+    same_names         whether programs are told `Device.name`; other runtimes have names of their own
     torch_build        what to do where torch is a build for the CPU
     other_builds       the same for tensorflow and jax, by their names
     """
@@ -115,11 +114,11 @@ class Vendor:
     containers: Containers | None = None
     environment_hints: tuple[tuple[str, str, str], ...] = ()
     remedies: Mapping[Trouble, str] = {}
-    by_uuid_warning: str = ""
     gres: str = "gpu"
     one_part: str = ""
     backend: str = "gloo"
     driver: str = "the driver"
+    same_names: bool = False
     torch_build: str = "see https://pytorch.org/get-started/locally"
     other_builds: Mapping[str, str] = {}
 
@@ -135,9 +134,10 @@ class Vendor:
         raise NotImplementedError
 
     def maybe_there(self, root: Root) -> bool:
-        """Whether the machine may have the vendor's devices: a look at a file or two, as every call takes it
-        for
-        every vendor."""
+        """Whether the machine may have the vendor's devices: a look at a file or two, as every call takes it.
+
+        Not for the vendors that the registry knows by their files (`registry._SIGNS`).
+        """
         return True
 
     def device(self, number: int) -> str:
@@ -149,6 +149,11 @@ class Vendor:
     ) -> tuple[str, ...]:
         """What a launch on these devices must be warned of; `by_index`: whether it names them by index."""
         return ()
+
+    def by_uuid_warning(self, devices: Sequence[Device]) -> str:
+        """What a launch that names these devices by UUID must be warned of; "" where the runtime reads
+        UUIDs."""
+        return ""
 
     def refused(self, devices: Sequence[Device]) -> str | None:
         """Why no program can be given these devices together, None where one can."""
@@ -177,6 +182,20 @@ class Vendor:
         for prefix in self.uuid_prefixes:
             lower = lower.removeprefix(prefix.lower())
         return lower
+
+    def fact_names(self, device: Device) -> Mapping[str, str]:
+        """Other names of facts on the device's page (`inventory/device_facts.py`); "" for those that are told
+        of no such device, which are left out where they are not known."""
+        return {}
+
+    def untold(self, device: Device) -> str:
+        """What of the device cannot be known, and why: a clause. "" where there is nothing to say."""
+        return ""
+
+    def place_of(self, uuid: str) -> tuple[str, int | None] | None:
+        """The bus id that a runtime's UUID is made of, and the number of the device's part there (None: the
+        whole); None for a UUID that says nothing of a place."""
+        return None
 
 
 class UnknownVendor(Vendor):

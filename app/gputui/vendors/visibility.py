@@ -132,6 +132,14 @@ class Visibility:
         """Whether the environment has a list that the vendor's runtime reads."""
         return bool(self.variable) and self.variable in environ
 
+    def list_among(self, variables: Mapping[str, str | None]) -> tuple[str, str | None] | None:
+        """The list among variables that a command sets (None: takes away), as it was written, and what it
+        lists by our indices; None where there is none."""
+        if not self.variable or self.variable not in variables:
+            return None
+        text = variables[self.variable]
+        return f"-u {self.variable}" if text is None else f"{self.variable}={text}", text
+
     def means_our_indices(self, changes: Mapping[str, str | None]) -> bool:
         """Whether an index means `Device.index` to a program that is started with these changes."""
         return self.order is None or self.order[0] in changes

@@ -102,9 +102,10 @@ def _torch(torch: Any, device_type: str, found: dict[str, Any]) -> None:
             if hasattr(module, "init"):
                 module.init()
             count = module.device_count()
+        # ("mps" has no properties. Those of "hpu" have neither UUID nor bus id, and to ask for them takes the
+        # device, which serves one process at a time.)
+        told = None if device_type == "hpu" else getattr(module, "get_device_properties", None)
         for place in range(count):
-            # ("mps" tells no properties.)
-            told = getattr(module, "get_device_properties", None)
             found["devices"].append(_of_torch(told(place)) if told else _named(None))
     except BaseException as error:  # noqa: BLE001 - as above
         found["error"] = _line(error)

@@ -62,7 +62,7 @@ def to_sbatch(launch: Launch, options: ExportOptions = DEFAULT) -> str:
         # (Of devices that are no "gpu" to it, Slurm knows no variable.)
         itself = launch.vendor.gres == "gpu"
         says = f"sets {variable} itself" if itself else f"the site's prolog sets {variable}"
-        lines.append(f"# Slurm selects the devices, and {says}.")
+        lines.append(f"# Slurm selects the devices{f', and {says}' if variable else ''}.")
     if launch.directory and not _PLAIN.fullmatch(launch.directory):
         place = launch.directory if launch.directory.startswith("/") else f"./{launch.directory}"
         lines.append(f"cd -- {quote(place)} || exit")
@@ -82,7 +82,7 @@ def sbatch_notes(launch: Launch) -> tuple[str, ...]:
     """What the script leaves to Slurm."""
     notes = []
     if launch.devices:
-        chosen = visible_devices(launch)
+        chosen = visible_devices(launch) or "these"
         notes.append(
             f"Slurm selects the devices: the script asks for {len(launch.devices)}, not for {chosen}"
         )

@@ -105,8 +105,8 @@ def _telemetry(snapshot: Snapshot, box: Box, device: Device, gpu: Gpu, elapsed: 
         persistence=True,
         ecc_corrected=None if consumer else 2 if device.index == 1 else 0,
         ecc_uncorrected=None if consumer else 0,
-        retired_pages=0 if "V100" in name else None,
-        remapped_rows=None if consumer or "V100" in name else 0,
+        retired_pages=0 if "V100" in name or "MI300X" in name else None,
+        remapped_rows=None if consumer or "V100" in name or "MI300X" in name else 0,
         pcie_generation=1 if consumer and not busy else gpu.generation,
         pcie_width=gpu.lanes,
         max_pcie_generation=gpu.generation,
@@ -129,6 +129,8 @@ def _active(box: Box, device: Device, process: Process, label: str, elapsed: flo
     share = (process.memory or 1) / whole
     sm = None if device.utilization is None or device.mig else round(device.utilization * share)
     works = process.kind != "graphics" and (sm is None or sm > 0)
+    if device.parent is None and "sm" in box.gpus[box.place(device)].unsupported:
+        sm = None
     cpu = (105 if works else 2) + (15 if works else 1) * noise(box, label, elapsed, process.pid + 20)
     return replace(process, sm=sm, host_cpu=round(cpu, 1), host_memory=_host_memory(process))
 

@@ -54,18 +54,10 @@ RTX_4090_GPU = Gpu(
 _UNTOLD = frozenset(
     {
         *("mig", "compute_mode", "display", "unified", "throttled", "switched"),
-        *(
-            "encoder",
-            "decoder",
-            "fan",
-            "shutdown_temperature",
-            "throttle",
-            "performance_state",
-            "persistence",
-        ),
-        *("ecc_corrected", "ecc_uncorrected", "retired_pages", "remapped_rows"),
-        *("pcie_sent", "pcie_received", "nvlink_sent", "nvlink_received"),
-        *("sm_active", "sm_occupancy", "tensor_active", "energy"),
+        *("encoder", "decoder", "fan", "shutdown_temperature", "throttle"),
+        *("performance_state", "persistence"),
+        *("remapped_rows", "pcie_sent", "pcie_received", "nvlink_sent", "nvlink_received"),
+        *("sm_active", "sm_occupancy", "tensor_active", "sm"),
     }
 )
 """What the kernel's files do not tell of AMD's GPUs."""
@@ -90,11 +82,11 @@ MI300X_PARTITION = replace(
     cores=2432,
     reserve=0,
     unsupported=_UNTOLD
-    | {"utilization", "memory_utilization", "temperature", "power", "power_limit", "sm_clock"},
+    | {"utilization", "memory_utilization", "temperature", "power", "power_limit", "sm_clock", "telemetry"},
 )
 """One of eight (CPX): the sensors are the whole GPU's."""
 _UNTOLD_ELSEWHERE = frozenset(
-    {"telemetry", "mig", "compute_mode", "display", "throttled", "switched", "memory_utilization"}
+    {"telemetry", "mig", "compute_mode", "display", "throttled", "switched", "memory_utilization", "sm"}
 )
 """What xe, hl-smi and ioreg do not tell."""
 

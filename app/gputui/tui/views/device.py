@@ -12,6 +12,7 @@ from gputui.inventory.formatting import UNKNOWN, duration, printable, short_bus_
 from gputui.tui.app_state import AppState
 from gputui.tui.views.table import state_of
 from gputui.tui.views.text import Line, bar, clip, fit, title, width_of, wrap
+from gputui.vendors.registry import vendor_named
 
 _NAME = 13
 """Cells of the names of facts."""
@@ -69,9 +70,14 @@ def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     return lines[:height]
 
 
+def _groups(app_state: AppState, device: Device) -> tuple[Group, ...]:
+    assert app_state.snapshot is not None
+    return fact_groups(device, app_state.snapshot.time, vendor_named(device.vendor).fact_names(device))
+
+
 def _panel_groups(app_state: AppState, device: Device) -> tuple[Group, ...]:
     assert app_state.snapshot is not None
-    every = fact_groups(device, app_state.snapshot.time)
+    every = _groups(app_state, device)
     return tuple(sorted(every, key=lambda group: _FIRST.index(group.name)))
 
 
@@ -115,7 +121,8 @@ def _identity(device: Device) -> list[str]:
     if device.numa_node is not None and device.numa_node >= 0:
         facts.append(f"NUMA node {device.numa_node}")
     if device.compute_capability:
-        facts.append(f"compute capability {device.compute_capability}")
+        what = "compute capability" if device.capability else "architecture"
+        facts.append(f"{what} {device.compute_capability}")
     if device.cores:
         facts.append(f"{device.cores} cores")
     if device.compute_mode not in (None, "default"):
@@ -130,8 +137,8 @@ def _notes(app_state: AppState, device: Device) -> list[str]:
     snapshot, rank = app_state.snapshot, app_state.selection.rank(device.key)
     assert snapshot is not None
     notes = [] if rank is None else [f"selected: {app_state.vendor.device(rank)}"]
-    elsewhere = facts_elsewhere(device, snapshot)
-    if elsewhere is not None:
+    elsewhere = facts_elsewhere(device, snapshot) or vendor_named(device.vendor).untold(device)
+    if elsewhere:
         notes.append(elsewhere)
     for job in snapshot.jobs:
         if device.key in job.keys and job.ended is None:
@@ -157,7 +164,7 @@ def _packed(facts: list[str], width: int) -> list[str]:
 
 def _columns(app_state: AppState, device: Device, width: int) -> list[Line]:
     assert app_state.snapshot is not None
-    every = fact_groups(device, app_state.snapshot.time)
+    every = _groups(app_state, device)
     return _in_columns(every, width, min(len(every), _count(width)))
 
 

@@ -54,7 +54,9 @@ class Layout:
         label = max([2, *(len(app_state.snapshot.label(d)) for d in rows)]) if app_state.snapshot else 2
         # The cursor, the slot, the label; behind the cells the state's sign.
         room = width - (7 + label) - 3
-        cell = next((c for c in (_WIDE, _NARROW, _TINY) if c * len(rows) <= room), _TINY)
+        # (In a box of several vendors the names of columns are wider than what stands below them.)
+        widest = max(_WIDE, label + 1)
+        cell = next((c for c in (widest, _WIDE, _NARROW, _TINY) if c * len(rows) <= room), _TINY)
         columns = max(1, min(len(rows), room // cell))
         left = min(max(left, column - columns + 1), column, len(rows) - columns)
         return cls(label, cell, max(0, left), columns)
@@ -163,6 +165,9 @@ def _heading(
         for place in range(layout.left, layout.left + layout.columns):
             device = devices[place]
             name = app_state.snapshot.label(device)
+            if ":" in name and len(name) > room > 1:
+                vendor, _, number = name.partition(":")
+                name = f"{vendor[: max(1, room - len(number) - 1)]}:{number}"
             shown = name if height == 1 else f"{name:>2}"[-2:][line]
             style = "here" if place == column else "prompt" if device.key in app_state.selection else "dim"
             spans += [(fit(shown, room), style), (" ", "")]

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Any
 
 from gputui.system.drm import Card, Sensors, asleep
+from gputui.system.pci_tree import outermost_bridge
 from gputui.system.root import Root
+from gputui.vendors.amd import metrics
 
 _OWN_BRIDGES = frozenset({"1002:1478", "1002:1479", "1022:1500"})
 """PCIe bridges on the card itself: of Navi, and of MI300X."""
@@ -128,29 +131,92 @@ class AmdCard:
             return {}
         sensors = self.sensors
         memory_heat = sensors.labelled("temp", ("mem",))
-        critical = sensors.labelled("temp", ("edge", "junction"), "_crit")
+        # (`Device.temperature` is the edge's where there is one, else the junction's.)
+        critical, shutdown = (
+            sensors.labelled("temp", ("edge", "junction"), suffix) for suffix in ("_crit", "_emergency")
+        )
+        edge = ("temp", "edge") in sensors.labels
+        hottest, hottest_limit = (
+            sensors.labelled("temp", ("junction",), suffix) if edge else None
+            for suffix in ("_input", "_crit")
+        )
+        memory_limit = sensors.labelled("temp", ("mem",), "_crit")
         fan, full = sensors.number("pwm1"), sensors.number("pwm1_max") or 255
         memory_clock = _CURRENT_CLOCK.search(self._text("pp_dpm_mclk") or "")
         memory_clocks = _STATES.findall(self._text("pp_dpm_mclk") or "")
-        generation, most = (
-            _GENERATIONS.get((self._text(name) or "").partition(" ")[0])
-            for name in ("current_link_speed", "max_link_speed")
-        )
+        table = self._root.bytes(f"{self.card.folder}/gpu_metrics", 4096) or b""
+        corrected, uncorrected = self._errors()
         return {
             "memory_clock": int(memory_clock[1]) if memory_clock else None,
             "max_memory_clock": max(map(int, memory_clocks), default=None),
             "fan": None if fan is None or fan < 0 else min(100, round(100 * fan / max(full, 1))),
-            "memory_temperature": None if memory_heat is None else round(memory_heat / 1000),
-            "slowdown_temperature": None if critical is None else round(critical / 1000),
-            "pcie_generation": generation,
-            "pcie_width": self.number("current_link_width") or None,
-            "max_pcie_generation": most,
-            "max_pcie_width": self.number("max_link_width") or None,
+            "memory_temperature": _degrees(memory_heat),
+            "memory_slowdown_temperature": _degrees(memory_limit),
+            "slowdown_temperature": _degrees(critical),
+            "shutdown_temperature": _degrees(shutdown),
+            "hotspot_temperature": _degrees(hottest),
+            "hotspot_slowdown_temperature": _degrees(hottest_limit),
+            "throttle": metrics.throttle(table),
+            "energy": metrics.energy(table),
+            "ecc_corrected": corrected,
+            "ecc_uncorrected": uncorrected,
+            "retired_pages": self._bad_pages(),
+            **self.link(),
         }
+
+    def link(self) -> dict[str, int | None]:
+        """Generation and lanes of the link to the slot, now and at most (`Telemetry`)."""
+        link = self._link
+        speeds = (
+            self._root.text(f"{link}/{name}", 64) or "" for name in ("current_link_speed", "max_link_speed")
+        )
+        generation, most = (_GENERATIONS.get(speed.partition(" ")[0]) for speed in speeds)
+        lanes, most_lanes = (
+            self._root.number(f"{link}/{name}") for name in ("current_link_width", "max_link_width")
+        )
+        return {
+            "pcie_generation": generation,
+            "pcie_width": _lanes(lanes),
+            "max_pcie_generation": most,
+            "max_pcie_width": _lanes(most_lanes),
+        }
+
+    @cached_property
+    def _link(self) -> str:
+        """Where the link to the slot is told. A card with bridges of its own has it at the outermost of them:
+        between those and the GPU there is another, which is never slower."""
+        real = self._root.real(self.card.folder) if self.card.function is not None else None
+        outermost = None if real is None else outermost_bridge(real, self.is_own_bridge)
+        return outermost or self.card.folder
+
+    def _errors(self) -> tuple[int | None, int | None]:
+        """Errors of the memory, corrected ones and others (amdgpu-ras: "ue: 0", "ce: 2"); None where the GPU
+        has no ECC."""
+        text = self._text("ras/umc_err_count") or ""
+        found = {name: int(count) for name, count in _ERRORS.findall(text)}
+        return found.get("ce"), found.get("ue")
+
+    def _bad_pages(self) -> int | None:
+        """Pages of memory that are out of use for good, or will be (a line each, of three columns)."""
+        text = self._text("ras/gpu_vram_bad_pages")
+        if text is None:
+            return 0 if self._root.has(f"{self.card.folder}/ras/gpu_vram_bad_pages") else None
+        return sum(line.count(":") == 2 for line in text.splitlines())
 
 
 _GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 """GT/s a lane of PCIe, as the kernel writes it."""
+
+
+_ERRORS = re.compile(r"^(ue|ce):\s*(\d{1,18})$", re.MULTILINE)
+
+
+def _degrees(thousandths: int | None) -> int | None:
+    return None if thousandths is None else round(thousandths / 1000)
+
+
+def _lanes(number: int | None) -> int | None:
+    return number if number is not None and 0 < number <= 32 else None
 
 
 def _percent(number: int | None) -> int | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import Apart, Device
+from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoHardwareError, NoSourceError, Want
 from gputui.system.drm import Card, Client, card_of, cards
@@ -151,6 +152,8 @@ class AmdSource:
         closed = not nodes and bool(self._topology.gpus)
         nodes = nodes or list(self._topology.gpus)
         by_function = {card.function: card for card in cards(self._root) if _is_ours(card)}
+        # (What is installed, "6.4.1-83": ROCm's installation guide. A container may have another one.)
+        rocm = self._root.text("/opt/rocm/.info/version", 256)
         ids = Counter(node.unique_id for node in nodes)
         spots = Counter((node.location, node.partition) for node in nodes)
         gpus: list[_Gpu] = []
@@ -178,6 +181,7 @@ class AmdSource:
                 render=node.render,
                 pci_id=node.pci_id,
                 compute_capability=architecture,
+                runtime=printable(rocm)[:40] if rocm else None,
                 cores=_cores(node),
                 max_sm_clock=node.properties.get("max_engine_clk_fcompute") or None,
                 numa_node=self._numa(node, card),
@@ -357,8 +361,8 @@ class AmdSource:
                     cpus = from_ranges(text) if text else None
                 except ValueError:
                     cpus = None
-                told = gpu.card.telemetry()
-                generation, width = told.get("max_pcie_generation"), told.get("max_pcie_width")
+                link = gpu.card.link()
+                generation, width = link["max_pcie_generation"], link["max_pcie_width"]
             numa = gpu.device.numa_node
             nodes = None if numa is None else (numa,)
             near.append(Locality(cpus, nodes, pcie_generation=generation, pcie_width=width))

@@ -7,24 +7,52 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
-from gputui.vendors.amd.visibility import HipVisibility
+from gputui.vendors.amd.visibility import HipVisibility, reads_uuids
 from gputui.vendors.vendor import Containers, Vendor, renumbered
 from gputui.vendors.visibility import Changes, Visibility
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gputui.sources.source import Source
     from gputui.system.root import Root
 
 _TEXT_AS_BYTES = r"(?:3[0-9]|6[1-6]){16}"
 """Sixteen hexadecimal digits as ASCII: what HIP has in the sixteen bytes of a UUID."""
 
+_OPENCL = "GPU_DEVICE_ORDINAL"
+
+_OF_A_PARTITION = "load, power, temperature, clocks and errors are told of the whole GPU, of no partition"
+
+_NOT_TOLD = ("SM active", "SM occupancy", "tensor cores", "video", "state", "PCIe traffic", "NVLink", "XID")
+_FACTS = {"SM": "GPU", **dict.fromkeys(_NOT_TOLD, "")}
+_OF_THE_WHOLE = (
+    *("utilization", "bandwidth", "power", "energy", "temperature", "memory, fan", "fan", "SM", "memory"),
+    *("throttling", "PCIe", "ECC errors", "bad memory"),
+)
+_FACTS_OF_A_PARTITION = dict.fromkeys((*_NOT_TOLD, *_OF_THE_WHOLE), "")
+"""What is told of no AMD GPU, and of no partition of one (`Vendor.fact_names`)."""
+
+_HIP_ERRORS = {
+    3: "it cannot be initialized; is amdgpu loaded, and of a version that this ROCm supports?",
+    100: (
+        "no device; nothing in HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES is there, or /dev/kfd and"
+        " /dev/dri/renderD* cannot be opened (groups render and video; in a container, --device)"
+    ),
+    101: "no such device",
+}
+"""By hipError_t (hip_runtime_api.h): what it means, and what helps."""
+
 
 class AmdContainers(Containers):
     """The device files themselves (ROCm, "Running ROCm Docker containers"): AMD's toolkit need not be
-    installed."""
+    installed. All of them where a device's own one is not known; HIP's list then counts as on the machine."""
+
+    by_uuid = False
 
     def docker(self, devices: Sequence[Device]) -> list[str]:
-        nodes = ["/dev/kfd", *(f"/dev/dri/{device.render}" for device in devices if device.render)]
+        own = [f"/dev/dri/{device.render}" for device in devices] if _by_node(devices) else ["/dev/dri"]
+        nodes = ["/dev/kfd", *own]
         # (A second device of the same card opens the same node.)
         words = [word for node in dict.fromkeys(nodes) for word in ("--device", node)]
         return [*words, "--group-add", "video", "--group-add", "render"]
@@ -38,11 +66,15 @@ class AmdContainers(Containers):
 
     def changes(self, devices: Sequence[Device], visibility: Visibility, by_number: bool = False) -> Changes:
         """A container has only its own devices, and HIP numbers them anew, in the order of their nodes."""
-        if not devices:
-            return visibility.changes(())
+        if not devices or not _by_node(devices):
+            return visibility.changes(devices)
         inside = renumbered(devices)
         in_order = [device.index for device in inside] == list(range(len(inside)))
         return () if in_order else visibility.changes(inside)
+
+
+def _by_node(devices: Sequence[Device]) -> bool:
+    return all(device.render for device in devices)
 
 
 class Amd(Vendor):
@@ -64,7 +96,6 @@ class Amd(Vendor):
         "held": "`sudo fuser -v /dev/kfd` may show it",
         "reset": "`sudo amd-smi reset --gpureset` resets it",
     }
-    by_uuid_warning = "HIP reads UUIDs from 6.2 on; an older one sees no device then (--ids index)"
     backend = "nccl"
     driver = "the ROCm runtime"
     torch_build = "install a build for ROCm: https://pytorch.org/get-started/locally"
@@ -78,16 +109,43 @@ class Amd(Vendor):
 
         return AmdSource(root)
 
-    def maybe_there(self, root: Root) -> bool:
-        # (A recording may have the graphics devices only.)
-        return not root.here or root.has("/sys/class/kfd") or root.has("/sys/module/amdgpu")
-
     def launch_warnings(
         self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
     ) -> tuple[str, ...]:
+        found: list[str] = []
         if any(device.apart == "integrated" for device in devices):
-            return ("an integrated GPU has the host's memory, and many builds for ROCm do not support it",)
-        return ()
+            found.append(
+                "an integrated GPU has the host's memory, and many builds for ROCm do not support it"
+            )
+        if environ.get(_OPENCL):
+            # (ROCm/clr, rocdevice.cpp: the list of one or the other.)
+            found.append(f"{_OPENCL}={environ[_OPENCL]} is OpenCL's list: HIP does not read it")
+        return tuple(found)
+
+    def fact_names(self, device: Device) -> Mapping[str, str]:
+        return _FACTS_OF_A_PARTITION if device.board else _FACTS
+
+    def untold(self, device: Device) -> str:
+        return _OF_A_PARTITION if device.board else ""
+
+    @property
+    def driver_probe(self) -> Path | None:
+        from pathlib import Path
+
+        return Path(__file__).parent / "driver_probe.py"
+
+    def driver_trouble(self, code: int | None, error: str | None) -> str | None:
+        if code is not None:
+            remedy = _HIP_ERRORS.get(code, "see `dmesg`")
+            return f"HIP does not start, hipError_t {code}: {remedy}"
+        return (
+            f"no HIP: {error}; is ROCm installed, and its lib folder known to the linker?" if error else None
+        )
+
+    def by_uuid_warning(self, devices: Sequence[Device]) -> str:
+        if all(reads_uuids(device) for device in devices):
+            return ""
+        return "HIP reads UUIDs from 6.2 on; an older one sees no device then (--ids index)"
 
     def bare_uuid(self, uuid: str) -> str:
         digits = super().bare_uuid(uuid).replace("-", "")

@@ -8,6 +8,7 @@ takes a ROCR list away; a CUDA list is not read beside ours.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from gputui.inventory.device import Device
@@ -29,7 +30,8 @@ class HipVisibility(Visibility):
     reader = "HIP"
 
     def identifiers(self, devices: Sequence[Device], ids: Ids = "index") -> str:
-        if ids == "uuid" and devices and all(device.name_by_uuid for device in devices):
+        named = all(device.name_by_uuid and reads_uuids(device) is not False for device in devices)
+        if ids == "uuid" and devices and named:
             return ",".join(device.uuid for device in devices)
         return ",".join(str(device.index) for device in devices)
 
@@ -39,6 +41,22 @@ class HipVisibility(Visibility):
 
     def lists_in(self, environ: Mapping[str, str]) -> bool:
         return any(_list_of(environ, name) is not None for name in (HIP, ROCR, CUDA))
+
+    def list_among(self, variables: Mapping[str, str | None]) -> tuple[str, str | None] | None:
+        """HIP's list, or where it is not set CUDA's; by what ROCr leaves, where that is filtered too."""
+        rocr = variables.get(ROCR)
+        name = next((name for name in (HIP, CUDA) if name in variables), None)
+        if rocr is None:
+            if name is not None:
+                text = variables[name]
+                return f"-u {name}" if text is None else f"{name}={text}", text
+            return (f"-u {ROCR}", None) if ROCR in variables else None
+        inner = variables[name] if name is not None else None
+        if name is None or not inner:
+            return f"{ROCR}={rocr}", rocr
+        left = rocr.split(",")
+        places = [int(entry) for entry in self.entries(inner) if entry.isdigit() and int(entry) < len(left)]
+        return f"{ROCR}={rocr} {name}={inner}", ",".join(left[place].strip() for place in places)
 
     def listed(
         self, text: str, environ: Mapping[str, str], devices: Sequence[Device], words: str | None = None
@@ -88,6 +106,15 @@ class HipVisibility(Visibility):
         if not device.uuid_usable and not entry.isdigit():
             return False
         return super()._is_named(device, entry)
+
+
+def reads_uuids(device: Device) -> bool | None:
+    """Whether the machine's ROCm reads UUIDs in HIP_VISIBLE_DEVICES: 6.2 and newer; None: not known."""
+    found = _VERSION.match(device.runtime or "")
+    return (int(found[1]), int(found[2])) >= (6, 2) if found else None
+
+
+_VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})(?!\d)")
 
 
 def _list_of(environ: Mapping[str, str], name: str) -> str | None:

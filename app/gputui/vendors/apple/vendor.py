@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from gputui.inventory.device import Device
 from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Visibility
 
 if TYPE_CHECKING:
     from gputui.sources.source import Source
     from gputui.system.root import Root
+
+_FACTS = dict.fromkeys(
+    (
+        *(
+            "SM active",
+            "SM occupancy",
+            "tensor cores",
+            "video",
+            "bandwidth",
+            "power",
+            "energy",
+            "temperature",
+        ),
+        *("memory, fan", "SM", "memory", "state", "throttling", "PCIe", "PCIe traffic", "NVLink"),
+        *("ECC errors", "bad memory", "XID"),
+    ),
+    "",
+)
+"""What ioreg does not tell (`Vendor.fact_names`)."""
 
 
 class Apple(Vendor):
@@ -38,8 +58,11 @@ class Apple(Vendor):
 
         return AppleSource(root)
 
-    def maybe_there(self, root: Root) -> bool:
-        return sys.platform == "darwin" if root.here else root.program("ioreg") is not None
+    def fact_names(self, device: Device) -> Mapping[str, str]:
+        return _FACTS
+
+    def untold(self, device: Device) -> str:
+        return "power, temperature and clocks need root rights (`sudo powermetrics`)"
 
     def device(self, number: int) -> str:
         return self.device_type

@@ -14,6 +14,27 @@ if TYPE_CHECKING:
     from gputui.sources.source import Source
     from gputui.system.root import Root
 
+_FACTS = {
+    "SM": "GPU",
+    **dict.fromkeys(
+        (
+            *(
+                "SM active",
+                "SM occupancy",
+                "tensor cores",
+                "video",
+                "bandwidth",
+                "energy",
+                "memory, fan",
+                "memory",
+            ),
+            *("state", "throttling", "PCIe", "PCIe traffic", "NVLink", "ECC errors", "bad memory", "XID"),
+        ),
+        "",
+    ),
+}
+"""What hl-smi is not asked for, unless it is known all the same (`Vendor.fact_names`)."""
+
 
 class GaudiContainers(Containers):
     """Habana's container runtime, which takes hl-smi's indices; programs inside still name modules."""
@@ -62,9 +83,6 @@ class Gaudi(Vendor):
 
         return GaudiSource(root)
 
-    def maybe_there(self, root: Root) -> bool:
-        return not root.here or root.has("/sys/module/habanalabs")
-
     def refused(self, devices: Sequence[Device]) -> str | None:
         if len(devices) < 2 or aligned(devices):
             return None
@@ -80,6 +98,12 @@ class Gaudi(Vendor):
         if any(device.module is None for device in devices):
             return ("the module ids are not known: hl-smi's indices stand for them, which may be others",)
         return ()
+
+    def fact_names(self, device: Device) -> Mapping[str, str]:
+        return _FACTS
+
+    def untold(self, device: Device) -> str:
+        return "clocks, links and errors are not asked of hl-smi; processes of others are told to root only"
 
 
 VENDOR = Gaudi()

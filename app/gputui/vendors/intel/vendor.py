@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,30 @@ from gputui.vendors.visibility import Changes, Visibility
 if TYPE_CHECKING:
     from gputui.sources.source import Source
     from gputui.system.root import Root
+
+_OF_THE_BUS = "([0-9a-f]{2})0{8}(0[0-7])([01][0-9a-f])([0-9a-f]{2})([0-9a-f]{4})[0-9a-f]{8}8086"
+"""The tile, nothing, the function, the device, the bus and the domain; revision, model and vendor."""
+
+_FACTS = {
+    "SM": "GPU",
+    **dict.fromkeys(
+        (
+            *(
+                "SM active",
+                "SM occupancy",
+                "tensor cores",
+                "video",
+                "bandwidth",
+                "energy",
+                "memory, fan",
+                "memory",
+            ),
+            *("state", "throttling", "PCIe", "PCIe traffic", "NVLink", "ECC errors", "bad memory", "XID"),
+        ),
+        "",
+    ),
+}
+"""What no file of xe and i915 tells, unless it is known all the same (`Vendor.fact_names`)."""
 
 
 class IntelContainers(Containers):
@@ -66,15 +91,39 @@ class Intel(Vendor):
 
         return IntelSource(root)
 
-    def maybe_there(self, root: Root) -> bool:
-        return not root.here or root.has("/sys/module/xe") or root.has("/sys/module/i915")
-
     def launch_warnings(
         self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
     ) -> tuple[str, ...]:
         if any(device.apart == "integrated" for device in devices):
             return ("an integrated GPU has the host's memory, and many programs for XPU do not support it",)
         return ()
+
+    def bare_uuid(self, uuid: str) -> str:
+        """As xpu-smi writes it; a program is told the same sixteen bytes in the other order (Level Zero, as
+        they are in memory), the vendor's first."""
+        digits = super().bare_uuid(uuid).replace("-", "")
+        if re.fullmatch("8680[0-9a-f]{28}", digits):
+            digits = bytes.fromhex(digits)[::-1].hex()
+        return digits
+
+    def place_of(self, uuid: str) -> tuple[str, int | None] | None:
+        """A UUID without a serial number is made of the vendor, model, revision, place on the bus and tile,
+        counted from 1 (compute-runtime, `generateUuidFromPciBusInfo`); an old driver leaves the place out."""
+        found = re.fullmatch(_OF_THE_BUS, self.bare_uuid(uuid))
+        if found is None:
+            return None
+        tile, function, device, bus, domain = (int(digits, 16) for digits in found.groups())
+        if not (bus or device or domain):
+            return None
+        return f"{domain:08X}:{bus:02X}:{device:02X}.{function}", tile - 1 if tile else None
+
+    def fact_names(self, device: Device) -> Mapping[str, str]:
+        return _FACTS
+
+    def untold(self, device: Device) -> str:
+        return (
+            "errors and traffic are told by no file of the driver, memory in use to root only (CAP_PERFMON)"
+        )
 
 
 VENDOR = Intel()

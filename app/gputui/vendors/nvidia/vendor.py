@@ -86,6 +86,7 @@ class Nvidia(Vendor):
     one_part = "a process uses one MIG instance only, however many it sees"
     backend = "nccl"
     driver = "the CUDA driver"
+    same_names = True
     torch_build = "install a build for CUDA: https://pytorch.org/get-started/locally"
 
     other_builds = {

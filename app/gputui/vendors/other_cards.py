@@ -1,0 +1,57 @@
+"""Graphics devices that no vendor's source reads: listed apart, so that nobody looks for them in vain.
+
+The adapter of a management controller (ast, mgag200), a virtual machine's display, a card whose driver has no
+runtime for training (nouveau, radeon). What the kernel says of them is who they are; nothing of it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from gputui.inventory.device import Device
+from gputui.inventory.formatting import printable
+from gputui.system.drm import Card, cards
+from gputui.system.pci_ids import name_of
+from gputui.system.pci_tree import long_bus_id
+from gputui.system.root import Root
+
+VENDOR = "other"
+"""`Device.vendor` of such a device: no vendor of gputui's."""
+
+_READ_BY_VENDORS = frozenset({"", "nvidia", "amdgpu", "amdgpu_xcp", "amdgpu_xcp_drv", "i915", "xe"})
+"""Drivers of which a vendor's source says which devices there are."""
+
+_NAMES = {
+    "1a03:2000": "ASPEED Graphics Family",
+    "102b:0522": "MGA G200e [Pilot]",
+    "102b:0532": "MGA G200eW",
+    "102b:0533": "MGA G200EH",
+    "102b:0534": "G200eR2",
+    "102b:0536": "Integrated Matrox G200eW3 Graphics Controller",
+    "102b:0538": "MGA G200eH3",
+}
+"""By PCI id, where there is no pci.ids: the adapters that servers have."""
+
+
+def other_cards(root: Root, known: Collection[str]) -> tuple[Device, ...]:
+    """The cards of PCI functions that are none of `known`, long bus ids, in the order of the bus."""
+    found = [card for card in cards(root) if card.function and card.driver not in _READ_BY_VENDORS]
+    there = {long_bus_id(card.function): card for card in found if card.function}
+    left = sorted(there.keys() - known)
+    return tuple(_device(root, there[bus], bus, place) for place, bus in enumerate(left))
+
+
+def _device(root: Root, card: Card, bus: str, place: int) -> Device:
+    name = _NAMES.get(card.pci_id or "") or name_of(root, card.vendor_id, card.device_id)
+    return Device(
+        index=-1 - place,
+        uuid="",
+        uuid_usable=False,
+        vendor=VENDOR,
+        name=f"{name or f'PCI {card.pci_id}'} ({printable(card.driver)})",
+        pci_bus_id=bus,
+        pci_id=card.pci_id,
+        render=card.render,
+        # (One that can draw in a program has a render node.)
+        apart="no runtime" if card.render else "display",
+    )
