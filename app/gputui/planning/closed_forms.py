@@ -409,9 +409,11 @@ def _cohere(fields: Fields) -> Closed:
     shape = _shape(fields, vocab=256000, hidden=8192, layers=40, heads=64, ffn=22528, positions=8192)
     hidden, bias = shape.hidden, fields.yes("attention_bias", False)
     modules = (*_attention(shape, bias, bias), *_gated(hidden, shape.ffn), norm(hidden))
-    if fields.text("model_type") == "cohere" and fields.yes("use_qk_norm", False):
+    normed = fields.text("model_type") == "cohere" and fields.yes("use_qk_norm", False)
+    if normed:
         modules = (*modules, norm(shape.attention), norm(shape.key_values))
-    return _decoder(fields, shape, _alike("cohere", shape, *modules), norm(hidden), tied=True)
+    form = "cohere normed" if normed else "cohere"
+    return _decoder(fields, shape, _alike(form, shape, *modules), norm(hidden), tied=True)
 
 
 def _phi3(fields: Fields) -> Closed:
@@ -614,16 +616,16 @@ def _opt(fields: Fields) -> Closed:
 def _phi(fields: Fields) -> Closed:
     shape = _shape(fields, vocab=51200, hidden=2048, layers=24, heads=32, ffn=8192, positions=2048)
     hidden, of_head = shape.hidden, shape.hidden // shape.heads
-    norms = (norm(of_head, True),) * 2 if fields.yes("qk_layernorm", False) else ()
+    normed = fields.yes("qk_layernorm", False)
+    norms = (norm(of_head, True),) * 2 if normed else ()
     modules = (
         *_attention(shape, True, True),
         *norms,
         *_plain(hidden, shape.ffn),
         norm(hidden, True),
     )
-    return _decoder(
-        fields, shape, _alike("phi", shape, *modules), norm(hidden, True), tied=False, head_bias=True
-    )
+    blocks = _alike("phi normed" if normed else "phi", shape, *modules)
+    return _decoder(fields, shape, blocks, norm(hidden, True), tied=False, head_bias=True)
 
 
 def _falcon(fields: Fields) -> Closed:

@@ -23,7 +23,7 @@ class UnknownArchitectureError(PlanningError):
 
     def __init__(self, architecture: str, source: str) -> None:
         super().__init__(
-            f"{architecture!r} has no closed form here: give --parameters N, or a safetensors file or index of it"
+            f"{architecture!r} has no closed form here: give --parameters N, or its safetensors file or index"
         )
         self.architecture, self.source = architecture, source
 

@@ -135,18 +135,21 @@ def plan(model: Model, workload: Workload, box: Box) -> Plan:
     )
 
 
+def fitting(model: Model, workload: Workload, box: Box) -> bool:
+    """Whether a strategy fits on these devices without host memory: quicker than a plan."""
+    workload = workload.for_model(model)
+    return any(
+        _fits(model, workload, strategy, box) for strategy in strategies(model, box) if not strategy.offloads
+    )
+
+
 def fewest_devices(model: Model, workload: Workload, box: Box) -> int | None:
     """The smallest number of the box's devices, in their order, on which a strategy fits without host memory.
 
     None where none does.
     """
-    workload = workload.for_model(model)
-    for count in range(1, len(box) + 1):
-        part = box.first(count)
-        for strategy in strategies(model, part):
-            if not strategy.offloads and _fits(model, workload, strategy, part):
-                return count
-    return None
+    counts = range(1, len(box) + 1)
+    return next((count for count in counts if fitting(model, workload, box.first(count))), None)
 
 
 def _fits(model: Model, workload: Workload, strategy: Strategy, box: Box) -> bool:
@@ -309,7 +312,7 @@ def _notices(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) ->
         and box.capability is not None
         and box.capability < _BFLOAT16
     ):
-        yield "below compute capability 8.0 there is no bfloat16: --precision fp16 needs the memory of autocast"
+        yield "before compute capability 8.0 there is no bfloat16: --precision fp16 needs as much as autocast"
     reshard = next((row for row in rows if row.name == "fsdp2" and row.fits), None)
     if reshard is not None:
         kept = replace(reshard.strategy, reshard=False)
