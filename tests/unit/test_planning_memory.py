@@ -284,8 +284,10 @@ print(json.dumps(found))
 
 def test_what_offload_needs_of_the_host_is_deepspeeds_estimate() -> None:
     found = {each.offload: each for each in estimates(LLAMA2_7B.parameters, LLAMA2_7B.largest_layer, 8)}
-    assert host_needed(LLAMA2_7B, Strategy("zero3-offload", 8)) == found["all"].cpu
-    assert host_needed(LLAMA2_7B, Strategy("ddp", 8)) == 0
+    whole, part = Workload(), Workload(lora=8)
+    assert host_needed(LLAMA2_7B, whole, Strategy("zero3-offload", 8)) == found["all"].cpu
+    assert host_needed(LLAMA2_7B, part, Strategy("zero3-offload", 8)) < found["all"].cpu / 4
+    assert host_needed(LLAMA2_7B, whole, Strategy("ddp", 8)) == 0
 
 
 @pytest.mark.parametrize(
