@@ -101,6 +101,22 @@ def test_an_architecture_without_a_closed_form_is_refused_by_its_name() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("gemma3", {"text_config": {"hidden_size": 64}, "vision_config": {}}),
+        ("llama", {"text_config": {"hidden_size": 64}}),
+        ("gpt2", {"add_cross_attention": True}),
+        ("bert", {"add_cross_attention": True}),
+    ],
+)
+def test_a_model_with_parts_that_no_form_counts_is_left_to_its_own_code(
+    kind: str, fields: dict[str, Any]
+) -> None:
+    with pytest.raises(UnknownArchitectureError):
+        model(kind, **fields)
+
+
+@pytest.mark.parametrize(
     "fields",
     [
         {"hidden_size": -4096},
@@ -110,7 +126,6 @@ def test_an_architecture_without_a_closed_form_is_refused_by_its_name() -> None:
         {"hidden_size": 4097},
         {"vocab_size": 1.5},
         {"tie_word_embeddings": "yes"},
-        {"text_config": {"hidden_size": 4}},
     ],
 )
 def test_sizes_that_no_model_has_are_refused_in_one_line(fields: dict[str, Any]) -> None:

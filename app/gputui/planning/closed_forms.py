@@ -69,15 +69,10 @@ def closed_form(fields: Fields, name: str) -> Model:
     kind = fields.text("model_type")
     architecture = fields.first_text("architectures")
     if fields.has("text_config"):
-        raise PlanningError(
-            f"{fields.source}: {printable(kind or architecture)!r} has parts for text and for other inputs, "
-            "which are not counted together here: give --parameters N, or its safetensors files"
-        )
+        raise UnknownArchitectureError(printable(kind or architecture), "with parts beside its text")
     family = FAMILIES.get(kind) or FAMILIES.get(_BY_CLASS.get(architecture, ""))
     if family is None:
-        raise UnknownArchitectureError(
-            printable(kind or architecture or "a model without model_type"), fields.source
-        )
+        raise UnknownArchitectureError(printable(kind or architecture or "a model without model_type"))
     kind = kind if kind in FAMILIES else _BY_CLASS[architecture]
     closed = family.form(fields)
     shape, modules = closed.shape, closed.modules
@@ -521,7 +516,7 @@ def _deepseek_v3(fields: Fields) -> Closed:
 def _gpt2(fields: Fields) -> Closed:
     shape = _shape(fields, vocab=50257, hidden=768, layers=12, heads=12, positions=1024)
     if fields.yes("add_cross_attention", False):
-        raise PlanningError(f"{fields.source}: GPT-2 with cross attention has no closed form here")
+        raise UnknownArchitectureError("gpt2", "with cross attention")
     hidden = shape.hidden
     modules = (
         linear(hidden, 3 * hidden, True),
@@ -663,7 +658,7 @@ def _falcon(fields: Fields) -> Closed:
 def _bert(fields: Fields, vocab: int = 30522) -> Closed:
     shape = _shape(fields, vocab=vocab, hidden=768, layers=12, heads=12, ffn=3072, positions=512)
     if fields.yes("add_cross_attention", False):
-        raise PlanningError(f"{fields.source}: an encoder with cross attention has no closed form here")
+        raise UnknownArchitectureError(printable(fields.text("model_type")), "with cross attention")
     hidden = shape.hidden
     modules = (
         *_attention(shape, True, True),
