@@ -8,7 +8,7 @@ that does not fit stands below all that do, the one that lacks least first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -28,6 +28,16 @@ TIGHT = 0.05
 """A margin below this share of what is needed can be lost to fragments of the allocator (5 to 10 %)."""
 
 MOST_DEVICES = 1024
+"""Devices that are thought of as a remedy."""
+
+_FEW_TIMES = 4
+"""So many times the devices are thought of beside other changes."""
+
+_RANK = 16
+"""Of the LoRA that is offered."""
+
+_BFLOAT16 = (8, 0)
+"""The compute capability since which devices compute in bfloat16."""
 
 RemedyKind = Literal["devices", "batch", "checkpointing", "lora", "adamw8bit"]
 
@@ -58,6 +68,7 @@ class Row:
     margin    bytes that are left on the device with least free memory; negative where they lack
     reason    in words, one line
     remedies  changes of which each alone would make it fit; none where it does
+    together  where none does alone: changes that all together would make it fit
     """
 
     strategy: Strategy
@@ -67,6 +78,7 @@ class Row:
     traffic: Traffic
     reason: str
     remedies: tuple[Remedy, ...] = ()
+    together: tuple[Remedy, ...] = ()
 
     @property
     def name(self) -> str:
@@ -99,18 +111,16 @@ def plan(model: Model, workload: Workload, box: Box) -> Plan:
     """All strategies for these devices. Raises PlanningError for a workload that the model cannot have."""
     workload = workload.for_model(model)
     rows = [_row(model, workload, strategy, box) for strategy in strategies(model, box)]
-    order = _FAST if box.all_direct else _SLOW
 
-    def rank(row: Row) -> tuple[int, int, int]:
-        strategy = row.strategy
-        place = order.index("tp" if strategy.tensor_parallel > 1 else strategy.kind)
+    def rank(row: Row) -> tuple[int, int, int, int]:
+        place = _place(row.strategy, box)
         if row.fits:
-            return 0, place, strategy.tensor_parallel
+            return 0, 0, *place
         lacks = max(0, -row.margin) if row.margin is not None else 0
         if row.margin is not None and not lacks:
             # It is the host's memory that does not do.
-            lacks = host_needed(model, strategy) - (box.host_memory or 0)
-        return 1, lacks, place
+            lacks = host_needed(model, workload, row.strategy) - (box.host_memory or 0)
+        return 1, lacks, *place
 
     ranked = tuple(sorted(rows, key=rank))
     return Plan(
@@ -123,18 +133,27 @@ def plan(model: Model, workload: Workload, box: Box) -> Plan:
     )
 
 
+def _place(strategy: Strategy, box: Box) -> tuple[int, int]:
+    """Where a strategy stands among those that fit."""
+    order = _FAST if box.all_direct else _SLOW
+    return order.index("tp" if strategy.tensor_parallel > 1 else strategy.kind), strategy.tensor_parallel
+
+
+def fitting(model: Model, workload: Workload, box: Box) -> bool:
+    """Whether a strategy fits on these devices without host memory: quicker than a plan."""
+    workload = workload.for_model(model)
+    return any(
+        _fits(model, workload, strategy, box) for strategy in strategies(model, box) if not strategy.offloads
+    )
+
+
 def fewest_devices(model: Model, workload: Workload, box: Box) -> int | None:
     """The smallest number of the box's devices, in their order, on which a strategy fits without host memory.
 
     None where none does.
     """
-    workload = workload.for_model(model)
-    for count in range(1, len(box) + 1):
-        part = box.first(count)
-        for strategy in strategies(model, part):
-            if not strategy.offloads and _fits(model, workload, strategy, part):
-                return count
-    return None
+    counts = range(1, len(box) + 1)
+    return next((count for count in counts if fitting(model, workload, box.first(count))), None)
 
 
 def _fits(model: Model, workload: Workload, strategy: Strategy, box: Box) -> bool:
@@ -148,15 +167,17 @@ def _row(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Row:
     free = box.memory_free_min
     margin = None if free is None else free - bytes_of.total
     fits = None if margin is None else margin >= 0
-    host = host_needed(model, strategy)
+    host = host_needed(model, workload, strategy)
     host_lacks = bool(host) and (box.host_memory is None or host > box.host_memory)
     if host_lacks and fits:
         fits = False
     moved = traffic(model, workload, strategy, box)
     remedies: tuple[Remedy, ...] = ()
+    together: tuple[Remedy, ...] = ()
     if fits is False and not host_lacks:
         remedies = tuple(_remedies(model, workload, strategy, box))
-    row = Row(strategy, bytes_of, fits, margin, moved, "", remedies)
+        together = () if remedies else _together(model, workload, strategy, box)
+    row = Row(strategy, bytes_of, fits, margin, moved, "", remedies, together)
     return replace(row, reason=_reason(row, box, host if host_lacks else 0))
 
 
@@ -181,8 +202,52 @@ def _remedies(model: Model, workload: Workload, strategy: Strategy, box: Box) ->
             yield Remedy("devices", count)
     if workload.optimizer in ("adamw", "adamw-foreach") and fit(replace(workload, optimizer="adamw8bit")):
         yield Remedy("adamw8bit", 1)
-    if not workload.lora and model.adapted and fit(replace(workload, lora=16)):
-        yield Remedy("lora", 16)
+    if not workload.lora and model.adapted and fit(replace(workload, lora=_RANK)):
+        yield Remedy("lora", _RANK)
+
+
+def _together(model: Model, workload: Workload, strategy: Strategy, box: Box) -> tuple[Remedy, ...]:
+    """Changes that make it fit when all are made, none of them for nothing; () where there are none.
+
+    As few kinds as possible, those first that change least of the training; devices beside the others.
+    """
+    kinds: list[Remedy] = []
+    if not workload.weights_only:
+        if not workload.checkpointing:
+            kinds.append(Remedy("checkpointing", 1))
+        if workload.batch > 1:
+            kinds.append(Remedy("batch", 1))
+    if workload.optimizer in ("adamw", "adamw-foreach"):
+        kinds.append(Remedy("adamw8bit", 1))
+    if not workload.lora and model.adapted:
+        kinds.append(Remedy("lora", _RANK))
+    for number in range(1, len(kinds) + 1):
+        taken = kinds[:number]
+        if _fits(model, _changed(workload, taken), strategy, box):
+            for each in tuple(taken[:-1]):
+                without = [remedy for remedy in taken if remedy is not each]
+                if _fits(model, _changed(workload, without), strategy, box):
+                    taken = without
+            return tuple(taken)
+        if strategy.sharded and strategy.tensor_parallel == 1:
+            count = _more_devices(model, _changed(workload, taken), strategy, box)
+            if count and count <= _FEW_TIMES * strategy.devices:
+                return (*taken, Remedy("devices", count))
+    return ()
+
+
+def _changed(workload: Workload, remedies: Sequence[Remedy]) -> Workload:
+    """With remedies that change the workload; devices are none."""
+    for remedy in remedies:
+        if remedy.kind == "checkpointing":
+            workload = replace(workload, checkpointing=True)
+        elif remedy.kind == "batch":
+            workload = replace(workload, batch=remedy.value)
+        elif remedy.kind == "lora":
+            workload = replace(workload, lora=remedy.value)
+        elif remedy.kind == "adamw8bit":
+            workload = replace(workload, optimizer="adamw8bit")
+    return workload
 
 
 def _more_devices(model: Model, workload: Workload, strategy: Strategy, box: Box) -> int | None:
@@ -196,7 +261,7 @@ def _more_devices(model: Model, workload: Workload, strategy: Strategy, box: Box
         more = replace(strategy, devices=count, pipeline_parallel=stages)
         return needed(model, workload, more, fixed).total <= free
 
-    most = min(MOST_DEVICES, model.blocks) if strategy.kind == "pp" else MOST_DEVICES
+    most = min(MOST_DEVICES, model.layers) if strategy.kind == "pp" else MOST_DEVICES
     if most <= strategy.devices or not fit(most):
         return None
     low, high = strategy.devices, most
@@ -211,21 +276,25 @@ def _reason(row: Row, box: Box, host: int) -> str:
     if row.margin is None:
         return f"{what}; free memory is not known"
     if host:
-        there = "is not known" if box.host_memory is None else f"has {size(box.host_memory)}"
-        return f"{what}; needs {size(host)} of host memory, which {there}"
+        there = (
+            "which is not known" if box.host_memory is None else f"of which {size(box.host_memory)} is free"
+        )
+        return f"{what}; needs {size(host)} of host memory, {there}"
     if row.fits:
         left = f"{size(row.margin)} left on each device"
         return f"{what}; {left}, which fragments may take" if row.tight else f"{what}; {left}"
     lacks = f"{size(-row.margin)} too much for each device"
-    if not row.remedies:
-        return f"{what}; {lacks}, and no single change makes it fit"
-    return f"{what}; {lacks}: would fit with {_either([remedy.text for remedy in row.remedies])}"
+    if row.remedies:
+        return f"{what}; {lacks}: would fit with {_listed(row.remedies, 'or')}"
+    if row.together:
+        return f"{what}; {lacks}: would fit with {_listed(row.together, 'and')}"
+    return f"{what}; {lacks}"
 
 
 def _what(row: Row, box: Box) -> str:
     """What a strategy does, and what speaks for it or against it here."""
     strategy, direct = row.strategy, box.all_direct
-    links = "NVLink" if direct else "these links"
+    links = "direct links" if direct else "slow links"
     if strategy.tensor_parallel > 1:
         return (
             f"each layer on {strategy.tensor_parallel} directly joined devices, for blocks that are too large"
@@ -237,8 +306,8 @@ def _what(row: Row, box: Box) -> str:
         return "one device, nothing to send" + ("; the others stay idle" if len(box) > 1 else "")
     texts = {
         "ddp": "a whole copy on each device: only gradients are sent",
-        "zero1": "divides the optimizer's states, and sends as much as DDP",
-        "zero2": "divides gradients and optimizer, and sends as much as DDP",
+        "zero1": "divides the optimizer's states: gradients and weights are sent once a step",
+        "zero2": "divides gradients and optimizer: gradients and weights are sent once",
         "zero3": f"divides all states, and gathers weights over {links} in forward and backward",
         "fsdp2": f"divides all states, and gathers weights over {links} block by block",
         "zero2-offload": "the optimizer in host memory: fits more, and each step waits for the host",
@@ -247,30 +316,61 @@ def _what(row: Row, box: Box) -> str:
     return texts[strategy.kind]
 
 
-def _either(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+def _listed(remedies: Sequence[Remedy], last: str) -> str:
+    words = [remedy.text for remedy in remedies]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
-def _notices(model: Model, workload: Workload, box: Box, rows: Iterable[Row]) -> Iterator[str]:
+def _notices(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) -> Iterator[str]:
     yield from model.notices
     if not box.measured and len(box) > 1:
         yield "seconds are of modelled bandwidths: `gputui check --bandwidth` measures them"
     if model.max_positions is not None and workload.sequence > model.max_positions:
         yield f"the sequence is longer than the {model.max_positions} positions that the model was made for"
+    if (
+        workload.precision in ("bf16", "autocast")
+        and box.capability is not None
+        and box.capability < _BFLOAT16
+    ):
+        yield "before compute capability 8.0 there is no bfloat16: --precision fp16 needs as much as autocast"
+    if workload.precision == "bf16" and len(box) > 1:
+        yield "DeepSpeed keeps a copy of the weights in 32 bits also where all else is bf16"
     reshard = next((row for row in rows if row.name == "fsdp2" and row.fits), None)
     if reshard is not None:
         kept = replace(reshard.strategy, reshard=False)
         if _fits(model, workload, kept, box):
             yield "FSDP2 fits with reshard_after_forward false, too, which sends a quarter less or more"
-    if any(row.fits for row in rows):
+    best = next((row for row in rows if row.fits), None)
+    if best is not None:
+        if best.name in ("zero3", "fsdp2") and not box.all_direct:
+            yield (
+                "weights are gathered over slow links in each pass: checkpointing with a larger batch "
+                "needs fewer passes, a pipeline (Megatron) or LoRA sends less"
+            )
         return
     if box.memory_free_min is None:
         yield "free memory is not known, so nothing is said to fit"
         return
     yield "nothing fits on these devices"
-    offered = {(remedy.kind, remedy.text): remedy for row in rows for remedy in row.remedies}
+    yield from _would_do(model, workload, box, rows)
+
+
+def _would_do(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) -> Iterator[str]:
+    """The least that would make anything fit, of each kind of change, with the strategy that is preferred."""
+    preferred = sorted(rows, key=lambda row: (row.strategy.kind == "pp", *_place(row.strategy, box)))
     for kind in ("checkpointing", "batch", "devices", "adamw8bit", "lora"):
-        texts = sorted((r.value, r.text) for (each, _), r in offered.items() if each == kind)
-        if texts:
-            value = texts[-1] if kind == "batch" else texts[0]
-            yield f"would do: {value[1]}"
+        offered = [(remedy, row) for row in preferred for remedy in row.remedies if remedy.kind == kind]
+        if offered:
+            # The largest batch, the fewest devices; pipelines where there is nothing else.
+            sign = -1 if kind == "batch" else 1
+            remedy, row = min(offered, key=lambda each: (each[1].strategy.kind == "pp", sign * each[0].value))
+            yield f"would do: {remedy.text} ({'pp' if row.strategy.kind == 'pp' else row.name})"
+    if not any(row.remedies for row in rows):
+        combined = [row for row in preferred if row.together]
+        if combined:
+            row = min(combined, key=lambda each: len(each.together))
+            yield f"would do: {_listed(row.together, 'and')} ({row.name})"
+    for row in rows:
+        if row.strategy.offloads and row.margin is not None and row.margin >= 0:
+            host = host_needed(model, workload, row.strategy)
+            yield f"would do: {size(host)} of host memory ({row.name})"
