@@ -11,10 +11,7 @@ from pathlib import Path
 import pytest
 
 from gputui.checking.meta_model import count, meta_model
-from gputui.planning.closed_forms import closed_form
-from gputui.planning.fields import Fields
 from gputui.planning.model import PlanningError
-from gputui.planning.workload import Workload
 
 PYTHON = (sys.executable, "-S")
 CONFIG = {
@@ -122,28 +119,9 @@ def test_a_transformers_that_never_comes_is_ended(place: Path) -> None:
     assert "1 second" in str(refused.value)
 
 
-def test_without_a_tracker_and_without_deepspeed_the_count_stands(place: Path) -> None:
-    found = count(PYTHON, pretending(place, _TRANSFORMERS), place, step=Workload(1, 16))
-    assert found.parameters == 1490
-    assert found.peak is None and found.peak_error and found.estimates == () and found.estimates_error
-
-
 @needs_transformers
 def test_an_architecture_without_a_closed_form_is_counted_by_the_real_transformers(place: Path) -> None:
     found = meta_model((sys.executable,), dict(os.environ), place, "stable")
     block = 4 * 64 * 64 + 3 * 64 * 128 + 4 * 64
     assert (found.parameters, found.largest_block) == (2 * 100 * 64 + 3 * block + 2 * 64, block)
     assert found.wrap_class == "StableLmDecoderLayer"
-
-
-@needs_transformers
-def test_the_proof_of_a_closed_form_has_the_peak_of_torchs_tracker(place: Path) -> None:
-    fields = {**CONFIG, "model_type": "llama"}
-    (place / "config.json").write_text(json.dumps(fields))
-    proved = count(
-        (sys.executable,), dict(os.environ), place, step=Workload(1, 64, "autocast"), devices=2, seconds=120
-    )
-    ours = closed_form(Fields(fields, "config.json"), "llama")
-    assert (proved.parameters, proved.largest_layer) == (ours.parameters, ours.largest_layer)
-    assert proved.peak is not None or proved.peak_error
-    assert proved.estimates or proved.estimates_error

@@ -16,7 +16,6 @@ import pytest
 from gputui.checking.plan_proof import (
     ClosedForms,
     Difference,
-    Estimate,
     PlanProof,
     Step,
     Tracked,
@@ -24,7 +23,8 @@ from gputui.checking.plan_proof import (
     prove,
 )
 from gputui.launching.launch import Launch
-from gputui.planning.files import Precision
+from gputui.planning.estimators import Estimate
+from gputui.planning.workload import Precision
 from unit.builders import gpu
 
 MODEL = {

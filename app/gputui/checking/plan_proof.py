@@ -8,16 +8,15 @@ import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from gputui.checking import interpreter_process as process
 from gputui.checking.check import SECONDS
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
-from gputui.planning.files import Precision
-
-Offload = Literal["none", "optimizer", "all"]
+from gputui.planning.estimators import Estimate, Offload
+from gputui.planning.workload import Precision
 
 PARTS = ("weights", "gradients", "optimizer", "buffers", "activations", "temporary")
 """What memory is for, as torch's tracker divides it; temporary: gradients of activations, and the like."""
@@ -35,16 +34,6 @@ class Step:
     sequence: int = 2048
     precision: Precision = "autocast"
     checkpointing: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """DeepSpeed's estimate of weights, gradients and optimizer states: bytes of a device, and of the host."""
-
-    stage: int
-    offload: Offload
-    gpu: int
-    cpu: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Precision = Literal["bf16", "autocast", "fp16", "fp32"]
+from gputui.planning.workload import Precision
 
 YAML_NAME = "accelerate.yaml"
 JSON_NAME = "deepspeed.json"
