@@ -78,14 +78,16 @@ def start_job(
     claims: Sequence[str] = (),
     options: LaunchOptions | None = None,
     constraints: Sequence[str] = (),
+    tie: int | None = None,
 ) -> Job:
     """Start `launch` with `environ` changed as it says; it goes on whatever becomes of this process.
 
     `pass_fds` are open descriptors that the command and its descendants inherit under the same numbers; its
     supervisor does not keep them. `claims` are the paths of a lease's records: the supervisor empties them
     when the job has ended. `options` are what the launch was made from, and `constraints` the words of
-    `gputui run` by which its devices were found, for a rerun. Raises StartError when the command could not be
-    started (the record says so too), and JobError when there can be no record.
+    `gputui run` by which its devices were found, for a rerun. `tie` is the reading end of a pipe: once nobody
+    has its other end open, the job is stopped. Raises StartError when the command could not be started (the
+    record says so too), and JobError when there can be no record.
     """
     if name is not None:
         check_name(name)
@@ -115,7 +117,7 @@ def start_job(
         told = notify_words(environ)
         if told:
             write_notify(given.folder, given.name or program_and_script(given.argv), told)
-        answer = _supervise(given, launch, environ, pass_fds)
+        answer = _supervise(given, launch, environ, pass_fds, tie)
     except OSError as error:
         _remove(given.folder)
         raise cannot_keep(given.folder.parent, error) from None
@@ -224,7 +226,9 @@ def _given(launch: Launch, folder: Path, name: str | None) -> Job:
     )
 
 
-def _supervise(job: Job, launch: Launch, environ: Mapping[str, str], pass_fds: Sequence[int]) -> str:
+def _supervise(
+    job: Job, launch: Launch, environ: Mapping[str, str], pass_fds: Sequence[int], tie: int | None
+) -> str:
     """Start the supervisor and wait for its answer. Raises OSError when there can be no log; StartError."""
     import subprocess
 
@@ -240,7 +244,7 @@ def _supervise(job: Job, launch: Launch, environ: Mapping[str, str], pass_fds: S
                 stdout=log,
                 stderr=log,
                 env=environment,
-                pass_fds=(reply, *pass_fds),
+                pass_fds=(reply, *pass_fds, *(() if tie is None else (tie,))),
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
@@ -251,14 +255,15 @@ def _supervise(job: Job, launch: Launch, environ: Mapping[str, str], pass_fds: S
             os.close(log)
         with process:
             if process.stdin is not None:
-                _tell(process.stdin, launch, environment.get("LC_CTYPE"), _log_cap(environ))
+                _tell(process.stdin, launch, environment.get("LC_CTYPE"), _log_cap(environ), tie)
             return answers.read()
 
 
-def _tell(stdin: IO[bytes], launch: Launch, locale: str | None, cap: int) -> None:
+def _tell(stdin: IO[bytes], launch: Launch, locale: str | None, cap: int, tie: int | None) -> None:
     """What the supervisor has to know: not through files or arguments, so that each byte is what it was."""
     kept = "" if locale is None else f"={locale}"
-    words = [str(len(launch.argv)), launch.directory or "", kept, str(cap), *launch.argv]
+    tied = "" if tie is None else str(tie)
+    words = [str(len(launch.argv)), launch.directory or "", kept, str(cap), tied, *launch.argv]
     # A supervisor that has ended already says so by its missing answer.
     with contextlib.suppress(BrokenPipeError), stdin:
         stdin.write(b"\0".join(map(os.fsencode, words)))

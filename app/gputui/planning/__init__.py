@@ -1,0 +1,1 @@
+"""What a training needs, and how variants of it compare; pure."""
