@@ -373,6 +373,9 @@ def _request(args: argparse.Namespace, every: Sequence[_Variant]) -> Request:
         holding.n, first = largest.args.n, largest
     if named:
         holding.gpus = ",".join(dict.fromkeys(word for names in named for word in names.split(",")))
+    if any(variant.options.ids == "uuid" for variant in every):
+        # (Else a dry run would not read them.)
+        holding.ids = "uuid"
     holding.threads = next((v.args.threads for v in every if v.args.threads == NEAR), args.threads)
     if named:
         asked = Asked(None, holding.gpus, holding.group)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -110,30 +111,30 @@ class Comparing:
 
     def _run(self, row: int, number: int) -> None:
         planned = self._planned[row]
+        job: Job | None = None
+        run = Run(number, None, "running")
+        meter = _Meter(self._read, [device.key for device in planned.launch.devices])
         with _tie() as tie:
             try:
-                job = self._start(row, planned, tie)
-            except StartError as error:
-                run = Run(number, None, "failed", error.status, str(error))
-                self._put(row, run)
-                self._listener.ended(self.comparison, row, run)
-                return
-            meter = _Meter(self._read, [device.key for device in planned.launch.devices])
-            run = Run(number, job.id, "running")
-            try:
-                self._put(row, run)
+                with _without_signals():
+                    job = self._start(row, planned, tie)
+                    run = replace(run, job=job.id)
+                    self._put(row, run)
                 self._listener.begins(self.comparison, row, run)
                 job, late = self._wait(job, meter)
+                state: RunState = "done" if job.state == "done" else "failed"
+                if late:
+                    state = "timeout"
+                elif job.stop is not None:
+                    state = "stopped"
+                run = self._came_to(job, state, run, meter)
+            except StartError as error:
+                run = replace(run, state="failed", status=error.status, reason=str(error))
             except BaseException:
-                # (Should we be killed, or interrupted once more, the job is stopped as it is tied to us.)
-                job = stop(job).job
-                self._put(row, self._came_to(job, "stopped", run, meter))
+                if job is not None:
+                    # (Should we be killed, or interrupted once more, the job is stopped as it is tied to us.)
+                    self._put(row, self._came_to(stop(job).job, "stopped", run, meter))
                 raise
-            if late:
-                state: RunState = "timeout"
-            else:
-                state = "done" if job.state == "done" else "stopped" if job.stop is not None else "failed"
-            run = self._came_to(job, state, run, meter)
             self._put(row, run)
             self._listener.ended(self.comparison, row, run)
 
@@ -201,6 +202,16 @@ def _tie() -> Iterator[int]:
     finally:
         os.close(writing)
         os.close(reading)
+
+
+@contextlib.contextmanager
+def _without_signals() -> Iterator[None]:
+    """Signals that end us come afterwards: a job that is just being started is known only then."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Meter:
