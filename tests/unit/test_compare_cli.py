@@ -296,3 +296,36 @@ def test_a_record_that_cannot_be_read_is_told_and_can_be_forgotten(box: Box, tex
     assert (status, out) == (0, "") and "k3f9" in err
     assert box.call("compare", "--show", "k3f9")[0] == 2
     assert box.call("compare", "--forget", "k3f9")[0] == 0 and not folder.exists()
+
+
+def test_a_comparison_can_be_a_job_and_started_once_more(box: Box) -> None:
+    words = ("-n", "1", "--vary", "env:X=0,1", *sh("echo $X ${GPUTUI_JOB-no}"))
+    status, out, err = box.call("compare", "--detach", *words)
+    assert status == 0, err
+    (client,) = (job for job in all_jobs(box.environ) if job.id == out.strip())
+    assert ended(client).status == 0, client.log.read_text()
+    (found,) = kept(box.environ).comparisons
+    assert found.state == "done" and found.id in client.log.read_text()
+    assert [output(box, {"job": row.runs[0].job}) for row in found.rows] == ["0 no\n", "1 no\n"]
+    again = box.call("jobs", "rerun", client.id)
+    assert again[0] == 0, again[2]
+    (second,) = (job for job in all_jobs(box.environ) if job.id == again[1].strip())
+    assert ended(second).status == 0 and len(kept(box.environ).comparisons) == 2
+    shown = box.call("jobs", "show", client.id, "--command")[1]
+    assert shown.startswith("gputui compare -n 1 --vary") and "--detach" not in shown
+
+
+def test_a_comparison_that_is_a_job_ends_with_its_variant_when_it_is_stopped(box: Box, gate: Gate) -> None:
+    script = f"echo begins; {gate.wait}"
+    out = box.call("compare", "--detach", "-n", "1", "--vary", "env:X=0,1", *sh(script))[1]
+    until(lambda: len(all_jobs(box.environ)) == 2)
+    variant = all_jobs(box.environ)[1]
+    says(variant, "begins")
+    assert box.call("jobs", "stop", out.strip())[0] == 0
+    assert ended(variant).state == "stopped" and box.claimed() == []
+    assert kept(box.environ).comparisons[0].state == "stopped"
+
+
+def test_a_wrong_call_starts_no_job(box: Box) -> None:
+    assert box.call("compare", "--detach", "--vary", "nothing=1", "--", "true")[0] == 2
+    assert all_jobs(box.environ) == []

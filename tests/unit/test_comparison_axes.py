@@ -11,8 +11,8 @@ from gputui.planning.comparison_axes import (
     Axis,
     AxisError,
     read_axis,
-    varied_command,
     variants,
+    varied_command,
 )
 
 OPTIONS = ("launcher", "processes", "numa-binding", "threads")

@@ -71,7 +71,7 @@ def test_a_users_pattern_finds_the_last_number() -> None:
 
 @pytest.mark.parametrize("pattern", ["(", "loss", "(a)(b)", "a" * 10 + "{99999999999}"])
 def test_a_pattern_that_cannot_be_meant_is_refused(pattern: str) -> None:
-    with pytest.raises(ValueError, match="group|regular expression"):
+    with pytest.raises(ValueError, match=r"group|regular expression"):
         read_metric(pattern)
 
 

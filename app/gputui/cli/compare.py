@@ -38,12 +38,14 @@ from gputui.cli.launch_call import (
     allocated,
     launch_on,
     options_of,
+    own_job,
     request_for,
 )
 from gputui.cli.request_options import add_wait_option, constraints_of, count, request_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, duration, printable
 from gputui.inventory.text_table import aligned, cut
+from gputui.jobs import FOLDER
 from gputui.jobs.compare import Comparing, Planned, Reading
 from gputui.jobs.comparisons import (
     ComparisonError,
@@ -56,6 +58,7 @@ from gputui.jobs.comparisons import (
     new_comparison,
 )
 from gputui.jobs.job import JobError
+from gputui.jobs.queued import compare_job
 from gputui.jobs.record import without_secrets_of
 from gputui.jobs.start import detached
 from gputui.launching.intent import Asked, ContradictionError, Intent, settle
@@ -64,6 +67,7 @@ from gputui.launching.launch_options import LaunchOptions, OptionError, table
 from gputui.launching.quoting import quote
 from gputui.launching.read_intent import read_intent
 from gputui.launching.secrets import MARK, is_secret, program_and_script, without_secrets
+from gputui.launching.start import StartError
 from gputui.planning.comparison import Comparison, Row, Run, as_csv, document, summaries
 from gputui.planning.comparison_axes import (
     JOIN,
@@ -132,6 +136,7 @@ def parser() -> Parser:
     made.add_argument(
         "--dry-run", action="store_true", help="print every variant's launch line, start nothing"
     )
+    made.add_argument("--detach", action="store_true", help="go on as a background job and print its id")
     add_wait_option(made)
     add_force(made)
     made.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
@@ -168,7 +173,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
                     "--list, --show and --forget start nothing: leave --vary and COMMAND out"
                 )
             return _kept(args)
-        return _compare(args, command)
+        return _compare(args, words, command)
     except (AxisError, ComparisonError) as error:
         raise WrongCallError(str(error)) from None
 
@@ -279,7 +284,7 @@ def shown(axis: Axis, value: str) -> str:
     return f"{MARK}{axis.values.index(value) + 1}" if secret else value
 
 
-def _compare(args: argparse.Namespace, command: Sequence[str] | None) -> int:
+def _compare(args: argparse.Namespace, words: Sequence[str], command: Sequence[str] | None) -> int:
     if not command and args.saved is None:
         raise WrongCallError(
             "no command: put it after --, as in `gputui compare --vary … -- python train.py`"
@@ -298,6 +303,8 @@ def _compare(args: argparse.Namespace, command: Sequence[str] | None) -> int:
         raise WrongCallError("a launch on several machines cannot be compared from one of them")
     every = [_variant(args, command or (), settings, names) for settings in planned]
     request = _request(args, every)
+    if args.detach and not args.dry_run:
+        return _detach(words, command or (), args.quiet)
     allocation = allocated(args, request, holds=not args.dry_run, approve=_approve(every, request))
     try:
         launches = _launches(every, allocation)
@@ -309,6 +316,23 @@ def _compare(args: argparse.Namespace, command: Sequence[str] | None) -> int:
         return _run(args, axes, base, every, launches, allocation)
     finally:
         allocation.release()
+
+
+def _detach(words: Sequence[str], command: Sequence[str], quiet: bool) -> int:
+    """Start a job that is this very call without `--detach`."""
+    environ = given_environment()
+    environ.pop(FOLDER, None)
+    try:
+        job = compare_job([word for word in words if word != "--detach"], command, environ)
+    except StartError as error:
+        say(str(error))
+        return error.status
+    except JobError as error:
+        raise ComparisonError(str(error)) from None
+    print_line(job.id)
+    if not quiet:
+        say(f"job {job.id} compares: `gputui jobs log -f {job.id}` follows it")
+    return DONE
 
 
 def _variant(
@@ -380,9 +404,11 @@ def _request(args: argparse.Namespace, every: Sequence[_Variant]) -> Request:
     if named:
         asked = Asked(None, holding.gpus, holding.group)
         facts = Want.VERDICT | Want.TOPOLOGY if holding.threads == NEAR else Want.VERDICT
-        request = request_of(holding, program_and_script(first.options.command), facts, asked=asked)
+        request = request_of(
+            holding, program_and_script(first.options.command), facts, job=own_job(), asked=asked
+        )
     else:
-        request = request_for(holding, first.options, first.intent)
+        request = request_for(holding, first.options, first.intent, own_job())
     for variant in every:
         asked = Asked(variant.args.n, variant.args.gpus, variant.args.group)
         try:
@@ -469,6 +495,9 @@ def _run(
     allocation: Allocation,
 ) -> int:
     folder = new_comparison(os.environ)
+    environ = given_environment()
+    # (It is for this very process.)
+    environ.pop(FOLDER, None)
     if elsewhere(args):
         say("warning: not this machine's devices (--demo, --from, --root); the commands start anyway")
     snapshot = allocation.snapshot
@@ -497,7 +526,7 @@ def _run(
     comparing = Comparing(
         comparison,
         planned,
-        given_environment(),
+        environ,
         progress,
         allocation.lease,
         reader.read if reader is not None else None,

@@ -80,8 +80,11 @@ def keep(folder: Path, comparison: Comparison) -> None:
         raise ComparisonError(str(cannot_keep(folder.parent, error))) from None
 
 
-def kept(environ: Mapping[str, str]) -> Kept:
-    """Everything in the folder of comparisons. Raises ComparisonError when it cannot be looked into."""
+def kept(environ: Mapping[str, str], before: Kept | None = None) -> Kept:
+    """Everything in the folder of comparisons. Raises ComparisonError when it cannot be looked into.
+
+    Of what was read `before`, those that have ended are not read again: nothing happens to them any more.
+    """
     folder = comparisons_folder(environ)
     try:
         entries = [entry for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != "."]
@@ -90,9 +93,10 @@ def kept(environ: Mapping[str, str]) -> Kept:
     except OSError as error:
         raise ComparisonError(f"cannot read {str(folder)!r}: {error.strerror}") from None
     found, unreadable = [], []
+    known = {each.id: each for each in before.comparisons if each.state != "running"} if before else {}
     for entry in sorted(entries):
         try:
-            found.append(read(entry))
+            found.append(known.get(entry.name) or read(entry))
         except ComparisonError as error:
             if entry.exists():  # else it was forgotten meanwhile
                 unreadable.append(Unreadable(entry.name, entry, str(error)))

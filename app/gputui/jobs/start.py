@@ -60,13 +60,17 @@ def check_name(name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """What a job that waits for devices will run: `argv` is the user's command; its launch is a `gputui run`
-    with these `words`, which becomes it. They may hold secrets and are not on its command line, which every
-    user of the machine can read: it finds them in its folder."""
+    """What a job that is a call of gputui itself will run: `subcommand` with these `words`. They may hold
+    secrets and are not on its command line, which every user of the machine can read: it finds them in its
+    folder. `argv` is what the record shows as its command.
 
-    count: int
+    `count` is how many devices it waits for before it becomes that command, None for a call that stays what
+    it is."""
+
+    count: int | None
     argv: tuple[str, ...]
     words: tuple[str, ...]
+    subcommand: str = "run"
 
 
 def start_job(
@@ -99,7 +103,7 @@ def start_job(
         withheld=without_secrets(launch.argv)[1],
     )
     if queued is not None:
-        line = without_secrets_of(Launch(("gputui", "run", *queued.words))).line
+        line = without_secrets_of(Launch(("gputui", queued.subcommand, *queued.words))).line
         argv, withheld = without_secrets(queued.argv)
         given = replace(given, waits=queued.count, argv=argv, line=line, withheld=withheld)
         launch = replace(launch, changes=(*launch.changes, (FOLDER, str(given.folder))))

@@ -104,8 +104,11 @@ class JobsController:
         from gputui.cli.request_options import with_rules
         from gputui.cli.run import parser
         from gputui.jobs.again import again
+        from gputui.jobs.queued import compare_call
         from gputui.launching.environment_hints import THREADS, threads_near
 
+        if compare_call(job) is not None:
+            return None, f"a comparison: gputui jobs rerun {job.id} starts it again"
         kept = again(job)
         lacks = kept.lacks(self._environ)
         if lacks is not None:
