@@ -45,6 +45,7 @@ CALLS = {
         "t.py",
     ],
     "export": ["export", "--demo", "--as", "json", "--", "python", "train.py"],
+    "compare --dry-run": ["compare", "--demo", "--dry-run", "--vary", "env:X=0,1", "--", "python", "t.py"],
     "record": ["record", "--demo", "-"],
 }
 
@@ -130,7 +131,7 @@ def test_ids_are_picked_without_json_or_another_subcommand() -> None:
 @pytest.mark.parametrize(
     "package",
     [
-        *("inventory", "vendors", "choosing", "launching", "checking"),
+        *("inventory", "vendors", "choosing", "planning", "launching", "checking"),
         *("sources.simulated.source", "sources.recorded"),
     ],
 )

@@ -173,8 +173,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
                     "--list, --show and --forget start nothing: leave --vary and COMMAND out"
                 )
             return _kept(args)
-        return _compare(args, words, command)
-    except (AxisError, ComparisonError) as error:
+        return _compare(words, command)
+    except ComparisonError as error:
         raise WrongCallError(str(error)) from None
 
 
@@ -284,28 +284,87 @@ def shown(axis: Axis, value: str) -> str:
     return f"{MARK}{axis.values.index(value) + 1}" if secret else value
 
 
-def _compare(args: argparse.Namespace, words: Sequence[str], command: Sequence[str] | None) -> int:
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A call that can be meant: its axes, the command without them, the variants, and the request."""
+
+    args: argparse.Namespace
+    axes: tuple[Axis, ...]
+    base: LaunchOptions
+    every: tuple[_Variant, ...]
+    request: Request
+
+
+def prepared(words: Sequence[str], command: Sequence[str] | None) -> Prepared:
+    """What a call asks for; nothing is claimed yet. Raises WrongCallError, RequestError."""
+    args = parser().parse_args(words)
     if not command and args.saved is None:
         raise WrongCallError(
             "no command: put it after --, as in `gputui compare --vary … -- python train.py`"
         )
-    if args.less and args.metric is None:
-        raise WrongCallError("--less is for --metric")
-    names = {each.flag.lstrip("-"): name for name, each in table().items() if name not in _NOT_VARIED}
-    axes = tuple(read_axis(text, (*names, _THREADS)) for text in args.vary)
-    planned = variants(axes)
-    if any(axis.kind in ("n", "gpus") for axis in axes) and (args.n is not None or args.gpus is not None):
-        raise WrongCallError("the devices are varied: leave -n and --gpus out")
+    axes, planned = _axes(args)
     base = options_of(args, command or ())
     if not base.command:
         raise WrongCallError("no command after the variables")
     if base.nodes > 1:
         raise WrongCallError("a launch on several machines cannot be compared from one of them")
-    every = [_variant(args, command or (), settings, names) for settings in planned]
-    request = _request(args, every)
+    try:
+        every = tuple(_variant(args, command or (), settings) for settings in planned)
+    except AxisError as error:
+        raise WrongCallError(str(error)) from None
+    return Prepared(args, axes, base, every, _request(args, every))
+
+
+def variants_of(words: Sequence[str]) -> int:
+    """How many variants these words of a call span. Raises WrongCallError."""
+    return len(_axes(parser().parse_args(words))[1])
+
+
+def with_vary(words: Sequence[str]) -> list[str]:
+    """Words as a person types them where only `--vary` is asked for: each NAME=A,B, and each arg:--NAME, is
+    varied; the others are options of the call."""
+    valued = {option for each in parser()._actions if each.nargs != 0 for option in each.option_strings}
+    found: list[str] = []
+    for word in words:
+        vary = not word.startswith("-") and ("=" in word or word.startswith("arg:"))
+        own = bool(found) and found[-1] in valued
+        found += ["--vary", word] if vary and not own else [word]
+    return found
+
+
+def says_devices(words: Sequence[str]) -> bool:
+    """Whether a call says itself which devices, or varies them. Raises WrongCallError."""
+    args = parser().parse_args(words)
+    varied = any(axis.kind in ("n", "gpus") for axis in _axes(args)[0])
+    return varied or args.n is not None or args.gpus is not None
+
+
+def _axes(args: argparse.Namespace) -> tuple[tuple[Axis, ...], list[tuple[Setting, ...]]]:
+    """The axes and every combination of their values. Raises WrongCallError."""
+    if args.less and args.metric is None:
+        raise WrongCallError("--less is for --metric")
+    try:
+        axes = tuple(read_axis(text, (*_names(), _THREADS)) for text in args.vary)
+        planned = variants(axes)
+    except AxisError as error:
+        raise WrongCallError(str(error)) from None
+    if any(axis.kind in ("n", "gpus") for axis in axes) and (args.n is not None or args.gpus is not None):
+        raise WrongCallError("the devices are varied: leave -n and --gpus out")
+    return axes, planned
+
+
+def _names() -> dict[str, str]:
+    """The launch options that can be varied: what --vary calls them, and their fields."""
+    return {each.flag.lstrip("-"): name for name, each in table().items() if name not in _NOT_VARIED}
+
+
+def _compare(words: Sequence[str], command: Sequence[str] | None) -> int:
+    call = prepared(words, command)
+    args, every = call.args, call.every
     if args.detach and not args.dry_run:
         return _detach(words, command or (), args.quiet)
-    allocation = allocated(args, request, holds=not args.dry_run, approve=_approve(every, request))
+    approve = _approve(every, call.request)
+    allocation = allocated(args, call.request, holds=not args.dry_run, approve=approve)
     try:
         launches = _launches(every, allocation)
         if args.dry_run:
@@ -313,7 +372,7 @@ def _compare(args: argparse.Namespace, words: Sequence[str], command: Sequence[s
                 say(printable(variant.label))
                 print_line(launch.line)
             return DONE
-        return _run(args, axes, base, every, launches, allocation)
+        return _run(call, launches, allocation)
     finally:
         allocation.release()
 
@@ -339,7 +398,6 @@ def _variant(
     args: argparse.Namespace,
     command: Sequence[str],
     settings: tuple[Setting, ...],
-    names: dict[str, str],
 ) -> _Variant:
     """Raises AxisError, WrongCallError for a variant that cannot be meant."""
     varied = copy.copy(args)
@@ -354,7 +412,7 @@ def _variant(
         elif axis.kind == "option" and axis.key == _THREADS:
             varied.threads = NEAR if value == NEAR else _typed(axis, value, count)
         elif axis.kind == "option":
-            name = names[axis.key]
+            name = _names()[axis.key]
             setattr(varied, name, _option(axis, value, name))
     words = command
     if args.saved is not None:
@@ -486,14 +544,8 @@ def _launches(every: Sequence[_Variant], allocation: Allocation) -> list[Launch]
     return found
 
 
-def _run(
-    args: argparse.Namespace,
-    axes: Sequence[Axis],
-    base: LaunchOptions,
-    every: Sequence[_Variant],
-    launches: Sequence[Launch],
-    allocation: Allocation,
-) -> int:
+def _run(call: Prepared, launches: Sequence[Launch], allocation: Allocation) -> int:
+    args, axes, every = call.args, call.axes, call.every
     folder = new_comparison(os.environ)
     environ = given_environment()
     # (It is for this very process.)
@@ -505,7 +557,7 @@ def _run(
         id=folder.name,
         state="running",
         created=time.time(),
-        command=without_secrets(base.command)[0],
+        command=without_secrets(call.base.command)[0],
         devices=allocation.labels,
         axes=tuple((axis.name, axis.heading) for axis in axes),
         rows=tuple(
