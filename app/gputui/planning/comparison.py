@@ -94,8 +94,9 @@ class Comparison:
 
     @property
     def made(self) -> int:
-        """How many runs have ended."""
-        return sum(run.state != "running" for row in self.rows for run in row.runs)
+        """How many runs have ended, without the one that was stopped together with its comparison."""
+        over = ("done", "failed", "timeout", *(("stopped",) if self.state != "stopped" else ()))
+        return sum(run.state in over for row in self.rows for run in row.runs)
 
     @property
     def basis(self) -> Basis:

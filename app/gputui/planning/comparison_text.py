@@ -53,7 +53,7 @@ def _plain(value: float) -> str:
 
 
 def figures(comparison: Comparison) -> list[Figure]:
-    """The figures of which some variant has a value; first the one that variants are compared by."""
+    """The figures of which some variant has more than 0; first the one that variants are compared by."""
     basis = comparison.basis
     every = [
         Figure("metric", "metric", lambda each: each.metric, _plain),
@@ -69,7 +69,8 @@ def figures(comparison: Comparison) -> list[Figure]:
     elif basis == "wall":
         every = [each for each in every if each.name != "runtime"]
     found = summaries(comparison)
-    known = [each for each in every if any(each.of(summary) is not None for summary in found)]
+    spreads = {each.name: [each.of(summary) for summary in found] for each in every}
+    known = [each for each in every if any(spread and spread.median > 0 for spread in spreads[each.name])]
     return sorted(known, key=lambda each: each.name != basis)
 
 
@@ -92,9 +93,19 @@ def by_what(comparison: Comparison) -> str:
 
 
 def table(comparison: Comparison, width: int | None = None) -> list[str]:
-    """A line a variant below the headings; cut at `width` columns."""
+    """A line a variant below the headings. Where `width` columns are too few, it does without the time that
+    variants are not compared by, then without the least and the most; what is left is cut."""
     found = summaries(comparison)
-    # What some variant has, in a fixed order: a column does not move when another figure comes to be known.
+    lines: list[str] = []
+    for other_time, spread in ((True, True), (False, True), (False, False)):
+        lines = _table(comparison, found, other_time, spread)
+        if width is None or max(map(len, lines)) <= width:
+            return lines
+    return [cut(line, width) for line in lines]
+
+
+def _table(comparison: Comparison, found: Sequence[Summary], other_time: bool, spread: bool) -> list[str]:
+    spread_of = _spread_of if spread else _median_of
     columns: list[tuple[str, Callable[[Summary], str]]] = []
     for name, heading, text in (
         ("metric", "METRIC", _plain),
@@ -102,12 +113,11 @@ def table(comparison: Comparison, width: int | None = None) -> list[str]:
         ("wall", "TIME", seconds),
     ):
         if name == comparison.basis:
-            columns.insert(0, ("VS BEST", _difference))
-            columns.insert(0, (heading, _spread_of(name, text)))
-        elif any(getattr(each, name) is not None for each in found):
-            columns.append((heading, _spread_of(name, text)))
+            columns[:0] = [(heading, spread_of(name, text)), ("VS BEST", _difference)]
+        elif other_time and any(getattr(each, name) is not None for each in found):
+            columns.append((heading, spread_of(name, text)))
     columns += [
-        ("STEPS/S", _spread_of("steps_per_second", _rate)),
+        ("STEPS/S", spread_of("steps_per_second", _rate)),
         ("MEMORY", _median_of("peak_memory", _bytes)),
         ("UTIL", _median_of("utilization", _percent)),
     ]
@@ -116,8 +126,7 @@ def table(comparison: Comparison, width: int | None = None) -> list[str]:
     for each in found:
         values = [_value(value) for value in each.row.values]
         rows.append([*values, *(text(each) for _, text in columns), result(comparison, each)])
-    right = range(len(axes), len(axes) + len(columns))
-    return [cut(line, width) for line in aligned(rows, right)]
+    return aligned(rows, range(len(axes), len(axes) + len(columns)))
 
 
 def result(comparison: Comparison, summary: Summary) -> str:

@@ -64,8 +64,8 @@ class ComparisonsScreen(ListPage):
         current = self._current
         if current is None:
             return above
-        found = details(current, self._figure, width)
         self._room = max(1, height - len(above))
+        found = details(current, self._figure, width, self._room)
         self._down = min(self._down, max(0, len(found) - self._room))
         return [*above, *found[self._down : self._down + self._room]]
 

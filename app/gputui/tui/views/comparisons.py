@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gputui.inventory.formatting import UNKNOWN, duration, printable
 from gputui.planning.comparison import Comparison, summaries
 from gputui.planning.comparison_text import bars, by_what, figures, table
-from gputui.tui.views.text import Line, clip, fit, title
+from gputui.tui.views.text import Line, clip, fit, title, wrap
 
 _SIGNS: dict[str, tuple[str, str]] = {
     "running": ("▶", "free"),
@@ -52,12 +52,13 @@ def _best(comparison: Comparison) -> str:
     return UNKNOWN if best is None else f"best {printable(comparison.label(best.row))}"
 
 
-def details(comparison: Comparison, figure: int, width: int, ascii_only: bool = False) -> list[Line]:
-    """The table of a comparison and the bars of one of its figures, the `figure`-th (they go round)."""
+def details(comparison: Comparison, figure: int, width: int, room: int) -> list[Line]:
+    """The table of a comparison and the bars of one of its figures, the `figure`-th (they go round), with
+    those of the next ones as far as `room` has lines for them."""
     runs = f" × {comparison.repeat} runs" if comparison.repeat > 1 else ""
     on = f"GPU {','.join(map(printable, comparison.devices))}" if comparison.devices else "the CPU"
     lines = [title(f"{comparison.id}: {len(comparison.rows)} variants{runs} on {on}", width)]
-    heading, *rows = table(comparison)
+    heading, *rows = table(comparison, width - 1)
     lines.append(clip(((f" {heading}", "dim"),), width))
     for row, summary in zip(rows, summaries(comparison), strict=True):
         style = "strong" if summary.difference == 0 else "lost" if summary.failed else ""
@@ -65,8 +66,14 @@ def details(comparison: Comparison, figure: int, width: int, ascii_only: bool = 
     known = figures(comparison)
     if not known:
         return lines
-    shown = known[figure % len(known)]
-    lines.append(clip(((f" {by_what(comparison)}", "dim"),), width))
-    lines.append(title(shown.title, width, f"{figure % len(known) + 1} of {len(known)}: tab"))
-    lines += [clip(((line, ""),), width) for line in bars(comparison, shown, width, ascii_only)]
+    lines += [((f" {piece}", "dim"),) for piece in wrap(by_what(comparison), width - 2)]
+    start = figure % len(known)
+    for place in range(start, start + len(known)):
+        number = place % len(known)
+        shown = known[number]
+        block = [title(shown.title, width, f"{number + 1} of {len(known)}: tab")]
+        block += [clip(((line, ""),), width) for line in bars(comparison, shown, width)]
+        if place > start and len(lines) + len(block) > room:
+            break
+        lines += block
     return lines
