@@ -166,6 +166,13 @@ def test_repeats_go_round_and_have_a_median(box: Box) -> None:
     assert order == ["X=1", "X=2"] * 3
 
 
+def test_a_warm_up_runs_first_and_is_no_row(box: Box) -> None:
+    count = sh(f'cd "{box.folder}"; echo x >> n; echo loss $(wc -l < n)')
+    found = compare(box, "-n", "1", "--warm-up", "--metric", "loss (.*)", "--vary", "env:X=1,2", *count)
+    assert [[run["metric"] for run in row["runs"]] for row in found["variants"]] == [[2], [3]]
+    assert [job.name.split()[-1] for job in all_jobs(box.environ) if job.name] == ["X=1", "X=1", "X=2"]
+
+
 def test_memory_and_utilization_are_measured(box: Box) -> None:
     task = Task(devices=("1",), user="ana", command="python t.py", pid=4711, memory=3000, load=70)
     box.driver.show_box(replace(EIGHT, tasks=(task,)))

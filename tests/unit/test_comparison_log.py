@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from gputui.planning.comparison_log import Figures, read_figures, read_metric
@@ -76,5 +78,15 @@ def test_a_pattern_that_cannot_be_meant_is_refused(pattern: str) -> None:
 
 
 def test_numbers_out_of_bounds_and_very_long_lines_are_no_figures() -> None:
+    read_figures(["|1/2 [::<, 1it/s"])
+    assert read_figures(["|1/2 [00:01<, .it/s", "|1/2 [00:01<, 0it/s"]) == Figures()
     assert read_figures(["train_runtime: 1e999", "0 s/it", "0ms/step"]) == Figures()
-    assert read_figures(["x" * 5_000_000 + " 3 steps/s"]) == Figures()
+    assert read_figures(["3 steps/s" + "x" * 5_000_000]) == Figures()
+
+
+@pytest.mark.parametrize("piece", ["1|2/3 [", "9", "9 ", "|1/2 [0:0<", "train_runtime': ", "1 it / ", "1:"])
+def test_no_line_takes_long(piece: str) -> None:
+    line = piece * (4000 // len(piece)) + "/s"
+    began = time.process_time()
+    read_figures([line] * 200)
+    assert time.process_time() - began < 2

@@ -121,6 +121,11 @@ def parser() -> Parser:
         "--repeat", type=_repeats, default=1, metavar="N", help="run every variant N times: median and spread"
     )
     made.add_argument(
+        "--warm-up",
+        action="store_true",
+        help="run the first variant once before, uncounted: it fills caches for all",
+    )
+    made.add_argument(
         "--metric",
         type=_metric,
         metavar="REGEX",
@@ -584,6 +589,7 @@ def _run(call: Prepared, launches: Sequence[Launch], allocation: Allocation) -> 
         reader.read if reader is not None else None,
         args.timeout,
         constraints_of(args),
+        args.warm_up,
     )
     number = 0
     try:
@@ -663,6 +669,8 @@ class _Progress:
         say(f"{self._place(comparison, row, run)}: {UNKNOWN if time is None else seconds(time)}")
 
     def _place(self, comparison: Comparison, row: int, run: Run) -> str:
+        if run.round == 0:
+            return f"warm-up {comparison.label(comparison.rows[row])}"
         place = (run.round - 1) * len(comparison.rows) + row + 1
         return f"{place}/{len(comparison.rows) * comparison.repeat} {comparison.label(comparison.rows[row])}"
 

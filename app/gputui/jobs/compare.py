@@ -69,6 +69,8 @@ class Comparing:
     """One comparison on its way. `comparison` is as it stands, whatever ends it.
 
     `limit` are the seconds that a run may take, None for any. `read` is None without devices to be read.
+    `warm_up`: the first variant runs once before, and is not counted: it fills the caches of files and
+    kernels for all of them.
     """
 
     def __init__(
@@ -81,11 +83,12 @@ class Comparing:
         read: Read | None = None,
         limit: float | None = None,
         constraints: Sequence[str] = (),
+        warm_up: bool = False,
     ) -> None:
         self.comparison = comparison
         self._planned, self._environ, self._listener = planned, environ, listener
         self._lease, self._read, self._limit = lease, read, limit
-        self._constraints = constraints
+        self._constraints, self._warm_up = constraints, warm_up
         self._metric = re.compile(comparison.metric) if comparison.metric is not None else None
 
     def run(self) -> Comparison:
@@ -96,6 +99,8 @@ class Comparing:
         """
         try:
             self._set(self.comparison)
+            if self._warm_up:
+                self._run(0, 0)
             for number in range(1, self.comparison.repeat + 1):
                 for row in range(len(self._planned)):
                     self._run(row, number)
@@ -186,7 +191,9 @@ class Comparing:
         )
 
     def _put(self, row: int, run: Run) -> None:
-        """The comparison with this run in place of the one of its round."""
+        """The comparison with this run in place of the one of its round; 0 is the one that does not count."""
+        if run.round == 0:
+            return
         rows = list(self.comparison.rows)
         others = [each for each in rows[row].runs if each.round != run.round]
         rows[row] = replace(rows[row], runs=(*others, run))

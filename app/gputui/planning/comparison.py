@@ -26,7 +26,7 @@ Basis = Literal["metric", "runtime", "wall"]
 class Run:
     """One run of a variant. None is "not known".
 
-    round             1 for the first of its variant
+    round             1 for the first of its variant; 0 is a warm-up, which no row has
     job               its id, None where there could be none
     status            as a shell gives it: 128 + n after signal n
     reason            why it could not be started

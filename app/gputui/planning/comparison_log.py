@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 _MOST_LINE = 4000
-"""Characters of a line that are looked at: patterns of users may be slow on long ones."""
+"""Characters of a line that are looked at: its end, which is what a bar has shown last."""
 
-_NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)"
+_NUMBER = r"([0-9]{1,15}(?:\.[0-9]{0,15})?(?:[eE][-+]?[0-9]{1,3})?)"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_CLOCK = r"((?:[0-9]+ days?, )?[0-9]+:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?)"
+_CLOCK = r"((?:[0-9]{1,5} days?, )?[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?)"
 
 # (transformers, trainer_utils.speed_metrics: a dictionary of floats, from 5.0 on of texts; and the same again
 # as "train_runtime = 0:01:41.90" by Trainer.log_metrics.)
-_IS = r"""['"]?\s*[:=]\s*['"]?"""
+_IS = r"""['"]? {0,40}[:=] {0,40}['"]?"""
 _RUNTIME = re.compile(rf"\btrain_runtime{_IS}(?:{_CLOCK}|{_NUMBER})")
 _TRAINER = re.compile(rf"\btrain_steps_per_second{_IS}{_NUMBER}")
 _OLD_TRAINER = re.compile(rf"\btrain_samples_per_second{_IS}{_NUMBER}")
@@ -23,19 +23,20 @@ _OLD_TRAINER = re.compile(rf"\btrain_samples_per_second{_IS}{_NUMBER}")
 
 _STEP = r"(?:steps?|it|iters?|iterations?|batch(?:es)?)"
 _BAR = re.compile(
-    rf"(?P<name>.*?)\|\s*(?P<done>[0-9.]+)/(?P<total>[0-9.]+)\s*"
-    rf"\[(?P<elapsed>[0-9:]+)<[^,\]]*,\s*(?P<rate>[0-9.]+)\s*(?P<unit>{_STEP}/s|s/{_STEP})"
+    r"\| ?(?P<done>[0-9.]{1,15})/(?P<total>[0-9.]{1,15}) \[(?P<elapsed>[0-9]{1,5}(?::[0-9]{2}){1,2})<"
+    rf"[^,\]]{{0,30}}, {{0,9}}(?P<rate>[0-9.]{{1,15}}) ?(?P<unit>{_STEP}/s|s/{_STEP})"
 )
 """A bar of tqdm. The rate of its last line is the mean of the whole run: `close` shows it without the moving
 average (tqdm/std.py)."""
-_RATE = re.compile(rf"(?<![\w.]){_NUMBER}\s*{_STEP}\s*/\s*s(?:ec(?:ond)?s?)?\b", re.IGNORECASE)
+_RATE = re.compile(rf"(?<![\w.]){_NUMBER} ?{_STEP} ?/ ?s(?:ec(?:ond)?)?\b", re.IGNORECASE)
 _NAMED_RATE = re.compile(
-    rf"\b(?:steps|iterations|it)(?:_per_|\s+per\s+|/)s(?:ec(?:ond)?)?\b{_IS}{_NUMBER}", re.IGNORECASE
+    rf"\b(?:steps|iterations|it)(?:_per_| per |/)s(?:ec(?:ond)?)?{_IS}{_NUMBER}", re.IGNORECASE
 )
-_TIME = re.compile(rf"(?<![\w.]){_NUMBER}\s*(?P<unit>ms|s)\s*/\s*{_STEP}\b", re.IGNORECASE)
-_MEGATRON = re.compile(rf"elapsed time per iteration \(ms\):\s*{_NUMBER}")
-_SIGNS = ("/", "per", "train_runtime")
-"""One of these is in every line that one of the patterns above finds."""
+_TIME = re.compile(rf"(?<![\w.]){_NUMBER} ?(?P<unit>ms|s) ?/ ?{_STEP}\b", re.IGNORECASE)
+_MEGATRON = re.compile(rf"elapsed time per iteration \(ms\): {_NUMBER}")
+# (All repetitions above have an end, so that no line takes long.)
+_SIGNS = ("/s", "/ s", "/it", "/ it", "/batch", "per_s", "per s", "per iteration", "train_runtime")
+"""One of these is in every line that one of the patterns above finds; to look for them is quick."""
 
 
 class Figures(NamedTuple):
@@ -71,22 +72,24 @@ def read_figures(lines: Iterable[str], metric: re.Pattern[str] | None = None) ->
     runtime = trainer = old_trainer = told = found = None
     bars: dict[tuple[str, str], tuple[float, float]] = {}
     for line in lines:
-        line = _COLOUR.sub("", line[:_MOST_LINE])
-        if metric is not None and (matches := list(metric.finditer(line))):
-            found = _number(matches[-1][1], found)
+        line = _COLOUR.sub("", line[-_MOST_LINE:]) if "\x1b" in line else line[-_MOST_LINE:]
+        if metric is not None:
+            for own in metric.finditer(line):
+                found = _number(own[1], found)
         if not any(sign in line for sign in _SIGNS):
             continue
-        if (match := _RUNTIME.search(line)) is not None:
-            runtime = _seconds(match[1]) if match[1] else _number(match[2], runtime)
-        if (match := _TRAINER.search(line)) is not None:
-            trainer = _number(match[1], trainer)
-        if (match := _OLD_TRAINER.search(line)) is not None:
-            old_trainer = _number(match[1], old_trainer)
+        if "train_" in line:
+            if (match := _RUNTIME.search(line)) is not None:
+                runtime = _seconds(match[1]) if match[1] else _number(match[2], runtime)
+            if (match := _TRAINER.search(line)) is not None:
+                trainer = _number(match[1], trainer)
+            if (match := _OLD_TRAINER.search(line)) is not None:
+                old_trainer = _number(match[1], old_trainer)
         if (match := _BAR.search(line)) is not None:
             rate = _number(match["rate"], None)
             if rate:
                 rate = 1 / rate if match["unit"].startswith("s/") else rate
-                name = match["name"].partition("%")[0].rstrip("0123456789 ")
+                name = line[: match.start()].partition("%")[0].rstrip("0123456789 ")
                 bars[name, match["total"]] = _seconds(match["elapsed"]), rate
             continue
         told = _rate(line) or told
