@@ -336,3 +336,21 @@ def test_a_comparison_that_is_a_job_ends_with_its_variant_when_it_is_stopped(box
 def test_a_wrong_call_starts_no_job(box: Box) -> None:
     assert box.call("compare", "--detach", "--vary", "nothing=1", "--", "true")[0] == 2
     assert all_jobs(box.environ) == []
+
+
+def test_inside_a_lease_the_variants_are_a_step_of_it(box: Box) -> None:
+    def body() -> None:
+        status, out, err = box.call(
+            "compare", "--json", "-q", "-n", "1", "--vary", "env:X=0,1", "--", "true", keep=True
+        )
+        assert status == 0, err
+        assert json.loads(out)["devices"] == ["5"]
+
+    box.inside([5], body)
+    assert box.claimed() == []
+
+
+def test_devices_that_are_taken_are_not_compared_on(box: Box) -> None:
+    box.hold(0)
+    status, out, err = box.call("compare", "--gpus", "0", "--vary", "env:X=0,1", "--", "true")
+    assert (status, out) == (4, "") and kept(box.environ).comparisons == (), err
