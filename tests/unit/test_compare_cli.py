@@ -17,6 +17,8 @@ from gputui.jobs.comparisons import kept
 from gputui.jobs.job import Job
 from gputui.jobs.process_tree import alive
 from gputui.jobs.store import all_jobs
+from gputui.launching.history_file import remember
+from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.spec import Task
 from messages import lines_of
 from unit.builders import GIB
@@ -354,3 +356,15 @@ def test_devices_that_are_taken_are_not_compared_on(box: Box) -> None:
     box.hold(0)
     status, out, err = box.call("compare", "--gpus", "0", "--vary", "env:X=0,1", "--", "true")
     assert (status, out) == (4, "") and kept(box.environ).comparisons == (), err
+
+
+def test_of_a_saved_launch_everything_can_be_varied(box: Box) -> None:
+    options = LaunchOptions(("python", "t.py", "--lr", "1"), launcher="torchrun", ids="uuid")
+    assert remember(box.environ, options, 2, 1e9) is None
+    words = ("--vary", "ids=index,uuid", "--vary", "launcher=auto,torchrun", "--vary", "arg:--lr=2")
+    status, out, err = box.call("compare", "--dry-run", "--saved", "1", *words)
+    lines = out.splitlines()
+    assert status == 0, err
+    assert ["DEVICES=GPU-" in line for line in lines] == [False, False, True, True]
+    assert [" torchrun " in line for line in lines] == [False, True] * 2
+    assert all(line.endswith("--lr 2") for line in lines)

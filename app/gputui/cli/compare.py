@@ -407,6 +407,7 @@ def _variant(
     """Raises AxisError, WrongCallError for a variant that cannot be meant."""
     varied = copy.copy(args)
     varied.env = list(args.env)
+    defaults: dict[str, object] = {}
     for axis, value in settings:
         if axis.kind == "env" and value:
             varied.env.append((axis.key, value))
@@ -419,13 +420,16 @@ def _variant(
         elif axis.kind == "option":
             name = _names()[axis.key]
             setattr(varied, name, _option(axis, value, name))
+            if getattr(varied, name) == table()[name].default:
+                defaults[name] = table()[name].default
     words = command
     if args.saved is not None:
         # (It has been read: `options_of` puts the launch in place of its name.)
         varied.saved = replace(args.saved, command=varied_command(args.saved.command, settings))
     else:
         words = varied_command(command, settings)
-    options = options_of(varied, words)
+    # (In a call, an option's default says nothing about a saved launch; here it was asked for.)
+    options = replace(options_of(varied, words), **defaults)  # type: ignore[arg-type]
     if not options.command:
         raise AxisError("a variant has no command")
     return _Variant(settings, varied, options, read_intent(options, os.environ))
