@@ -31,6 +31,7 @@ from gputui.cli.ls import document_text
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.process_tree import here
 from gputui.planning.box import box_of
+from gputui.planning.comparison_log import read_figures
 from gputui.planning.document import to_document
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import plan
@@ -217,6 +218,70 @@ def _jobs(files: tuple[bytes, bytes, bytes]) -> None:
                 call("jobs", *words)
             call("jobs", "log", "k3f9")
             call("jobs", "forget", "k3f9", "--force")
+
+
+# Comparisons
+
+_COMPARED = {
+    "schema": 1,
+    "id": "k3f9",
+    "state": "running",
+    "created": "2026-05-04T14:00:00+00:00",
+    "ended": None,
+    "command": ["train.py"],
+    "devices": ["0"],
+    "axes": [{"name": "env:X", "heading": "X"}],
+    "repeat": 2,
+    "metric": None,
+    "less_is_better": False,
+    "variants": [
+        {
+            "values": ["0"],
+            "launch": "X=0 train.py",
+            "devices": ["0"],
+            "runs": [
+                {
+                    "round": 1,
+                    "job": "m6u5",
+                    "state": "done",
+                    "status": 0,
+                    "reason": None,
+                    "wall": 2.5,
+                    "runtime": 2.0,
+                    "steps_per_second": 1.5,
+                    "metric": None,
+                    "peak_memory": 1,
+                    "utilization": 50.0,
+                }
+            ],
+        }
+    ],
+    "runner": {"host": "h", "boot": None, "pids": None, "pid": 1, "ticks": 1},
+}
+
+
+def _comparison(data: bytes) -> None:
+    with own_folders() as folder:
+        comparison = folder / "state" / "gputui" / "comparisons" / "k3f9"
+        comparison.mkdir(parents=True)
+        (comparison / "comparison.json").write_bytes(data)
+        for words in (("--list",), ("--show", "k3f9"), ("--list", "--json"), ("--show", "k3f9", "--csv")):
+            ended = call("compare", *words)
+            assert "--csv" in words or plain(ended.out), (words, ended.out)
+        call("compare", "--forget", "k3f9")
+
+
+_SPEEDS = st.sampled_from(
+    [
+        *("train_runtime", "': ", "1e9", "1 day, 0:00:0.5", "it/s", "s/it", "|1/2 ", "[00:01<00:00, "),
+        *(" steps/s", "ms/step", "loss", "\r", "\n"),
+    ]
+)
+
+
+def _figures(text: str) -> None:
+    found = read_figures(text.splitlines(), re.compile("loss(.*)"))
+    assert all(figure is None or abs(figure) < float("inf") for figure in found)
 
 
 # Settings
@@ -421,6 +486,8 @@ ENTRANCES = {
     "records of jobs": Entrance(
         st.tuples(bytes_of(_GIVEN), bytes_of(_STARTED) | st.just(b""), bytes_of(_ENDED) | st.just(b"")), _jobs
     ),
+    "records of comparisons": Entrance(bytes_of(_COMPARED) | _ANY_BYTES, _comparison),
+    "speeds in logs": Entrance(st.lists(_SPEEDS | TEXT, max_size=8).map("".join), _figures),
     "settings": Entrance(
         _SETTINGS.map(lambda text: text.encode(errors="surrogatepass")) | _ANY_BYTES, _settings
     ),

@@ -89,11 +89,11 @@ _SHARED = ("Calls", "Which box", "Which devices", "How it is started")
 
 
 def options_in(text: str) -> set[str]:
-    """The options within backquotes, without what else stands there."""
+    """The options within backquotes, without what else stands there ("arg:--lr" is a user's command's)."""
     return {
         option
         for quoted in re.findall(r"`([^`]+)`", _FENCE.sub("", text))
-        for option in re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", quoted)
+        for option in re.findall(r"(?<![\w-])(?<!arg:)--?[a-zA-Z][\w-]*", quoted)
     }
 
 

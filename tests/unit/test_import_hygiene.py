@@ -45,6 +45,7 @@ CALLS = {
         "t.py",
     ],
     "export": ["export", "--demo", "--as", "json", "--", "python", "train.py"],
+    "compare --dry-run": ["compare", "--demo", "--dry-run", "--vary", "env:X=0,1", "--", "python", "t.py"],
     "record": ["record", "--demo", "-"],
 }
 

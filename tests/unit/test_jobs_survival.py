@@ -39,6 +39,35 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield made
 
 
+def test_a_tied_job_goes_on_while_its_pipe_is_open_and_is_stopped_when_it_is_closed(desk: Desk) -> None:
+    reading, writing = os.pipe()
+    job = desk.start("/bin/sh", "-c", "echo begins; sleep 1000 & wait", tie=reading)
+    os.close(reading)
+    says(job, "begins")
+    assert refreshed(job).state == "running"
+    os.close(writing)
+    job = ended(job)
+    assert (job.state, job.stop) == ("stopped", signal.SIGTERM)
+    assert job.command is not None
+    gone(job.command)
+
+
+def test_a_job_whose_pipe_is_closed_before_it_begins_is_stopped_at_once(desk: Desk) -> None:
+    reading, writing = os.pipe()
+    os.close(writing)
+    job = desk.start("/bin/sleep", "1000", tie=reading)
+    os.close(reading)
+    assert ended(job).state == "stopped"
+
+
+def test_a_tied_job_that_ends_by_itself_is_done_and_its_command_has_no_pipe(desk: Desk) -> None:
+    reading, writing = os.pipe()
+    job = ended(desk.start("/bin/ls", "-l", "/proc/self/fd", tie=reading))
+    os.close(reading)
+    os.close(writing)
+    assert job.state == "done" and "pipe:" not in job.log.read_text()
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP, signal.SIGINT])
 def test_a_job_outlives_the_death_of_who_started_it(desk: Desk, number: int) -> None:
     gate = desk.gate()

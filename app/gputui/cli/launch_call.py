@@ -211,6 +211,14 @@ def request_for(
     return request_of(args, program_and_script(options.command), facts, job=job, asked=settled)
 
 
+def own_job() -> str | None:
+    """The id of the job that this process is, where it is a job that is gputui itself."""
+    from gputui.jobs import FOLDER
+
+    folder = os.environ.get(FOLDER)
+    return os.path.basename(folder) if folder else None  # noqa: PTH119 - pathlib costs milliseconds
+
+
 def allocated(
     args: argparse.Namespace,
     request: Request,

@@ -22,7 +22,8 @@ def entry() -> NoReturn:
 
 
 def queued_entry() -> NoReturn:
-    """The entry of a job that waits for devices: it reads its words from a file in its private folder."""
+    """The entry of a job that is gputui itself: it reads its words from a file in its private folder. The
+    subcommand is on its command line ("gputui run --wait")."""
     from pathlib import Path
 
     from gputui.jobs import FOLDER
@@ -33,7 +34,7 @@ def queued_entry() -> NoReturn:
     except RecordError as error:
         print(f"gputui: this job cannot start: {error}", file=sys.stderr)
         raise SystemExit(1) from None
-    sys.argv[1:] = ["run", *words]
+    sys.argv[1:] = [sys.argv[2], *words]
     entry()
 
 

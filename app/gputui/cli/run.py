@@ -27,6 +27,7 @@ from gputui.cli.launch_call import (
     launch_on,
     noted,
     options_of,
+    own_job,
     remember,
     request_for,
 )
@@ -77,7 +78,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if not options.command:
         raise WrongCallError("no command after the variables")
     intent = read_intent(options, os.environ)
-    request = request_for(args, options, intent, _waiting_job())
+    request = request_for(args, options, intent, own_job())
     approve = agreement(options, intent, request)
     if args.detach and args.wait is not None and not args.dry_run and not request.cpu_only:
         return _queue(words, command or (), options, request, approve, args)
@@ -104,14 +105,6 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     except StartError as error:
         say(str(error))
         return error.status
-
-
-def _waiting_job() -> str | None:
-    """The id of the job that this process is, where it is one that waits for its devices."""
-    from gputui.jobs import FOLDER
-
-    folder = os.environ.get(FOLDER)
-    return os.path.basename(folder) if folder else None  # noqa: PTH119 - pathlib costs milliseconds
 
 
 def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:

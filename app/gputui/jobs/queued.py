@@ -1,4 +1,4 @@
-"""Jobs that wait in the queue for devices: a job that is `gputui run --wait` until it becomes the command."""
+"""Jobs that are gputui itself: `gputui run --wait` until it becomes the command, and comparisons."""
 
 from __future__ import annotations
 
@@ -56,6 +56,27 @@ def queue_job(
         options=options,
         constraints=constraints,
     )
+
+
+def compare_job(
+    words: Sequence[str], command: Sequence[str], environ: Mapping[str, str], name: str | None = None
+) -> Job:
+    """Start `gputui compare` with these words as a job. Raises StartError and JobError."""
+    launch = Launch((sys.executable, "-c", _GPUTUI, "gputui", "compare"))
+    call = (*words, *(("--", *command) if command else ()))
+    queued = Queued(None, ("gputui", "compare", *call), call, "compare")
+    return start_job(launch, environ, name, own_lease(environ).descriptors, queued)
+
+
+def compare_call(job: Job) -> tuple[list[str], list[str] | None] | None:
+    """The words of `gputui compare` that a job is, and its command; None where it is no comparison."""
+    if job.argv[:2] != ("gputui", "compare") or job.launch is not None:
+        return None
+    words = list(job.argv[2:])
+    if "--" not in words:
+        return words, None
+    place = words.index("--")
+    return words[:place], words[place + 1 :]
 
 
 def words_of(

@@ -60,13 +60,17 @@ def check_name(name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """What a job that waits for devices will run: `argv` is the user's command; its launch is a `gputui run`
-    with these `words`, which becomes it. They may hold secrets and are not on its command line, which every
-    user of the machine can read: it finds them in its folder."""
+    """What a job that is a call of gputui itself will run: `subcommand` with these `words`. They may hold
+    secrets and are not on its command line, which every user of the machine can read: it finds them in its
+    folder. `argv` is what the record shows as its command.
 
-    count: int
+    `count` is how many devices it waits for before it becomes that command, None for a call that stays what
+    it is."""
+
+    count: int | None
     argv: tuple[str, ...]
     words: tuple[str, ...]
+    subcommand: str = "run"
 
 
 def start_job(
@@ -78,14 +82,16 @@ def start_job(
     claims: Sequence[str] = (),
     options: LaunchOptions | None = None,
     constraints: Sequence[str] = (),
+    tie: int | None = None,
 ) -> Job:
     """Start `launch` with `environ` changed as it says; it goes on whatever becomes of this process.
 
     `pass_fds` are open descriptors that the command and its descendants inherit under the same numbers; its
     supervisor does not keep them. `claims` are the paths of a lease's records: the supervisor empties them
     when the job has ended. `options` are what the launch was made from, and `constraints` the words of
-    `gputui run` by which its devices were found, for a rerun. Raises StartError when the command could not be
-    started (the record says so too), and JobError when there can be no record.
+    `gputui run` by which its devices were found, for a rerun. `tie` is the reading end of a pipe: once nobody
+    has its other end open, the job is stopped. Raises StartError when the command could not be started (the
+    record says so too), and JobError when there can be no record.
     """
     if name is not None:
         check_name(name)
@@ -97,7 +103,7 @@ def start_job(
         withheld=without_secrets(launch.argv)[1],
     )
     if queued is not None:
-        line = without_secrets_of(Launch(("gputui", "run", *queued.words))).line
+        line = without_secrets_of(Launch(("gputui", queued.subcommand, *queued.words))).line
         argv, withheld = without_secrets(queued.argv)
         given = replace(given, waits=queued.count, argv=argv, line=line, withheld=withheld)
         launch = replace(launch, changes=(*launch.changes, (FOLDER, str(given.folder))))
@@ -115,7 +121,7 @@ def start_job(
         told = notify_words(environ)
         if told:
             write_notify(given.folder, given.name or program_and_script(given.argv), told)
-        answer = _supervise(given, launch, environ, pass_fds)
+        answer = _supervise(given, launch, environ, pass_fds, tie)
     except OSError as error:
         _remove(given.folder)
         raise cannot_keep(given.folder.parent, error) from None
@@ -224,7 +230,9 @@ def _given(launch: Launch, folder: Path, name: str | None) -> Job:
     )
 
 
-def _supervise(job: Job, launch: Launch, environ: Mapping[str, str], pass_fds: Sequence[int]) -> str:
+def _supervise(
+    job: Job, launch: Launch, environ: Mapping[str, str], pass_fds: Sequence[int], tie: int | None
+) -> str:
     """Start the supervisor and wait for its answer. Raises OSError when there can be no log; StartError."""
     import subprocess
 
@@ -240,7 +248,7 @@ def _supervise(job: Job, launch: Launch, environ: Mapping[str, str], pass_fds: S
                 stdout=log,
                 stderr=log,
                 env=environment,
-                pass_fds=(reply, *pass_fds),
+                pass_fds=(reply, *pass_fds, *(() if tie is None else (tie,))),
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
@@ -251,14 +259,15 @@ def _supervise(job: Job, launch: Launch, environ: Mapping[str, str], pass_fds: S
             os.close(log)
         with process:
             if process.stdin is not None:
-                _tell(process.stdin, launch, environment.get("LC_CTYPE"), _log_cap(environ))
+                _tell(process.stdin, launch, environment.get("LC_CTYPE"), _log_cap(environ), tie)
             return answers.read()
 
 
-def _tell(stdin: IO[bytes], launch: Launch, locale: str | None, cap: int) -> None:
+def _tell(stdin: IO[bytes], launch: Launch, locale: str | None, cap: int, tie: int | None) -> None:
     """What the supervisor has to know: not through files or arguments, so that each byte is what it was."""
     kept = "" if locale is None else f"={locale}"
-    words = [str(len(launch.argv)), launch.directory or "", kept, str(cap), *launch.argv]
+    tied = "" if tie is None else str(tie)
+    words = [str(len(launch.argv)), launch.directory or "", kept, str(cap), tied, *launch.argv]
     # A supervisor that has ended already says so by its missing answer.
     with contextlib.suppress(BrokenPipeError), stdin:
         stdin.write(b"\0".join(map(os.fsencode, words)))

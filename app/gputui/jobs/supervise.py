@@ -3,15 +3,16 @@
     python -I -S supervise.py FOLDER PIPE [DESCRIPTOR…]
 
 It imports nothing of gputui and little else, for it lives as long as the job (9 MB, 5 of them its own).
-Its stdin brings the directory, the cap of the log and the command, its stdout and stderr are the job's log,
-its environment is the command's. To PIPE it writes "started", or why the command could not be started. The
-DESCRIPTORs are for the command alone.
+Its stdin brings the directory, the cap of the log, a pipe and the command, its stdout and stderr are the
+job's log, its environment is the command's. To PIPE it writes "started", or why the command could not be
+started. The DESCRIPTORs are for the command alone.
 
 The command never begins before its pid is in the record. SIGTERM begins a stop, as the file "stop" of the
 folder says (signal, seconds of grace): the signal to the command's process group; then, once the command
 has ended, to what is left; after the grace SIGKILL to everything. A log above its cap loses its middle: the
 room is given back to the disk and the rest stays at its place, so that neither the command, which writes
-into the file itself, nor who reads the log notices. Launchers such as torchrun start workers
+into the file itself, nor who reads the log notices. A job that is tied to a process is stopped when that one
+ends, even by SIGKILL: it holds the other end of a pipe. Launchers such as torchrun start workers
 in sessions of their own that no signal to a group reaches. When the job has ended, the command of the file
 "notify" is started. On Linux the supervisor is the one that orphans are given to (PR_SET_CHILD_SUBREAPER,
 prctl(2)), so that every process of the job stays a descendant.
@@ -42,7 +43,7 @@ _PUNCH = 1 | 2
 """FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE of linux/falloc.h."""
 _END = 512
 """Bytes that are reserved for the record of the end."""
-_WAITED_FOR = (signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM)
+_WAITED_FOR = (signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM, signal.SIGIO)
 _NOT_FOR_US = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -78,7 +79,7 @@ def main() -> None:
     os.chdir("/")
     if trouble is None:
         _reply(answer, "started")
-        end = _Watch(folder, command, _Cap(given.cap)).until_the_end()
+        end = _Watch(folder, command, _Cap(given.cap), given.tie).until_the_end()
         _remove_claims(folder)
         with contextlib.suppress(OSError):
             # (A job that was killed before it had read its words, which may be secrets.)
@@ -98,11 +99,14 @@ def main() -> None:
 
 
 class _Command:
-    """The command's words, its directory ("" for ours), its LC_CTYPE ("=…", "" for none), and the most bytes
-    that its log may have on the disk (0: any)."""
+    """The command's words, its directory ("" for ours), its LC_CTYPE ("=…", "" for none), the most bytes that
+    its log may have on the disk (0: any), and the pipe at whose end the job is stopped ("" for none)."""
 
-    def __init__(self, directory: bytes, locale: bytes, cap: bytes, argv: list[bytes]) -> None:
+    def __init__(self, directory: bytes, locale: bytes, cap: bytes, tie: bytes, argv: list[bytes]) -> None:
         self.directory, self._locale, self.cap, self.argv = directory, locale, int(cap), argv
+        self.tie = int(tie) if tie else None
+        if self.tie is not None:
+            os.set_inheritable(self.tie, False)
 
     def environment(self) -> dict[bytes, bytes]:
         """Ours, without the LC_CTYPE that Python sets for itself where the locale is "C" (PEP 538)."""
@@ -118,12 +122,12 @@ def _read_command() -> _Command:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    count, directory, locale, cap, *argv = data.split(b"\0")
+    count, directory, locale, cap, tie, *argv = data.split(b"\0")
     if int(count) != len(argv):
         raise SystemExit(
             "gputui: the process that started this job ended before it had sent the whole command"
         )
-    return _Command(directory, locale, cap, argv)
+    return _Command(directory, locale, cap, tie, argv)
 
 
 def _reply(answer: int, text: str) -> None:
@@ -347,8 +351,8 @@ def _give_back(start: int, length: int) -> None:
 class _Watch:
     """Waits for the command to end, stops it when asked, and looks after the size of its log."""
 
-    def __init__(self, folder: str, command: int, cap: _Cap) -> None:
-        self._folder, self._command, self._cap = folder, command, cap
+    def __init__(self, folder: str, command: int, cap: _Cap, tie: int | None) -> None:
+        self._folder, self._command, self._cap, self._tie = folder, command, cap, tie
         self._ended: int | None = None
         self._began = self._when = time.time()
         self._stop: int | None = None
@@ -358,9 +362,10 @@ class _Watch:
 
     def until_the_end(self) -> _End:
         """Wait until the job has ended."""
+        self._watch_tie()
         while not self._over():
             number = self._next_signal()
-            if number == signal.SIGTERM:
+            if number == signal.SIGTERM or (number == signal.SIGIO and self._untied()):
                 self._begin_to_stop()
             elif number == signal.SIGALRM:
                 self._kill()
@@ -386,6 +391,32 @@ class _Watch:
             self._cap.look()
             return None
         return came.si_signo
+
+    def _watch_tie(self) -> None:
+        """Have SIGIO sent to us when the other end of the pipe is closed (O_ASYNC, fcntl(2))."""
+        if self._tie is None:
+            return
+        import fcntl
+
+        fcntl.fcntl(self._tie, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(self._tie, fcntl.F_SETFL, fcntl.fcntl(self._tie, fcntl.F_GETFL) | os.O_ASYNC)
+        # (It may have been closed before that.)
+        os.kill(os.getpid(), signal.SIGIO)
+
+    def _untied(self) -> bool:
+        """Whether the process that the job is tied to has ended; true once."""
+        import select
+
+        if self._tie is None:
+            return False
+        poll = select.poll()
+        poll.register(self._tie)
+        if not poll.poll(0):
+            return False
+        # (Nobody writes into the pipe: what can be read is its end.)
+        os.close(self._tie)
+        self._tie = None
+        return True
 
     def _over(self) -> bool:
         some_are_left = self._collect()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -104,8 +104,11 @@ class JobsController:
         from gputui.cli.request_options import with_rules
         from gputui.cli.run import parser
         from gputui.jobs.again import again
+        from gputui.jobs.queued import compare_call
         from gputui.launching.environment_hints import THREADS, threads_near
 
+        if compare_call(job) is not None:
+            return None, f"a comparison: gputui jobs rerun {job.id} starts it again"
         kept = again(job)
         lacks = kept.lacks(self._environ)
         if lacks is not None:
@@ -145,6 +148,50 @@ class JobsController:
         launch = app_state.launch
         why = launch.refusal or app_state.contradiction or missing_program(launch, self._environ)
         return (None, why) if why else (app_state, where)
+
+    # Variants of it
+
+    def not_comparable(self, job: Job) -> str | None:
+        """Why variants of a job's command cannot be started, None where they can."""
+        from gputui.jobs.again import again
+        from gputui.jobs.queued import compare_call
+
+        if compare_call(job) is not None:
+            return f"a comparison itself: gputui jobs rerun {job.id} starts it again"
+        return again(job).lacks(self._environ)
+
+    def explain_comparison(self, job: Job, line: str) -> str:
+        """What Enter does with the words of a comparison that can be meant."""
+        from gputui.cli.compare import variants_of
+        from gputui.jobs.again import again
+
+        count = again(job).number
+        devices = (
+            "without devices" if not count else f"on the best {count} free" if count > 1 else "on one GPU"
+        )
+        number = variants_of(_compare_words(line))
+        return f"⏎ starts {number} variant{'s' if number > 1 else ''}, one after another, {devices}"
+
+    def compare(self, job: Job, line: str) -> str:
+        """Start a comparison of variants of a job's command as a job; what to tell."""
+        from gputui.allocating.errors import RequestError
+        from gputui.cli.common import WrongCallError
+        from gputui.cli.compare import prepared
+        from gputui.jobs.again import again
+        from gputui.jobs.job import JobError
+        from gputui.jobs.queued import compare_job
+        from gputui.launching.launch_options import words_of
+        from gputui.launching.start import StartError
+
+        options, count, constraints, *_ = again(job)
+        devices = ("-n", str(count), *constraints) if count else ("--gpus", "none")
+        words = [*_without_devices(line, devices), *words_of(options), *_compare_words(line)]
+        try:
+            prepared(words, options.command)
+            started = compare_job(words, options.command, self._environ)
+        except (WrongCallError, RequestError, JobError, StartError) as error:
+            return f"nothing is started: {error}"
+        return f"job {started.id} compares: V shows how far it is"
 
     def rerun(self, job: Job, app_state: AppState) -> str:
         """Hold the devices of `best_for`, have them read again, and start the job; what to tell meanwhile."""
@@ -208,3 +255,29 @@ class JobsController:
         )
         warnings = "; ".join(notice.text for notice in pending.allocation.notices)
         return f"{text}; {warnings}" if warnings else text
+
+
+def problem_of(line: str) -> str | None:
+    """What is wrong with the words of a comparison, None where nothing is."""
+    from gputui.cli.common import WrongCallError
+    from gputui.cli.compare import variants_of
+
+    try:
+        variants_of(_compare_words(line))
+    except WrongCallError as error:
+        return str(error)
+    return None
+
+
+def _compare_words(line: str) -> list[str]:
+    """The words of `gputui compare`: what begins with no dash, and is no option's value, is varied."""
+    from gputui.cli.compare import with_vary
+
+    return with_vary(split(line))
+
+
+def _without_devices(line: str, devices: Sequence[str]) -> Sequence[str]:
+    """The words that say which devices, unless the line varies them or says so itself."""
+    from gputui.cli.compare import says_devices
+
+    return () if says_devices(_compare_words(line)) else devices

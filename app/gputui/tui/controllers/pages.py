@@ -82,7 +82,14 @@ class PageController:
     def open_jobs(self) -> None:
         from gputui.tui.screens.jobs import JobsScreen
 
-        self._view.open(JobsScreen(self._view, self._jobs, self._environ, self._launch.copy_text))
+        self._view.open(
+            JobsScreen(self._view, self._jobs, self._environ, self._launch.copy_text, self.open_comparisons)
+        )
+
+    def open_comparisons(self) -> None:
+        from gputui.tui.screens.comparisons import ComparisonsScreen
+
+        self._view.open(ComparisonsScreen(self._view, self._environ, self._launch.copy_text))
 
     def open_queue(self) -> None:
         from gputui.tui.screens.queue import QueueScreen

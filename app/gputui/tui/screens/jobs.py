@@ -16,8 +16,9 @@ from gputui.jobs.stop import GRACE, stop
 from gputui.jobs.store import Stored, forget, stored
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
-from gputui.tui.controllers.jobs import JobsController
+from gputui.tui.controllers.jobs import JobsController, problem_of
 from gputui.tui.main_view import MainView
+from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
 from gputui.tui.views.jobs import (
     devices_of,
@@ -46,7 +47,7 @@ _MOST_LOG = 96 * 1024
 
 
 class JobsScreen(ListPage):
-    """`copy_text` puts a text on the clipboard.
+    """`copy_text` puts a text on the clipboard, `open_comparisons` opens their page over this one.
 
     On another box than this machine (a demo, a recording) the jobs are those of its snapshot, and what this
     very screen has started.
@@ -62,6 +63,8 @@ class JobsScreen(ListPage):
         shown("c", "clone", "clone"),
         shown("R", "rerun", "rerun"),
         shown("S", "stop", "stop"),
+        shown("v", "compare", "compare", about="Compare variants of the job's command"),
+        shown("V", "comparisons", "comparisons"),
         shown("x,delete", "forget", "remove", "x"),
         shown("y", "copy", "copy"),
     ]
@@ -72,9 +75,11 @@ class JobsScreen(ListPage):
         controller: JobsController,
         environ: Mapping[str, str],
         copy_text: Callable[[str], None],
+        open_comparisons: Callable[[], None],
     ) -> None:
         super().__init__(view)
         self._controller, self._environ, self._copy_text = controller, environ, copy_text
+        self._open_comparisons = open_comparisons
         self._stored = Stored()
         self._trouble = ""
         self._records: dict[str, Job] = {}
@@ -198,6 +203,35 @@ class JobsScreen(ListPage):
             self.ask_again(
                 "rerun", (job.id, found), f"press R again to start {job.id} as a new job on {text}"
             )
+
+    def action_comparisons(self) -> None:
+        self._open_comparisons()
+
+    def action_compare(self) -> None:
+        """Asks what is to be varied in the job's command, and starts the comparison as a job."""
+        job = None if self._example() is not None else self._record()
+        if job is None or self.view.app_state.label:
+            self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is started")
+            return
+        why = self._controller.not_comparable(job)
+        if why is not None:
+            self.show_message(why)
+            return
+
+        def answered(line: str | None) -> None:
+            if line and line.strip():
+                self.show_message(self._controller.compare(job, line))
+            self.draw()
+
+        self.app.push_screen(
+            LineScreen(
+                f"vary what in {job.id}?   (⏎ start, esc cancel)",
+                placeholder="for example: launcher=python,torchrun env:NCCL_P2P_DISABLE=0,1 --repeat 3",
+                check=problem_of,
+                explain=lambda line: self._controller.explain_comparison(job, line),
+            ),
+            answered,
+        )
 
     def action_follow_log(self) -> None:
         self._back, self._pieces = 0, None

@@ -1,0 +1,169 @@
+"""What a comparison varies: the words of `--vary` as axes, and the variants that they span."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["option", "env", "arg", "switch", "word", "n", "gpus"]
+"""option   a launch option of `gputui run` ("launcher"), whose value is what the option takes
+env      a variable; "" leaves it as it is
+arg      an option of the command, or a word NAME=VALUE of it; "" leaves it out
+switch   an option of the command without a value: ON or OFF
+word     what stands for {NAME} in the command
+n        how many devices of those that are held, the first of them
+gpus     which devices: their names, joined by "+"
+"""
+
+ON, OFF = "on", "off"
+JOIN = "+"
+"""Between the devices of one value of "gpus": the comma is between the values."""
+
+MOST_VARIANTS = 1000
+_MOST_TEXT = 10_000
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PREFIXES: tuple[Kind, ...] = ("env", "arg", "word")
+_WRITE = "write NAME=VALUE,VALUE"
+
+
+class AxisError(ValueError):
+    """What was typed is nothing that can be varied; the message is one line that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One thing that is varied: `key` is its name among those of its kind, `values` are in their order."""
+
+    kind: Kind
+    key: str
+    values: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """As `--vary` names it."""
+        kind = "arg" if self.kind == "switch" else self.kind
+        return f"{kind}:{self.key}" if kind in _PREFIXES else self.key
+
+    @property
+    def heading(self) -> str:
+        """As a table names it."""
+        return self.key
+
+
+Setting = tuple[Axis, str]
+"""An axis and the value that it has."""
+
+
+def read_axis(text: str, options: Collection[str]) -> Axis:
+    """The axis that a word of `--vary` means; `options` are the names of the launch options.
+
+    A comma that belongs to a value is written "\\,". Raises AxisError.
+    """
+    if len(text) > _MOST_TEXT or "\0" in text:
+        raise AxisError("a --vary that is too long or has a null byte")
+    prefix, colon, rest = text.partition(":")
+    kind: Kind | None = next((each for each in _PREFIXES if colon and each == prefix), None)
+    if kind is None:
+        rest = text
+    key, equals, values = rest.partition("=")
+    if kind == "arg" and not equals and re.match("--?[A-Za-z]", key):
+        return Axis("switch", key, (OFF, ON))
+    if not equals or not key:
+        raise AxisError(f"{text!r} says not what is varied, or no values: {_WRITE}")
+    if kind is None:
+        kind = _plain(key, options)
+    if kind == "env" and not _VARIABLE.fullmatch(key):
+        raise AxisError(f"{text!r}: {key!r} is not the name of a variable")
+    found = tuple(_values(values))
+    repeated = next((value for value in found if found.count(value) > 1), None)
+    if repeated is not None:
+        raise AxisError(f"{text!r} has the value {repeated!r} twice")
+    if kind not in ("env", "arg", "word") and "" in found:
+        raise AxisError(f"{text!r} has an empty value")
+    return Axis(kind, key, found)
+
+
+def _plain(key: str, options: Collection[str]) -> Kind:
+    """The kind of a name without a prefix. Raises AxisError."""
+    if key in ("n", "gpus"):
+        return "n" if key == "n" else "gpus"
+    if key in options:
+        return "option"
+    if key.startswith("-"):
+        raise AxisError(f"{key!r} is an option of the command? Then write arg:{key}=VALUE,VALUE")
+    known = ", ".join((*options, "n", "gpus"))
+    raise AxisError(f"{key!r} cannot be varied: env:NAME, arg:NAME, word:NAME, or one of {known}")
+
+
+def _values(text: str) -> list[str]:
+    return [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", text)]
+
+
+def variants(axes: Sequence[Axis]) -> list[tuple[Setting, ...]]:
+    """Every combination, the last axis changing first. Raises AxisError: none, an axis twice, too many."""
+    if not axes:
+        raise AxisError(f"nothing is varied: --vary launcher=python,torchrun ({_WRITE})")
+    seen: set[tuple[str, str]] = set()
+    number = 1
+    for axis in axes:
+        kind = "arg" if axis.kind == "switch" else "n" if axis.kind == "gpus" else axis.kind
+        if (kind, "" if kind == "n" else axis.key) in seen:
+            twice = "the devices are" if kind == "n" else f"{axis.name} is"
+            raise AxisError(f"{twice} varied twice")
+        seen.add((kind, "" if kind == "n" else axis.key))
+        number *= len(axis.values)
+        if number > MOST_VARIANTS:
+            raise AxisError(f"more than {MOST_VARIANTS} variants")
+    return [
+        tuple(zip(axes, values, strict=True)) for values in itertools.product(*(axis.values for axis in axes))
+    ]
+
+
+def label(settings: Sequence[tuple[str, str]]) -> str:
+    """A variant in a few words, by the headings of its axes: "launcher=torchrun --bf16=on"."""
+    return " ".join(f"{heading}={value}" for heading, value in settings)
+
+
+def varied_command(command: Sequence[str], settings: Sequence[Setting]) -> tuple[str, ...]:
+    """The command's words with what these settings say of them. Raises AxisError: no such {NAME}."""
+    words = list(command)
+    for axis, value in settings:
+        if axis.kind == "word":
+            words = _filled(words, axis.key, value)
+    for axis, value in settings:
+        if axis.kind == "arg":
+            words = _with_argument(words, axis.key, value)
+        elif axis.kind == "switch":
+            words = [word for word in words if word != axis.key] + ([axis.key] if value == ON else [])
+    return tuple(words)
+
+
+def _filled(words: Sequence[str], name: str, value: str) -> list[str]:
+    """With a value for each {NAME}; a word that has nothing else, and becomes empty, is left out."""
+    place = f"{{{name}}}"
+    if not any(place in word for word in words):
+        raise AxisError(f"word:{name} needs {place} in the command")
+    return [word.replace(place, value) for word in words if value or word != place]
+
+
+def _with_argument(words: Sequence[str], name: str, value: str) -> list[str]:
+    """With that value for an option of the command (`--lr 1`, `--lr=1`), or for a word NAME=VALUE (`lr=1`).
+
+    The last one counts, as in most programs; one that is not there is added at the end.
+    """
+    option = name.startswith("-")
+    changed = list(words)
+    for place in range(len(words) - 1, -1, -1):
+        if option and words[place] == name:
+            has_value = words[place + 1 : place + 2] and not words[place + 1].startswith("--")
+            changed[place : place + 1 + bool(has_value)] = [name, value] if value else []
+            return changed
+        if words[place].startswith(f"{name}="):
+            changed[place : place + 1] = [f"{name}={value}"] if value else []
+            return changed
+    if value:
+        changed += [name, value] if option else [f"{name}={value}"]
+    return changed

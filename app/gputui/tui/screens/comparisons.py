@@ -1,0 +1,106 @@
+"""ComparisonsScreen: what variants of a command came to: a table and bars."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+from gputui.jobs.comparisons import ComparisonError, Kept, forget, kept
+from gputui.planning.comparison import Comparison
+from gputui.planning.comparison_text import lines as as_text
+from gputui.tui.main_view import MainView
+from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
+from gputui.tui.views.comparisons import details, headline, listed
+from gputui.tui.views.text import Line, wrap
+
+
+class ComparisonsScreen(ListPage):
+    """`copy_text` puts a text on the clipboard. On another box than this machine there are none."""
+
+    BINDINGS = [
+        shown("escape,q,V", "dismiss", "back", "esc"),
+        *cursor_bindings("comparison"),
+        shown("tab", "figure(1)", "next figure"),
+        hidden("shift+tab", "figure(-1)", "Previous figure"),
+        shown("pagedown", "scroll_details(1)", "scroll", "pgup/pgdn", "Further down in the table and bars"),
+        hidden("pageup", "scroll_details(-1)", "Further up in the table and bars"),
+        shown("y", "copy", "copy", about="Copy the table and the bars"),
+        shown("x,delete", "forget", "remove", "x"),
+    ]
+
+    def __init__(self, view: MainView, environ: Mapping[str, str], copy_text: Callable[[str], None]) -> None:
+        super().__init__(view)
+        self._environ, self._copy_text = environ, copy_text
+        self._kept = Kept()
+        self._trouble = ""
+        self._found: tuple[Comparison, ...] = ()
+        self._figure = 0
+        self._down = 0
+        self._room = 1
+
+    def item_keys(self) -> Sequence[Hashable]:
+        """The ids, the last one first."""
+        label = self.view.app_state.label
+        try:
+            self._kept = Kept() if label else kept(self._environ, self._kept)
+            self._trouble = self.view.app_state.not_of_this_machine("comparisons") if label else ""
+        except ComparisonError as error:
+            self._kept, self._trouble = Kept(), str(error)
+        self._found = self._kept.comparisons[::-1]
+        return [each.id for each in self._found]
+
+    @property
+    def _current(self) -> Comparison | None:
+        """The one under the cursor, as it was painted last."""
+        return self._found[self.cursor] if self._found else None
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        head = headline(self._found, len(self._kept.unreadable), width)
+        if self._trouble:
+            return [head, *(((f" {piece}", "warn"),) for piece in wrap(self._trouble, width - 2))]
+        listing = listed(self._found, self.cursor, width, time.time())
+        room = max(1, min(len(listing), height // 4))
+        above = [head, *self.window(listing, range(len(self._found)), room, above=1)]
+        current = self._current
+        if current is None:
+            return above
+        self._room = max(1, height - len(above))
+        found = details(current, self._figure, width, self._room)
+        self._down = min(self._down, max(0, len(found) - self._room))
+        return [*above, *found[self._down : self._down + self._room]]
+
+    # What keys do
+
+    def action_cursor(self, by: int) -> None:
+        self._down = 0
+        super().action_cursor(by)
+
+    def action_figure(self, by: int) -> None:
+        self._figure += by
+        self.draw()
+
+    def action_scroll_details(self, by: int) -> None:
+        self._down = max(0, self._down + by * max(1, self._room - 1))
+        self.draw()
+
+    def action_copy(self) -> None:
+        current = self._current
+        if current is not None:
+            self._copy_text("\n".join(as_text(current, None)) + "\n")
+            self.show_message(f"comparison {current.id} was sent to the clipboard")
+
+    def action_forget(self) -> None:
+        """Asked for twice; its jobs and their logs stay."""
+        current = self._current
+        if current is None:
+            return
+        if current.state != "running" and self.confirmed("forget") != current.id:
+            self.ask_again(
+                "forget", current.id, f"press x again to remove comparison {current.id}; its jobs stay"
+            )
+            return
+        try:
+            forget(current, self._environ)
+            self.show_message(f"comparison {current.id} is removed")
+        except ComparisonError as error:
+            self.show_message(str(error))

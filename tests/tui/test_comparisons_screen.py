@@ -1,0 +1,177 @@
+"""The page of comparisons, and starting one from a job."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import replace
+
+import pytest
+
+from gputui.jobs.comparisons import keep, kept, new_comparison
+from gputui.jobs.job import Job
+from gputui.jobs.queued import compare_call, compare_job
+from gputui.jobs.start import start_job
+from gputui.jobs.store import all_jobs
+from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
+from gputui.planning.comparison import Comparison, Row, Run
+from gputui.tui.screens.comparisons import ComparisonsScreen
+from gputui.tui.screens.jobs import JobsScreen
+from gputui.tui.screens.line_input import LineScreen
+from gputui.tui.views.comparisons import details
+from gputui.tui.views.text import width_of
+from gputui.tui.widgets.lines import Lines
+from tui.support import Session
+from tui.support import session as moving
+from unit.builders import GIB, NOW
+from unit.jobs_support import Desk, ended
+
+session = functools.partial(moving, interval=1000)
+
+
+def compared(*times: float, **more: object) -> Comparison:
+    figures = {"steps_per_second": 2.0, "peak_memory": GIB, "utilization": 50.0}
+    rows = tuple(
+        Row((str(n),), f"X={n} t.py", ("0",), (Run(1, "k3f9", "done", 0, wall=time, **figures),))  # type: ignore[arg-type]
+        for n, time in enumerate(times)
+    )
+    made = Comparison("", "done", NOW, ("t.py",), ("0",), (("env:X", "X"),), rows)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def store(desk: Desk, comparison: Comparison) -> Comparison:
+    """Keep it as its own process would."""
+    folder = new_comparison(desk.environ)
+    keep(folder, replace(comparison, id=folder.name))
+    return replace(comparison, id=folder.name)
+
+
+def texts(s: Session, part: str = "#page-body") -> list[str]:
+    return [text.rstrip() for text in s.app.screen.query_one(part, Lines).texts]
+
+
+async def test_without_comparisons_it_says_how_to_make_one_and_no_key_does_harm(
+    environ: dict[str, str],
+) -> None:
+    async with session(environ=environ) as s:
+        await s.press("D", "V")
+        assert isinstance(s.app.screen, ComparisonsScreen)
+        assert "gputui compare" in texts(s)[1] and not any(texts(s)[2:])
+        await s.press("tab", "y", "x", "x", "pagedown", "j", "G", "escape")
+        assert isinstance(s.app.screen, JobsScreen)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (130, 40)])
+async def test_the_last_one_is_first_with_its_table_and_bars(
+    desk: Desk, environ: dict[str, str], size: tuple[int, int]
+) -> None:
+    first = store(desk, compared(20.0, 10.0))
+    second = store(desk, compared(5.0, created=NOW + 1, state="stopped"))
+    async with session(environ=environ, size=size) as s:
+        await s.press("D", "V")
+        lines = texts(s)
+        assert [line.split()[0] for line in lines[1:3]] == ["▸", first.id] and second.id in lines[1]
+        assert "■ stopped" in lines[1] and "✓ done" in lines[2]
+        await s.press("j")
+        lines = texts(s)
+        assert any("+100.0%" in line and "ok" in line for line in lines)
+        assert any("best" in line and "█" in line for line in lines)
+        assert all(len(line) <= size[0] for line in lines)
+        shown = [line for line in lines if ": tab ─" in line]
+        assert "time of the process" in shown[0] and len(shown) == 4
+        await s.press("tab")
+        shown = [line for line in texts(s) if ": tab ─" in line]
+        assert "steps per second" in shown[0]
+
+
+async def test_a_page_without_room_for_all_bars_scrolls(desk: Desk, environ: dict[str, str]) -> None:
+    store(desk, compared(*(float(n) for n in range(1, 40))))
+    async with session(environ=environ) as s:
+        await s.press("D", "V")
+        assert not any("X=38" in line for line in texts(s))
+        await s.press(*["pagedown"] * 6)
+        assert any("X=38" in line and "█" in line for line in texts(s))
+        await s.press(*["pageup"] * 6)
+        assert any("X  " in line and "TIME" in line for line in texts(s))
+
+
+async def test_x_twice_removes_one_and_y_copies_it(desk: Desk, environ: dict[str, str]) -> None:
+    found = store(desk, compared(20.0, 10.0))
+    async with session(environ=environ) as s:
+        await s.press("D", "V", "y")
+        assert found.id in texts(s, "#page-footer")[0] and s.written
+        await s.press("x")
+        assert kept(desk.environ).comparisons
+        await s.press("x")
+        assert not kept(desk.environ).comparisons and "no comparisons" in texts(s)[1]
+
+
+async def test_a_comparison_that_runs_is_not_removed(desk: Desk, environ: dict[str, str]) -> None:
+    # (Its process is this one.)
+    store(desk, compared(1.0, state="running"))
+    async with session(environ=environ) as s:
+        await s.press("D", "V", "x", "x")
+        assert kept(desk.environ).comparisons and "1 of 1 running" in texts(s)[0]
+
+
+async def test_in_a_demo_there_are_none(desk: Desk, environ: dict[str, str]) -> None:
+    store(desk, compared(1.0))
+    async with session(environ=environ) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
+        await s.press("D", "V")
+        assert "not this machine's" in "\n".join(texts(s))
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_hostile_values_and_narrow_pages_keep_to_their_cells(width: int) -> None:
+    found = compared(1.0, 2.0, axes=(("env:\x1b[2J", "\x1b[2J\u202e" * 20),), metric="(x)")
+    for room in (5, 24, 60):
+        assert all(width_of(line) <= width for line in details(found, 3, width, room))
+
+
+# Starting one
+
+
+def a_job(desk: Desk) -> Job:
+    """A job without a device, with a launch option."""
+    options = LaunchOptions(("sh", "-c", "echo $X $Y"), additions=(("Y", "y"),))
+    launch = Launch(("sh", "-c", "echo $X $Y"), (("Y", "y"),))
+    return ended(start_job(launch, desk.environ, options=options))
+
+
+async def test_v_starts_variants_of_a_jobs_command_as_a_job(desk: Desk) -> None:
+    job = a_job(desk)
+    async with session(environ={**os.environ, **desk.environ}) as s:
+        await s.press("D", "v")
+        prompt = s.app.screen
+        assert isinstance(prompt, LineScreen) and job.id in prompt.prompt
+        await s.press(*"env:X=0,1", "enter")
+        await s.until(lambda: isinstance(s.app.screen, JobsScreen))
+        assert "V shows" in texts(s, "#page-footer")[0]
+    (client,) = (each for each in all_jobs(desk.environ) if compare_call(each))
+    assert ended(client).status == 0, client.log.read_text()
+    (found,) = kept(desk.environ).comparisons
+    logs = {each.id: each.log.read_text() for each in all_jobs(desk.environ)}
+    assert [logs[row.runs[0].job or ""] for row in found.rows] == ["0 y\n", "1 y\n"]
+
+
+async def test_words_that_cannot_be_meant_start_nothing_and_say_why(desk: Desk) -> None:
+    a_job(desk)
+    async with session(environ={**os.environ, **desk.environ}) as s:
+        await s.press("D", "v", *"nothing=1", "enter")
+        assert isinstance(s.app.screen, LineScreen), "such a line is not taken"
+        await s.press("escape", "v", *"word:x=1", "enter")
+        await s.until(lambda: isinstance(s.app.screen, JobsScreen))
+        assert "{x}" in texts(s, "#page-footer")[0]
+        await s.press("v", "enter")
+    assert len(all_jobs(desk.environ)) == 1
+
+
+async def test_a_comparison_itself_and_no_job_at_all_are_not_compared(desk: Desk) -> None:
+    async with session(environ={**os.environ, **desk.environ}) as s:
+        await s.press("D", "v")
+        assert isinstance(s.app.screen, JobsScreen)
+        ended(compare_job(("--list",), (), desk.environ))
+        await s.press("v", "R")
+        assert isinstance(s.app.screen, JobsScreen)
