@@ -1,1 +1,1 @@
-"""Model × devices → strategies with their memory and traffic: pure, nothing is started or measured."""
+"""Model × devices → strategies with their memory, traffic and files, and comparisons: pure, nothing is started."""

@@ -24,6 +24,7 @@ from gputui.launching.launchers import recognised
 from gputui.launching.launchers.accelerate import OPTIONS, Accelerate
 from gputui.launching.launchers.entrypoint import Entrypoint
 from gputui.launching.wrappers import unwrap
+from gputui.planning.files import cluster_config
 
 _KINDS = {
     "use-fsdp": "FSDP",
@@ -118,19 +119,8 @@ def _config(given: Arguments, launch: Launch) -> tuple[dict[str, object], list[s
     count = given.number("num-processes") or _number(theirs, "num_processes") or max(1, len(launch.devices))
     kind = _kind(given, launch, count)
     machines = given.number("num-machines") or _number(theirs, "num_machines") or 1
-    config: dict[str, object] = {
-        "compute_environment": "LOCAL_MACHINE",
-        "distributed_type": kind,
-        "gpu_ids": "all",
-        "num_processes": count,
-        "num_machines": machines,
-        "machine_rank": 0,
-        "mixed_precision": "no",
-        "use_cpu": not launch.devices or "cpu" in given,
-    }
-    if kind not in ("NO", "MULTI_CPU") and machines == 1:
-        # A free port; the usual one may be another run's.
-        config["main_process_port"] = 0
+    cpu = not launch.devices or "cpu" in given
+    config: dict[str, object] = cluster_config(kind, count, machines, cpu)
     left: list[str] = []
     parts: dict[str, dict[str, object]] = {
         key: dict(value) for key, value in theirs.items() if isinstance(value, Mapping)
@@ -143,7 +133,7 @@ def _config(given: Arguments, launch: Launch) -> tuple[dict[str, object], list[s
     )
     for option in given.options:
         name = option.name
-        key, section = name.replace("-", "_"), _section(name)
+        key, section = name.replace("-", "_"), section_of(name)
         if name in _KINDS or name in _WRITTEN or name == "config-file":
             continue
         value = True if name in OPTIONS.flags else _value(given.get(name))
@@ -179,7 +169,8 @@ def _number(values: Mapping[str, object], key: str) -> int | None:
     return value if type(value) is int and value > 0 else None
 
 
-def _section(name: str) -> str | None:
+def section_of(name: str) -> str | None:
+    """The part of the configuration in which an option of the launcher is, None where it has none."""
     return next((section for start, section in _SECTIONS.items() if f"{name}-".startswith(f"{start}-")), None)
 
 

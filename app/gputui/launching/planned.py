@@ -1,0 +1,191 @@
+"""How a planned training is started: its files in a folder, and launch options whose command names them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gputui.launching.container_command import read_container
+from gputui.launching.exports.accelerate import section_of
+from gputui.launching.host_environment import HostEnvironment, ThisHost
+from gputui.launching.launch_options import AUTO, LaunchOptions
+from gputui.launching.launchers import LAUNCHERS, recognised
+from gputui.launching.launchers.accelerate import Accelerate
+from gputui.launching.launchers.base import Launcher
+from gputui.launching.launchers.entrypoint import with_interpreter_beside
+from gputui.launching.launchers.torchrun import Torchrun
+from gputui.launching.wrappers import unwrap
+from gputui.planning.files import JSON_NAME, Recipe, RecipeError, files_of
+from gputui.system.files import write_result
+
+
+class FilesDifferError(Exception):
+    """Other files of the same names are there. `paths` are those files."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = tuple(paths)
+        super().__init__(f"{', '.join(map(str, paths))}: there already, with something else in it")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A recipe for one command.
+
+    options  for `compose`, on `recipe.devices` devices; of a command that is empty it makes none
+    texts    what is to be written, by path; compose reads accelerate's, so `write` comes first
+    notes    sentences about what the files cannot say, and what became of the command's own options
+    """
+
+    recipe: Recipe
+    options: LaunchOptions
+    texts: Mapping[Path, str]
+    notes: tuple[str, ...] = ()
+
+
+def prepared(
+    recipe: Recipe,
+    options: LaunchOptions,
+    folder: str,
+    host_environment: HostEnvironment | None = None,
+) -> Prepared:
+    """The command of `options`, started as the recipe says with files in `folder`.
+
+    What the command is started with already gives way, as do options of accelerate's that the file decides.
+    Raises RecipeError for a command that the recipe cannot start, NoLauncherError for a recipe that no
+    launcher starts.
+    """
+    prefix, command = unwrap(options.command)
+    source = recognised(command)
+    planned = files_of(recipe, source.name)
+    if options.directory is not None:
+        # The command is started there, and the folder was named here.
+        folder = os.path.abspath(folder)  # noqa: PTH100 - as text
+    paths = {name: os.path.join(folder, name) for name in planned.texts}  # noqa: PTH118
+    texts = {Path(paths[name]): text for name, text in planned.texts.items()}
+    launcher = LAUNCHERS[planned.launcher]
+    notes = list(planned.notes)
+    if not command:
+        return Prepared(recipe, replace(options, launcher=launcher.name), texts, tuple(notes))
+    if read_container(command) is not None:
+        raise RecipeError("the command starts a container, in which these files are not")
+    words = _without_count(source, command)
+    if planned.config is not None:
+        words = _with_config(source, words, paths[planned.config], options, notes, host_environment)
+    words = _with_json(recipe, words, paths.get(JSON_NAME), launcher, notes)
+    return Prepared(
+        recipe,
+        replace(
+            options,
+            command=(*prefix, *words),
+            launcher=AUTO if recognised(words) is launcher else launcher.name,
+            processes=None,
+        ),
+        texts,
+        tuple(notes),
+    )
+
+
+def _without_count(source: Launcher, command: Sequence[str]) -> tuple[str, ...]:
+    """The command without torchrun's number of processes, which would be kept as it was typed."""
+    if not isinstance(source, Torchrun):
+        return tuple(command)
+    starter, rest = source.split(command)
+    return (*starter, *source.given(rest).without(("nproc-per-node",)).words)
+
+
+def _with_config(
+    source: Launcher,
+    command: tuple[str, ...],
+    path: str,
+    options: LaunchOptions,
+    notes: list[str],
+    host_environment: HostEnvironment | None,
+) -> tuple[str, ...]:
+    """The command as one of accelerate's that reads the configuration."""
+    accelerate = LAUNCHERS["accelerate"]
+    assert isinstance(accelerate, Accelerate)
+    if source is not accelerate:
+        is_file = (host_environment or ThisHost()).is_file
+        entrypoint = with_interpreter_beside(source.entrypoint(command), is_file, options.directory)
+        if entrypoint.left_out:
+            notes.append(f"left out, as they are {source.name}'s: {' '.join(entrypoint.left_out)}")
+        command = accelerate.start(entrypoint)
+    starter, rest = accelerate.split(command)
+    given = accelerate.given(rest)
+    decided = [option for option in given.options if _decided(option.name)]
+    if decided:
+        words = " ".join(word for option in decided for word in option.words)
+        notes.append(f"left out, as the file decides it: {words}")
+    kept = given.without({option.name for option in decided})
+    # (A path that begins with a dash would be an option.)
+    return (*starter, "--config_file", f"./{path}" if path.startswith("-") else path, *kept.words)
+
+
+_DECIDED = frozenset(
+    (
+        *("config-file", "num-processes", "num-machines", "gpu-ids", "mixed-precision", "cpu", "multi-gpu"),
+        *("use-fsdp", "use-deepspeed", "use-megatron-lm", "use-parallelism-config"),
+    )
+)
+_DECIDED_PARTS = ("fsdp_config", "deepspeed_config", "parallelism_config", "megatron_lm_config")
+
+
+def _decided(name: str) -> bool:
+    """Whether the file says what that option of accelerate's does."""
+    return name in _DECIDED or section_of(name) in _DECIDED_PARTS
+
+
+_JSON_OPTIONS = ("--deepspeed", "--deepspeed_config")
+"""How scripts are told DeepSpeed's file: of transformers' Trainer; of `deepspeed.add_config_arguments`, where
+--deepspeed is a flag."""
+
+
+def _with_json(
+    recipe: Recipe, command: tuple[str, ...], path: str | None, launcher: Launcher, notes: list[str]
+) -> tuple[str, ...]:
+    """The command with our file where it names one of its own, which a script takes before accelerate's.
+
+    Raises RecipeError for one that asks for DeepSpeed where the recipe has none.
+    """
+    words, found = list(command), False
+    for place, word in enumerate(words):
+        name, equals, _ = word.partition("=")
+        following = words[place + 1] if place + 1 < len(words) else "-"
+        if name not in _JSON_OPTIONS or (not equals and following.startswith("-")):
+            continue
+        if path is None:
+            raise RecipeError(
+                f"{word} of the command asks for DeepSpeed, and {recipe.strategy} has none of it"
+            )
+        found = True
+        if equals:
+            words[place] = f"{name}={path}"
+        else:
+            words[place + 1] = path
+    if path is not None and launcher.name == "deepspeed" and not found:
+        notes.append(f"the script must be told its file: --deepspeed {path} (transformers' Trainer)")
+    return tuple(words)
+
+
+def write(prepared: Prepared, overwrite: bool = False) -> tuple[Path, ...]:
+    """Write the files, and make their folder where there is none. Returns their paths.
+
+    Raises FilesDifferError, before anything is written, where another file would be lost and `overwrite` does
+    not say that it may be; OSError.
+    """
+    differing = [path for path, text in prepared.texts.items() if _differs(path, text.encode())]
+    if differing and not overwrite:
+        raise FilesDifferError(differing)
+    for path, text in prepared.texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_result(path, text.encode())
+    return tuple(prepared.texts)
+
+
+def _differs(path: Path, data: bytes) -> bool:
+    """Whether something else is there. (Of a file of another size nothing is read.)"""
+    if not path.exists():
+        return False
+    return not path.is_file() or path.stat().st_size != len(data) or path.read_bytes() != data

@@ -1,0 +1,303 @@
+"""The files that start a training by a strategy, as texts: accelerate's YAML and DeepSpeed's JSON.
+
+Keys: accelerate/commands/config/config_args.py (`ClusterConfig`; an unknown key at the top is an error, in a
+part it is ignored), `prepare_multi_gpu_env` and `prepare_deepspeed_cmd_env` (accelerate 1.15.0);
+deepspeed/runtime/config.py (0.19.8).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Precision = Literal["bf16", "autocast", "fp16", "fp32"]
+
+YAML_NAME = "accelerate.yaml"
+JSON_NAME = "deepspeed.json"
+
+_STRATEGY = re.compile(
+    r"single|ddp|zero(?P<stage>[123])|zero(?P<offloading>[23])-offload|(?:tp(?P<tp>[2-9]|[1-9]\d{1,3})-)?fsdp2"
+    r"|pp(?P<pp>[2-9]|[1-9]\d{1,3})",
+    re.ASCII,
+)
+
+
+class RecipeError(ValueError):
+    """There is no such training; the message says why in one line."""
+
+
+class NoLauncherError(RecipeError):
+    """No launcher of gputui starts that strategy by a file; the message says what does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A strategy with all that its files depend on. Raises RecipeError where the parts contradict each other.
+
+    strategy       single, ddp, zero1, zero2, zero3, zero2-offload, zero3-offload, fsdp2, tpN-fsdp2, ppN
+    devices        all of them: TP groups times what shards or replicates
+    precision      bf16: weights, gradients and optimizer states in bf16; autocast: fp32 weights, bf16
+                   arithmetic; fp16: fp32 weights, fp16 arithmetic with loss scaling; fp32
+    checkpointing  activations are computed again in the backward pass
+    reshard        fsdp2: whether weights are given back after the forward pass (ZeRO-3) or kept (ZeRO-2)
+    wrap           fsdp2: the class of a layer, several with commas; None: the model's `_no_split_modules`
+    accumulation   micro-batches a step
+    """
+
+    strategy: str
+    devices: int = 1
+    precision: Precision = "autocast"
+    checkpointing: bool = False
+    reshard: bool = True
+    wrap: str | None = None
+    accumulation: int = 1
+
+    def __post_init__(self) -> None:
+        if _STRATEGY.fullmatch(self.strategy) is None:
+            raise RecipeError(
+                f"no strategy {self.strategy!r}: single, ddp, zero1, zero2, zero3, zero2-offload,"
+                " zero3-offload, fsdp2, tpN-fsdp2, ppN"
+            )
+        if self.devices < 1 or self.accumulation < 1:
+            raise RecipeError("devices and accumulation are 1 or more")
+        if self.strategy == "single" and self.devices != 1:
+            raise RecipeError(f"single is one device, not {self.devices}")
+        if self.devices % (self.tp * self.pp):
+            raise RecipeError(f"{self.strategy} does not divide {self.devices} devices")
+        if self.wrap is not None and not all(part.isidentifier() for part in self.wrap.split(",")):
+            raise RecipeError(f"{self.wrap!r} is no class of layers")
+
+    @property
+    def tp(self) -> int:
+        """Devices that share each layer."""
+        return self._number("tp") or 1
+
+    @property
+    def pp(self) -> int:
+        """Devices among which the layers are divided."""
+        return self._number("pp") or 1
+
+    @property
+    def stage(self) -> int:
+        """ZeRO's stage where DeepSpeed trains, 0 where it does not."""
+        return self._number("stage") or self._number("offloading") or 0
+
+    @property
+    def offload(self) -> Literal["none", "optimizer", "all"]:
+        """What DeepSpeed keeps in the host's memory; all: optimizer states and weights."""
+        stage = self._number("offloading")
+        return "none" if stage is None else "optimizer" if stage == 2 else "all"
+
+    @property
+    def fsdp(self) -> bool:
+        """Whether FSDP 2 shards. (Where TP takes all devices, nothing is left to shard.)"""
+        return self.strategy.endswith("fsdp2") and (self.tp == 1 or self.devices > self.tp)
+
+    def _number(self, name: str) -> int | None:
+        match = _STRATEGY.fullmatch(self.strategy)
+        found = match[name] if match else None
+        return int(found) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFiles:
+    """What starts a recipe.
+
+    launcher  by the name that `--launcher` has
+    texts     by file name
+    config    the file for `accelerate launch --config_file`, None where another launcher starts it
+    notes     sentences about what no file can say: what the script or its options must
+    """
+
+    launcher: Literal["python", "torchrun", "accelerate", "deepspeed"]
+    texts: Mapping[str, str] = field(default_factory=dict)
+    config: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def files_of(recipe: Recipe, started_by: str = "python") -> PlanFiles:
+    """The files of a recipe, and what starts it. Raises NoLauncherError for pipeline parallelism.
+
+    `started_by` is the launcher of the command as it is: what accelerate or deepspeed starts, they go on
+    starting, where they can.
+    """
+    if recipe.pp > 1:
+        raise NoLauncherError(
+            f"{recipe.strategy}: no launcher divides a model into a pipeline; the training program does"
+            " (Megatron-LM's --pipeline-model-parallel-size, torch.distributed.pipelining)"
+        )
+    if recipe.stage and started_by == "deepspeed":
+        texts = {JSON_NAME: deepspeed_json(recipe)}
+        return PlanFiles("deepspeed", texts, notes=_notes(recipe, "deepspeed"))
+    if recipe.strategy in ("single", "ddp") and started_by != "accelerate":
+        launcher: Literal["python", "torchrun"] = "python" if recipe.strategy == "single" else "torchrun"
+        return PlanFiles(launcher, notes=_notes(recipe, launcher))
+    texts = {YAML_NAME: accelerate_yaml(recipe)}
+    if recipe.stage:
+        texts[JSON_NAME] = deepspeed_json(recipe)
+    return PlanFiles("accelerate", texts, YAML_NAME, _notes(recipe, "accelerate"))
+
+
+def cluster_config(kind: str, processes: int, machines: int = 1, cpu: bool = False) -> dict[str, Any]:
+    """The keys that every configuration of accelerate's has. `kind` is its `distributed_type`."""
+    config: dict[str, Any] = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": kind,
+        # Any other value overrides the list of visible devices.
+        "gpu_ids": "all",
+        "num_processes": processes,
+        "num_machines": machines,
+        "machine_rank": 0,
+        "mixed_precision": "no",
+        "use_cpu": cpu,
+    }
+    if kind not in ("NO", "MULTI_CPU") and machines == 1:
+        # A free port; the usual one may be another run's.
+        config["main_process_port"] = 0
+    return config
+
+
+_USUAL: Mapping[str, Any] = {
+    "debug": False,
+    "downcast_bf16": "no",
+    "enable_cpu_affinity": False,
+    "main_training_function": "main",
+    "rdzv_backend": "static",
+    "same_network": True,
+    "tpu_env": [],
+    "tpu_use_cluster": False,
+    "tpu_use_sudo": False,
+}
+"""What `accelerate config` writes besides."""
+
+
+def accelerate_yaml(recipe: Recipe) -> str:
+    """The configuration for `accelerate launch --config_file`; DeepSpeed's settings stand in it."""
+    import yaml
+
+    config = {**cluster_config(_kind(recipe), recipe.devices), **_USUAL}
+    config["mixed_precision"] = _mixed_precision(recipe)
+    if recipe.fsdp:
+        config["fsdp_config"] = _fsdp_config(recipe)
+    if recipe.stage:
+        config["deepspeed_config"] = _deepspeed_config(recipe)
+    if recipe.tp > 1:
+        config["parallelism_config"] = {
+            "parallelism_config_tp_size": recipe.tp,
+            "parallelism_config_dp_shard_size": recipe.devices // recipe.tp,
+            "parallelism_config_dp_replicate_size": 1,
+            "parallelism_config_cp_size": 1,
+        }
+    text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
+    return f"# {_title(recipe)}: accelerate launch --config_file {YAML_NAME}\n{text}"
+
+
+def deepspeed_json(recipe: Recipe) -> str:
+    """The configuration for `--deepspeed` of transformers' Trainer.
+
+    "auto" stands for what the Trainer, or accelerate, is told on its own line, and must be the same here.
+    """
+    zero: dict[str, Any] = {"stage": recipe.stage}
+    if recipe.offload != "none":
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    if recipe.offload == "all":
+        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+    if recipe.stage == 3:
+        zero["stage3_gather_16bit_weights_on_model_save"] = True
+    config = {
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
+        "bf16": {"enabled": "auto"},
+        "fp16": {"enabled": "auto"},
+        "zero_optimization": zero,
+    }
+    return json.dumps(config, indent=2) + "\n"
+
+
+def _title(recipe: Recipe) -> str:
+    number = "1 device" if recipe.devices == 1 else f"{recipe.devices} devices"
+    return f"{recipe.strategy} on {number}, {recipe.precision}"
+
+
+def _kind(recipe: Recipe) -> str:
+    if recipe.stage:
+        return "DEEPSPEED"
+    if recipe.fsdp:
+        return "FSDP"
+    return "MULTI_GPU" if recipe.devices > 1 else "NO"
+
+
+def _mixed_precision(recipe: Recipe) -> str:
+    """accelerate's word. With mixed precision FSDP 2 makes the weights fp32 (`fsdp2_prepare_model`), and so
+    there is none for weights in bf16; DeepSpeed makes them bf16 itself, and keeps fp32 copies."""
+    if recipe.precision == "bf16":
+        return "bf16" if recipe.stage else "no"
+    return {"autocast": "bf16", "fp16": "fp16", "fp32": "no"}[recipe.precision]
+
+
+def _fsdp_config(recipe: Recipe) -> dict[str, Any]:
+    config = {
+        "fsdp_version": 2,
+        "fsdp_reshard_after_forward": recipe.reshard,
+        "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "fsdp_transformer_layer_cls_to_wrap": recipe.wrap,
+        "fsdp_state_dict_type": "SHARDED_STATE_DICT",
+        "fsdp_activation_checkpointing": recipe.checkpointing,
+        "fsdp_offload_params": False,
+        "fsdp_cpu_ram_efficient_loading": True,
+    }
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def _deepspeed_config(recipe: Recipe) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "zero_stage": recipe.stage,
+        "offload_optimizer_device": "none" if recipe.offload == "none" else "cpu",
+        "offload_param_device": "cpu" if recipe.offload == "all" else "none",
+        "gradient_accumulation_steps": recipe.accumulation,
+    }
+    if recipe.stage == 3:
+        config |= {"zero3_init_flag": True, "zero3_save_16bit_model": True}
+    return config
+
+
+def _notes(recipe: Recipe, launcher: str) -> tuple[str, ...]:
+    notes = []
+    if recipe.precision == "bf16" and recipe.stage:
+        notes.append("DeepSpeed keeps fp32 weights and optimizer states beside the bf16 weights")
+    elif recipe.precision == "bf16":
+        notes.append(
+            "the script must load the model in bf16 (dtype=torch.bfloat16), without --bf16, which would keep"
+            " fp32 weights"
+        )
+    mixed = _mixed_precision(recipe)
+    if launcher != "accelerate" and mixed != "no":
+        notes.append(f"mixed precision is for the script to set (--{mixed} of transformers' Trainer)")
+    if recipe.checkpointing and recipe.fsdp:
+        notes.append("the file sets activation checkpointing: the script must not (--gradient_checkpointing)")
+    elif recipe.checkpointing:
+        notes.append("activation checkpointing is for the script to set (--gradient_checkpointing)")
+    if recipe.accumulation > 1:
+        notes.append(
+            "accumulation is for the script to set, too"
+            f" (--gradient_accumulation_steps={recipe.accumulation})"
+        )
+    if recipe.fsdp and recipe.wrap is None:
+        notes.append(
+            "each of the model's own _no_split_modules is a unit; a model without needs a wrap class"
+        )
+    if recipe.tp > 1:
+        notes.append(
+            'the script must load the model with tp_plan="auto" and the device mesh of its Accelerator'
+            " (torch_device_mesh)"
+        )
+    if recipe.stage and launcher == "accelerate":
+        notes.append(
+            f"{JSON_NAME} says the same for --deepspeed of transformers' Trainer, which {YAML_NAME} replaces"
+        )
+    return tuple(notes)

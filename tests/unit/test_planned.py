@@ -1,0 +1,196 @@
+"""What becomes of a command that is to be started by a recipe: options for compose, and files."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from gputui.launching.compose import compose
+from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.planned import FilesDifferError, Prepared, prepared, write
+from gputui.planning.files import NoLauncherError, Recipe, RecipeError
+from unit.builders import gpu
+from unit.calling import caller
+from unit.host_environments import Told
+
+PLAN = "plan/accelerate.yaml"
+FSDP = Recipe("fsdp2", 2, wrap="LlamaDecoderLayer")
+
+
+def made(recipe: Recipe, command: str, folder: str = "plan", **options: object) -> Prepared:
+    words = LaunchOptions(tuple(shlex.split(command)), **options)  # type: ignore[arg-type]
+    return prepared(recipe, words, folder, Told())
+
+
+def launched(plan: Prepared) -> Launch:
+    """The launch on as many devices as the recipe has, where the files are written."""
+    devices = [gpu(index) for index in range(plan.recipe.devices)]
+    told = Told({str(path): text for path, text in plan.texts.items()})
+    return compose(devices, plan.options, {"HOME": "/home/u"}, told)
+
+
+def command(plan: Prepared) -> str:
+    return shlex.join(plan.options.command)
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("train.py --lr 1", f"accelerate launch --config_file {PLAN} train.py --lr 1"),
+        ("python train.py", f"accelerate launch --config_file {PLAN} train.py"),
+        ("python -m pkg.train", f"accelerate launch --config_file {PLAN} --module pkg.train"),
+        ("uv run train.py", f"uv run accelerate launch --config_file {PLAN} train.py"),
+        ("torchrun --nproc-per-node=8 train.py", f"accelerate launch --config_file {PLAN} train.py"),
+        (
+            "/v/bin/python train.py",
+            f"/v/bin/python -m accelerate.commands.launch --config_file {PLAN} train.py",
+        ),
+        (
+            "accelerate launch --config_file mine.yaml --use_deepspeed --zero_stage 2 --debug train.py",
+            f"accelerate launch --config_file {PLAN} --debug train.py",
+        ),
+        (
+            "accelerate launch --num_processes=8 --fsdp_offload_params 1 --dynamo_backend inductor train.py",
+            f"accelerate launch --config_file {PLAN} --dynamo_backend inductor train.py",
+        ),
+    ],
+)
+def test_the_command_names_the_file_and_what_the_file_decides_gives_way(typed: str, expected: str) -> None:
+    plan = made(FSDP, typed)
+    assert command(plan) == expected
+    assert launched(plan).launcher == "accelerate"
+
+
+@pytest.mark.parametrize("strategy", ["fsdp2", "zero2", "zero3-offload", "tp2-fsdp2"])
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_compose_starts_as_many_processes_as_the_file_says_and_has_no_warning(
+    strategy: str, count: int
+) -> None:
+    launch = launched(made(Recipe(strategy, count), "train.py"))
+    assert f"--num_processes={count}" in launch.argv and "--gpu_ids=all" in launch.argv
+    assert launch.warnings == () and launch.refusal is None
+    assert launch.settings is not None and launch.settings["num_processes"] == count
+
+
+def test_ddp_is_torchruns_and_one_device_pythons() -> None:
+    assert launched(made(Recipe("ddp", 2), "python train.py")).argv == (
+        *("torchrun", "--standalone", "--nproc-per-node=2", "train.py"),
+    )
+    assert launched(made(Recipe("single"), "torchrun --nproc-per-node=4 train.py")).argv == (
+        *("python", "train.py"),
+    )
+
+
+def test_a_number_of_processes_of_torchrun_is_the_recipes() -> None:
+    launch = launched(made(Recipe("ddp", 2), "torchrun --nproc-per-node=4 --max-restarts=1 train.py"))
+    assert "--nproc-per-node=2" in launch.argv and "--max-restarts=1" in launch.argv
+    assert launch.warnings == ()
+
+
+def test_processes_that_were_asked_for_give_way() -> None:
+    assert launched(made(Recipe("ddp", 2), "train.py", processes=4)).warnings == ()
+
+
+def test_a_users_own_configuration_of_accelerate_does_not_count_beside_ours() -> None:
+    plan = made(Recipe("ddp", 2), "accelerate launch --use_fsdp train.py")
+    launch = launched(plan)
+    assert (launch.launcher, launch.refusal) == ("accelerate", None)
+    assert launch.settings is not None and launch.settings["distributed_type"] == "MULTI_GPU"
+
+
+def test_deepspeeds_launcher_stays_and_the_script_gets_our_file() -> None:
+    plan = made(Recipe("zero2", 2), "deepspeed train.py --deepspeed old.json")
+    assert command(plan) == "deepspeed train.py --deepspeed plan/deepspeed.json"
+    assert not any("must be told" in note for note in plan.notes)
+    asked = made(Recipe("zero2", 2), "deepspeed train.py --deepspeed --deepspeed_config=old.json")
+    assert command(asked) == "deepspeed train.py --deepspeed --deepspeed_config=plan/deepspeed.json"
+    assert any("--deepspeed plan" in note for note in made(Recipe("zero2", 2), "deepspeed train.py").notes)
+
+
+def test_a_file_that_the_script_is_told_of_is_ours_with_accelerate_too() -> None:
+    plan = made(Recipe("zero3", 2), "python train.py --deepspeed old.json")
+    assert command(plan) == f"accelerate launch --config_file {PLAN} train.py --deepspeed plan/deepspeed.json"
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
+def test_a_command_that_asks_for_deepspeed_is_no_other_strategys(strategy: str) -> None:
+    with pytest.raises(RecipeError):
+        made(Recipe(strategy, 2), "python train.py --deepspeed ds.json")
+
+
+def test_a_container_has_not_these_files() -> None:
+    with pytest.raises(RecipeError):
+        made(FSDP, "docker run --gpus all image python train.py")
+
+
+def test_a_pipeline_has_no_launch() -> None:
+    with pytest.raises(NoLauncherError):
+        made(Recipe("pp2", 2), "train.py")
+
+
+def test_without_a_command_there_are_files_only() -> None:
+    plan = made(FSDP, "")
+    assert plan.options.command == () and set(plan.texts) == {Path(PLAN)}
+
+
+@pytest.mark.parametrize("folder", ["-x", "a b", "/tmp/$HOME"])
+def test_the_folder_is_a_word_whatever_its_name(folder: str) -> None:
+    words = made(FSDP, "train.py", folder).options.command
+    path = words[words.index("--config_file") + 1]
+    assert not path.startswith("-") and os.path.normpath(path) == f"{folder}/accelerate.yaml"
+
+
+def test_of_a_command_that_starts_elsewhere_the_file_is_found_all_the_same() -> None:
+    plan = made(FSDP, "train.py", "plan", directory="/srv")
+    (path,) = plan.texts
+    assert path.is_absolute() and str(path) in plan.options.command
+
+
+def test_files_are_written_and_written_again_where_they_are_the_same(tmp_path: Path) -> None:
+    plan = made(Recipe("zero2", 2), "train.py", str(tmp_path / "a" / "b"))
+    paths = write(plan)
+    assert {path.name for path in paths} == {"accelerate.yaml", "deepspeed.json"}
+    assert write(plan) == paths
+    assert all(path.read_text() == plan.texts[path] for path in paths)
+
+
+@pytest.mark.parametrize("there", ["mine\n", ""])
+def test_another_file_is_not_lost_unless_that_is_said(tmp_path: Path, there: str) -> None:
+    plan = made(Recipe("zero2", 2), "train.py", str(tmp_path))
+    (tmp_path / "deepspeed.json").write_text(there)
+    with pytest.raises(FilesDifferError) as told:
+        write(plan)
+    assert told.value.paths == (tmp_path / "deepspeed.json",)
+    assert (tmp_path / "deepspeed.json").read_text() == there
+    assert not (tmp_path / "accelerate.yaml").exists(), (
+        "nothing is written before it is known that all can be"
+    )
+    write(plan, overwrite=True)
+    assert (tmp_path / "deepspeed.json").read_text() == plan.texts[tmp_path / "deepspeed.json"]
+
+
+def test_a_folder_in_the_way_is_an_error(tmp_path: Path) -> None:
+    plan = made(FSDP, "train.py", str(tmp_path))
+    (tmp_path / "accelerate.yaml").mkdir()
+    with pytest.raises(FilesDifferError):
+        write(plan)
+    with pytest.raises(IsADirectoryError):
+        write(plan, overwrite=True)
+
+
+@pytest.mark.parametrize("strategy", ["fsdp2", "zero2", "ddp"])
+def test_the_line_is_the_one_that_run_would_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, strategy: str
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    plan = prepared(Recipe(strategy, 2), LaunchOptions(("train.py",)), str(tmp_path / "plan"))
+    write(plan)
+    line = compose((gpu(1), gpu(0)), plan.options, os.environ).line
+    call = caller(capsys)
+    how = () if plan.options.launcher == "auto" else ("--launcher", plan.options.launcher)
+    words = ("run", "--demo", "--gpus", "1,0", "--dry-run", *how, "--", *plan.options.command)
+    assert call(*words).out == f"{line}\n"
