@@ -1,1 +1,1 @@
-"""Model × devices → strategies with their memory, traffic and files, and comparisons: pure, nothing is started."""
+"""Model × devices → strategies with memory, traffic and files; comparisons: pure, nothing is started."""
