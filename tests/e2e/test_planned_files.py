@@ -67,11 +67,24 @@ print("TOLD" + json.dumps(told))
 
 PLUGINS = """
 import json, os, sys
+from types import SimpleNamespace
 told = {}
 before = dict(os.environ)
 from accelerate import ParallelismConfig
 from accelerate.utils import DeepSpeedPlugin, FullyShardedDataParallelPlugin
 from deepspeed.runtime.config import DeepSpeedConfig
+from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
+
+TRAINER = SimpleNamespace(
+    world_size=1, per_device_train_batch_size=2, gradient_accumulation_steps=4, max_grad_norm=1.0,
+    learning_rate=1e-4, adam_beta1=0.9, adam_beta2=0.999, adam_epsilon=1e-8, weight_decay=0.0,
+    save_on_each_node=False, fp16=False, fp16_full_eval=False, bf16=True, bf16_full_eval=False)
+
+def of_trainer(file):
+    config = HfTrainerDeepSpeedConfig(file)
+    config.trainer_config_process(TRAINER)
+    assert not config.mismatches and "auto" not in json.dumps(config.config), config.config
+    return config.config
 
 def deepspeed(config):
     config = json.loads(json.dumps(config))
@@ -81,9 +94,6 @@ def deepspeed(config):
             config[name] = value
     if config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] != 8:
         config.pop("train_batch_size")
-    for name in ("bf16", "fp16"):
-        if config.get(name, {}).get("enabled") == "auto":
-            config[name]["enabled"] = name == "bf16"
     read = DeepSpeedConfig(config)
     offload = [part and str(getattr(part.device, "value", part.device)) for part in (
         read.zero_config.offload_optimizer, read.zero_config.offload_param)]
@@ -105,7 +115,7 @@ for name, (environment, file) in json.loads(sys.argv[1]).items():
         plugin = DeepSpeedPlugin()
         plugin.set_mixed_precision(environment["ACCELERATE_MIXED_PRECISION"])
         told[name] = {"yaml": deepspeed(plugin.deepspeed_config),
-                      "json": deepspeed(json.load(open(file))), "init": plugin.zero3_init_flag}
+                      "json": deepspeed(of_trainer(file)), "init": plugin.zero3_init_flag}
 print("TOLD" + json.dumps(told))
 """
 

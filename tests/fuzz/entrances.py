@@ -21,6 +21,8 @@ from fuzz.oracle import torchs_reader
 from fuzz.strategies import JSON, NASTY, TEXT, bytes_of
 from gputui.allocating.claims.read import claims
 from gputui.allocating.queue import in_words, waiters
+from gputui.checking import plan_proof
+from gputui.checking.interpreter_process import Ended
 from gputui.choosing.verdict import verdicts
 from gputui.cli import jobs as jobs_cli
 from gputui.cli.ls import document_text
@@ -117,6 +119,28 @@ def _accelerate(data: bytes) -> None:
             call("run", "--demo", "--dry-run", "-n2", "--", *command)
             call("run", "--demo", "--dry-run", "--", *command)
             call("export", "--demo", "-n2", "--as", "accelerate", "--", *command)
+
+
+# What the training's own Python says of a model
+
+_PROOF = (
+    ("model", {"versions": {"torch": "2.13", "transformers": "5"}, "class": "L", "parameters": 3,
+               "largest_layer": 2, "wrap": ["L"]}),
+    ("estimates", {"version": "0.19", "estimates": [{"stage": 2, "offload": "none", "gpu": 1, "cpu": 1}]}),
+    ("tracked", {"peak": 3, "parts": dict.fromkeys(plan_proof.PARTS, 1), "without": ["attn_pdrop"]}),
+)  # fmt: skip
+
+
+def _proof(files: tuple[bytes | None, ...]) -> None:
+    with own_folders() as folder:
+        for (part, _), data in zip(_PROOF, files, strict=True):
+            if data is not None:
+                (folder / f"{part}.json").write_bytes(data)
+                (folder / f"{part}.error").write_bytes(data)
+        proof = plan_proof.read(folder, Ended(0, ""))
+        assert proof.parameters is None or proof.parameters >= 0
+        assert all(len(text.splitlines()) == 1 for text in (*proof.problems, *proof.remarks))
+        json.dumps(proof.to_document())
 
 
 # Claims and tickets
@@ -322,6 +346,9 @@ ENTRANCES = {
     "recordings": Entrance(st.one_of(*(bytes_of(_document(name)) for name in BOXES), _ANY_BYTES), _recording),
     "one-sided links": Entrance(_one_sided(), _recording),
     "files of accelerate": Entrance(bytes_of(_ACCELERATE) | _ANY_BYTES, _accelerate),
+    "proofs of a plan": Entrance(
+        st.tuples(*(bytes_of(document) | _ANY_BYTES | st.none() for _, document in _PROOF)), _proof
+    ),
     "claims and tickets": Entrance(
         st.lists(
             st.tuples(_NAMES, bytes_of(_CLAIM) | bytes_of(_TICKET) | _ANY_BYTES),

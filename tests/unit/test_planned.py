@@ -122,6 +122,32 @@ def test_a_command_that_asks_for_deepspeed_is_no_other_strategys(strategy: str) 
         made(Recipe(strategy, 2), "python train.py --deepspeed ds.json")
 
 
+@pytest.mark.parametrize(
+    ("strategy", "launcher"), [("fsdp2", "torchrun"), ("ddp", "python"), ("zero2", "mpirun")]
+)
+def test_a_launcher_that_was_asked_for_is_not_replaced(strategy: str, launcher: str) -> None:
+    with pytest.raises(RecipeError):
+        made(Recipe(strategy, 2), "train.py", launcher=launcher)
+
+
+def test_with_the_launcher_that_was_asked_for_ddp_is_accelerates_too() -> None:
+    plan = made(Recipe("ddp", 2), "train.py", launcher="accelerate")
+    assert command(plan) == f"accelerate launch --config_file {PLAN} train.py"
+
+
+def test_a_command_that_was_planned_is_planned_again() -> None:
+    first = made(Recipe("ddp", 2), "train.py")
+    second = prepared(FSDP, first.options, "plan", Told())
+    assert command(second) == f"accelerate launch --config_file {PLAN} train.py"
+    assert command(prepared(FSDP, second.options, "plan", Told())) == command(second)
+    third = prepared(Recipe("ddp", 2), second.options, "plan", Told())
+    assert launched(third).settings is not None
+
+
+def test_what_a_script_of_deepspeeds_loses_is_said() -> None:
+    assert any("--local_rank" in note for note in made(FSDP, "deepspeed --num_gpus 2 train.py").notes)
+
+
 def test_a_container_has_not_these_files() -> None:
     with pytest.raises(RecipeError):
         made(FSDP, "docker run --gpus all image python train.py")
@@ -191,6 +217,5 @@ def test_the_line_is_the_one_that_run_would_start(
     write(plan)
     line = compose((gpu(1), gpu(0)), plan.options, os.environ).line
     call = caller(capsys)
-    how = () if plan.options.launcher == "auto" else ("--launcher", plan.options.launcher)
-    words = ("run", "--demo", "--gpus", "1,0", "--dry-run", *how, "--", *plan.options.command)
+    words = ("run", "--demo", "--gpus", "1,0", "--dry-run", "--", *plan.options.command)
     assert call(*words).out == f"{line}\n"

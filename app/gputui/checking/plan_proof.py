@@ -161,17 +161,17 @@ def prove(
     with process.answers() as folder:
         argv = (*found.argv, str(process.SCRIPTS / "plan_proof.py"), str(folder), json.dumps(spec))
         ended = process.run(argv, environment, launch.directory, seconds, cancelled)
-        proof = _read(folder, ended)
+        proof = read(folder, ended)
     return replace(proof, remarks=(found.doubt, *proof.remarks)) if found.doubt else proof
 
 
-def _read(folder: Path, ended: process.Ended) -> PlanProof:
-    """Whatever was answered, also where something else failed."""
+def read(folder: Path, ended: process.Ended) -> PlanProof:
+    """Whatever the child answered, also where something else failed. Raises nothing for what it wrote."""
     proof, remarks, problems = PlanProof(), list[str](), list[str]()
-    for part, read in (("model", _model), ("estimates", _estimates), ("tracked", _tracked)):
+    for part, taken in (("model", _model), ("estimates", _estimates), ("tracked", _tracked)):
         try:
             if (folder / f"{part}.json").exists():
-                proof = read(process.read_answer(folder / f"{part}.json"), proof)
+                proof = taken(process.read_answer(folder / f"{part}.json"), proof)
                 continue
         except DocumentError as error:
             problems.append(f"{part}: the answer cannot be read: {error}")

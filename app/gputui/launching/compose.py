@@ -234,17 +234,9 @@ def _completed(
     lost = None
     if source is not launcher:
         lost = source.lost_with_another(request)
-        entrypoint = with_interpreter_beside(
-            source.entrypoint(command), host_environment.is_file, options.directory
+        command, warnings, remarks = started_by_another(
+            launcher, command, host_environment, options.directory
         )
-        command = launcher.start(entrypoint)
-        if entrypoint.left_out:
-            remarks = (f"left out, as they are {source.name}'s: {' '.join(entrypoint.left_out)}",)
-        if source.name == "deepspeed" and "--no_local_rank" not in entrypoint.left_out:
-            warnings = (
-                f"deepspeed gives the script --local_rank, {launcher.name} does not: one that asks for it"
-                " reads all the data in every rank",
-            )
     if options.python is not None:
         command = launcher.with_python(command, options.python)
     done = launcher.complete(request.of(command))
@@ -254,6 +246,23 @@ def _completed(
     return replace(
         done, warnings=(*warnings, *done.warnings), remarks=(*remarks, *done.remarks), refused=refused
     )
+
+
+def started_by_another(
+    launcher: Launcher, command: Sequence[str], host_environment: HostEnvironment, directory: str | None
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """What another launcher starts, started by this one; warnings, and remarks, on what gets lost."""
+    source = recognised(command)
+    entrypoint = with_interpreter_beside(source.entrypoint(command), host_environment.is_file, directory)
+    warnings, remarks = list[str](), list[str]()
+    if entrypoint.left_out:
+        remarks.append(f"left out, as they are {source.name}'s: {' '.join(entrypoint.left_out)}")
+    if source.name == "deepspeed" and "--no_local_rank" not in entrypoint.left_out:
+        warnings.append(
+            f"deepspeed gives the script --local_rank, {launcher.name} does not: one that asks for it"
+            " reads all the data in every rank"
+        )
+    return launcher.start(entrypoint), tuple(warnings), tuple(remarks)
 
 
 def _completed_container(

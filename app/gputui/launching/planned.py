@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gputui.launching.compose import launcher_of, started_by_another
 from gputui.launching.container_command import read_container
 from gputui.launching.exports.accelerate import section_of
 from gputui.launching.host_environment import HostEnvironment, ThisHost
@@ -14,7 +15,6 @@ from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.launchers import LAUNCHERS, recognised
 from gputui.launching.launchers.accelerate import Accelerate
 from gputui.launching.launchers.base import Launcher
-from gputui.launching.launchers.entrypoint import with_interpreter_beside
 from gputui.launching.launchers.torchrun import Torchrun
 from gputui.launching.wrappers import unwrap
 from gputui.planning.files import JSON_NAME, Recipe, RecipeError, files_of
@@ -52,66 +52,56 @@ def prepared(
 ) -> Prepared:
     """The command of `options`, started as the recipe says with files in `folder`.
 
-    What the command is started with already gives way, as do options of accelerate's that the file decides.
-    Raises RecipeError for a command that the recipe cannot start, NoLauncherError for a recipe that no
-    launcher starts.
+    The command becomes one of the launcher's own; options of accelerate's that the file decides give way.
+    Raises RecipeError for a command, or a launcher asked for, that the recipe cannot be started with,
+    NoLauncherError for a recipe that no launcher starts.
     """
     prefix, command = unwrap(options.command)
-    source = recognised(command)
+    source = launcher_of(options)
     planned = files_of(recipe, source.name)
+    launcher = LAUNCHERS[planned.launcher]
+    if options.launcher not in (AUTO, launcher.name):
+        raise RecipeError(f"{recipe.strategy} is started by {launcher.name}, not by {options.launcher}")
+    if read_container(command) is not None:
+        raise RecipeError("the command starts a container, in which these files are not")
     if options.directory is not None:
         # The command is started there, and the folder was named here.
         folder = os.path.abspath(folder)  # noqa: PTH100 - as text
     paths = {name: os.path.join(folder, name) for name in planned.texts}  # noqa: PTH118
-    texts = {Path(paths[name]): text for name, text in planned.texts.items()}
-    launcher = LAUNCHERS[planned.launcher]
     notes = list(planned.notes)
-    if not command:
-        return Prepared(recipe, replace(options, launcher=launcher.name), texts, tuple(notes))
-    if read_container(command) is not None:
-        raise RecipeError("the command starts a container, in which these files are not")
-    words = _without_count(source, command)
-    if planned.config is not None:
-        words = _with_config(source, words, paths[planned.config], options, notes, host_environment)
-    words = _with_json(recipe, words, paths.get(JSON_NAME), launcher, notes)
-    return Prepared(
-        recipe,
-        replace(
-            options,
-            command=(*prefix, *words),
-            launcher=AUTO if recognised(words) is launcher else launcher.name,
-            processes=None,
-        ),
-        texts,
-        tuple(notes),
-    )
+    words = tuple(command)
+    if command:
+        words = _started(launcher, command, options.directory, host_environment or ThisHost(), notes)
+        if planned.config is not None:
+            words = _with_config(words, paths[planned.config], notes)
+        words = (*prefix, *_with_json(recipe, words, paths.get(JSON_NAME), launcher, notes))
+    texts = {Path(paths[name]): text for name, text in planned.texts.items()}
+    options = replace(options, command=words, launcher=AUTO if words else launcher.name, processes=None)
+    return Prepared(recipe, options, texts, tuple(notes))
 
 
-def _without_count(source: Launcher, command: Sequence[str]) -> tuple[str, ...]:
-    """The command without torchrun's number of processes, which would be kept as it was typed."""
-    if not isinstance(source, Torchrun):
-        return tuple(command)
-    starter, rest = source.split(command)
-    return (*starter, *source.given(rest).without(("nproc-per-node",)).words)
-
-
-def _with_config(
-    source: Launcher,
-    command: tuple[str, ...],
-    path: str,
-    options: LaunchOptions,
+def _started(
+    launcher: Launcher,
+    command: Sequence[str],
+    directory: str | None,
+    host_environment: HostEnvironment,
     notes: list[str],
-    host_environment: HostEnvironment | None,
 ) -> tuple[str, ...]:
-    """The command as one of accelerate's that reads the configuration."""
+    """The command as one of the launcher's own, without a number of processes that it would keep."""
+    if recognised(command) is not launcher:
+        words, warnings, remarks = started_by_another(launcher, command, host_environment, directory)
+        notes += [*warnings, *remarks]
+        return words
+    if isinstance(launcher, Torchrun):
+        starter, rest = launcher.split(command)
+        return (*starter, *launcher.given(rest).without(("nproc-per-node",)).words)
+    return tuple(command)
+
+
+def _with_config(command: tuple[str, ...], path: str, notes: list[str]) -> tuple[str, ...]:
+    """A command of accelerate's that reads the configuration, without options that would count more."""
     accelerate = LAUNCHERS["accelerate"]
     assert isinstance(accelerate, Accelerate)
-    if source is not accelerate:
-        is_file = (host_environment or ThisHost()).is_file
-        entrypoint = with_interpreter_beside(source.entrypoint(command), is_file, options.directory)
-        if entrypoint.left_out:
-            notes.append(f"left out, as they are {source.name}'s: {' '.join(entrypoint.left_out)}")
-        command = accelerate.start(entrypoint)
     starter, rest = accelerate.split(command)
     given = accelerate.given(rest)
     decided = [option for option in given.options if _decided(option.name)]
