@@ -268,7 +268,13 @@ def _notices(model: Model, workload: Workload, box: Box, rows: Iterable[Row]) ->
         kept = replace(reshard.strategy, reshard=False)
         if _fits(model, workload, kept, box):
             yield "FSDP2 fits with reshard_after_forward false, too, which sends a quarter less or more"
-    if any(row.fits for row in rows):
+    best = next((row for row in rows if row.fits), None)
+    if best is not None:
+        if best.name in ("zero3", "fsdp2") and not box.all_direct:
+            yield (
+                "weights are gathered over slow links in each pass: checkpointing with a larger batch "
+                "needs fewer passes, a pipeline (Megatron) or LoRA sends less"
+            )
         return
     if box.memory_free_min is None:
         yield "free memory is not known, so nothing is said to fit"
