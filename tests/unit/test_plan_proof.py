@@ -207,9 +207,7 @@ def proved(tmp_path: Path, config: dict[str, Any], step: Step, devices: int = 2)
 
 
 @needs_libraries
-@pytest.mark.parametrize(
-    ("precision", "checkpointing"), [("autocast", False), ("bf16", True), ("fp16", False)]
-)
+@pytest.mark.parametrize(("precision", "checkpointing"), [("bf16", True), ("fp16", False)])
 def test_a_small_model_is_counted_and_a_step_of_it_tracked(
     tmp_path: Path, precision: Precision, checkpointing: bool
 ) -> None:
