@@ -176,5 +176,5 @@ def _why_not(subject: Subject, candidates: _Candidates) -> str:
         rows = plan(subject.model, subject.workload, box_of(candidates.snapshot, devices)).rows
     except PlanningError as error:
         raise WrongCallError(str(error)) from None
-    remedies = [each.text for each in what_would_do(rows)]
-    return f"{what}; would do: {', '.join(remedies)}" if remedies else f"{what}, and no single change helps"
+    would = "; ".join(what_would_do(subject.model, rows))
+    return f"{what}; would do: {would}" if would else what
