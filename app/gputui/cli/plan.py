@@ -74,6 +74,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError("--use starts a command: put it after --, as in `--use ddp -- train.py`")
     options = options_of(args, command or ())
     subject = subject_of(args, options, args.weights_only)
+    if args.prove and subject.place is None:
+        raise WrongCallError("--prove needs a model, not a number of parameters")
     measured = _measured(args.measured) if args.measured is not None else {}
     found = devices_for_plan(args, subject)
     try:
@@ -205,8 +207,6 @@ def _prove(
     from gputui.planning.strategies import Strategy
     from gputui.system.environment import given_environment
 
-    if subject.place is None:
-        raise WrongCallError("--prove needs a model, not a number of parameters")
     workload = replace(made.workload, optimizer="adamw", lora=0, accumulation=1, weights_only=False)
     step = Step(
         str(subject.place), workload.batch, workload.sequence, workload.precision, workload.checkpointing
