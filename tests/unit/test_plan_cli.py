@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gputui.cli import model_options
+from gputui.cli import request_options
 from gputui.cli.plan_text import plan_lines
 from gputui.inventory.snapshot import Host, HostLoad, Snapshot
 from gputui.planning.box import box_of
@@ -268,9 +268,9 @@ def test_checkpointing_lora_and_a_smaller_batch_need_less(call: Call) -> None:
 
 
 def test_options_of_the_planner_are_offered() -> None:
-    assert model_options.PRECISIONS == PRECISIONS and set(model_options.OPTIMIZERS) == set(OPTIMIZERS)
-    assert (model_options.PRECISIONS[0], model_options.OPTIMIZERS[0]) == ("bf16", "adamw")
-    assert (Workload().batch, Workload().sequence) == (model_options.BATCH, model_options.SEQUENCE)
+    assert request_options.PRECISIONS == PRECISIONS and set(request_options.OPTIMIZERS) == set(OPTIMIZERS)
+    assert (request_options.PRECISIONS[0], request_options.OPTIMIZERS[0]) == ("bf16", "adamw")
+    assert (Workload().batch, Workload().sequence) == (request_options.BATCH, request_options.SEQUENCE)
 
 
 # Wrong calls

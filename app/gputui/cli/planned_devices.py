@@ -15,8 +15,8 @@ from gputui.choosing.pick import Constraints, available, pick
 from gputui.choosing.verdict import Verdict
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, opened, say
-from gputui.cli.model_options import Subject, subject_of
 from gputui.cli.request_options import AUTO, request_of
+from gputui.cli.subject import Subject, subject_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import size
 from gputui.inventory.snapshot import Snapshot
