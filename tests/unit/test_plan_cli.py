@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shlex
+import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -530,3 +534,13 @@ def test_the_table_says_of_each_strategy_whether_it_fits(call: Call) -> None:
     marks = {line.split()[1]: line[0] for line in ended.out.splitlines() if line[:1] in ("✓", "✗")}
     assert marks["fsdp2"] == "✓" and marks["ddp"] == "✗"
     assert "6,738,415,616" in ended.out and "zero3" in ended.out
+
+
+def test_the_table_in_the_documentation_is_the_one_that_is_shown(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "planning.md").read_text()
+    typed, shown = re.search(r"```sh\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()  # type: ignore[union-attr]
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((80, 24)))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert call(*shlex.split(typed)[1:]).out == shown
