@@ -179,8 +179,8 @@ def _why_not(subject: Subject, candidates: _Candidates) -> str:
     count = "the free device" if len(devices) == 1 else f"the {len(devices)} free devices"
     what = f"{subject.model.name} does not fit on {count}"
     try:
-        rows = plan(subject.model, subject.workload, box_of(candidates.snapshot, devices)).rows
+        made = plan(subject.model, subject.workload, box_of(candidates.snapshot, devices))
     except PlanningError as error:
         raise WrongCallError(str(error)) from None
-    would = "; ".join(what_would_do(subject.model, rows))
+    would = "; ".join(what_would_do(made.model, made.workload, made.box, made.rows))
     return f"{what}; would do: {would}" if would else what
