@@ -207,6 +207,14 @@ def test_devices_in_use_are_planned_as_if_empty_and_that_is_said(
     assert not any("in use" in notice for notice in ended.json["notices"])
 
 
+def test_why_says_why_these(call: Call) -> None:
+    plain = call("plan", "gpt2", "--demo", "rtx3090", "-n", "2", "--json")
+    ended = call("plan", "gpt2", "--demo", "rtx3090", "-n", "2", "--json", "--why")
+    assert ended.out == plain.out and not plain.err
+    (why,) = lines_of(ended.err)
+    assert why.startswith("GPU 2,3: ") and "NV4" in why
+
+
 def test_more_devices_than_the_box_has_are_too_few(call: Call) -> None:
     call("plan", "gpt2", "-n", "20", "--demo").refused(4)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gputui.allocating.allocator import Allocator
 from gputui.allocating.errors import NotEnoughError
 from gputui.choosing.named_devices import NONE
-from gputui.choosing.pick import Constraints, available, pick
+from gputui.choosing.pick import Constraints, PickResult, available, pick
 from gputui.choosing.verdict import State, Verdict
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, opened, say
@@ -56,7 +56,16 @@ class _Candidates:
 
     def best(self, count: int) -> tuple[Device, ...]:
         """The best of those that are free; fewer where there are fewer."""
-        return pick(self.snapshot, self.verdicts, replace(self.constraints, count=count)).devices
+        return self._picked(count).devices
+
+    def why(self, devices: Sequence[Device]) -> str:
+        """Why the best of so many are these: one line."""
+        sets = self._picked(len(devices)).alternatives
+        labels = ",".join(map(self.snapshot.label, devices))
+        return f"GPU {labels}: {sets[0].reason if sets and sets[0].reason else 'no known difference'}"
+
+    def _picked(self, count: int) -> PickResult:
+        return pick(self.snapshot, self.verdicts, replace(self.constraints, count=count))
 
     def together(self) -> tuple[Device, ...]:
         """All that are free and can work together, in their best order; of MIG instances one."""
@@ -118,6 +127,8 @@ def devices_for_plan(args: argparse.Namespace, subject: Subject) -> PlannedDevic
     count = args.n
     devices = candidates.together() if count is None else candidates.best(count)
     if devices and len(devices) == (count or len(devices)):
+        if args.why:
+            say(candidates.why(devices))
         return PlannedDevices(candidates.snapshot, devices)
     # (Where nobody can tell whether they are used, as on WSL, their memory is known all the same.)
     emptied = candidates.emptied("unknown")
@@ -127,6 +138,8 @@ def devices_for_plan(args: argparse.Namespace, subject: Subject) -> PlannedDevic
         raise NotEnoughError(
             f"{count or 1} devices asked for, this box has {found} that could be planned with"
         )
+    if args.why:
+        say(emptied.why(devices))
     used = sum(candidates.verdicts[device.key].state in _IN_USE for device in devices)
     return PlannedDevices(emptied.snapshot, devices, used)
 
