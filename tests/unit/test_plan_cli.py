@@ -371,6 +371,26 @@ def test_an_unknown_architecture_says_what_to_give_instead(call: Call, models: P
     assert "--parameters" in said and "strange" in said
 
 
+def test_a_proof_by_a_python_that_cannot_is_a_failed_check(call: Call, models: Path) -> None:
+    python = models / "python"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    ended = call("plan", "gpt2", "--demo", "-n", "2", "--prove", "--python", str(python))
+    assert ended.status == 5 and ended.out.startswith("gpt2  ")
+    assert any(line.startswith("warning: ") for line in lines_of(ended.err))
+
+
+def test_a_model_is_looked_up_in_the_cache_that_the_command_will_have(call: Call, models: Path) -> None:
+    snapshot = models / "home" / "hub" / "models--a--b" / "snapshots" / "0123abcd"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(json.dumps(MODELS["llama-3-70b"]))
+    command = (f"HF_HOME={models / 'home'}", "t.py", "--model_name_or_path", "a/b", "--lr", "1")
+    document = call("plan", "--demo", "--json", "--", *command).json
+    assert document["model"]["parameters"] == 70_553_706_496
+    ended = call("run", "-n", "1", "--demo", "rtx4090", "--dry-run", "--", *command)
+    assert "not fit" in ended.err
+
+
 def test_no_driver_is_status_3(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert call("plan", "gpt2").status == 3

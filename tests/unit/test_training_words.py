@@ -95,6 +95,22 @@ def test_a_file_that_says_nothing_is_none(text: str) -> None:
     assert read("trl sft --config x.yaml", x_yaml=text).model is None
 
 
+def test_a_shell_script_says_what_its_commands_say() -> None:
+    text = """MODEL=a/b
+    echo start --model none
+    python prepare.py --model other
+    if [ -n "$X" ]; then python train.py --model perhaps; fi
+    torchrun train.py --model_name_or_path $MODEL --bf16 "$@"
+    """
+    told = Told({"t.sh": text, "u.sh": "bash t.sh", "loop.sh": "bash loop.sh"})
+    for line in ("bash t.sh --block_size 512", "env A=1 bash t.sh --block_size 512"):
+        found = training_of(LaunchOptions(tuple(line.split())), {"HOME": "/"}, told)
+        assert (found.model, found.precision, found.sequence, found.trains) == ("a/b", "autocast", 512, True)
+    assert training_of(LaunchOptions(("bash", "u.sh")), {"HOME": "/"}, told).model == "a/b"
+    assert training_of(LaunchOptions(("bash", "loop.sh")), {"HOME": "/"}, told) == NO_TRAINING
+    assert training_of(LaunchOptions(("bash", "none.sh")), {"HOME": "/"}, told) == NO_TRAINING
+
+
 def test_a_container_s_paths_are_not_ours() -> None:
     assert read("docker run --gpus all image python t.py --model a") == NO_TRAINING
     assert read("") == NO_TRAINING
