@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.model_memory import memory_warning
 from gputui.launching.training_words import NO_TRAINING, Training, training_of
+from unit.builders import box, gpu
 from unit.host_environments import Told
 
 
@@ -140,3 +144,23 @@ def test_weights_of_few_bits_and_deepspeed_are_seen() -> None:
     assert read("python t.py --model a --deepspeed ds.json").offloads
     assert read("deepspeed t.py --model a").offloads
     assert not read("python t.py --model a").offloads
+
+
+_WORDS = st.sampled_from(
+    [
+        *("python", "torchrun", "accelerate", "launch", "vllm", "serve", "bash", "-c", "t.sh", "t.py", "--"),
+        *("--model", "--model=", "--bf16", "--bf16=x", "--config", "x.yaml", "--lora_r", "16", "--optim"),
+        *("--batch_size", "8", "-1", "\ud800", "a b", "--no_bf16", "model=", "--deepspeed", "docker", "run"),
+        *("-", "=", "env"),
+    ]
+)
+
+
+@given(st.lists(_WORDS | st.text(max_size=6), max_size=8), st.text(max_size=30))
+@settings(max_examples=100, deadline=None)
+def test_no_words_and_no_file_are_too_odd(words: list[str], text: str) -> None:
+    told = Told({"x.yaml": text, "t.sh": text})
+    options = LaunchOptions(tuple(words))
+    training_of(options, {"HOME": "/"}, told)
+    snapshot = box(gpu(0))
+    assert memory_warning(options, snapshot, snapshot.devices, {"HOME": "/nowhere"}) is None

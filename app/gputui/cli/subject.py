@@ -60,8 +60,8 @@ def _model(args: argparse.Namespace, options: LaunchOptions, training: Training)
     if name is None:
         name, here = training.model, here / (options.directory or "")
     if name is None:
-        where = "the command names none" if options.command else "and there is no command that names one"
-        raise WrongCallError(f"no model is given (--model, --parameters), {where}")
+        where = "the command names none" if options.command else "there is no command that names one"
+        raise WrongCallError(f"no model is given (--model, --parameters), and {where}")
     place = find_model(name, environ, here)
     try:
         return read_model(name, environ, here), place
