@@ -66,7 +66,7 @@ class Row:
 
     fits      None where free memory is not known
     margin    bytes that are left on the device with least free memory; negative where they lack
-    reason    in words, one line
+    what      the strategy does, in words; `outcome`: what that means for these devices
     remedies  changes of which each alone would make it fit; none where it does
     together  where none does alone: changes that all together would make it fit
     """
@@ -76,13 +76,26 @@ class Row:
     fits: bool | None
     margin: int | None
     traffic: Traffic
-    reason: str
+    what: str
+    outcome: str
     remedies: tuple[Remedy, ...] = ()
     together: tuple[Remedy, ...] = ()
 
     @property
     def name(self) -> str:
         return self.strategy.name
+
+    @property
+    def reason(self) -> str:
+        """In words, one line."""
+        return f"{self.what}; {self.outcome}"
+
+    @property
+    def would_fit_with(self) -> str:
+        """The changes that make it fit, in words; "" where it does, and where none do."""
+        if self.remedies:
+            return _listed(self.remedies, "or")
+        return _listed(self.together, "and") if self.together else ""
 
     @property
     def tight(self) -> bool:
@@ -139,23 +152,6 @@ def _place(strategy: Strategy, box: Box) -> tuple[int, int]:
     return order.index("tp" if strategy.tensor_parallel > 1 else strategy.kind), strategy.tensor_parallel
 
 
-def fitting(model: Model, workload: Workload, box: Box) -> bool:
-    """Whether a strategy fits on these devices without host memory: quicker than a plan."""
-    workload = workload.for_model(model)
-    return any(
-        _fits(model, workload, strategy, box) for strategy in strategies(model, box) if not strategy.offloads
-    )
-
-
-def fewest_devices(model: Model, workload: Workload, box: Box) -> int | None:
-    """The smallest number of the box's devices, in their order, on which a strategy fits without host memory.
-
-    None where none does.
-    """
-    counts = range(1, len(box) + 1)
-    return next((count for count in counts if fitting(model, workload, box.first(count))), None)
-
-
 def _fits(model: Model, workload: Workload, strategy: Strategy, box: Box) -> bool:
     free = box.memory_free_min
     fixed = box.fixed(strategy.devices)
@@ -177,8 +173,9 @@ def _row(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Row:
     if fits is False and not host_lacks:
         remedies = tuple(_remedies(model, workload, strategy, box))
         together = () if remedies else _together(model, workload, strategy, box)
-    row = Row(strategy, bytes_of, fits, margin, moved, "", remedies, together)
-    return replace(row, reason=_reason(row, box, host if host_lacks else 0))
+    what = _what(strategy, moved, box)
+    row = Row(strategy, bytes_of, fits, margin, moved, what, "", remedies, together)
+    return replace(row, outcome=_outcome(row, box, host if host_lacks else 0))
 
 
 def _remedies(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Iterator[Remedy]:
@@ -271,36 +268,32 @@ def _more_devices(model: Model, workload: Workload, strategy: Strategy, box: Box
     return high
 
 
-def _reason(row: Row, box: Box, host: int) -> str:
-    what = _what(row, box)
+def _outcome(row: Row, box: Box, host: int) -> str:
     if row.margin is None:
-        return f"{what}; free memory is not known"
+        return "free memory is not known"
     if host:
         there = (
             "which is not known" if box.host_memory is None else f"of which {size(box.host_memory)} is free"
         )
-        return f"{what}; needs {size(host)} of host memory, {there}"
+        return f"needs {size(host)} of host memory, {there}"
     if row.fits:
         left = f"{size(row.margin)} left on each device"
-        return f"{what}; {left}, which fragments may take" if row.tight else f"{what}; {left}"
+        return f"{left}, which fragments may take" if row.tight else left
     lacks = f"{size(-row.margin)} too much for each device"
-    if row.remedies:
-        return f"{what}; {lacks}: would fit with {_listed(row.remedies, 'or')}"
-    if row.together:
-        return f"{what}; {lacks}: would fit with {_listed(row.together, 'and')}"
-    return f"{what}; {lacks}"
+    would = row.would_fit_with
+    return f"{lacks}: would fit with {would}" if would else lacks
 
 
-def _what(row: Row, box: Box) -> str:
+def _what(strategy: Strategy, moved: Traffic, box: Box) -> str:
     """What a strategy does, and what speaks for it or against it here."""
-    strategy, direct = row.strategy, box.all_direct
+    direct = box.all_direct
     links = "direct links" if direct else "slow links"
     if strategy.tensor_parallel > 1:
         return (
             f"each layer on {strategy.tensor_parallel} directly joined devices, for blocks that are too large"
         )
     if strategy.kind == "pp":
-        waiting = f"{row.traffic.bubble:.0%} of a step waiting"
+        waiting = f"{moved.bubble:.0%} of a step waiting"
         return f"the layers in {strategy.pipeline_parallel} stages (Megatron), little traffic, {waiting}"
     if strategy.kind == "single":
         return "one device, nothing to send" + ("; the others stay idle" if len(box) > 1 else "")
@@ -339,7 +332,7 @@ def _notices(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) ->
     if reshard is not None:
         kept = replace(reshard.strategy, reshard=False)
         if _fits(model, workload, kept, box):
-            yield "FSDP2 fits with reshard_after_forward false, too, which sends a quarter less or more"
+            yield "FSDP2 also fits with reshard_after_forward false, which sends at least a quarter less"
     best = next((row for row in rows if row.fits), None)
     if best is not None:
         if best.name in ("zero3", "fsdp2") and not box.all_direct:
@@ -352,10 +345,11 @@ def _notices(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) ->
         yield "free memory is not known, so nothing is said to fit"
         return
     yield "nothing fits on these devices"
-    yield from _would_do(model, workload, box, rows)
+    for words in what_would_do(model, workload, box, rows):
+        yield f"would do: {words}"
 
 
-def _would_do(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) -> Iterator[str]:
+def what_would_do(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) -> Iterator[str]:
     """The least that would make anything fit, of each kind of change, with the strategy that is preferred."""
     preferred = sorted(rows, key=lambda row: (row.strategy.kind == "pp", *_place(row.strategy, box)))
     for kind in ("checkpointing", "batch", "devices", "adamw8bit", "lora"):
@@ -364,13 +358,13 @@ def _would_do(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) -
             # The largest batch, the fewest devices; pipelines where there is nothing else.
             sign = -1 if kind == "batch" else 1
             remedy, row = min(offered, key=lambda each: (each[1].strategy.kind == "pp", sign * each[0].value))
-            yield f"would do: {remedy.text} ({'pp' if row.strategy.kind == 'pp' else row.name})"
+            yield f"{remedy.text} ({'pp' if row.strategy.kind == 'pp' else row.name})"
     if not any(row.remedies for row in rows):
         combined = [row for row in preferred if row.together]
         if combined:
             row = min(combined, key=lambda each: len(each.together))
-            yield f"would do: {_listed(row.together, 'and')} ({row.name})"
+            yield f"{_listed(row.together, 'and')} ({row.name})"
     for row in rows:
         if row.strategy.offloads and row.margin is not None and row.margin >= 0:
             host = host_needed(model, workload, row.strategy)
-            yield f"would do: {size(host)} of host memory ({row.name})"
+            yield f"{size(host)} of host memory ({row.name})"
