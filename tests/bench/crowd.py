@@ -31,6 +31,8 @@ from simnvml import SimulatedNvml
 KEYS, ROUNDS, SETTLES = 60, 2, 12.0
 """Key presses of a run, pairs of runs, and seconds before they begin: all that is read rarely has been."""
 EMPTY = replace(DGX_H100, tasks=())
+MOST = 1200
+"""Seconds after which what is put on the box ends by itself, should this be killed."""
 LONG = 1_800_000
 """Bytes of arguments: a little less than Linux takes."""
 
@@ -44,7 +46,7 @@ def sleeping(count: int) -> Iterator[list[int]]:
     begun = []
     try:
         for _ in range(count):
-            begun.append(os.posix_spawn("/bin/sleep", ["sleep", "100000"], {}))
+            begun.append(os.posix_spawn("/bin/sleep", ["sleep", str(MOST)], {}))
         yield begun
     finally:
         for pid in begun:
@@ -80,7 +82,7 @@ def claim_files(claims: Path, count: int) -> Iterator[list[int]]:
 @contextlib.contextmanager
 def job_that_writes(environ: dict[str, str], length: int) -> Iterator[list[int]]:
     """A job that writes lines of so many bytes to its log, four a second."""
-    script = f"import time\nwhile 1: print('x' * {length}, flush=True); time.sleep(0.25)"
+    script = f"import time\nfor _ in range({4 * MOST}): print('x' * {length}, flush=True); time.sleep(0.25)"
     words = [tool("gputui") or "", "run", "-q", "--detach", "-n", "1", "--", sys.executable, "-c", script]
     subprocess.run(words, env=environ, check=True, stdout=subprocess.DEVNULL)
     try:
@@ -169,8 +171,15 @@ def _of_log(terminal: Terminal) -> Iterator[float]:
             let_run(terminal, 0.15)
 
 
+def _end(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
+
+
 def main() -> None:
     wanted = sys.argv[1:]
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # (So that what was put on the box is taken away.)
+        signal.signal(number, _end)
     for what, put, log in situations():
         if wanted and not any(word in what for word in wanted):
             continue

@@ -95,8 +95,8 @@ class Tail:
         return found if height is None else found[max(0, len(found) - height) :]
 
     def _clear(self) -> None:
-        # (The same screen always: one refers to itself, so that those given up would wait for the collector, a
-        # MiB each. To attach it ends a sequence that has begun.)
+        # (The same screen always: one refers to itself, so that those given up would wait for the collector,
+        # a MiB each. To attach it ends a sequence that has begun.)
         self._stream.detach(self._screen)
         self._screen.clear()
         self._stream.attach(self._screen)
