@@ -460,7 +460,7 @@ def test_processes_stay_the_same_objects_while_the_load_of_their_device_changes(
 def test_of_each_process_one_record_is_kept(nvml_here: SimulatedNvml) -> None:
     # (Others may start thousands.)
     snapshot = at(BOXES["a100-mig"], 0, 0)
-    first = 2**30
+    first = 3_000_000
     pids = iter(range(1000))
     devices = tuple(
         replace(
@@ -480,7 +480,7 @@ def test_of_each_process_one_record_is_kept(nvml_here: SimulatedNvml) -> None:
     assert {id(each) for each in kept} - {id(p) for d in devices for p in d.processes or ()} == {
         id(process) for device in seen.devices for process in device.processes or ()
     }
-    assert all(p.note for d in seen.devices for p in d.processes or ()), "their owners were asked for"
+    assert len(kept) > 20 and all(p.note for d in seen.devices for p in d.processes or ())
     source.close()
 
 
