@@ -1,7 +1,8 @@
 """`python -m bench.crowd` (in tests/): what others put on a box, and what it costs the screen.
 
-Key to paint and resident memory beside those of an empty box, in alternating runs: a machine that others use
-too is slower at one moment than at the next. Processes are alive, and listed by the simulated driver.
+Key to paint, CPU for each key (with the readings that come meanwhile) and resident memory beside those of an
+empty box, in alternating runs: a machine that others use too is slower at one moment than at the next, and
+then only CPU time says what a key costs. Processes are alive, and listed by the simulated driver.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -31,6 +33,8 @@ from simnvml import SimulatedNvml
 KEYS, ROUNDS, SETTLES = 60, 2, 12.0
 """Key presses of a run, pairs of runs, and seconds before they begin: all that is read rarely has been."""
 EMPTY = replace(DGX_H100, tasks=())
+MOST = 1200
+"""Seconds after which what is put on the box ends by itself, should this be killed."""
 LONG = 1_800_000
 """Bytes of arguments: a little less than Linux takes."""
 
@@ -44,7 +48,7 @@ def sleeping(count: int) -> Iterator[list[int]]:
     begun = []
     try:
         for _ in range(count):
-            begun.append(os.posix_spawn("/bin/sleep", ["sleep", "100000"], {}))
+            begun.append(os.posix_spawn("/bin/sleep", ["sleep", str(MOST)], {}))
         yield begun
     finally:
         for pid in begun:
@@ -80,7 +84,7 @@ def claim_files(claims: Path, count: int) -> Iterator[list[int]]:
 @contextlib.contextmanager
 def job_that_writes(environ: dict[str, str], length: int) -> Iterator[list[int]]:
     """A job that writes lines of so many bytes to its log, four a second."""
-    script = f"import time\nwhile 1: print('x' * {length}, flush=True); time.sleep(0.25)"
+    script = f"import time\nfor _ in range({4 * MOST}): print('x' * {length}, flush=True); time.sleep(0.25)"
     words = [tool("gputui") or "", "run", "-q", "--detach", "-n", "1", "--", sys.executable, "-c", script]
     subprocess.run(words, env=environ, check=True, stdout=subprocess.DEVNULL)
     try:
@@ -108,12 +112,16 @@ def situations() -> Iterator[tuple[str, Prepare, bool]]:
     yield "lines of 1 MiB in a log", lambda claims, environ: job_that_writes(environ, 2**20), True
 
 
-def measured(
-    folder: Path,
-    put: Prepare,
-    log: bool,
-) -> tuple[list[float], float]:
-    """Seconds from each key to what it paints, and resident MiB at the end."""
+class Measured(NamedTuple):
+    """Seconds from each key to what it paints, seconds of CPU for each, and resident MiB at the end."""
+
+    taken: list[float]
+    cpu: float
+    memory: float
+
+
+def measured(folder: Path, put: Prepare, log: bool) -> Measured:
+    """Of one run."""
     driver = SimulatedNvml(folder)
     driver.show_box(EMPTY)
     claims = folder / "claims"
@@ -135,11 +143,17 @@ def measured(
         try:
             terminal.until("○ free")
             let_run(terminal, SETTLES if not log else 3.0)
+            process = psutil.Process(terminal.pid)
+            if log:
+                _open_log(terminal)
+            before = process.cpu_times()
             taken = list(_of_log(terminal) if log else _of_selection(terminal))
-            memory = psutil.Process(terminal.pid).memory_info().rss / 2**20
+            after = process.cpu_times()
+            cpu = (after.user + after.system - before.user - before.system) / KEYS
+            memory = process.memory_info().rss / 2**20
         finally:
             terminal.close()
-    return taken, memory
+    return Measured(taken, cpu, memory)
 
 
 def _of_selection(terminal: Terminal) -> Iterator[float]:
@@ -153,11 +167,14 @@ def _of_selection(terminal: Terminal) -> Iterator[float]:
         let_run(terminal, 0.05 + 0.017 * (place % 7))
 
 
-def _of_log(terminal: Terminal) -> Iterator[float]:
+def _open_log(terminal: Terminal) -> None:
     terminal.send("D")
     let_run(terminal, 1.0)
     terminal.send("\r")
     let_run(terminal, 4.0)
+
+
+def _of_log(terminal: Terminal) -> Iterator[float]:
     for _ in range(KEYS):
         for key, opens in (("?", True), ("\x1b", False)):
             before = terminal.text
@@ -169,8 +186,15 @@ def _of_log(terminal: Terminal) -> Iterator[float]:
             let_run(terminal, 0.15)
 
 
+def _end(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
+
+
 def main() -> None:
     wanted = sys.argv[1:]
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # (So that what was put on the box is taken away.)
+        signal.signal(number, _end)
     for what, put, log in situations():
         if wanted and not any(word in what for word in wanted):
             continue
@@ -179,24 +203,27 @@ def main() -> None:
             if log
             else (lambda claims, environ: sleeping(0))
         )
-        times: dict[bool, list[float]] = {True: [], False: []}
-        memory: dict[bool, list[float]] = {True: [], False: []}
+        runs: dict[bool, list[Measured]] = {True: [], False: []}
         for turn in range(ROUNDS):
             for crowded in (False, True) if turn % 2 else (True, False):
                 with tempfile.TemporaryDirectory() as folder:
-                    taken, rss = measured(Path(folder), put if crowded else plain, log)
-                times[crowded] += taken
-                memory[crowded].append(rss)
-        cells = []
-        for crowded in (False, True):
-            found = sorted(times[crowded])
-            worst = found[int(len(found) * 0.99) - 1]
-            cells.append(f"{statistics.median(found) * 1000:.0f}, {worst * 1000:.0f} ms")
-        grown = statistics.median(memory[True]) - statistics.median(memory[False])
+                    runs[crowded].append(measured(Path(folder), put if crowded else plain, log))
+        cells = {crowded: _in_words(each) for crowded, each in runs.items()}
+        grown = statistics.median(run.memory for run in runs[True]) - statistics.median(
+            run.memory for run in runs[False]
+        )
         print(
-            f"{what}: key to paint (median, 99 %) {cells[1]}; empty box {cells[0]}; memory {grown:+.1f} MiB",
+            f"{what}: key to paint (median, 99 %) and CPU {cells[True]}; empty box {cells[False]};"
+            f" memory {grown:+.1f} MiB",
             flush=True,
         )
+
+
+def _in_words(runs: list[Measured]) -> str:
+    found = sorted(each for run in runs for each in run.taken)
+    worst = found[int(len(found) * 0.99) - 1]
+    cpu = statistics.median(run.cpu for run in runs)
+    return f"{statistics.median(found) * 1000:.0f}, {worst * 1000:.0f} ms, {cpu * 1000:.0f} ms"
 
 
 if __name__ == "__main__":

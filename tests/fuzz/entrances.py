@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import sys
 import tempfile
+import time
 import tty
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from fuzz.calls import call, own_folders, plain
 from fuzz.oracle import torchs_reader
 from fuzz.strategies import JSON, NASTY, TEXT, bytes_of
-from gputui.allocating.claims.read import claims
+from gputui.allocating.claims.read import HELD, NAME, TICKET, claims, range_of
 from gputui.allocating.queue import in_words, waiters
 from gputui.checking import plan_proof
 from gputui.checking.interpreter_process import Ended
@@ -40,6 +40,9 @@ from gputui.planning.workload import Workload
 from gputui.sources.simulated.source import named
 from gputui.sources.source import Want
 from gputui.system.containers import container
+from gputui.system.namespaces import pid_namespace
+from gputui.system.record_locks import END, lock
+from gputui.system.users import user_name
 from gputui.vendors.nvidia.vendor import VENDOR
 
 
@@ -154,18 +157,38 @@ def _proof(files: tuple[bytes | None, ...]) -> None:
 
 # Claims and tickets
 
+_TOKENS = [f"{number:032x}" for number in range(3)]
 _CLAIM = {
-    "user": "u", "since": 1.0, "command": "python x.py", "pid": 2, "job": "k3f9", "roots": [[2, 3]],
-    "namespace": "pid:[1]", "name": "x",
+    "record": f"GPU-0@0.{_TOKENS[0]}.claim", "since": 1.0, "command": "python x.py", "pid": 2, "job": "k3f9",
+    "roots": [[2, 3]], "pids": pid_namespace(),
 }  # fmt: skip
 _TICKET = {"count": 2, "devices": ["GPU-0"], "since": 1.0, "command": "x", "step": 0, "job": "k3f9"}
 _NAMES = st.sampled_from(
     [
-        *("GPU-0@{uid}.0.claim", "GPU-0@{uid}.step1.0.claim", "MIG-GPU-1+2+3@{uid}.1.claim"),
-        *("wait.{uid}.0a.ticket", "GPU-0.0.lock", "GPU-0@99999999999.0.claim", "wait.1.zz.ticket"),
-        *("GPU-0@{uid}.0.claim\n", "x"),
+        *(
+            f"{name}.{token}.{kind}"
+            for token in _TOKENS
+            for name, kind in (
+                ("GPU-0@{uid}", "claim"), ("GPU-0@{uid}.step1", "claim"), ("MIG-GPU-1+2+3@{uid}", "claim"),
+                ("wait.{uid}", "ticket"), ("GPU-0@9999999999", "claim"), ("GPU-0@99999999999", "claim"),
+            )
+        ),
+        *("GPU-0@{uid}.0.claim", "wait.1.zz.ticket", f"GPU-0@{{uid}}.{_TOKENS[0]}.claim\n", "x"),
     ]
-)
+)  # fmt: skip
+
+
+def _locked(path: Path) -> int:
+    """The open file, locked as its holder, or who waits, would; as a job has inherited it."""
+    descriptor = os.open(path, os.O_RDWR)
+    os.set_inheritable(descriptor, True)
+    match = NAME.fullmatch(path.name)
+    if match is not None:
+        lock(descriptor, range_of(match["key"].replace("+", "/")), HELD)
+    else:
+        now = int(time.monotonic())
+        lock(descriptor, now, END - now)
+    return descriptor
 
 
 def _claims(files: list[tuple[str, bytes]]) -> None:
@@ -175,14 +198,18 @@ def _claims(files: list[tuple[str, bytes]]) -> None:
             path = folder / "claims" / name.format(uid=os.geteuid())
             path.write_bytes(data)
             path.chmod(0o644)
-            held.append(os.open(path, os.O_RDWR))
-            fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.append(_locked(path))
+        names = [path.name for path in (folder / "claims").iterdir()]
         try:
             found, problems = claims(os.environ)
             assert all(plain(problem) for problem in problems), problems
+            assert len(found) == sum(map(bool, map(NAME.fullmatch, names))), (found, problems)
             line = waiters(os.environ)
-            assert plain(in_words(line))
-            assert all(isinstance(claim.user, str) for claim in found)
+            assert plain(in_words(line)) and len(line) == sum(map(bool, map(TICKET.fullmatch, names)))
+            # (That they are of this user is the kernel's word, whatever they say.)
+            assert {each.user for each in (*found, *line)} <= {user_name(os.geteuid())}
+            for words in (("claims",), ("claims", "--json"), ("queue",), ("queue", "--json")):
+                assert plain(call(*words).out)
             call("run", "--demo", "-n1", "--dry-run", "--", "true")
         finally:
             for descriptor in held:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import pytest
 from textual.strip import Strip
 
 from gputui.tui.screens.page import Page
-from tui.support import Session, session
+from tui.support import Session, box_at, session
 
 PAGES = ("right", "h", "Q", "D", "P", "p", "t", "L", "Y", "M", "H", "f", "question_mark", "ctrl+p")
 """The keys that open each page, and the palette."""
@@ -39,3 +40,19 @@ async def test_a_page_that_was_closed_leaves_nothing_behind(key: str) -> None:
         assert _alive(Strip) < painted + 60
         # The event loop and the pilot still hold the last ones.
         assert _alive(Page) <= 4
+
+
+async def test_of_earlier_readings_nothing_is_kept() -> None:
+    # (A snapshot may have thousands of processes.)
+    async with session(interval=0.02) as s:
+        await s.press("4")
+        first = s.main.app_state.snapshot
+        assert first is not None
+        gone = weakref.ref(first)
+        del first
+        for second in range(1, 4):
+            s.source.snapshot = now = box_at("shared", float(second))
+            await s.until(lambda now=now: s.main.app_state.snapshot is now)
+        await s.pilot.pause()
+        gc.collect()
+        assert gone() is None

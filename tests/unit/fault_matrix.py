@@ -112,6 +112,8 @@ class Matrix:
         driver.show_box(_box(), unreadable_links=unreadable_links)
         self.functions: dict[str, set[str]] = {}
         """Every NVML function that is called, and the labels of the devices that it is asked about."""
+        self.behind: dict[str, str] = {}
+        """Which other function must not be supported for it to be called, "" for none."""
         self._usual: set[tuple[str, str]] = set()
         """The same where nothing is wrong."""
         self._steady: set[tuple[str, str]] = set()
@@ -131,6 +133,7 @@ class Matrix:
         wiring: set[str] = set()
         others: set[str] = set()
         asked: set[str] = set()
+        refused = ""
         while True:
             source = self._source()
             for want in (FIRST, WIRED, FULL):
@@ -139,18 +142,21 @@ class Matrix:
                 for function, label in self.driver.counts_by_device():
                     if function.startswith("nvml"):
                         self.functions.setdefault(function, set()).add(label)
+                        self.behind.setdefault(function, refused)
                         (wiring if want is WIRED else others).add(function)
                         if not asked:
                             self._usual.add((function, label))
                             self._steady |= {(function, label)} if want is not FIRST else set()
             source.close()
             self.functions.setdefault("nvmlShutdown", set()).add("")
+            self.behind.setdefault("nvmlShutdown", "")
             self.driver.heal()
             left = sorted(self.functions.keys() - asked)
             if not left:
                 break
-            asked.add(left[0])
-            self.driver.error(left[0], _NOT_SUPPORTED)
+            refused = left[0]
+            asked.add(refused)
+            self.driver.error(refused, _NOT_SUPPORTED)
         self._wiring = wiring - others
 
     def cells(self, without: Collection[str] = ()) -> Iterator[Cell]:
@@ -304,48 +310,71 @@ OF_NO_GPU = ("nvmlInit", "nvmlShutdown", "nvmlSystem", "nvmlDeviceGetCount", "nv
 """Functions without a GPU: one that hangs holds up its thread, and the screen says so (test_faults.py)."""
 
 
-def hang_each(driver: SimulatedNvml, functions: Collection[str], patience: float) -> tuple[int, list[str]]:
-    """Each function hangs on one GPU, from the start and while it runs, then comes back: how many were tried,
-    and what is wrong."""
-    wrong, count = [], 0
+class Hangs(NamedTuple):
+    """How many hangs there were, how many functions are not asked again once a GPU is known, so that they can
+    hang at the start only, and what is wrong."""
+
+    tried: int
+    at_start_only: int
+    wrong: list[str]
+
+
+def hang_each(driver: SimulatedNvml, matrix: Matrix, functions: Collection[str], patience: float) -> Hangs:
+    """Each function hangs on one GPU that it is asked about (on all where it is asked about none), from the
+    start and while it runs, then comes back."""
+    tried, at_start_only, wrong = 0, 0, list[str]()
     for function in sorted(functions):
         if function.startswith(OF_NO_GPU):
             continue
+        gpus = [label for label in matrix.functions[function] if label and ":" not in label]
+        label = max(gpus, key=lambda each: (each == "1", each), default=None)
         for from_start in (True, False):
-            count += 1
             where = f"{function} hangs {'from the start' if from_start else 'while it runs'}"
-            wrong += [f"{where}: {it}" for it in _wrong_of_a_hang(driver, function, from_start, patience)]
-    return count, wrong
+            hung, found = _hang(driver, function, label, matrix.behind[function], from_start, patience)
+            wrong += [f"{where}: {it}" for it in found]
+            tried += hung
+            if not hung and from_start:
+                wrong.append(f"{where}: it was not called")
+            at_start_only += not hung and not from_start
+    return Hangs(tried, at_start_only, wrong)
 
 
-def _wrong_of_a_hang(
-    driver: SimulatedNvml, function: str, from_start: bool, patience: float
-) -> Iterator[str]:
+def _hang(
+    driver: SimulatedNvml, function: str, label: str | None, behind: str, from_start: bool, patience: float
+) -> tuple[bool, list[str]]:
+    """Whether it hung at all, and what was wrong then. `behind` is what is not supported."""
     driver.show_box(_box())
-    ticks = Ticks()
+    if behind:
+        driver.error(behind, _NOT_SUPPORTED)
+    ticks, wrong = Ticks(), list[str]()
     source = NvmlSource(ProcessTable(host_pids=False), ticks=ticks, patience=patience)
-    normal = {}
-    if not from_start:
-        for want in (FIRST, WIRED):
-            source.read(want)
-    else:
-        whole = NvmlSource(ProcessTable(host_pids=False), ticks=ticks)
-        whole.read(FIRST)
-        normal = {key: each.state for key, each in verdicts(whole.read(FULL)).items()}
-        whole.close()
-    normal = normal or {key: each.state for key, each in verdicts(source.read(FULL)).items()}
-    driver.hang(function, 1)
-    for want in (FIRST if from_start else FULL, WIRED, PLAIN, CHANGED):
+    known = NvmlSource(ProcessTable(host_pids=False), ticks=ticks) if from_start else source
+    for want in (FIRST, WIRED):
+        known.read(want)
+    before = known.read(FULL)
+    if from_start:
+        known.close()
+    normal = {key: each.state for key, each in verdicts(before).items()}
+    names = {device.key: before.label(device).split(":")[0] for device in before.devices}
+    # (Before its UUID is known it is called by its place.)
+    of_gpu = {key for key in normal if label in (None, names[key])} | {f"index {label}"}
+    whole = {device.key for device in before.devices if device.parent is None}
+    driver.hang(function, label)
+    hung = False
+    for want in (FIRST if from_start else FULL, WIRED, PLAIN, CHANGED, FULL):
         ticks.now += 1
         snapshot = source.read(want)
-        now = {key: each.state for key, each in verdicts(snapshot).items()}
-        whole_gpus = [device.key for device in snapshot.devices if device.parent is None]
-        hit = whole_gpus[1]
-        for key, state in now.items():
-            if key != hit and normal.get(key, state) != state:
-                yield f"{key} is {state}, not {normal[key]}"
-        if source._hanging and now[hit] == "free":
-            yield "the GPU that hangs is free"
+        hanging = {source._gpus[at].devices[0].key for at in source._hanging}
+        hung = hung or source._is_inside
+        if not whole <= (found := {device.key for device in snapshot.devices}) and not from_start:
+            wrong.append(f"{whole - found} have vanished")
+        for key, each in verdicts(snapshot).items():
+            if key in hanging and (each.state == "free" or key not in of_gpu):
+                wrong.append(f"{key} hangs and is {each.state}")
+            elif key not in of_gpu and each.state != normal.get(key):
+                wrong.append(f"{key} is {each.state}, not {normal.get(key)}")
+            elif not source._hanging and each.state != normal.get(key):
+                wrong.append(f"{key} is {each.state} though nothing of it hangs")
     driver.heal()
     until = time.monotonic() + 10
     while source._is_inside and time.monotonic() < until:
@@ -356,10 +385,13 @@ def _wrong_of_a_hang(
         snapshot = source.read(want)
     states = {key: each.state for key, each in verdicts(snapshot).items()}
     if states != normal:
-        yield f"when it is back the devices are {sorted(states.values())}, not {sorted(normal.values())}"
+        wrong.append(
+            f"when it is back the devices are {sorted(states.values())}, not {sorted(normal.values())}"
+        )
     if len(snapshot.links) != len(snapshot.devices):
-        yield "no links when it is back"
+        wrong.append("no links when it is back")
     source.close()
+    return hung, list(dict.fromkeys(wrong))
 
 
 def main() -> int:
@@ -371,13 +403,15 @@ def main() -> int:
         took = time.monotonic() - began
         driver.show_box(_box())
         matrix = Matrix(driver)
-        hung, of_hangs = hang_each(driver, matrix.functions.keys() - {"*"}, 0.1)
+        hangs = hang_each(driver, matrix, matrix.functions.keys() - {"*"}, 0.1)
         matrix.close()
         driver.leave_here()
-    print(*wrong, *of_hangs, sep="\n")
-    print(f"{hung} hangs in {time.monotonic() - began - took:.1f} s, {len(of_hangs)} wrong")
+    print(*wrong, *hangs.wrong, sep="\n")
+    seconds = time.monotonic() - began - took
+    print(f"{hangs.tried} hangs in {seconds:.1f} s, {len(hangs.wrong)} wrong;", end=" ")
+    print(f"{hangs.at_start_only} functions are not asked again, and hang at the start only")
     print(f"{functions} functions, {count} faults in {took:.1f} s, {len(wrong)} wrong")
-    return bool(wrong or of_hangs)
+    return bool(wrong or hangs.wrong)
 
 
 if __name__ == "__main__":

@@ -195,6 +195,24 @@ def test_peer_access_that_is_not_known_to_be_there_is_not_preferred_to_one_that_
     assert _sets(_best(snapshot, 2))[0] == (0, 2)
 
 
+@given(boxes(least=3), st.data())
+@settings(max_examples=80, deadline=None)
+def test_links_and_peer_access_that_one_side_tells_otherwise_are_judged_all_the_same(
+    snapshot: Snapshot, data: st.DataObject
+) -> None:
+    # (A recording of somebody's.)
+    count = len(snapshot.devices)
+    links, peers = ([list(row) for row in table] for table in (snapshot.links, snapshot.peers))
+    for i in range(count):
+        for j in range(i):
+            links[i][j] = data.draw(st.sampled_from([links[i][j], "SYS", "NV4", None]))
+            if peers:
+                peers[i][j] = data.draw(st.sampled_from([peers[i][j], "OK", "CNS", None]))
+    told = replace(snapshot, links=tuple(map(tuple, links)), peers=tuple(map(tuple, peers)))
+    job, wanted = data.draw(jobs_and_counts(JOBS, count))
+    assert all(len(each) == wanted for each in _sets(_best(told, wanted, job)))
+
+
 @given(boxes(least=3))
 @settings(max_examples=80, deadline=None)
 def test_a_pair_is_usable_if_any_is_and_known_if_any_is(snapshot: Snapshot) -> None:

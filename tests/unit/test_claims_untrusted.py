@@ -7,15 +7,16 @@ import os
 import signal
 import stat
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gputui.allocating.claims import files
-from gputui.allocating.claims.files import MOST_OF_ONE_USER, new_token
+from gputui.allocating.claims.files import MOST_OF_ONE_USER, list_matching, new_token
 from gputui.allocating.claims.lease import TakenError, take
-from gputui.allocating.claims.read import ANNOUNCED, claims
+from gputui.allocating.claims.read import ANNOUNCED, NAME, claims
 from gputui.system.namespaces import pid_namespace
 from messages import numbers
 from simnvml import SimulatedNvml
@@ -248,3 +249,16 @@ def test_a_claim_of_another_s_of_a_device_that_is_not_there_is_ignored(simulated
         status, out, err = box.call("claims")
         assert (status, out) == (0, "") and "GPU-" not in err and 3 in numbers(err)
         assert box.call("pick", "-n", "8")[0] == 0
+
+
+def test_a_folder_that_somebody_has_filled_takes_little_memory(tmp_path: Path) -> None:
+    for number in range(4000):
+        (tmp_path / f"GPU-00000000-aaaa-bbbb-cccc-000000000000@1234.{number:032x}.claim").touch()
+    tracemalloc.start()
+    try:
+        found, cut, left_out = list_matching(str(tmp_path), NAME)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    assert (len(found), cut, left_out) == (MOST_OF_ONE_USER, False, 4000 - MOST_OF_ONE_USER)
+    assert [int(match["token"], 16) for match in found] == list(range(4000 - MOST_OF_ONE_USER, 4000))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 import stat
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from gputui.system import files
 from gputui.system.files import (
     NotPrivateError,
     create_private,
@@ -24,6 +26,7 @@ from gputui.system.files import (
     write_result,
 )
 
+APP = Path(files.__file__).parent.parent
 OTHER_UID = 54321
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of another user")
 
@@ -180,3 +183,26 @@ def test_readers_see_the_whole_of_one_text_or_of_the_other(tmp_path: Path) -> No
         text = file.read_text()
         assert len(text) == 100_000 and len(set(text)) == 1
     assert writer.returncode == 0 and names(tmp_path) == ["file"]
+
+
+_WRITES = re.compile(
+    r"O_CREAT|\.write_(?:text|bytes)\(|open\([^()]*(?:\([^()]*\))?[^()]*\"[rwax]?b?[wax+]b?\""
+)
+_ALLOWED = {
+    "system/files.py": "the helper",
+    "allocating/claims/files.py": "files for all to read, in a folder for all to write",
+    "allocating/claims/folder.py": "says why not",
+    "jobs/supervise.py": "runs alone, and imports nothing of gputui",
+    "cli/dispatch.py": "/dev/null",
+    "launching/clipboard.py": "the terminal",
+}
+
+
+def test_everything_is_written_by_one_helper() -> None:
+    found = {
+        str(file.relative_to(APP))
+        for file in APP.rglob("*.py")
+        if "scripts" not in file.parts and _WRITES.search(file.read_text())
+    }
+    assert found <= _ALLOWED.keys(), found - _ALLOWED.keys()
+    assert "O_EXCL | os.O_NOFOLLOW" in (APP / "jobs/supervise.py").read_text()

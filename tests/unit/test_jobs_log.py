@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import tempfile
 import time
@@ -302,6 +303,49 @@ def test_lines_of_a_megabyte_cost_a_key_press_little_and_are_not_kept(tmp_path: 
         file.write(b"the end\n")
     tail.feed()
     assert tail.lines(1) == ["the end"]
+
+
+def test_of_what_was_shown_of_a_fast_log_nothing_waits_to_be_collected(log: Path) -> None:
+    tail = Tail(log, 500, 96 * 1024)
+    gc.disable()
+    tracemalloc.start()
+    try:
+        kept = []
+        for _ in range(8):
+            append(log, b"\n" + b"x" * 2**20)
+            tail.feed()
+            kept.append(tracemalloc.get_traced_memory()[0])
+        assert kept[-1] - kept[1] < 2**18
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+
+
+def test_a_log_that_is_faster_than_it_can_be_read_takes_little_time(log: Path) -> None:
+    append(log, b"x" * 2**20)
+    tail = Tail(log, 500, 96 * 1024)
+
+    def took() -> float:
+        began = time.thread_time()
+        tail.feed()
+        return time.thread_time() - began
+
+    at_first, later = took(), []
+    for _ in range(3):
+        append(log, b"\n" + b"x" * 2**20)
+        later.append(took())
+    assert min(later) < at_first / 2
+
+
+def test_a_sequence_that_was_cut_off_swallows_nothing_of_what_comes_next(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gputui.jobs.log._MOST_TIME", -1.0)
+    # (The first of the pieces in which a text is written ends within a sequence.)
+    append(log, b"x" * 2047 + b"\x1b[2C" + b"y" * 9000 + b"\nstep 7")
+    tail = Tail(log, 500)
+    tail.feed()
+    assert tail.lines(1) == ["step 7"]
 
 
 def test_the_end_of_a_line_that_is_longer_than_what_is_read_is_seen(tmp_path: Path) -> None:

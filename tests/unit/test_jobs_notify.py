@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
@@ -62,19 +63,32 @@ def test_it_inherits_no_lease_and_writes_not_to_the_jobs_log(desk: Desk) -> None
     assert job.log.read_text() == ""
 
 
+def _runs(script: Path) -> bool:
+    """Whether a process has this script on its command line: the supervisor, and who kills what hangs."""
+    lines = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            lines.append(process.read_bytes())
+    return any(os.fsencode(script) in line for line in lines)
+
+
 def test_one_that_hangs_is_killed_with_what_it_started_and_nobody_waits_for_it(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     impatient = desk.folder / "supervise.py"
     text = job_start._SUPERVISE.read_text()
     assert "_NOTIFY_TIME = 10.0" in text
-    impatient.write_text(text.replace("_NOTIFY_TIME = 10.0", "_NOTIFY_TIME = 0.5"))
     monkeypatch.setattr(job_start, "_SUPERVISE", impatient)
     told = notifies(desk, 'trap "" TERM ALRM; sleep 1000 & echo $$ $! | told; wait')
-    job = ended(desk.sh("exit 0"))
-    assert job.supervisor is not None
-    gone(job.supervisor)
-    until(told.exists)
+    # (On a busy machine it may be killed before it could tell anything: then it gets more time.)
+    for patience in (0.5, 2.0, 8.0):
+        impatient.write_text(text.replace("_NOTIFY_TIME = 10.0", f"_NOTIFY_TIME = {patience}"))
+        job = ended(desk.sh("exit 0"))
+        assert job.supervisor is not None
+        gone(job.supervisor)
+        until(lambda: not _runs(impatient))
+        if told.exists():
+            break
     hung: list[Identity] = [identity(int(pid)) for pid in told.read_text().split()]
     gone(*hung)
 

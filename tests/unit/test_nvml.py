@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -454,6 +455,33 @@ def test_processes_stay_the_same_objects_while_the_load_of_their_device_changes(
     assert [each.utilization for each in seen] == [10, 20, 30]
     assert seen[0].processes and seen[0].processes[0].user
     assert all(each.processes is seen[0].processes for each in seen)
+
+
+def test_of_each_process_one_record_is_kept(nvml_here: SimulatedNvml) -> None:
+    # (Others may start thousands.)
+    snapshot = at(BOXES["a100-mig"], 0, 0)
+    first = 3_000_000
+    pids = iter(range(1000))
+    devices = tuple(
+        replace(
+            each,
+            processes=() if each.mig else tuple(Process(first + next(pids), "compute") for _ in range(20)),
+        )
+        for each in snapshot.devices
+    )
+    nvml_here.show(replace(snapshot, devices=devices, links=()))
+    source = NvmlSource(ProcessTable(host_pids=False))
+    for want in (Want.LOAD | Want.PROCESSES, Want.ALL, Want.LOAD, Want.LOAD | Want.PROCESSES | Want.OWNERS):
+        seen = source.read(want)
+    gc.collect()
+    kept = [
+        each for each in gc.get_objects() if isinstance(each, Process) and first <= each.pid < first + 1000
+    ]
+    assert {id(each) for each in kept} - {id(p) for d in devices for p in d.processes or ()} == {
+        id(process) for device in seen.devices for process in device.processes or ()
+    }
+    assert len(kept) > 20 and all(p.note for d in seen.devices for p in d.processes or ())
+    source.close()
 
 
 def test_mig_instances_come_and_go_while_it_runs(nvml_here: SimulatedNvml) -> None:

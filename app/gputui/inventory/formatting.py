@@ -84,15 +84,18 @@ def short_bus_id(bus_id: str) -> str:
     return rest if not domain.strip("0") else f"{domain[-4:]}:{rest}"
 
 
-@lru_cache(maxsize=2048)
 def printable(text: str) -> str:
     """Foreign text with everything that moves a cursor, hides or reorders characters shown as "·".
 
     Escape sequences, newlines, bidirectional marks and lone surrogates of other people's process names
     must not reach a terminal. Spaces of any kind become one plain space.
     """
-    if text.isprintable():
-        return text
+    # (Which it mostly is: to remember that would take longer than to see it, and keep thousands of texts.)
+    return text if text.isprintable() else _printable(text)
+
+
+@lru_cache(maxsize=256)
+def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c.isspace() else "·" for c in text)
 
 

@@ -28,6 +28,9 @@ _KEPT_CHARACTERS = 512 * 1024
 """Of the lines that have scrolled away, in all: 2 MiB at most."""
 _MOST_TIME = 0.03
 """Seconds of computing after which of what is left only the end is shown: a key press waits for it."""
+_MOST_AGAIN = 16 * 1024
+"""Bytes of the end of a log that has grown by more than is read at once: nobody reads one that fast, and each
+key press would wait for it."""
 _AT_ONCE = 2048
 """Characters between two looks at the time."""
 _MOST_MARKS = 8
@@ -44,7 +47,9 @@ class Tail:
     def __init__(self, path: Path, columns: int = 200, most: int = MOST) -> None:
         self._path, self._columns, self._most = path, max(1, columns), most
         self._place = 0
-        self._reset()
+        self._screen = _Screen(self._columns)
+        self._stream = pyte.Stream(self._screen)
+        self._sanitizer = AnsiSanitizer(colours=False)
 
     def feed(self) -> bool:
         """Read what has been added; whether there was anything. A log that is not there has nothing."""
@@ -59,7 +64,7 @@ class Tail:
                     return False
                 skips = size - self._place > self._most
                 if skips:
-                    self._place = size - self._most
+                    self._place = size - (min(self._most, _MOST_AGAIN) if self._place else self._most)
                     self._reset()
                 file.seek(self._place)
                 data = file.read(self._most)
@@ -90,8 +95,11 @@ class Tail:
         return found if height is None else found[max(0, len(found) - height) :]
 
     def _clear(self) -> None:
-        self._screen = _Screen(self._columns)
-        self._stream = pyte.Stream(self._screen)
+        # (The same screen always: one refers to itself, so that those given up would wait for the collector,
+        # a MiB each. To attach it ends a sequence that has begun.)
+        self._stream.detach(self._screen)
+        self._screen.clear()
+        self._stream.attach(self._screen)
 
     def _reset(self) -> None:
         self._clear()
@@ -112,8 +120,14 @@ class _Screen(pyte.Screen):
 
     def __init__(self, columns: int) -> None:
         super().__init__(columns, _ROWS)
-        self.set_mode(LNM)
         self.past: deque[str] = deque()
+        self.clear()
+
+    def clear(self) -> None:
+        """Nothing is on it, and nothing has scrolled away."""
+        self.reset()
+        self.set_mode(LNM)
+        self.past.clear()
         self._past_characters = 0
 
     def draw(self, data: str) -> None:

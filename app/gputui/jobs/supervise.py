@@ -507,7 +507,11 @@ def _notify(folder: str, end: _End) -> None:
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             os.execv(argv[0], argv)
         if signal.sigtimedwait((signal.SIGCHLD,), _NOTIFY_TIME) is None:
-            os.killpg(command, signal.SIGKILL)
+            try:
+                os.killpg(command, signal.SIGKILL)
+            except ProcessLookupError:
+                # It has not come as far as its session yet.
+                os.kill(command, signal.SIGKILL)
     finally:
         os._exit(0)
 

@@ -38,19 +38,10 @@ def with_owners(devices: Sequence[Device], owners: Owners, look_up: bool) -> tup
     """With users, commands and starts, looked up now, or as they were at the last look."""
     ask = owners.owner if look_up else owners.still
 
-    def named(process: Process) -> Process:
-        owner = ask(process.pid)
-        return replace(
-            process,
-            user=owner.user,
-            command=owner.command,
-            started=owner.started,
-            note=owner.note,
-            container=owner.container,
-            ancestors=owner.ancestors,
-        )
-
-    owned = tuple(replace(d, processes=tuple(map(named, d.processes))) if d.processes else d for d in devices)
+    owned = tuple(
+        replace(d, processes=tuple(ask(p.pid).named(p) for p in d.processes)) if d.processes else d
+        for d in devices
+    )
     if look_up:
         owners.forget_all_but({p.pid for d in owned for p in d.processes or ()})
     return owned

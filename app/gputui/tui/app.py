@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
+from rich.cells import cached_cell_len
 from textual import events
 from textual.app import App, SystemCommand
 from textual.await_complete import AwaitComplete
@@ -133,6 +134,8 @@ class GputuiApp(App[Outcome]):
                 widget.vertical_scrollbar.refresh()
             if horizontal:
                 widget.horizontal_scrollbar.refresh()
+        # (Rich remembers how wide 4096 texts are. Those of pages have times and figures: nobody asks again.)
+        cached_cell_len.cache_clear()
         return popped
 
     async def on_event(self, event: events.Event) -> None:

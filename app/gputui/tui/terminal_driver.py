@@ -37,10 +37,13 @@ class PatientDriver(LinuxDriver):
         if self._starting:
             return
         self._starting = True
-        while self._again:
-            self._again = False
-            self._start()
-        self._starting = False
+        try:
+            while self._again:
+                self._again = False
+                self._start()
+        finally:
+            # (Else no later SIGCONT would ever start it again.)
+            self._starting = False
 
     def _start(self) -> None:
         # SIGCONT after a SIGSTOP starts it with no stop before: two threads would share the keys, two would

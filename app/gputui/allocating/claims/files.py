@@ -52,7 +52,8 @@ def list_matching(
     `token`) are returned. Raises OSError.
     """
     found: list[re.Match[str]] = []
-    cut = False
+    newest: _NewestOfEach | None = None
+    count, cut = 0, False
     ending = pattern.pattern[-6:]
     with os.scandir(folder) as entries:
         for number, entry in enumerate(entries):
@@ -61,22 +62,45 @@ def list_matching(
                 break
             # (Much quicker than the pattern, where somebody has filled the folder.)
             match = pattern.fullmatch(entry.name) if entry.name.endswith(ending) else None
-            if match is not None:
-                found.append(match)
-    kept = found if len(found) <= most else _newest_of_each(folder, found, most)
-    return sorted(kept, key=lambda match: match.string), cut, len(found) - len(kept)
+            if match is None:
+                continue
+            count += 1
+            if newest is not None:
+                newest.add(match)
+                continue
+            found.append(match)
+            if count > most:
+                newest = _NewestOfEach(folder, most)
+                for each in found:
+                    newest.add(each)
+    kept = found if newest is None else newest.matches
+    return sorted(kept, key=lambda match: match.string), cut, count - len(kept)
 
 
-def _newest_of_each(folder: str, found: list[re.Match[str]], most: int) -> list[re.Match[str]]:
-    """Of each owner, as the kernel tells, so many: a file in somebody else's name takes no place of his."""
-    of_each: dict[int, list[re.Match[str]]] = {}
-    for match in found:
-        with contextlib.suppress(OSError):
-            of_each.setdefault(os.lstat(f"{folder}/{match.string}").st_uid, []).append(match)
-    kept: list[re.Match[str]] = []
-    for files in of_each.values():
-        kept += sorted(files, key=lambda match: match["token"])[-most:]
-    return kept
+class _NewestOfEach:
+    """Of each owner, as the kernel tells, so many: a file in somebody else's name takes no place of his.
+
+    No more than these are kept while the folder is read: somebody may have filled it.
+    """
+
+    def __init__(self, folder: str, most: int) -> None:
+        self._folder, self._most = folder, most
+        self._of_each: dict[int, list[tuple[str, str, re.Match[str]]]] = {}
+
+    def add(self, match: re.Match[str]) -> None:
+        # (Not imported where there are few files.)
+        from heapq import heappush, heappushpop
+
+        try:
+            owner = os.lstat(f"{self._folder}/{match.string}").st_uid
+        except OSError:
+            return
+        files = self._of_each.setdefault(owner, [])
+        (heappush if len(files) < self._most else heappushpop)(files, (match["token"], match.string, match))
+
+    @property
+    def matches(self) -> list[re.Match[str]]:
+        return [match for files in self._of_each.values() for _, _, match in files]
 
 
 def open_untrusted(path: str | Path) -> int | None:

@@ -461,6 +461,7 @@ class MainScreen(Screen[None]):
             self._arrange(layout)
         self._draw_header()
         self._draw_keys()
+        self._selection_lines.follow(app_state)
         self._table.show(app_state)
         self._read_details()
         beside = layout.beside

@@ -31,11 +31,6 @@ class KeyLine(Lines):
     def show(self, app_state: AppState, instead: Sequence[Line] = ()) -> None:
         """Show the next sensible keys, or a line `instead`."""
 
-        shows = (next_actions(app_state), app_state.selection.cpu_only, app_state.screen.keymap, (*instead,))
-        if shows == self._shows:
-            return
-        self._shows = shows
-
         def build(width: int, _: int) -> list[Line]:
             if instead:
                 self._places = []
@@ -43,6 +38,11 @@ class KeyLine(Lines):
             line, self._places = keys(app_state, width)
             return [line]
 
+        shows = (next_actions(app_state), app_state.selection.cpu_only, app_state.screen.keymap, (*instead,))
+        if shows == self._shows:
+            self.draw_later(build)
+            return
+        self._shows = shows
         self.draw(build)
 
     def on_click(self, event: events.Click) -> None:

@@ -53,6 +53,10 @@ class SelectionStrip(Lines):
             self._let_go()
         self.draw(self._lines)
 
+    def follow(self, app_state: AppState) -> None:
+        """Have another app state, of which the strip shows the same: no earlier reading is kept."""
+        self._app_state = app_state
+
     def _lines(self, width: int, height: int) -> list[Line]:
         app_state = self._app_state
         if app_state is None:

@@ -7,7 +7,7 @@ slow pace; one device's trouble stays on that device, and a device that heals is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -314,6 +314,16 @@ class Gpu:
         readers = (self, *self._instances.values())
         return [each.devices[0] for each in readers if each.listed]
 
+    def change(self, changed: Callable[[Device], Device]) -> None:
+        """Have what `changed` makes of each of `devices` in its place."""
+        for instance in self._instances.values():
+            instance.change(changed)
+        by_uuid = {each.devices[0].uuid: each.devices[0] for each in self._instances.values()}
+        self.devices = (
+            changed(self.devices[0]),
+            *(by_uuid.get(device.uuid, device) for device in self.devices[1:]),
+        )
+
     def keep_processes(self, lives: Callable[[int], bool]) -> None:
         """Of a list that could not be read anew, keep the processes of which it is known that they live."""
         for instance in self._instances.values():
@@ -401,7 +411,7 @@ class Gpu:
             self._listed_at = (now["memory_used"], bool(now["utilization"])) if self.listed else None
             if self.listed:
                 # (An equal list is the same object, so that what was made of it stays.)
-                facts["processes"] = device.processes if found == device.processes else found
+                facts["processes"] = device.processes if _are_same(found, device.processes) else found
         return with_facts(device, **facts)
 
     def _found(self, device: Device) -> Device:
@@ -771,6 +781,16 @@ def with_facts(device: Device, **facts: Any) -> Device:
     """The device with these facts: the same object where none is new, so that what was made of it stays."""
     same = all(getattr(device, name) == value for name, value in facts.items())
     return device if same else replace(device, **facts)
+
+
+def _are_same(listed: Sequence[Process] | None, before: Sequence[Process] | None) -> bool:
+    """Whether the driver lists the same of the same processes as before; those have their owners by now."""
+    if listed is None or before is None or len(listed) != len(before):
+        return listed is before
+    return all(
+        now.pid == was.pid and now.memory == was.memory and now.kind == was.kind
+        for now, was in zip(listed, before, strict=True)
+    )
 
 
 def bits_set(words: Iterable[int] | None) -> tuple[int, ...] | None:

@@ -80,8 +80,8 @@ class NvmlSource:
         self._order: tuple[str, ...] | None = None
         self._looked_at: frozenset[str] = frozenset()
         self._uses: dict[int, HostUse] = {}
-        self._owned: dict[str, tuple[Device, list[Owner], Device]] = {}
-        """Devices by key as they were read, the owners of their processes, and both together."""
+        self._owned: dict[str, tuple[tuple[Process, ...] | None, list[Owner]]] = {}
+        """The processes of devices by key, with their owners, and these owners."""
 
     def open(self) -> None:
         """Load the library and start NVML. Raises NoSourceError."""
@@ -146,7 +146,9 @@ class NvmlSource:
         if self._wired.links and tuple(device.key for device in devices) != self._wired.keys:
             # A GPU was lost over its links, and its instances are gone with it.
             self._read_wiring(self._wired.want, tuple(device.key for device in devices), among)
-        devices = self._with_owners(devices, want)
+        if Want.OWNERS in want or self._processes is not None:
+            self._find_owners(want)
+            devices = tuple(device for gpu in self._gpus for device in gpu.devices)
         devices = self._with_activity(devices, want, detailed)
         wired = self._wired
         return Snapshot(
@@ -290,10 +292,11 @@ class NvmlSource:
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         )
 
-    def _with_owners(self, devices: tuple[Device, ...], want: Want) -> tuple[Device, ...]:
-        """The devices with their processes' owners: looked up if they are wanted, else the last known."""
-        if Want.OWNERS not in want and self._processes is None:
-            return devices
+    def _find_owners(self, want: Want) -> None:
+        """Name the owners of all devices' processes: looked up if they are wanted, else the last known.
+
+        The GPUs keep them so named: of thousands of processes there are not two lists.
+        """
         table = self._process_table()
         every = want & (Want.PROCESSES | Want.VERDICT) or Want.CHANGED_PROCESSES not in want
         just_listed = {d.key for gpu in self._gpus for d in gpu.just_listed()}
@@ -311,21 +314,18 @@ class NvmlSource:
             look = look_of(device)
             owners = [look(process.pid) for process in device.processes]
             before = self._owned.get(device.key)
-            if before is None or before[0].processes is not device.processes or before[1] != owners:
-                named: tuple[Process, ...] | None = tuple(map(_named, device.processes, owners))
-            elif before[0] is device:
-                return before[2]
-            else:
-                # (The device has another load. Of its processes, which may be thousands, nothing is new.)
-                named = before[2].processes
-            before = self._owned[device.key] = device, owners, replace(device, processes=named)
-            return before[2]
+            if before is None or before[0] is not device.processes or before[1] != owners:
+                named = tuple(owner.named(p) for owner, p in zip(owners, device.processes, strict=True))
+                device = replace(device, processes=named)
+                self._owned[device.key] = named, owners
+            return device
 
-        owned = tuple(with_owners(device) for device in devices)
+        for gpu in self._gpus:
+            gpu.change(with_owners)
         if Want.OWNERS in want:
-            table.forget_all_but({p.pid for d in owned for p in d.processes or ()})
-            self._owned = {d.key: self._owned[d.key] for d in owned if d.processes}
-        return owned
+            owned = [device for gpu in self._gpus for device in gpu.devices if device.processes]
+            table.forget_all_but({process.pid for device in owned for process in device.processes or ()})
+            self._owned = {device.key: self._owned[device.key] for device in owned}
 
     def _with_activity(
         self, devices: tuple[Device, ...], want: Want, among: Collection[str] | None
@@ -456,18 +456,6 @@ class NvmlSource:
         bus_ids = [gpu.devices[0].pci_bus_id if gpu else None for gpu in rows]
         nics, nic_links = rdma.nics(), rdma.links(bus_ids)
         return Topology(tuple(near), nics, nic_links, between_cpus())
-
-
-def _named(process: Process, owner: Owner) -> Process:
-    return replace(
-        process,
-        user=owner.user,
-        command=owner.command,
-        started=owner.started,
-        note=owner.note,
-        container=owner.container,
-        ancestors=owner.ancestors,
-    )
 
 
 @dataclass(frozen=True, slots=True)
