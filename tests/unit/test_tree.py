@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gputui.choosing.tree import lines
+import pytest
+
+from gputui.choosing.tree import lines, links_in_words
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.watch import Watch
 from gputui.inventory.device import Device
@@ -55,3 +57,12 @@ def test_a_lost_device_stays_at_the_switch_where_it_was() -> None:
         == before[:6]
         == ["NUMA node 0", "└─ PCIe switch", *(f"   ├─ {n}" for n in (0, 1, 2)), "   └─ 3"]
     )
+
+
+@pytest.mark.parametrize(("a", "b"), [(2, 5), (5, 2)])
+def test_a_link_that_only_one_side_tells_is_told(a: int, b: int) -> None:
+    snapshot = at(BOXES["dgx-h100"], 0.0, NOW)
+    links = [list(row) for row in snapshot.links]
+    links[a][b] = "NV4"
+    told = dict(links_in_words(replace(snapshot, links=tuple(map(tuple, links)))))
+    assert any("2━5" in words for words in told.values())
