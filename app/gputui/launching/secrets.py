@@ -99,6 +99,13 @@ def secret_word(command: Sequence[str]) -> str | None:
     return next((each.name for each in _found(command)), None)
 
 
+def secret_in(command: Sequence[str], changes: Iterable[tuple[str, str | None]]) -> str | None:
+    """The same of a command and the changes of its environment."""
+    return secret_word(command) or next(
+        (name for name, value in changes if value and is_secret(name, value)), None
+    )
+
+
 def without_secrets(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The command with `MARK` for all that looks like a secret, and what that was called, each name once."""
     found = _found(command)

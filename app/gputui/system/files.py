@@ -133,8 +133,10 @@ def _checked(handle: int) -> int:
     )
 
 
-def write_result(file: Path, data: bytes) -> None:
+def write_result(file: Path, data: bytes, private: bool = False) -> None:
     """Write a file that the user named, with the rights that it has or else that the umask leaves.
+
+    `private`: a new one is for him alone.
 
     A link is followed, as `>` in a shell does. Raises OSError.
     """
@@ -145,7 +147,7 @@ def write_result(file: Path, data: bytes) -> None:
     file = Path(os.path.realpath(file))
     folder = os.open(file.parent, _NAME_ONLY | _FOLDER)
     try:
-        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else None
+        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else 0o600 if private else None
         _replace(folder, file.name, data, mode)
     finally:
         os.close(folder)
