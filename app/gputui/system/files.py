@@ -63,9 +63,13 @@ def make_folder(folder: Path) -> None:
 def private_folder(folder: Path) -> None:
     """Make a folder of gputui's own, or take from one that is there what others may do in it.
 
-    Raises OSError, NotPrivateError where it belongs to another user.
+    Raises OSError, NotPrivateError where it belongs to another user, or he has made a link that leads to it:
+    the folder may then be any of ours.
     """
     make_folder(folder)
+    name = folder.lstat()
+    if stat.S_ISLNK(name.st_mode) and name.st_uid not in (0, os.geteuid()):
+        raise NotPrivateError("it is a link of another user")
     handle = os.open(folder, os.O_RDONLY | _FOLDER)
     try:
         facts = os.fstat(handle)
