@@ -26,6 +26,7 @@ import pytest
 
 from e2e.conftest import GPUTUI
 from gputui.allocating import queue, waiting_loop
+from gputui.allocating.claims import folder as folders
 from gputui.allocating.claims import lease
 from gputui.allocating.claims.files import new_token
 from gputui.allocating.claims.lease import TakenError, take
@@ -449,6 +450,26 @@ def test_nobody_else_can_keep_a_dead_waiter_in_line(box: Box, users: Users) -> N
     assert waiters(box.environ) == ()
 
 
+def test_tickets_planted_in_my_name_keep_none_of_my_dead_ones_there(box: Box, users: Users) -> None:
+    folder = box.make_folder()
+
+    def draw() -> int:
+        Ticket.draw(os.environ, 8, None, "x")
+        os._exit(0)
+
+    def plant() -> int:
+        for number in range(20):
+            (folder / f"wait.{users.ana}.{number:032x}.ticket").write_text("")
+            (folder / f"wait.{users.ana}.{'f' * 30}{number:02x}.ticket").write_text("")
+        return 0
+
+    box.fork(draw, users.ana).end()
+    assert box.fork(plant, users.bob).end() == 0
+    box.fork(draw, users.ana).end()
+    mine = [file for file in folder.glob("*.ticket") if file.stat().st_uid == users.ana]
+    assert len(mine) == 1, "the last one, which nobody has come after"
+
+
 def test_a_lock_that_another_has_on_a_ticket_does_not_silence_it(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -544,6 +565,56 @@ def test_in_a_folder_of_root_s_no_lock_without_a_name_counts(
     next(shared.glob("*.claim")).unlink()
     assert box.call("pick", "-n", "8", uid=users.ana)[0] == 0
     forger.kill()
+
+
+def test_beside_a_folder_of_root_s_another_user_s_own_makes_no_lock_without_a_name_count(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody can make /tmp/gputui-claims where root has made /run/gputui."""
+    use_as_default(box, monkeypatch, 0, own=True)
+    planted = box.folder / "planted"
+    planted.mkdir()
+    planted.chmod(0o1777)
+    os.chown(planted, users.bob, users.bob)
+    monkeypatch.setattr(folders, "FALLBACKS", (str(planted),))
+    forger = box.forge(planted / record_name(box.uuids[0]), uid=users.bob)
+    assert [claim.user for claim in box.claims()] == [users.names[users.bob]], "with a record he is named"
+    next(planted.glob("*.claim")).unlink()
+    assert box.call("pick", "-n", "8", uid=users.ana)[0] == 0
+    assert box.call("run", "-q", "-n", "8", "--", "true", uid=users.ana)[0] == 0
+    assert json.loads(box.call("claims", "--json", uid=users.ana)[1])["claims"] == []
+    forger.kill()
+
+
+@pytest.mark.parametrize("how", ["closed", "renamed", "renamed and made again"])
+def test_who_takes_the_folder_away_causes_no_second_grant(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """By him whose folder it is: he may close it to others, and rename it in a sticky /tmp."""
+    shared = box.make_folder()
+    use_as_default(box, monkeypatch, users.bob)
+    monkeypatch.setattr(folders, "FALLBACKS", (str(shared), str(box.folder / "next")))
+    holder = box.hold(0, uid=users.ana)
+
+    def take_away() -> int:
+        if how == "closed":
+            shared.chmod(0o700)
+        else:
+            shared.rename(shared.with_name("elsewhere"))
+        if how == "renamed and made again":
+            shared.mkdir()
+            shared.chmod(0o1777)
+        return 0
+
+    taker = box.fork(take_away, users.bob)
+    assert taker.end() == 0, taker.err
+    for uid in (users.ana, users.bob):
+        assert box.call("run", "--gpus", "0", "--", "true", uid=uid)[0] == 4
+        # (The first launch makes the next folder.)
+        assert box.call("pick", "-n", "7", uid=uid)[1] == "1,2,3,4,5,6,7\n"
+        assert box.call("pick", "-n", "8", uid=uid)[0] == 4
+    holder.kill()
+    assert box.call("pick", "-n", "8", uid=users.ana)[0] == 0
 
 
 def test_who_claims_what_he_does_not_use_is_named_and_can_be_passed_over(box: Box, users: Users) -> None:

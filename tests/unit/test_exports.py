@@ -142,6 +142,20 @@ def test_a_dash_is_stdout(call: Call, one: str) -> None:
     )
 
 
+@pytest.mark.parametrize("form", ["sh", "json", "sbatch"])
+@pytest.mark.parametrize("words", [("--env", "HF_TOKEN=x", "--", "true"), ("--", "true", "--hub.token", "x")])
+def test_a_new_file_with_a_secret_is_for_its_owner_alone(
+    call: Call, one: str, tmp_path: Path, form: str, words: tuple[str, ...]
+) -> None:
+    file, given = tmp_path / "new", tmp_path / "there"
+    given.touch()
+    given.chmod(0o644)
+    for place, mode in ((file, 0o600), (given, 0o644)):
+        ended = call("export", "-n", "1", "--from", one, "--as", form, "-o", str(place), *words)
+        assert ended.status == 0, ended.err
+        assert stat.S_IMODE(place.stat().st_mode) == mode
+
+
 def test_bytes_that_are_no_text_are_in_the_file(one: str, tmp_path: Path) -> None:
     words = [*GPUTUI, "export", "--as", "sh", "-o", "line.sh", "--gpus", "0", "--from", one, "--", b"caf\xe9"]
     subprocess.run(words, cwd=tmp_path, timeout=60, check=True, capture_output=True)

@@ -92,6 +92,21 @@ def test_nothing_private_is_written_into_the_folder_of_another_user(
     assert names(folder) == [] and folder.stat().st_uid == OTHER_UID
 
 
+@as_root
+def test_a_link_that_another_user_has_put_there_is_not_followed_to_a_folder_of_ours(tmp_path: Path) -> None:
+    """Where XDG_STATE_HOME is a folder of his: what we have elsewhere would be closed, and written into."""
+    ours, link = tmp_path / "project", tmp_path / "gputui"
+    ours.mkdir(0o755)
+    link.symlink_to(ours)
+    os.lchown(link, OTHER_UID, OTHER_UID)
+    with pytest.raises(NotPrivateError, match="another user"):
+        private_folder(link)
+    assert mode(ours) == 0o755 and names(ours) == []
+    os.lchown(link, os.geteuid(), -1)
+    private_folder(link)
+    assert mode(ours) == 0o700, "a link of our own may lead to a larger disk"
+
+
 def test_a_link_in_the_way_is_replaced_and_its_target_untouched(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("mine")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +15,12 @@ from hypothesis import strategies as st
 
 from gputui.jobs.again import again, as_kept
 from gputui.jobs.job import Job, JobError
+from gputui.jobs.last_lines import last_lines as shown_lines
+from gputui.jobs.log import Tail
 from gputui.jobs.process_tree import here
 from gputui.jobs.record import RecordError, read_job
 from gputui.jobs.store import Stored, Unreadable, all_jobs, find_job, forget, stored
+from gputui.jobs.wait import follow, last_lines
 from gputui.launching.launch_options import LaunchOptions
 from unit.jobs_support import Desk, desk_at, ended
 
@@ -253,3 +256,25 @@ def test_a_name_that_is_given_again_every_night_means_the_last_one_where_that_is
     assert find_job("nightly", kept, newest=True).id == jobs[-1].id
     with pytest.raises(JobError, match="matches more than one job"):
         find_job("nightly", kept)
+
+
+@pytest.mark.parametrize("name", ["job.json", "started.json", "ended.json", "log"])
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, lambda place: place.symlink_to("/dev/zero")], ids=["pipe", "link"]
+)
+def test_a_job_that_puts_a_pipe_or_a_link_into_its_own_folder_makes_nobody_wait(
+    desk: Desk, name: str, make: Callable[[Path], None]
+) -> None:
+    """What runs as a job may do with its folder what it likes."""
+    job = ended(desk.sh("echo line"))
+    (job.folder / name).unlink()
+    make(job.folder / name)
+    seen = stored(desk.environ)
+    assert len(seen.jobs) + len(seen.unreadable) == 1 and (name != "log" or seen.jobs)
+    if name == "log":
+        assert shown_lines(job.log, 3) == () and last_lines(job.log, 3) == 0
+        assert not Tail(job.log).feed()
+        with pytest.raises(JobError):
+            list(follow(job))
+    forget(seen.jobs[0] if seen.jobs else seen.unreadable[0])
+    assert stored(desk.environ) == Stored()

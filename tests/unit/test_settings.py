@@ -170,6 +170,26 @@ def test_a_named_pipe_is_refused_and_not_waited_for(environ: dict[str, str], con
         settings(environ)
 
 
+def test_no_program_is_started_for_a_file_that_another_user_can_change(
+    environ: dict[str, str], config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.write_text('[wait]\nnotify = ["beep"]\n[rules]\nwindow = 5\n')
+    config.chmod(0o644)
+    assert settings(environ).notify == ("beep",)
+    config.chmod(0o646)
+    with pytest.raises(SettingsError, match="notify"):
+        settings(environ)
+    config.chmod(0o644)
+    if os.geteuid() == 0:
+        os.chown(config, 54321, 54321)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    with pytest.raises(SettingsError, match="notify"):
+        settings(environ)
+    config.write_text("[rules]\nwindow = 5\n")
+    assert settings(environ).rules.window == 5
+
+
 def test_the_administrators_mistake_is_named_as_his(environ: dict[str, str], system: Path) -> None:
     system.write_text("[rules]\nwindow = true\n")
     with pytest.raises(SettingsError, match=str(system)):

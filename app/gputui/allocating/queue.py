@@ -203,9 +203,11 @@ class Ticket:
 def _clear(folder: Path) -> None:
     """Remove what our own killed waiters have left: a ticket in use is locked before it has a name."""
     with contextlib.suppress(OSError):
-        for path in folder.glob(f"wait.{os.geteuid()}.*.ticket"):
-            with contextlib.suppress(UntrustedFileError):
-                if _alive(path) is None:
+        for match in list_matching(str(folder), TICKET)[0]:
+            path = folder / match.string
+            with contextlib.suppress(OSError, UntrustedFileError):
+                # (Another user's in our name is his: only he can remove it.)
+                if path.lstat().st_uid == os.geteuid() and _alive(path) is None:
                     path.unlink(missing_ok=True)
 
 

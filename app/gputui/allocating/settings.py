@@ -102,7 +102,8 @@ def settings(environ: Mapping[str, str]) -> Settings:
             continue
         try:
             with open(file, "rb", opener=_at_once) as stream:
-                if stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):
+                facts = os.fstat(stream.fileno())
+                if stat.S_ISFIFO(facts.st_mode):
                     raise SettingsError(f"{file}: a named pipe, not a file")
                 data = stream.read(_MOST + 1)
         except (FileNotFoundError, NotADirectoryError):
@@ -111,7 +112,12 @@ def settings(environ: Mapping[str, str]) -> Settings:
             raise SettingsError(f"{file}: {error.strerror}") from None
         if len(data) > _MOST:
             raise SettingsError(f"{file}: longer than {_MOST} bytes")
-        found = _with(found, _parsed(file, data), file)
+        document = _parsed(file, data)
+        found = _with(found, document, file)
+        others = facts.st_uid not in (0, os.geteuid()) or facts.st_mode & stat.S_IWOTH
+        if others and document.get("wait", {}).get("notify"):
+            # (They would choose what we start.)
+            raise SettingsError(f"{file}: wait.notify is not started, as another user can change this file")
     return found
 
 

@@ -12,6 +12,7 @@ from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
 from gputui.cli.launch_call import add_force, add_launch_options, launch_of
 from gputui.launching.exports import DEFAULT, FORMS, ExportError, ExportOptions
 from gputui.launching.launch import Launch
+from gputui.launching.secrets import secret_in
 
 _ABOUT = "\n".join(
     (
@@ -56,7 +57,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
         say(copy(text, os.environ).message)
     elif options.file is not None:
-        _to_file(options.file, _encoded(text, args.form))
+        _to_file(options.file, _encoded(text, args.form), secret_in(launch.argv, launch.changes))
     elif FORMS[args.form].utf8 and hasattr(sys.stdout, "buffer"):
         sys.stdout.flush()
         sys.stdout.buffer.write(_encoded(text, args.form))
@@ -96,13 +97,14 @@ def _encoded(text: str, form: str) -> bytes:
     return text.encode(errors="surrogateescape") + b"\n"
 
 
-def _to_file(name: str, data: bytes) -> None:
+def _to_file(name: str, data: bytes, secret: str | None) -> None:
+    """`secret`: what in it looks like one; a new file is then its owner's alone."""
     from pathlib import Path
 
     from gputui.system.files import write_result
 
     try:
-        write_result(Path(name), data)
+        write_result(Path(name), data, private=secret is not None)
     except OSError as error:
         raise WrongCallError(f"cannot write {name!r}: {error.strerror}") from None
     say(f"wrote {name}")

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from gputui.jobs.ansi_sanitizer import AnsiSanitizer
+from gputui.system.files import open_own
 
 _MOST_BYTES = 4096
 _SEQUENCE = re.compile(r"\x1b\[[0-9;:]*[@-~]|\x08")
@@ -19,7 +20,7 @@ def last_lines(log: Path, number: int) -> tuple[str, ...]:
     At most 4 KiB of the log are read. () for a log that is not there.
     """
     try:
-        with log.open("rb") as file:
+        with os.fdopen(open_own(log), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - _MOST_BYTES))
             data = file.read(_MOST_BYTES)

@@ -18,6 +18,7 @@ from pyte.modes import LNM
 from pyte.screens import Char
 
 from gputui.jobs.ansi_sanitizer import AnsiSanitizer
+from gputui.system.files import open_own
 
 MOST = 256 * 1024
 """Bytes read at once: of a long log only its end, whatever its size."""
@@ -54,7 +55,7 @@ class Tail:
     def feed(self) -> bool:
         """Read what has been added; whether there was anything. A log that is not there has nothing."""
         try:
-            with self._path.open("rb") as file:
+            with os.fdopen(open_own(self._path), "rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 if size < self._place:
                     # Somebody has emptied it.

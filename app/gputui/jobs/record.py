@@ -29,7 +29,7 @@ from gputui.jobs.job import (
 from gputui.jobs.process_tree import alive
 from gputui.launching.launch import Launch
 from gputui.launching.secrets import secret_changes, without_secrets
-from gputui.system.files import write_private
+from gputui.system.files import open_own, write_private
 
 SCHEMA = 1
 _MOST_BYTES = 16 * 1024 * 1024
@@ -217,7 +217,7 @@ def _finished(node: JsonValue) -> dict[str, Any]:
 def _document(file: Path) -> JsonValue | None:
     """What a file of the record says; None when there is no such file."""
     try:
-        with file.open("rb") as stream:
+        with os.fdopen(open_own(file), "rb") as stream:
             data = stream.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         return None

@@ -18,6 +18,7 @@ from gputui.jobs.job import Job, JobError
 from gputui.jobs.log_file import missing, read_data
 from gputui.jobs.process_tree import alive, here
 from gputui.jobs.record import RecordError, read_job
+from gputui.system.files import open_own
 
 _ASK_AGAIN = 0.05
 """Seconds between two looks at a job that is about to start or to end."""
@@ -101,7 +102,7 @@ def follow(job: Job, place: int = 0, live: bool = True) -> Iterator[bytes]:
     What is missing of it, because of its cap, is a line that says so.
     """
     try:
-        file = job.log.open("rb", buffering=0)
+        file = os.fdopen(open_own(job.log), "rb", buffering=0)
     except OSError as error:
         raise JobError(f"job {job.id} has no log that can be read: {error.strerror}") from None
     with file, ending(job) as end:
@@ -133,7 +134,7 @@ def last_lines(log: Path, number: int) -> int:
     A log that is not there begins at 0.
     """
     try:
-        with log.open("rb") as file:
+        with os.fdopen(open_own(log), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             start = max(0, size - _MOST_BACK)
             file.seek(start)

@@ -22,30 +22,55 @@ _VARIABLE = re.compile(r"KEY|TOKEN(?!IZ)|SECRET|PASS|CREDENTIAL|_PWD$|_PAT$", re
 """In a variable's name; but not TOKENIZERS_PARALLELISM, which the launch page suggests."""
 
 _OPTION = re.compile(
-    r"--?(?:.*[-_.])?(?:(?:api|access|secret|private|auth|hf|wandb)[-_]?key"
-    r"|(?:auth|access|api)?token|secret|password|passwd|passphrase|credentials?)",
+    r"(?:.*[-_.])?(?:(?:api|access|secret|private|auth|hf|wandb|openai|anthropic|account|client|encryption"
+    r"|master|signing|storage)[-_]?key|(?:auth|access|api|hf|hub|refresh|session)?token|secret|password|passwd"
+    r"|passphrase|credentials?|creds|(?:db|user|smtp)[-_]?pass|bearer|jwt|(?:proxy[-_])?authorization)",
     re.IGNORECASE,
 )
-"""The whole name of an option: --sort-key is another kind of key, and --max-tokens counts tokens."""
+"""The whole name of an option, without its dashes: --sort-key is another kind of key, and --max-tokens counts
+tokens."""
+_OF_TEXT = re.compile(
+    r"(?:.*[-_.])?(?:bos|eos|pad|unk|sep|cls|mask|image|stop|start|end|special)[-_]?token", re.IGNORECASE
+)
+"""--pad-token is a part of a tokenizer."""
+_HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
+"""Where "hubToken" has two words."""
 
 _ASSIGNED = re.compile(r"[+~]*([A-Za-z_][\w.-]*)=(.+)", re.DOTALL)
 """A variable, and an override of Hydra's (`++hub.token=x`)."""
-_ASSIGNED_WITHIN = re.compile(r"""(?<![\w.-])([A-Za-z_][\w.-]{0,99})=('[^']*'|"[^"]*"|[^\s'";&|]+)""")
+_NAME = r"(?<![\w.-])-{0,2}([A-Za-z_][\w.-]{0,99})"
+_NAMED_WITHIN = re.compile(f"{_NAME}=")
+_VALUE = re.compile(r"""'[^']*'?|"[^"]*"?|\$\([^)]*\)|[^\s'";&|]+""")
+_QUOTED_WITHIN = re.compile(
+    rf"""{_NAME}\\?['"]?\]?\s?(?::|=>?)\s?\\?(?P<quote>['"])(?=((?:(?!(?P=quote))[^\\])+))"""
+)
+"""`"token": "x"` in JSON, `environ["TOKEN"] = "x"` in Python."""
+_SAID_WITHIN = re.compile(
+    rf"{_NAME}:\s?(?:(?:Bearer|Basic|Token)\s+)?(?!(?:Bearer|Basic|Token)\s)(?=([\w.+/=~-]{{6,999}})(?![\w.+/=~(-]))",
+    re.IGNORECASE,
+)
+"""`X-Api-Key: xxxxxx`, `{token: xxxxxx}`."""
 _OPTION_WITHIN = re.compile(r"""(?<!\S)(--?[\w.-]{1,99})[=\s]\s*('[^']*'|"[^"]*"|[^\s'";&|-][^\s'";&|]*)""")
 _HEADER = re.compile(r"\b(?:Bearer|Basic)\s+([^\s'\"]{8,})", re.IGNORECASE)
 """The same within a word that is a shell's text, and a header of HTTP."""
-_IN_ADDRESS = re.compile(r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://[^/\s:@]*:([^/\s@]+)@", re.IGNORECASE)
-"""https://user:password@host"""
+_IN_ADDRESS = re.compile(
+    r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://(?:[^/\s:@]*:)?((?<=:)[^/\s@]+|(?<=/)[^/\s:@]{20,})@",
+    re.IGNORECASE,
+)
+"""https://user:password@host, and https://token@host"""
 
 _ADDRESS = "an address with a password"
 
 _KNOWN_TOKEN = re.compile(
-    r"(hf_|[sprk]k[-_]|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|ya29\.|eyJ)[-_.0-9A-Za-z]{6,}"
+    r"(hf_|[sprk]k[-_]|gsk_|xai-|nvapi-|npm_|pypi-|r8_|dckr_pat_|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA"
+    r"|AIza|ya29\.|eyJ)[-_.0-9A-Za-z]{6,}"
 )
-"""Tokens of Hugging Face, OpenAI, Stripe, GitHub, GitLab, Slack, AWS, Google, and JWT, by how they begin."""
+"""Tokens of Hugging Face, OpenAI, Stripe, Groq, xAI, NVIDIA, npm, PyPI, Replicate, Docker, GitHub, GitLab,
+Slack, AWS, Google, and JWT, by how they begin."""
 _LEAST_TOKEN = 20
 """Characters of the shortest token that a launch is not saved for: AWS's have 20, and names are shorter."""
-_KNOWN_WITHIN = re.compile(rf"(?<![^\s=:,'\"]){_KNOWN_TOKEN.pattern}(?![^\s'\",;&|)])")
+_KNOWN_WITHIN = re.compile(rf"(?<![^\s=:,'\"`(\[{{<>|;&@]){_KNOWN_TOKEN.pattern}(?![^\s'\"`,;&|<>)\]}}\\])")
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(.*)", re.DOTALL)
 _TOKEN = re.compile(rf"{_KNOWN_TOKEN.pattern}|(?=\w*\d)(?=\w*[A-Za-z])[\w-]{{24,}}")
 """What other users do not read: also any long mixture of letters and digits without a dot."""
 
@@ -74,6 +99,13 @@ def secret_word(command: Sequence[str]) -> str | None:
     return next((each.name for each in _found(command)), None)
 
 
+def secret_in(command: Sequence[str], changes: Iterable[tuple[str, str | None]]) -> str | None:
+    """The same of a command and the changes of its environment."""
+    return secret_word(command) or next(
+        (name for name, value in changes if value and is_secret(name, value)), None
+    )
+
+
 def without_secrets(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The command with `MARK` for all that looks like a secret, and what that was called, each name once."""
     found = _found(command)
@@ -91,7 +123,7 @@ def without_secrets(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
 def _found(command: Sequence[str]) -> list[_Found]:
     found = []
     for option in likely_options(command):
-        if option.value and _OPTION.fullmatch(option.spelling):
+        if option.value and _names_secret(option.spelling):
             glued = option.glue is not None
             place, start = (option.place, len(option.spelling) + 1) if glued else (option.place + 1, 0)
             found.append(_Found(option.spelling, place, start, len(command[place])))
@@ -100,14 +132,31 @@ def _found(command: Sequence[str]) -> list[_Found]:
     return sorted(set(found), key=lambda each: (each.place, each.start, -each.end))
 
 
+def _names_secret(name: str) -> bool:
+    """Whether an option, or a key of some document, is called like a secret."""
+    plain = _HUMP.sub("_", name.lstrip("-"))
+    return bool(_OPTION.fullmatch(plain)) and not _OF_TEXT.fullmatch(plain)
+
+
 def _assignments(word: str) -> Iterator[tuple[str, tuple[int, int]]]:
     whole = _ASSIGNED.fullmatch(word)
-    # (A word with blanks may be a shell's own text.)
-    for match in [whole] if whole else _ASSIGNED_WITHIN.finditer(word):
-        name, value = match[1], match[2]
-        # In lower case it is a program's own word (sort_key=loss), told from a secret as an option is.
-        if is_secret(name, value) if name.isupper() else _OPTION.fullmatch(f"--{name}"):
-            yield name, match.span(2)
+    if whole and _is_named(whole[1], whole[2]):
+        yield whole[1], whole.span(2)
+        return
+    # (A word with blanks may be a shell's own text, and one without have several: `A=1,TOKEN=x`.)
+    at = 0
+    while match := _NAMED_WITHIN.search(word, at):
+        at = match.end()
+        value = _VALUE.match(word, at) if _is_named(match[1], "x") else None
+        if value:
+            at = value.end()
+            yield match[1], value.span()
+
+
+def _is_named(name: str, value: str) -> bool:
+    """Whether what has this name and value is a secret by its name."""
+    # In lower case it is a program's own word (sort_key=loss), told from a secret as an option is.
+    return is_secret(name, value) if name.isupper() else _names_secret(name)
 
 
 def _within(word: str) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -118,10 +167,16 @@ def _within(word: str) -> Iterator[tuple[str, tuple[int, int]]]:
         if len(match[0]) >= _LEAST_TOKEN:
             yield f"a word that begins with {match[1]}", match.span()
     for match in _OPTION_WITHIN.finditer(word):
-        if _OPTION.fullmatch(match[1]):
+        if _names_secret(match[1]):
             yield match[1], match.span(2)
+    for pattern in (_QUOTED_WITHIN, _SAID_WITHIN):
+        for match in pattern.finditer(word):
+            if _is_named(match[1], "x"):
+                yield match[1], match.span(match.re.groups)
     for match in _HEADER.finditer(word):
         yield "Authorization", match.span(1)
+    for match in _PRIVATE_KEY.finditer(word):
+        yield "a private key", match.span(1)
 
 
 _SCRIPT = re.compile(r"[\w.@%+-]{1,80}\.(?:py|pyc|pyz|sh|bash|zsh|ksh|fish)")

@@ -63,9 +63,13 @@ def make_folder(folder: Path) -> None:
 def private_folder(folder: Path) -> None:
     """Make a folder of gputui's own, or take from one that is there what others may do in it.
 
-    Raises OSError, NotPrivateError where it belongs to another user.
+    Raises OSError, NotPrivateError where it belongs to another user, or he has made a link that leads to it:
+    the folder may then be any of ours.
     """
     make_folder(folder)
+    name = folder.lstat()
+    if stat.S_ISLNK(name.st_mode) and name.st_uid not in (0, os.geteuid()):
+        raise NotPrivateError("it is a link of another user")
     handle = os.open(folder, os.O_RDONLY | _FOLDER)
     try:
         facts = os.fstat(handle)
@@ -133,8 +137,10 @@ def _checked(handle: int) -> int:
     )
 
 
-def write_result(file: Path, data: bytes) -> None:
+def write_result(file: Path, data: bytes, private: bool = False) -> None:
     """Write a file that the user named, with the rights that it has or else that the umask leaves.
+
+    `private`: a new one is for him alone.
 
     A link is followed, as `>` in a shell does. Raises OSError.
     """
@@ -145,7 +151,7 @@ def write_result(file: Path, data: bytes) -> None:
     file = Path(os.path.realpath(file))
     folder = os.open(file.parent, _NAME_ONLY | _FOLDER)
     try:
-        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else None
+        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else 0o600 if private else None
         _replace(folder, file.name, data, mode)
     finally:
         os.close(folder)

@@ -104,16 +104,29 @@ def _sees_all_users() -> bool:
 
 
 def removable_on(environ: Mapping[str, str]) -> frozenset[int]:
-    """The file systems (st_dev) of those folders in which somebody else than root can remove records.
+    """The file systems (st_dev) on which there may be claims whose records somebody else than root can have
+    removed: none where the folder for new claims is root's, else those of all others and of missing ones.
 
-    Not of one that the variable names: a folder of its own is a world of its own.
+    (Its owner can rename the whole folder, in /tmp too, and leaves no trace of it there.) Not of one that the
+    variable names: a folder of its own is a world of its own.
     """
-    found = set()
-    for folder in () if environ.get(VARIABLE) else candidates(environ):
+    found: set[int] = set()
+    if environ.get(VARIABLE):
+        return frozenset()
+    first = shared_folder(environ)
+    for folder in candidates(environ):
         with contextlib.suppress(OSError):
-            facts = os.lstat(folder)
+            try:
+                facts = os.lstat(folder)
+            except FileNotFoundError:
+                if folder != ADMINISTRATED:
+                    found.add(os.lstat(folder.rpartition("/")[0]).st_dev)
+                continue
             if facts.st_uid != 0:
                 found.add(facts.st_dev)
+            elif folder == first:
+                # (Anybody can make one of the others, and locks without a name for it.)
+                return frozenset()
     return frozenset(found)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gputui.inventory.formatting import printable
 from gputui.launching.exports import DEFAULT, FORMS, ExportError
+from gputui.launching.secrets import secret_in
 from gputui.system.files import write_result
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.line_input import LineScreen
@@ -116,20 +117,23 @@ class ExportScreen(ListPage):
 
         def answered(name: str | None) -> None:
             if name and name.strip():
-                self.show_message(written(name.strip(), text))
+                secret = secret_in(self._launch.argv, self._launch.changes)
+                self.show_message(written(name.strip(), text, secret is not None))
             self.draw()
 
         prompt = f"file for {self._form}   (⏎ write, esc cancel)"
         self.app.push_screen(LineScreen(prompt, placeholder="for example: ~/run.txt"), answered)
 
 
-def written(name: str, text: str) -> str:
-    """Write it unless there is something else, as a screen has no --force; what became of it."""
+def written(name: str, text: str, private: bool = False) -> str:
+    """Write it unless there is something else, as a screen has no --force; what became of it.
+
+    `private`: there is a secret in it, so that the file is its owner's alone."""
     try:
         file = Path(name).expanduser()
         if os.path.lexists(file):
             return f"{file} already exists; nothing was written"
-        write_result(file, text.encode(errors="surrogateescape") + b"\n")
+        write_result(file, text.encode(errors="surrogateescape") + b"\n", private)
     except RuntimeError:
         return f"there is no user {name.partition('/')[0][1:]!r}; nothing was written"
     except (OSError, ValueError) as error:
