@@ -25,6 +25,8 @@ class Action:
     hint     a word for the key line (`views/keys.py` says when it is there)
     title    for the palette and the help; `about` says more
     also     further words that people type to find it in the palette
+    page     whether it opens a page that shows the same wherever it was opened: its key then works on every
+             page where that has no other meaning
     """
 
     group: Group
@@ -35,6 +37,7 @@ class Action:
     title: str
     about: str
     also: str = ""
+    page: bool = False
 
 
 _VENDOR = default_vendor()
@@ -107,6 +110,7 @@ ACTIONS: tuple[Action, ...] = (
         "Show the topology",
         "links between devices: a matrix and a tree, to select from",
         "nvlink numa pcie nic",
+        page=True,
     ),
     Action("Launch", "edit", "e", "e", "edit", "Edit the command", "with quotes as in a shell"),
     Action(
@@ -126,6 +130,7 @@ ACTIONS: tuple[Action, ...] = (
         "launch page",
         "Show the launch page",
         "launcher, processes, variables, directory, Python; recent and saved launches",
+        page=True,
     ),
     Action(
         "Launch",
@@ -163,6 +168,7 @@ ACTIONS: tuple[Action, ...] = (
         "Show the queue",
         "who waits for devices, and why",
         "waiting line claims",
+        page=True,
     ),
     Action(
         "Box & people",
@@ -173,6 +179,7 @@ ACTIONS: tuple[Action, ...] = (
         "Show the jobs",
         "their logs and exit status; stop, clone or rerun one",
         "log output kill background",
+        page=True,
     ),
     Action(
         "Launch",
@@ -233,6 +240,7 @@ ACTIONS: tuple[Action, ...] = (
         "Change the columns",
         "show, hide and move columns of the device table",
         "watts power memory temperature clock fan pcie bus numa throttle",
+        page=True,
     ),
     Action("Select", "clear", "x", "x", "clear", "Clear the selection", "deselect every device"),
     Action(
@@ -281,6 +289,7 @@ ACTIONS: tuple[Action, ...] = (
         "Show the processes",
         "who runs what, on which device",
         "kill pid memory",
+        page=True,
     ),
     Action(
         "Look",
@@ -291,6 +300,7 @@ ACTIONS: tuple[Action, ...] = (
         "Show the timelines",
         "utilization, memory and power over minutes or hours",
         "history charts graphs watts past",
+        page=True,
     ),
     Action(
         "Box & people",
@@ -300,6 +310,7 @@ ACTIONS: tuple[Action, ...] = (
         "people",
         "Show the people",
         "who uses which devices, for how long, and who is idle",
+        page=True,
     ),
     Action(
         "Look",
@@ -310,6 +321,7 @@ ACTIONS: tuple[Action, ...] = (
         "Show recent messages",
         "with their times",
         "log notifications errors warnings",
+        page=True,
     ),
     Action(
         "Look",
@@ -319,6 +331,7 @@ ACTIONS: tuple[Action, ...] = (
         "panels",
         "Hide and show panels",
         "processes, timelines, links, …; saved in the settings",
+        page=True,
     ),
     Action(
         "Look",
@@ -376,6 +389,11 @@ def key_of(action_id: str, keymap: Mapping[str, str]) -> str:
     """The key of an action as it is written for people, with the user's own keymap."""
     own = keymap.get(action_id)
     return written(own.split(",")[0].strip()) if own else BY_ID[action_id].shown
+
+
+def keys_of(action: Action, keymap: Mapping[str, str]) -> list[str]:
+    """All keys of an action in Textual's names, with the user's own keymap."""
+    return [key.strip() for key in keymap.get(action.id, action.keys).split(",")]
 
 
 def in_groups() -> tuple[tuple[Group, tuple[Action, ...]], ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from textual import events
@@ -16,7 +16,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import ModalScreen
 
-from gputui.tui.actions import written
+from gputui.tui.actions import ACTIONS, keys_of, written
 from gputui.tui.main_view import MainView
 from gputui.tui.views.messages import message_line
 from gputui.tui.views.text import Line, Span, clip, width_of
@@ -106,6 +106,23 @@ class Page(ModalScreen[None]):
     def on_key(self, event: events.Key) -> None:
         # (Before the binding of the key is looked for.)
         self._press()
+        action_id = self._openers().get(event.key)
+        if action_id is not None:
+            event.stop()
+            self.view.replace_page(action_id)
+
+    def _openers(self) -> dict[str, str]:
+        """The keys that open another page in the place of this one, as on the main screen, and the actions:
+        those without a meaning of their own here."""
+        every = [binding for binding in (*Page.BINDINGS, *self.BINDINGS) if isinstance(binding, Binding)]
+        own = {key for binding in every for key in binding.key.split(",")}
+        keymap = self.view.app_state.screen.keymap
+        keys = {key: action.id for action in ACTIONS if action.page for key in keys_of(action, keymap)}
+        return {key: action_id for key, action_id in keys.items() if key not in own}
+
+    def leave(self) -> None:
+        """Close this page: another one takes its place."""
+        self.dismiss()
 
     def _press(self) -> None:
         self._presses += 1
@@ -161,7 +178,9 @@ class Page(ModalScreen[None]):
         # (Imported here: the help is a page.)
         from gputui.tui.screens.help import HelpScreen
 
-        self.view.open(HelpScreen(self.view, page_keys(self.BINDINGS)))
+        keys = page_keys(self.BINDINGS)
+        others = frozenset(self._openers().values())
+        self.view.open(HelpScreen(self.view, replace(keys, actions=keys.actions | others)))
 
     @property
     def body(self) -> Lines:
