@@ -13,8 +13,8 @@ from gputui.inventory.process import Ancestor
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.screens.device import DeviceScreen
 from gputui.tui.screens.topology import TopologyScreen
-from gputui.tui.widgets.lines import Lines
 from gputui.tui.views.device import device_panel
+from gputui.tui.widgets.lines import Lines
 from tui.support import Session, box_at
 from tui.support import session as moving
 from unit.builders import box, busy, gpu, instance, job
@@ -23,12 +23,14 @@ session = functools.partial(moving, interval=1000)
 
 
 def texts(s: Session, part: str = "#page-body") -> list[str]:
-    return [text.rstrip() for text in s.app.screen.query_one(part, Lines).texts]
+    """The lines without the sign of the cursor."""
+    shown = s.app.screen.query_one(part, Lines).texts
+    return [text.replace("▸", " ", 1).rstrip() for text in shown]
 
 
 def lit(s: Session) -> str:
     picture = s.app.screen.query_one("#page-body", Lines)
-    return picture.texts[picture.lit].strip() if picture.lit is not None else ""
+    return picture.texts[picture.lit].strip("▸ ") if picture.lit is not None else ""
 
 
 def shown(s: Session) -> str:

@@ -106,3 +106,12 @@ async def test_nothing_is_said_of_keys_in_a_line_that_is_typed_or_behind_a_dialo
     async with session() as s:
         await s.press("e", "z", "f5")
         assert "no action" not in s.main.message and not isinstance(s.app.screen, Page)
+
+
+@pytest.mark.parametrize("key", ["H", "P", "Q", "p", "f", "M", "i"])
+async def test_the_row_of_the_cursor_has_the_same_sign_on_every_page(key: str) -> None:
+    async with session(size=(100, 40)) as s:
+        await s.press("y", key, *(["down"] if key != "M" else []))
+        body = s.app.screen.query_one("#page-body", Lines)
+        assert body.lit is not None and body.texts[body.lit].startswith("▸")
+        assert sum(text.startswith("▸") for text in body.texts) == 1

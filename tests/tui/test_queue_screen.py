@@ -36,7 +36,9 @@ signal.pause()
 
 
 def texts(s: Session, part: str = "#page-body") -> list[str]:
-    return [text.rstrip() for text in s.app.screen.query_one(part, Lines).texts]
+    """The lines without the sign of the cursor."""
+    shown = s.app.screen.query_one(part, Lines).texts
+    return [text.replace("▸", " ", 1).rstrip() for text in shown]
 
 
 def show(s: Session, *line: Waiter, **facts: Any) -> None:

@@ -52,7 +52,7 @@ ACTIONS: tuple[Action, ...] = (
         "space/0-9",
         "select",
         "Select the device at the cursor",
-        "or deselect it; a digit selects that GPU, `0` `1` MIG instance 0:1; a click does too",
+        "or deselect it; a digit selects that GPU, 0 and then 1 MIG instance 0:1; a click does too",
     ),
     Action(
         "Launch",
@@ -88,7 +88,7 @@ ACTIONS: tuple[Action, ...] = (
         "b",
         "best",
         "Select the best devices",
-        "one more each time, the best connected free ones, and why (`gputui pick -n`)",
+        "one more each time, the best connected free ones, and why, as gputui pick -n does",
     ),
     Action("Select", "other", "B", "B", "", "Select the next best set", "of the same size, and why"),
     Action("Select", "ask", "n", "n", "best N", "Select the best N devices", "for a job: 4, or 8 tp=2 pp=2"),
@@ -197,7 +197,7 @@ ACTIONS: tuple[Action, ...] = (
         "J",
         "reorder",
         "Move the selected device later",
-        f"{_FIRST} becomes {_SECOND}; shift+down does the same",
+        f"{_FIRST} becomes {_SECOND}",
     ),
     Action(
         "Select",
@@ -206,7 +206,7 @@ ACTIONS: tuple[Action, ...] = (
         "K",
         "",
         "Move the selected device earlier",
-        f"{_SECOND} becomes {_FIRST}; shift+up does the same",
+        f"{_SECOND} becomes {_FIRST}",
     ),
     Action("Select", "down", "down,j", "↓ j", "", "Move the cursor down", ""),
     Action("Select", "up", "up,k", "↑ k", "", "Move the cursor up", ""),
@@ -354,7 +354,7 @@ ACTIONS: tuple[Action, ...] = (
         "help shortcuts",
     ),
     Action("Program", "palette", "ctrl+p", "ctrl+p", "", "Search the actions", ""),
-    Action("Program", "stop", "ctrl+z", "ctrl+z", "", "Back to the shell", "`fg` returns"),
+    Action("Program", "stop", "ctrl+z", "ctrl+z", "", "Back to the shell", "fg returns"),
     Action("Program", "quit", "q", "q", "quit", "Quit", "without starting anything", "exit close"),
 )
 
@@ -394,6 +394,11 @@ def key_of(action_id: str, keymap: Mapping[str, str]) -> str:
 def keys_of(action: Action, keymap: Mapping[str, str]) -> list[str]:
     """All keys of an action in Textual's names, with the user's own keymap."""
     return [key.strip() for key in keymap.get(action.id, action.keys).split(",")]
+
+
+def in_palette(action: Action) -> str:
+    """What the palette calls an action: below its group, whose name is not said twice."""
+    return f"{action.group}: {action.title.removeprefix(f'{action.group} ')}"
 
 
 def in_groups() -> tuple[tuple[Group, tuple[Action, ...]], ...]:

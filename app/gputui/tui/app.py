@@ -23,7 +23,7 @@ from textual.widget import Widget
 from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
-from gputui.tui.actions import in_groups, key_of
+from gputui.tui.actions import in_groups, in_palette, key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.early_signals import EarlySignals
 from gputui.tui.messages import NewReading
@@ -247,12 +247,12 @@ class GputuiApp(App[Outcome]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         keymap = self.main.app_state.screen.keymap
-        for group, actions in in_groups():
+        for _, actions in in_groups():
             for action in actions:
                 if action.id in ("palette", "up", "down"):
                     continue
                 yield SystemCommand(
-                    f"{group}: {action.title}",
+                    in_palette(action),
                     f"{key_of(action.id, keymap)}   {action.about}",
                     lambda id=action.id: self.main.call_later(self.main.perform, id),
                 )

@@ -254,7 +254,13 @@ class ListPage(Page):
         # All of an item where that fits, its first line in any case.
         self.top = window(window(self.top, last, room, len(lines)), first, room, len(lines))
         self.lay_out(items[self.top : self.top + room], above)
-        return lines[self.top : self.top + room]
+        return self.pointed(lines[self.top : self.top + room], above)
+
+    def pointed(self, lines: Sequence[Line], above: int) -> list[Line]:
+        """These lines of the body, `above` lines below its top, with the cursor's sign where there is room
+        for it: a terminal may show no background."""
+        at = None if self.body.lit is None else self.body.lit - above
+        return [_with_cursor(line) if place == at else line for place, line in enumerate(lines)]
 
     def lay_out(self, items: Sequence[int | None], above: int) -> None:
         """Note which item each line below the first `above` shows: for clicks, and to light the cursor's."""
@@ -278,6 +284,14 @@ class ListPage(Page):
     def clicked(self, place: int) -> None:
         """A click on the item at a place."""
         self.go_to(place)
+
+
+def _with_cursor(line: Line) -> Line:
+    """The line with the sign of the cursor in the place of its first blank, if it begins with one."""
+    if not line or not line[0][0].startswith(" "):
+        return line
+    (text, style), *rest = line
+    return (("▸", "cursor"), (text[1:], style), *rest)
 
 
 def window(top: int, place: int, room: int, count: int) -> int:
