@@ -13,8 +13,9 @@ from gputui.inventory.process import Ancestor
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.screens.device import DeviceScreen
 from gputui.tui.screens.topology import TopologyScreen
+from gputui.tui.views.device import device_panel
 from gputui.tui.widgets.lines import Lines
-from tui.support import Session
+from tui.support import Session, box_at
 from tui.support import session as moving
 from unit.builders import box, busy, gpu, instance, job
 
@@ -22,12 +23,14 @@ session = functools.partial(moving, interval=1000)
 
 
 def texts(s: Session, part: str = "#page-body") -> list[str]:
-    return [text.rstrip() for text in s.app.screen.query_one(part, Lines).texts]
+    """The lines without the sign of the cursor."""
+    shown = s.app.screen.query_one(part, Lines).texts
+    return [text.replace("▸", " ", 1).rstrip() for text in shown]
 
 
 def lit(s: Session) -> str:
     picture = s.app.screen.query_one("#page-body", Lines)
-    return picture.texts[picture.lit].strip() if picture.lit is not None else ""
+    return picture.texts[picture.lit].strip("▸ ") if picture.lit is not None else ""
 
 
 def shown(s: Session) -> str:
@@ -167,3 +170,24 @@ async def test_a_process_is_signalled_after_a_second_press_and_never_in_another_
         assert f"(pid {os.getpid()})" in "".join(texts(s, "#page-footer"))
         await s.press("X")
         assert "another namespace" in "".join(texts(s, "#page-footer"))
+
+
+@pytest.mark.parametrize("state", ["busy", "claimed"])
+async def test_ones_own_job_is_told_once_on_the_page_and_in_the_panel(state: str) -> None:
+    snapshot = box_at("shared")
+    (own,) = (each for each in snapshot.jobs if each.state == "running")
+    key = own.keys[0]
+    if state == "claimed":
+        quiet = (replace(d, processes=(), memory_used=0, utilization=0) for d in snapshot.devices)
+        snapshot = replace(snapshot, devices=tuple(quiet))
+    async with session(snapshot, size=(200, 60)) as s:
+        await s.press("down")
+        current = s.main.app_state.current
+        assert current is not None and current.key == key
+        assert s.main.app_state.verdicts[key].state == state
+        panel = ["".join(text for text, _ in line) for line in device_panel(s.main.app_state, 60, 30)]
+        await s.press("i")
+        head = texts(s)[: next(n for n, text in enumerate(texts(s)) if "Load" in text)]
+        for told in (" ".join(panel), " ".join(head)):
+            assert told.count(own.id) == 1 and told.count(own.title.split()[1]) == 1
+            assert f"{state}:" not in told and str(own.last_line).split()[0] in told

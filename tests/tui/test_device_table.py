@@ -466,3 +466,37 @@ async def test_many_selected_devices_stay_apart_and_can_be_dragged() -> None:
         assert strip.startswith(" cuda:0…5 = GPU") and "7, 8,▸0" in strip
         await drag(s, "8,", "4,")
         assert s.selected == ["8", "4", "5", "6", "7", "0"]
+
+
+@pytest.mark.parametrize(
+    ("loads", "order"),
+    [
+        ((98, 97, 20), "012"),
+        ((97, 98, 20), "012"),  # noise
+        ((90, 99, 20), "012"),
+        ((40, 99, 20), "102"),  # another job
+        ((40, 45, 41), "012"),
+        ((40, 45, None), "012"),
+        ((None, 45, 41), "120"),
+    ],
+)
+def test_noise_moves_no_row_and_a_change_does(loads: tuple[int | None, ...], order: str) -> None:
+    def state(before: AppState, *loads: int | None) -> AppState:
+        devices = (replace(gpu(n), utilization=load) for n, load in enumerate(loads))
+        return before.with_snapshot(box(*devices))
+
+    first = state(AppState({}, screen=ScreenSettings(sort="utilization")), 98, 97, 20)
+    assert [device.index for device in first.rows] == [0, 1, 2]
+    assert "".join(str(device.index) for device in state(first, *loads).rows) == order
+    # Whoever sorts anew sees them as they are.
+    by_hand = state(first, *loads).with_screen(ScreenSettings(sort="memory"))
+    by_hand = by_hand.with_screen(ScreenSettings(sort="utilization"))
+    seen = [device.utilization for device in by_hand.rows if device.utilization is not None]
+    assert seen == sorted(seen, reverse=True)
+
+
+def test_the_mark_of_a_filter_stands_apart_from_the_names_of_the_columns() -> None:
+    for width in range(60, 140):
+        head = texts(box_at("shared"), width, filter="bo")[0]
+        before = head[: head.index("1 of 8")]
+        assert before.endswith("  "), head

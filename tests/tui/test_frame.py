@@ -309,6 +309,14 @@ async def test_the_palette_is_grouped() -> None:
         groups = [title.split(":")[0] for title in titles]
         assert set(groups) == set(GROUPS)
         assert "Launch: Run the command" in titles and "Program: Quit" in titles
+        assert len(set(titles)) == len(titles)
+        assert not any(title.startswith(f"{group}: {group}") for title in titles for group in GROUPS)
+
+
+def test_no_action_is_told_in_markup_or_names_its_keys_twice() -> None:
+    for action in ACTIONS:
+        assert "`" not in action.title + action.about
+        assert not any(len(key) > 2 and key in action.about for key in action.keys.split(","))
 
 
 def test_the_palette_finds_words_before_loose_letters() -> None:

@@ -30,7 +30,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.jobs import JobsScreen
-from gputui.tui.views.jobs import jobs_panel, news
+from gputui.tui.views.jobs import jobs_panel, news, pieces_of
 from gputui.tui.widgets.lines import Lines
 from messages import numbers
 from tui.support import OPENED, Session, box_at
@@ -591,3 +591,16 @@ async def test_a_job_of_a_demo_is_in_its_panel_and_on_its_devices_until_it_ends(
         gate.open()
         await s.until(lambda: f"job {job.id} ended with status 3" in s.main.message)
         await s.until(lambda: not any(job.id in row for row in rows()))
+
+
+def test_the_log_is_broken_at_spaces_and_loses_nothing_but_the_spaces_there() -> None:
+    line = "  Saving model checkpoint to /scratch/out/checkpoint-1000 in 12 pieces"
+    for width in range(12, 80):
+        pieces = pieces_of([line], width)
+        assert all(len(piece) <= width - 2 for piece in pieces)
+        assert "".join(pieces).replace(" ", "") == line.replace(" ", "")
+        if width > 35:
+            assert all(word in line.split() for piece in pieces for word in piece.split())
+            assert pieces[0].startswith("  Saving")
+    wide = pieces_of(["x" * 25, "", "日本" * 6], 12)
+    assert wide == ["x" * 10, "x" * 10, "x" * 5, "", "日本日本日", "本日本日本", "日本"]

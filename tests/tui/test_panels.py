@@ -14,8 +14,11 @@ from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.sources.source import Want
+from gputui.tui.app_state import AppState
+from gputui.tui.views.processes import lines_of_panel as lines_of_processes
+from gputui.tui.views.processes import processes
 from gputui.tui.widgets.lines import Lines
-from tui.support import Session
+from tui.support import Session, box_at
 from tui.support import session as moving
 from unit.builders import NOW, box, busy, gpu, job
 
@@ -100,7 +103,8 @@ async def test_processes_without_a_command_are_told_apart_beside_the_table() -> 
     async with session(box(busy(gpu(0), *nameless, lives)), size=(130, 40)) as s:
         rows = [line for line in s.texts("#lists") if re.match(r" 0  (\?|mira) ", line)]
         numbers = [re.findall(r"\b[123]00\b", row) for row in rows]
-        assert numbers == [["100"], ["200"], []], "a command says more than its number"
+        assert numbers[:2] == [["100"], ["200"]]
+        assert "python train.py" in rows[2], "a command says more than its number, which comes behind it"
 
 
 async def test_a_filter_of_any_length_is_told_in_the_room_there_is() -> None:
@@ -209,3 +213,14 @@ async def test_the_details_of_the_device_at_the_cursor_are_read_while_its_panel_
         s.main.save_screen(s.main.app_state.screen._replace(hidden=("device",)))
         await s.until(lambda: asked[-1:] == [set()])
         assert "throttling" not in everything(s)
+
+
+def test_beside_the_table_a_process_has_its_number_where_its_command_leaves_room() -> None:
+    state = AppState({}).with_snapshot(box_at("shared"))
+    pids = [str(p.pid) for d in box_at("shared").devices for p in d.processes or () if p.command]
+    for width in range(40, 64):
+        plain = ["".join(text for text, _ in line) for line in processes(state, width, 30)]
+        assert len(plain) == lines_of_processes(state, width), "a number takes no line of its own"
+        assert all(len(line) <= width for line in plain) and "serve.py" in " ".join(plain)
+    told = [pid for pid in pids if any(line.endswith(f"  pid {pid}") for line in plain)]
+    assert told

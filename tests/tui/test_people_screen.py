@@ -16,14 +16,16 @@ session = functools.partial(moving, interval=1000)
 
 
 def texts(s: Session, part: str = "#page-body") -> list[str]:
-    return [text.rstrip() for text in s.app.screen.query_one(part, Lines).texts]
+    """The lines without the sign of the cursor."""
+    shown = s.app.screen.query_one(part, Lines).texts
+    return [text.replace("▸", " ", 1).rstrip() for text in shown]
 
 
 def lit(s: Session) -> str:
     """The line under the cursor."""
     picture = s.app.screen.query_one("#page-body", Lines)
     assert picture.lit is not None
-    return picture.texts[picture.lit].strip()
+    return picture.texts[picture.lit].strip("▸ ")
 
 
 def people(**memory: int) -> Snapshot:

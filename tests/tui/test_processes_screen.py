@@ -73,7 +73,9 @@ def on(*processes: Process) -> Snapshot:
 
 
 def texts(s: Session, part: str = "#page-body") -> list[str]:
-    return [text.rstrip() for text in s.app.screen.query_one(part, Lines).texts]
+    """The lines without the sign of the cursor."""
+    shown = s.app.screen.query_one(part, Lines).texts
+    return [text.replace("▸", " ", 1).rstrip() for text in shown]
 
 
 def labels(s: Session) -> list[str]:
@@ -84,7 +86,7 @@ def labels(s: Session) -> list[str]:
 def lit(s: Session) -> str:
     picture = s.app.screen.query_one("#page-body", Lines)
     assert picture.lit is not None
-    return picture.texts[picture.lit].strip()
+    return picture.texts[picture.lit].strip("▸ ")
 
 
 def told(s: Session) -> str:

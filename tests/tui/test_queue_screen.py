@@ -36,7 +36,9 @@ signal.pause()
 
 
 def texts(s: Session, part: str = "#page-body") -> list[str]:
-    return [text.rstrip() for text in s.app.screen.query_one(part, Lines).texts]
+    """The lines without the sign of the cursor."""
+    shown = s.app.screen.query_one(part, Lines).texts
+    return [text.replace("▸", " ", 1).rstrip() for text in shown]
 
 
 def show(s: Session, *line: Waiter, **facts: Any) -> None:
@@ -194,3 +196,24 @@ def test_the_panel_sets_apart_who_holds_what_and_says_of_how_many() -> None:
     assert panel(len(whole) - 1)[at].endswith(f"{rest - 1} of {every}")
     # In one line there are the numbers, at least.
     assert panel(at + 1)[at].startswith(" not free: GPU 6,") and len(panel(at)) == at
+
+
+def test_what_the_next_one_waits_for_and_who_holds_what_is_wrapped_and_not_cut() -> None:
+    state = AppState({}).with_snapshot(box_at("shared"))
+    for width in range(40, 60):
+        least, most = lines_of_panel(state, width)
+        for height in (least, most):
+            panel = ["".join(text for text, _ in line) for line in queue_panel(state, width, height)]
+            next_one = next(n for n, line in enumerate(panel) if line.startswith(" next ana"))
+            assert not any("…" in line for line in panel[next_one:]), (width, panel)
+            assert len(panel) == height and "needed" in " ".join(panel)
+
+
+async def test_a_column_of_commands_without_room_is_left_out() -> None:
+    async with session("shared", size=(60, 15)) as s:
+        await s.press("Q")
+        rows = [line for line in texts(s) if line.startswith(" GPU ")]
+        assert rows and not any("…" in row for row in rows)
+    async with session("shared", size=(80, 24)) as s:
+        await s.press("Q")
+        assert any("serve.py" in line for line in texts(s) if line.startswith(" GPU "))

@@ -536,6 +536,14 @@ def test_another_demo_box_may_be_named_before_and_after_too(call: Call, demo: li
     assert call(*demo, "pick").line == call("pick", *demo).line == "0"
 
 
+@pytest.mark.parametrize("words", [["--demo", "list"], ["--demo=list"], ["ls", "--demo", "list"]])
+def test_the_list_of_demo_boxes_is_no_error_and_has_a_line_for_each(call: Call, words: list[str]) -> None:
+    ended = call(*words)
+    assert ended.status == 0 and not ended.err
+    assert [line.split()[0] for line in ended.out.splitlines()] == list(BOXES)
+    assert all(len(line.split()) > 1 for line in ended.out.splitlines())
+
+
 def test_a_demo_box_may_stand_among_other_options(call: Call) -> None:
     assert call("pick", "--demo", "idle", "-n", "2").line == "0,1"
     assert call("pick", "-n", "2", "--demo", "idle", "--ids", "index").line == "0,1"

@@ -119,6 +119,14 @@ def test_a_device_that_is_free_for_a_moment_now_and_then_is_not_taken() -> None:
     assert settling and all("GPU 0 " in progress.words for progress in settling)
 
 
+def test_the_state_that_only_the_screen_gives_is_not_claimed_of_what_is_free_and_still_watched() -> None:
+    film = Film([True], [True], [False])
+    film.wait(2, 10.0).devices(film.read)
+    words = film.told[0].words
+    assert "GPUs 0 and 1 are free" in words and "10 s" in words
+    assert "cooling" not in words and "0 free" not in words
+
+
 def test_devices_must_have_been_free_for_the_window_together() -> None:
     film = Film([True] * 30, [False] * 15 + [True])
     snapshot, ready = film.wait(2, 10.0).devices(film.read)
@@ -240,7 +248,7 @@ def test_progress_says_what_is_waited_for_and_what_is_likely_next() -> None:
         film.wait(3, 10.0, until=0.0).devices(lambda: builders.box(old, new, gpu(2), time=NOW))
     (progress,) = film.told
     now, following = progress.words.split("; ")
-    assert numbers(now) == [3, 0, 2] and "GPU 2" in now
+    assert numbers(now) == [3, 2, 10] and "GPU 2" in now
     assert "GPU 0 (mira python 1h)" in following
 
 

@@ -41,8 +41,9 @@ class Progress:
 
     ahead     those before us, the first one first
     snapshot  the box, where it is our turn to look at it
-    ready     devices that have been free for the whole window; settling: that are free, not yet so long;
-              others: that would do, were they free
+    ready     devices that have been free for the whole window; settling: that are free, and that this process
+              has not watched for so long yet; others: that would do, were they free
+    window    seconds that a device must be watched to be free
     """
 
     ahead: tuple[Waiter, ...] = ()
@@ -52,6 +53,7 @@ class Progress:
     settling: tuple[Device, ...] = ()
     wanted: int = 1
     others: tuple[Device, ...] = ()
+    window: float = 0.0
 
     @property
     def words(self) -> str:
@@ -59,11 +61,17 @@ class Progress:
         if self.ahead:
             place = nth(len(self.ahead) + 1)
             return f"{place} in line for {_devices(self.wanted)}, after {names_in_line(self.ahead)}"
-        parts = [f"first in line for {_devices(self.wanted)}: {len(self.ready)} free"]
+        parts = [f"{len(self.ready)} free"] if self.ready or not self.settling else []
         if self.settling and self.snapshot:
-            parts.append(f"{gpus([*map(self.snapshot.label, self.settling)])} cooling down")
+            # (Not "cooling down": who has watched for longer, as a screen may have, calls them free already.
+            # Without seconds that pass: in a log this line stands as long as nobody's place changes.)
+            are = "is free and is" if len(self.settling) == 1 else "are free and are"
+            watched = f"{are} watched for {self.window:g} s first"
+            parts.append(f"{gpus([*map(self.snapshot.label, self.settling)])} {watched}")
         following = self._likely
-        return ", ".join(parts) + (f"; probably next: {following}" if following else "")
+        return f"first in line for {_devices(self.wanted)}: {', '.join(parts)}" + (
+            f"; probably next: {following}" if following else ""
+        )
 
     @property
     def _likely(self) -> str:
@@ -138,7 +146,8 @@ class Wait:
                 self._again = began + self._pause(cost)
                 return snapshot, ready
             settling = tuple(device for device in free if device not in ready)
-            self.tell(Progress(ahead, snapshot, judged, ready, settling, self.wanted, others))
+            window = self.rules.window
+            self.tell(Progress(ahead, snapshot, judged, ready, settling, self.wanted, others, window))
             self._rest(began + self._pause(cost) - self.clock(), ahead[-1] if ahead else None)
 
     def _ahead(self) -> tuple[Waiter, ...]:

@@ -6,9 +6,11 @@ import errno
 import importlib
 import os
 import sys
+from itertools import pairwise
 
 from gputui.allocating.errors import NotEnoughError, RequestError, WaitedTooLongError
 from gputui.cli.common import (
+    DONE,
     NO_SOURCE,
     NOT_ENOUGH,
     TOO_LONG,
@@ -48,14 +50,17 @@ _VALUES_WITHIN = ("--demo=", "--from=", "--interval=", "--root=")
 
 def dispatch(words: list[str]) -> int:
     """Run one call and return its exit status."""
-    name = ""
+    name, status = "", DONE
     _speak_plainly()
     try:
         before, command = _split(words)
-        before = _settle_demo(before)
-        name, rest = _subcommand(before)
-        module = importlib.import_module(f"gputui.cli.{name or _SCREEN}")
-        status: int = module.main(rest, command)
+        if _asks_for_demos(before):
+            status = _print_demos()
+        else:
+            before = _settle_demo(before)
+            name, rest = _subcommand(before)
+            module = importlib.import_module(f"gputui.cli.{name or _SCREEN}")
+            status = module.main(rest, command)
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
@@ -108,6 +113,21 @@ def _split(words: list[str]) -> tuple[list[str], list[str] | None]:
         return words, None
     place = words.index("--")
     return words[:place], words[place + 1 :]
+
+
+def _asks_for_demos(words: list[str]) -> bool:
+    """Whether the call is `--demo list`, which is no box but asks which there are."""
+    return "--demo=list" in words or any(pair == ("--demo", "list") for pair in pairwise(words))
+
+
+def _print_demos() -> int:
+    """Every simulated box, a line each."""
+    from gputui.sources.simulated.boxes import BOXES
+
+    wide = max(map(len, BOXES))
+    for name, box in BOXES.items():
+        print(f"{name:<{wide}}  {box.about}")
+    return DONE
 
 
 def _settle_demo(words: list[str]) -> list[str]:

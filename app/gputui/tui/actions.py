@@ -25,6 +25,8 @@ class Action:
     hint     a word for the key line (`views/keys.py` says when it is there)
     title    for the palette and the help; `about` says more
     also     further words that people type to find it in the palette
+    page     whether it opens a page that shows the same wherever it was opened: its key then works on every
+             page where that has no other meaning
     """
 
     group: Group
@@ -35,6 +37,7 @@ class Action:
     title: str
     about: str
     also: str = ""
+    page: bool = False
 
 
 _VENDOR = default_vendor()
@@ -49,7 +52,7 @@ ACTIONS: tuple[Action, ...] = (
         "space/0-9",
         "select",
         "Select the device at the cursor",
-        "or deselect it; a digit selects that GPU, `0` `1` MIG instance 0:1; a click does too",
+        "or deselect it; a digit selects that GPU, 0 and then 1 MIG instance 0:1; a click does too",
     ),
     Action(
         "Launch",
@@ -85,7 +88,7 @@ ACTIONS: tuple[Action, ...] = (
         "b",
         "best",
         "Select the best devices",
-        "one more each time, the best connected free ones, and why (`gputui pick -n`)",
+        "one more each time, the best connected free ones, and why, as gputui pick -n does",
     ),
     Action("Select", "other", "B", "B", "", "Select the next best set", "of the same size, and why"),
     Action("Select", "ask", "n", "n", "best N", "Select the best N devices", "for a job: 4, or 8 tp=2 pp=2"),
@@ -107,6 +110,7 @@ ACTIONS: tuple[Action, ...] = (
         "Show the topology",
         "links between devices: a matrix and a tree, to select from",
         "nvlink numa pcie nic",
+        page=True,
     ),
     Action("Launch", "edit", "e", "e", "edit", "Edit the command", "with quotes as in a shell"),
     Action(
@@ -126,6 +130,7 @@ ACTIONS: tuple[Action, ...] = (
         "launch page",
         "Show the launch page",
         "launcher, processes, variables, directory, Python; recent and saved launches",
+        page=True,
     ),
     Action(
         "Launch",
@@ -163,6 +168,7 @@ ACTIONS: tuple[Action, ...] = (
         "Show the queue",
         "who waits for devices, and why",
         "waiting line claims",
+        page=True,
     ),
     Action(
         "Box & people",
@@ -173,6 +179,7 @@ ACTIONS: tuple[Action, ...] = (
         "Show the jobs",
         "their logs and exit status; stop, clone or rerun one",
         "log output kill background",
+        page=True,
     ),
     Action(
         "Launch",
@@ -190,7 +197,7 @@ ACTIONS: tuple[Action, ...] = (
         "J",
         "reorder",
         "Move the selected device later",
-        f"{_FIRST} becomes {_SECOND}; shift+down does the same",
+        f"{_FIRST} becomes {_SECOND}",
     ),
     Action(
         "Select",
@@ -199,7 +206,7 @@ ACTIONS: tuple[Action, ...] = (
         "K",
         "",
         "Move the selected device earlier",
-        f"{_SECOND} becomes {_FIRST}; shift+up does the same",
+        f"{_SECOND} becomes {_FIRST}",
     ),
     Action("Select", "down", "down,j", "↓ j", "", "Move the cursor down", ""),
     Action("Select", "up", "up,k", "↑ k", "", "Move the cursor up", ""),
@@ -233,6 +240,7 @@ ACTIONS: tuple[Action, ...] = (
         "Change the columns",
         "show, hide and move columns of the device table",
         "watts power memory temperature clock fan pcie bus numa throttle",
+        page=True,
     ),
     Action("Select", "clear", "x", "x", "clear", "Clear the selection", "deselect every device"),
     Action(
@@ -281,6 +289,7 @@ ACTIONS: tuple[Action, ...] = (
         "Show the processes",
         "who runs what, on which device",
         "kill pid memory",
+        page=True,
     ),
     Action(
         "Look",
@@ -291,6 +300,7 @@ ACTIONS: tuple[Action, ...] = (
         "Show the timelines",
         "utilization, memory and power over minutes or hours",
         "history charts graphs watts past",
+        page=True,
     ),
     Action(
         "Box & people",
@@ -300,6 +310,7 @@ ACTIONS: tuple[Action, ...] = (
         "people",
         "Show the people",
         "who uses which devices, for how long, and who is idle",
+        page=True,
     ),
     Action(
         "Look",
@@ -310,6 +321,7 @@ ACTIONS: tuple[Action, ...] = (
         "Show recent messages",
         "with their times",
         "log notifications errors warnings",
+        page=True,
     ),
     Action(
         "Look",
@@ -319,6 +331,7 @@ ACTIONS: tuple[Action, ...] = (
         "panels",
         "Hide and show panels",
         "processes, timelines, links, …; saved in the settings",
+        page=True,
     ),
     Action(
         "Look",
@@ -341,7 +354,7 @@ ACTIONS: tuple[Action, ...] = (
         "help shortcuts",
     ),
     Action("Program", "palette", "ctrl+p", "ctrl+p", "", "Search the actions", ""),
-    Action("Program", "stop", "ctrl+z", "ctrl+z", "", "Back to the shell", "`fg` returns"),
+    Action("Program", "stop", "ctrl+z", "ctrl+z", "", "Back to the shell", "fg returns"),
     Action("Program", "quit", "q", "q", "quit", "Quit", "without starting anything", "exit close"),
 )
 
@@ -376,6 +389,16 @@ def key_of(action_id: str, keymap: Mapping[str, str]) -> str:
     """The key of an action as it is written for people, with the user's own keymap."""
     own = keymap.get(action_id)
     return written(own.split(",")[0].strip()) if own else BY_ID[action_id].shown
+
+
+def keys_of(action: Action, keymap: Mapping[str, str]) -> list[str]:
+    """All keys of an action in Textual's names, with the user's own keymap."""
+    return [key.strip() for key in keymap.get(action.id, action.keys).split(",")]
+
+
+def in_palette(action: Action) -> str:
+    """What the palette calls an action: below its group, whose name is not said twice."""
+    return f"{action.group}: {action.title.removeprefix(f'{action.group} ')}"
 
 
 def in_groups() -> tuple[tuple[Group, tuple[Action, ...]], ...]:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import re
 import signal
 import sys
 import time
@@ -20,15 +21,17 @@ from textual.driver import Driver
 from textual.screen import Screen
 from textual.widget import Widget
 
+from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
-from gputui.tui.actions import in_groups, key_of
+from gputui.tui.actions import in_groups, in_palette, key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.early_signals import EarlySignals
 from gputui.tui.messages import NewReading
 from gputui.tui.outcome import Outcome
 from gputui.tui.readings import Mailbox, Reading
 from gputui.tui.screens.main import MainScreen
+from gputui.tui.screens.page import Page
 from gputui.tui.theme import DARK, THEMES, default_theme
 from gputui.tui.typed_ahead import TypedAhead
 
@@ -42,6 +45,9 @@ def _actions() -> type[Provider]:
 
     return ActionProvider
 
+
+_NOBODY_PRESSED = re.compile("^<|_(shift|control|alt|super|hyper|meta|lock)$|^iso_level")
+"""Textual's names of keys that a terminal sends by itself, or with another key: modifiers, ignored bytes."""
 
 _TERMINAL_CHECK = 2.0
 """Seconds between two looks whether the terminal is still there: a dead one makes Textual spin (PR #6690)."""
@@ -155,6 +161,19 @@ class GputuiApp(App[Outcome]):
                 return
         await super().on_event(event)
 
+    def on_key(self, event: events.Key) -> None:
+        """A key that nothing has stopped: say so where it has no meaning at all."""
+        # (Before Textual looks for its binding. Its own one for tab goes to the next widget: here is none.)
+        bound = self.screen.active_bindings.get(event.key) if self.screen_stack else None
+        if not self.screen_stack or (bound is not None and not bound.binding.action.startswith("app.focus_")):
+            return
+        if isinstance(self.screen, MainScreen | Page) and not _NOBODY_PRESSED.search(event.key):
+            name = event.character if event.character and event.character.isprintable() else event.key
+            keys = key_of("help", self.main.app_state.screen.keymap)
+            words = f"{printable(name.strip() or event.key)}: no action here; {keys} lists the keys"
+            self.main.show_message(words, passing=True)
+            self.main.redraw_page()
+
     def on_ready(self) -> None:
         self._typed_ahead.start()
 
@@ -231,12 +250,12 @@ class GputuiApp(App[Outcome]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         keymap = self.main.app_state.screen.keymap
-        for group, actions in in_groups():
+        for _, actions in in_groups():
             for action in actions:
                 if action.id in ("palette", "up", "down"):
                     continue
                 yield SystemCommand(
-                    f"{group}: {action.title}",
+                    in_palette(action),
                     f"{key_of(action.id, keymap)}   {action.about}",
                     lambda id=action.id: self.main.call_later(self.main.perform, id),
                 )

@@ -24,7 +24,7 @@ from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.tui.actions import key_of
-from gputui.tui.device_rows import listed
+from gputui.tui.device_rows import NOISY, listed
 from gputui.vendors.registry import (
     inherited,
     mixed_vendors,
@@ -103,6 +103,7 @@ class AppState:
     suggestion              what the best devices were last asked for
     order                   the order that was last asked for
     command_choice          what the command was last read to ask for, None before it was read
+    listed_before           the keys of the devices as they were listed at the reading before
     short_of                how many devices were asked for last, where so many are not free
     screen                  which columns, panels and devices are shown
     example                 a command that nobody has typed, and that is not started; () for none
@@ -131,6 +132,7 @@ class AppState:
     example: tuple[str, ...] = ()
     set_aside: str = ""
     short_of: int | None = None
+    listed_before: tuple[str, ...] = ()
 
     # A new reading
 
@@ -141,6 +143,7 @@ class AppState:
             self,
             snapshot=snapshot,
             problem=None,
+            listed_before=tuple(device.key for device in self.rows) if self.screen.sort in NOISY else (),
             selection=selection,
             verdicts_when_selected={k: v for k, v in self.verdicts_when_selected.items() if k in selection},
         )
@@ -164,7 +167,10 @@ class AppState:
     def with_screen(self, screen: ScreenSettings) -> AppState:
         """The app state with other columns, another order of the rows, or another filter."""
         set_aside = self.set_aside if screen.filter == self.screen.filter else ""
-        return replace(self, screen=screen, set_aside=set_aside)._with_visible_cursor()
+        same = (screen.sort, screen.filter) == (self.screen.sort, self.screen.filter)
+        before = self.listed_before if same else ()
+        new = replace(self, screen=screen, set_aside=set_aside, listed_before=before)
+        return new._with_visible_cursor()
 
     def _with_visible_cursor(self) -> AppState:
         """The cursor on a row, or on a selected device: never on a device that is nowhere to be seen.
@@ -235,7 +241,9 @@ class AppState:
         screen = self.screen
         if screen.sort is None and not screen.filter:
             return self.snapshot.devices
-        return listed(self.snapshot, self.verdicts, self.own_jobs, screen.sort, screen.filter)
+        return listed(
+            self.snapshot, self.verdicts, self.own_jobs, screen.sort, screen.filter, self.listed_before
+        )
 
     @property
     def filter_hides_all(self) -> bool:

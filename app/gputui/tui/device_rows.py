@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from gputui.choosing.verdict import GLYPHS, ClaimedBy, UsedBy, Verdict
@@ -19,6 +20,10 @@ SORTS: tuple[str | None, ...] = (None, "utilization", "memory", "temperature", "
 RISING = ("state", "user")
 """Sorts that begin with the least: free devices, and A. The others begin with the most."""
 
+NOISY = {"utilization": 10.0, "memory": 0.02, "temperature": 2.0}
+"""Sorts by readings that vary by themselves, and by how much (%, a share, °C) before a row changes its place:
+a click or a key is meant for what stands there."""
+
 _STATES = tuple(GLYPHS)
 
 
@@ -28,10 +33,13 @@ def listed(
     jobs: Mapping[str, JobSummary],
     sort: str | None,
     filter_text: str,
+    before: Sequence[str] = (),
 ) -> tuple[Device, ...]:
     """The devices that match `filter_text`, sorted; equal ones, and all without `sort`, in the box's order.
 
-    jobs  the user's own running jobs by the keys of their devices
+    jobs    the user's own running jobs by the keys of their devices
+    before  the keys of the devices as they were listed last: the same devices stay in that order as long as
+            none stands below one that it exceeds by more than noise
     """
     found: Sequence[Device] = snapshot.devices
     words = filter_text.lower().split()
@@ -39,8 +47,36 @@ def listed(
         found = [d for d in found if _matches(words, d, verdicts[d.key], jobs.get(d.key))]
     measure = _MEASURES.get(sort or "")
     if measure is not None:
-        found = _sorted_by(measure, found, verdicts)
+        found = _kept(sort or "", found, verdicts, before) or _sorted_by(measure, found, verdicts)
     return tuple(found)
+
+
+def _kept(
+    sort: str, devices: Sequence[Device], verdicts: Mapping[str, Verdict], before: Sequence[str]
+) -> list[Device] | None:
+    """The devices in the order of `before`, where only noise speaks against it; None where more does."""
+    by_key = {device.key: device for device in devices}
+    if sort not in NOISY or by_key.keys() != set(before):
+        return None
+    kept = [by_key[key] for key in before]
+    own = {device.key: _MEASURES[sort](device, verdicts[device.key]) for device in kept}
+
+    def out_of_place(values: Sequence[float]) -> bool:
+        # (The measures rise from the first row to the last.)
+        return any(later < earlier - NOISY[sort] for earlier, later in combinations(values, 2))
+
+    groups = _boards(kept)
+    lists = [[min(own[device.key] for device in group) for group in groups]]
+    lists += [[own[device.key] for device in group if device.parent] for group in groups]
+    return None if any(map(out_of_place, lists)) else kept
+
+
+def _boards(devices: Sequence[Device]) -> list[list[Device]]:
+    """The devices by their GPU: those that are not divided, and the instances of one."""
+    boards: dict[str, list[Device]] = {}
+    for device in devices:
+        boards.setdefault(device.parent or device.key, []).append(device)
+    return list(boards.values())
 
 
 def _sorted_by(
@@ -48,10 +84,7 @@ def _sorted_by(
 ) -> list[Device]:
     """The devices by a sort key; instances stay below their GPU, which goes where the first of them would."""
     own = {device.key: measure(device, verdicts[device.key]) for device in devices}
-    boards: dict[str, list[Device]] = {}
-    for device in devices:
-        boards.setdefault(device.parent or device.key, []).append(device)
-    in_order = sorted(boards.values(), key=lambda board: min(own[device.key] for device in board))
+    in_order = sorted(_boards(devices), key=lambda board: min(own[device.key] for device in board))
     return [d for board in in_order for d in sorted(board, key=lambda d: (d.parent is not None, own[d.key]))]
 
 

@@ -59,6 +59,9 @@ class MainView(Protocol):
     def perform(self, action_id: str) -> None:
         """Do one of the actions of `tui/actions.py`."""
 
+    def replace_page(self, action_id: str) -> None:
+        """Close the pages that are open, and do one of these actions, which opens another."""
+
     def press_digit(self, digit: int) -> None:
         """One more digit of the index of a GPU to select or deselect."""
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from textual.app import SystemCommand
 from textual.command import CommandPalette, DiscoveryHit, Hit, Provider
 
-from gputui.tui.actions import ACTIONS
+from gputui.tui.actions import ACTIONS, in_palette
 
 if TYPE_CHECKING:
     from textual.command import Hits
 
 _WORDS = re.compile(r"[^\W_]+(?:[.-]\w+)*|[^\w\s]+")
-_ALSO = {action.title: action.also for action in ACTIONS}
+_ACTIONS = {in_palette(action): action for action in ACTIONS}
 
 
 class Palette(CommandPalette):
@@ -54,8 +54,11 @@ def _score(word: str, texts: Sequence[Sequence[str]]) -> float:
 
 
 def _score_of(query: str, command: SystemCommand) -> float:
-    group, _, title = command.title.partition(": ")
-    return score(query, title, command.help, f"{_ALSO.get(title, '')} {group}")
+    action = _ACTIONS.get(command.title)
+    if action is None:
+        group, _, title = command.title.partition(": ")
+        return score(query, title, command.help, group)
+    return score(query, action.title, command.help, f"{action.also} {action.group}")
 
 
 class ActionProvider(Provider):

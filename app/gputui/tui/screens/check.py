@@ -143,6 +143,9 @@ class CheckScreen(Page):
         self.draw()
 
     def action_leave(self) -> None:
+        self.leave()
+
+    def leave(self) -> None:
         self._left = True
         self._cancelled.set()
-        self.dismiss()
+        super().leave()

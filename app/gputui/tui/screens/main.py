@@ -208,6 +208,12 @@ class MainScreen(Screen[None]):
         self.selection.finish_digits()
         self.handlers[action_id]()
 
+    def replace_page(self, action_id: str) -> None:
+        """Close the pages that are open, and do one of these actions, which opens another."""
+        while isinstance(self.app.screen, Page):
+            self.app.screen.leave()
+        self.perform(action_id)
+
     def action_perform(self, action_id: str) -> None:
         self.perform(action_id)
 

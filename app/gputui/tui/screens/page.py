@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from textual import events
@@ -16,7 +16,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import ModalScreen
 
-from gputui.tui.actions import written
+from gputui.tui.actions import ACTIONS, keys_of, written
 from gputui.tui.main_view import MainView
 from gputui.tui.views.messages import message_line
 from gputui.tui.views.text import Line, Span, clip, width_of
@@ -106,6 +106,23 @@ class Page(ModalScreen[None]):
     def on_key(self, event: events.Key) -> None:
         # (Before the binding of the key is looked for.)
         self._press()
+        action_id = self._openers().get(event.key)
+        if action_id is not None:
+            event.stop()
+            self.view.replace_page(action_id)
+
+    def _openers(self) -> dict[str, str]:
+        """The keys that open another page in the place of this one, as on the main screen, and the actions:
+        those without a meaning of their own here."""
+        every = [binding for binding in (*Page.BINDINGS, *self.BINDINGS) if isinstance(binding, Binding)]
+        own = {key for binding in every for key in binding.key.split(",")}
+        keymap = self.view.app_state.screen.keymap
+        keys = {key: action.id for action in ACTIONS if action.page for key in keys_of(action, keymap)}
+        return {key: action_id for key, action_id in keys.items() if key not in own}
+
+    def leave(self) -> None:
+        """Close this page: another one takes its place."""
+        self.dismiss()
 
     def _press(self) -> None:
         self._presses += 1
@@ -161,7 +178,9 @@ class Page(ModalScreen[None]):
         # (Imported here: the help is a page.)
         from gputui.tui.screens.help import HelpScreen
 
-        self.view.open(HelpScreen(self.view, page_keys(self.BINDINGS)))
+        keys = page_keys(self.BINDINGS)
+        others = frozenset(self._openers().values())
+        self.view.open(HelpScreen(self.view, replace(keys, actions=keys.actions | others)))
 
     @property
     def body(self) -> Lines:
@@ -235,7 +254,13 @@ class ListPage(Page):
         # All of an item where that fits, its first line in any case.
         self.top = window(window(self.top, last, room, len(lines)), first, room, len(lines))
         self.lay_out(items[self.top : self.top + room], above)
-        return lines[self.top : self.top + room]
+        return self.pointed(lines[self.top : self.top + room], above)
+
+    def pointed(self, lines: Sequence[Line], above: int) -> list[Line]:
+        """These lines of the body, `above` lines below its top, with the cursor's sign where there is room
+        for it: a terminal may show no background."""
+        at = None if self.body.lit is None else self.body.lit - above
+        return [_with_cursor(line) if place == at else line for place, line in enumerate(lines)]
 
     def lay_out(self, items: Sequence[int | None], above: int) -> None:
         """Note which item each line below the first `above` shows: for clicks, and to light the cursor's."""
@@ -259,6 +284,14 @@ class ListPage(Page):
     def clicked(self, place: int) -> None:
         """A click on the item at a place."""
         self.go_to(place)
+
+
+def _with_cursor(line: Line) -> Line:
+    """The line with the sign of the cursor in the place of its first blank, if it begins with one."""
+    if not line or not line[0][0].startswith(" "):
+        return line
+    (text, style), *rest = line
+    return (("▸", "cursor"), (text[1:], style), *rest)
 
 
 def window(top: int, place: int, room: int, count: int) -> int:

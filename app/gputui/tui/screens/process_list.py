@@ -47,7 +47,7 @@ class ProcessListPage(ListPage):
         """The lines around the cursor; see `ListPage.window`."""
         blank: Line = ()
         self.window([blank] * len(listing.items), listing.items, room, above)
-        return listing.lines(self.top, self.top + room)
+        return self.pointed(listing.lines(self.top, self.top + room), above)
 
     def draw(self) -> None:
         super().draw()

@@ -71,7 +71,7 @@ class TimelinesScreen(Page):
     # What is painted
 
     def draw(self) -> None:
-        if self.is_attached and self.body.size:
+        if self.is_mounted and self.is_attached and self.body.size:
             # The read-out, which the footer has, is of the charts that are about to be shown.
             self.lines(*self.body.size)
         super().draw()

@@ -26,10 +26,10 @@ from gputui.tui.views.text import Line, clip, title
 from gputui.tui.views.topology_tree import tree_lines
 
 _NO_PLACE = (
-    "topology", "down", "up", "first", "last", "palette", "stop", "quit", "columns", "sort", "filter",
-    "help"
+    "down", "up", "first", "last", "palette", "stop", "quit", "sort", "filter", "help"
 )  # fmt: skip
-"""Actions of the main screen that have no place here, or whose keys do the like. All others work here."""
+"""Actions of the main screen that have no place here, or whose keys do the like. All others work here; what
+opens a page does so on every page."""
 
 _SHOWN = {
     "select": ("space", "select"),
@@ -64,7 +64,7 @@ class TopologyScreen(ListPage):
         shown("right", "column(1)", "pair", "←→", "Next column: the pair is told below"),
         hidden("left", "column(-1)", "Previous column"),
         *(replace(binding, show=False) for binding in cursor_bindings("device")),
-        *(_main_binding(a.id) for a in ACTIONS if a.id not in (*_NO_PLACE, *_SHOWN)),
+        *(_main_binding(a.id) for a in ACTIONS if not a.page and a.id not in (*_NO_PLACE, *_SHOWN)),
         *(hidden(str(n), f"number({n})", "Select the GPU of that number") for n in range(10)),
     ]
 

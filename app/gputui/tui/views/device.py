@@ -9,6 +9,7 @@ from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.device_facts import Fact, Group, fact_groups, facts_elsewhere
 from gputui.inventory.formatting import UNKNOWN, duration, printable, short_bus_id
+from gputui.inventory.job_summary import JobSummary
 from gputui.tui.app_state import AppState
 from gputui.tui.views.table import state_of
 from gputui.tui.views.text import Line, bar, clip, fit, title, width_of, wrap
@@ -81,9 +82,22 @@ def _panel_groups(app_state: AppState, device: Device) -> tuple[Group, ...]:
     return tuple(sorted(every, key=lambda group: _FIRST.index(group.name)))
 
 
+_WITH_OWN_JOB = {"busy": "busy with", "claimed": "claimed by"}
+
+
+def _job_in_state(app_state: AppState, device: Device) -> JobSummary | None:
+    """One's own job, where that is all there is to say of the device's state."""
+    return app_state.own_job_on(device.key) if app_state.verdicts[device.key].state in _WITH_OWN_JOB else None
+
+
 def _state(app_state: AppState, device: Device) -> str:
     assert app_state.snapshot is not None
-    return state_and_reason(app_state.verdicts[device.key], app_state.snapshot.time)
+    verdict, now = app_state.verdicts[device.key], app_state.snapshot.time
+    job = _job_in_state(app_state, device)
+    if job is None:
+        return state_and_reason(verdict, now)
+    age = "" if job.started is None else f", {duration(now - job.started)}"
+    return printable(f"{_WITH_OWN_JOB[verdict.state]} your job {job.id}{age}: {job.title}")
 
 
 def _state_lines(app_state: AppState, device: Device, width: int) -> list[Line]:
@@ -133,15 +147,18 @@ def _identity(device: Device) -> list[str]:
 
 
 def _notes(app_state: AppState, device: Device) -> list[str]:
-    """That it is selected, whose instance it is, and which job of one's own is on it."""
+    """That it is selected, whose instance it is, and of one's own job on it what its state does not say."""
     snapshot, rank = app_state.snapshot, app_state.selection.rank(device.key)
     assert snapshot is not None
     notes = [] if rank is None else [f"selected: {app_state.vendor.device(rank)}"]
     elsewhere = facts_elsewhere(device, snapshot) or vendor_named(device.vendor).untold(device)
     if elsewhere:
         notes.append(elsewhere)
+    told = _job_in_state(app_state, device)
+    if told is not None and told.last_line:
+        notes.append(f"its last line: {told.last_line}")
     for job in snapshot.jobs:
-        if device.key in job.keys and job.ended is None:
+        if device.key in job.keys and job.ended is None and job is not told:
             age = "" if job.started is None else f" for {duration(snapshot.time - job.started)}"
             last = f", its last line: {job.last_line}" if job.last_line else ""
             notes.append(f"▶ your job {job.id}{age}: {job.title}{last}")

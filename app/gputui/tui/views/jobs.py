@@ -230,7 +230,21 @@ def pieces_of(lines: Sequence[str], width: int, wraps: bool = True) -> list[str]
     room = max(1, width - 2)
     if not wraps:
         return [fit(shown, room) if cell_len(shown := printable(line)) > room else shown for line in lines]
-    return [piece for line in lines for piece in chop_cells(printable(line), room) or [""]]
+    return [piece for line in lines for piece in _broken(printable(line), room)]
+
+
+def _broken(line: str, room: int) -> list[str]:
+    """A line of a log in pieces that fit: broken behind spaces where there are any, its own spaces kept."""
+    pieces: list[str] = []
+    while cell_len(line) > room:
+        # (Of a very long line only the beginning is measured again for each piece.)
+        head = chop_cells(line[: 2 * room], room)[0]
+        end = len(head) + 1 if line[len(head)] == " " else head.rfind(" ") + 1
+        if not head[:end].strip():
+            end = max(1, len(head))
+        pieces.append(line[:end].rstrip())
+        line = line[end:]
+    return [*pieces, line]
 
 
 def log(pieces: Sequence[str], height: int, back: int) -> tuple[list[Line], int]:

@@ -12,7 +12,7 @@ from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
 from gputui.tui.process_rows import Fold, Row, folded, groups
 from gputui.tui.views.table import filter_in_title
-from gputui.tui.views.text import Line, clip, fit, title, wrap
+from gputui.tui.views.text import Line, clip, fit, title, width_of, wrap
 
 _WIDE = 64
 _MOST_USER = 12
@@ -67,10 +67,20 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
         first, *more = _cut(pieces, lines_of_it)
         lines.append(clip((*head, (first, style or "dim")), width))
         lines += [clip(((" " * head_width, ""), (piece, style or "dim")), width) for piece in more]
+        if not pid and row.process:
+            lines[-1] = _with_pid(row, lines[-1], width)
     hidden = sum(len(group) for group in found[len(shown) :])
     if hidden:
         lines.append(clip(((f" + {hidden} more: ", "dim"), ("p", "key")), width))
     return lines
+
+
+def _with_pid(row: Row, line: Line, width: int) -> Line:
+    """The last line of a process with its number behind it, where the command has left room for that."""
+    number = f"  {row.pid}" if row.pid.endswith("pids") else f"  pid {row.pid}"
+    room = width - width_of(line)
+    said = row.pid in "".join(text for text, _ in line)
+    return line if said or cell_len(number) > room else (*line, (f"{number:>{room}}", "dim"))
 
 
 def lines_of_panel(app_state: AppState, width: int) -> int:

@@ -21,9 +21,11 @@ from gputui.choosing.queue_outlook import (
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, clip, fit, hanging, title, wrap, wrapped_where_free
+from gputui.tui.views.text import Line, clip, fit, hanging, title, width_of, wrap, wrapped_where_free
 
 _MOST_USER = 12
+_LEAST_COMMAND = 6
+"""Cells below which the page has no column of commands: three letters of one say nothing."""
 _NOBODY = " nobody is in line: w on the main screen waits for devices"
 
 
@@ -42,15 +44,23 @@ def worth_a_panel(app_state: AppState) -> bool:
 
 
 def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
-    """How many lines the panel fills, and how many where no row is cut: 0 where it has nothing to say."""
+    """How many lines the panel fills, and how many where no command is cut either: 0 where it has nothing to
+    say."""
     if not worth_a_panel(app_state):
         return 0, 0
     snapshot, found = app_state.snapshot, outlook_of(app_state)
     told = _told_in_panel(found, app_state)
     assert snapshot is not None
-    rows = _in_line(found, found.turns, snapshot) + _occupied(told, snapshot, commands=False)
-    heads = 1 + bool(found.turns and told)
-    return heads + len(rows), heads + sum(len(hanging(row, width)) for row in rows)
+    rows = _in_line(found, found.turns, snapshot)
+    lines = [len(hanging(row, width)) for row in rows]
+    heads = 1 + bool(found.turns and told) + _lines_of_told(told, snapshot, width)
+    # (What the next one waits for, and who holds what, is what the panel is there for: it is never cut.)
+    least = len(found.turns) + sum(lines[len(found.turns) :])
+    return heads + least, heads + sum(lines)
+
+
+def _lines_of_told(told: Sequence[Occupied], snapshot: Snapshot, width: int) -> int:
+    return sum(len(hanging(row, width)) for row in _occupied(told, snapshot, commands=False))
 
 
 def facts_of_panel(app_state: AppState) -> object:
@@ -79,9 +89,13 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     # lines what is next says most.)
     shown = found.turns[: max(0, height - 1 - len(found.next[:1]))]
     rows = _in_line(found, shown, snapshot)
-    # (Who holds what has a line each before anything is wrapped.)
-    kept = len(told) + bool(found.turns and told)
-    lines += wrapped_where_free(rows, width, max(len(rows), height - len(lines) - kept))
+    # (Who holds what has a line each before anything is wrapped; then comes what the next one waits for, then
+    # who holds what, then the commands of those in line.)
+    reasons = sum(len(hanging(row, width)) for row in rows[len(shown) :])
+    free = height - len(lines) - len(shown) - reasons - bool(found.turns and told)
+    kept = max(len(told), min(_lines_of_told(told, snapshot, width), free)) + bool(found.turns and told)
+    room = max(len(rows), height - len(lines) - kept)
+    lines += wrapped_where_free(rows, width, room, last_first=len(rows) > len(shown))
     every = len(_listed(found, app_state))
     return [*lines, *_told(told, every, snapshot, width, height - len(lines), bool(found.turns))][:height]
 
@@ -145,7 +159,10 @@ def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line],
     if found.occupied:
         lines += [((" ", ""),), title("not free", width)]
         items += [None] * (len(lines) - len(items))
-        lines += [clip(line, width) for line in _occupied(found.occupied, snapshot)]
+        rows = _occupied(found.occupied, snapshot)
+        if width - min(width_of(row[:-1]) for row in rows) < _LEAST_COMMAND:
+            rows = _occupied(found.occupied, snapshot, commands=False)
+        lines += [clip(row, width) for row in rows]
         items += [len(found.turns) + place for place in range(len(found.occupied))]
         # (Part of the last item: whoever goes to the end sees it.)
         lines += [((f" {piece}", "dim"),) for piece in wrap(expectation(found.occupied), width - 2)]

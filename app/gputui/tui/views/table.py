@@ -17,6 +17,8 @@ from gputui.tui.device_rows import RISING
 from gputui.tui.views.columns import BEFORE, Cell, Columns, label_of
 from gputui.tui.views.text import Line, Span, clip, fit, padded, place_mark, wrap
 
+_GAP = "   "
+"""Before what stands over the right end of the heading."""
 _BEFORE_STATE = "  "
 
 OWN_JOB = "▶"
@@ -95,14 +97,14 @@ def heading(app_state: AppState, columns: Columns, width: int, above: int = 0, b
         notes.insert(0, f"{sort}{sign}")
         shown, _ = _names_that_fit(names, notes, width)
     line: Line = ((fit(shown, width), "dim"),)
-    return _with_mark(line, f" {'  '.join(notes)}", width) if notes else line
+    return _with_mark(line, f"{_GAP}{'  '.join(notes)}", width) if notes else line
 
 
 def _names_that_fit(
     names: Sequence[tuple[str | None, str]], notes: Sequence[str], width: int
 ) -> tuple[str, list[str | None]]:
     """The names of columns beside the notes, each whole or not at all; and what each tells the sort of."""
-    room = width - (cell_len("  ".join(notes)) + 1 if notes else 0)
+    room = width - (cell_len("  ".join(notes)) + len(_GAP) if notes else 0)
     text, ids = "", []
     for id, name in names:
         if cell_len(text + name) > room:

@@ -82,14 +82,18 @@ def hanging(line: Line, width: int) -> list[Line]:
     return [*lines, *(((" " * indent, ""), (piece, style)) for piece in more)]
 
 
-def wrapped_where_free(rows: Sequence[Line], width: int, room: int) -> list[Line]:
-    """A line for each row at least; from the top, rows that are too long are wrapped as far as `room` has
-    lines for all of such a row, else cut."""
-    lines: list[Line] = []
-    for place, row in enumerate(rows):
-        whole, left = hanging(row, width), room - len(lines) - (len(rows) - place - 1)
-        lines += whole if len(whole) <= left else [clip(row, width)]
-    return lines
+def wrapped_where_free(rows: Sequence[Line], width: int, room: int, last_first: bool = False) -> list[Line]:
+    """A line for each row at least; from the top (`last_first`: the last row before the others), rows that
+    are too long are wrapped as far as `room` has lines for all of such a row, else cut."""
+    wholes, left = [hanging(row, width) for row in rows], room - len(rows)
+    places = range(len(rows))
+    for place in (*places[-1:], *places[:-1]) if last_first else places:
+        more = len(wholes[place]) - 1
+        if more <= left:
+            left -= more
+        else:
+            wholes[place] = [clip(rows[place], width)]
+    return [line for whole in wholes for line in whole]
 
 
 def place_mark(rank: int | None) -> tuple[Span, ...]:

@@ -1,0 +1,117 @@
+"""Keys of the main screen on its pages: what opens a page does so from each; and keys without a meaning."""
+
+from __future__ import annotations
+
+import pytest
+from textual.screen import Screen
+
+from gputui.allocating.settings import DEFAULT_SCREEN
+from gputui.tui.actions import ACTIONS
+from gputui.tui.screens.check import CheckScreen
+from gputui.tui.screens.jobs import JobsScreen
+from gputui.tui.screens.page import Page
+from gputui.tui.screens.people import PeopleScreen
+from gputui.tui.screens.processes import ProcessesScreen
+from gputui.tui.screens.queue import QueueScreen
+from gputui.tui.screens.timelines import TimelinesScreen
+from gputui.tui.screens.topology import TopologyScreen
+from gputui.tui.widgets.lines import Lines
+from tui.support import Session, session
+
+OPENERS = [action.keys for action in ACTIONS if action.page]
+
+
+def pages(s: Session) -> list[Screen[object]]:
+    return s.app.screen_stack[1:]
+
+
+@pytest.mark.parametrize(
+    ("keys", "page"),
+    [
+        ("DQ", QueueScreen),
+        ("hP", PeopleScreen),
+        ("hp", TimelinesScreen),  # the previous device there
+        ("tp", ProcessesScreen),
+        ("pP", PeopleScreen),
+        ("iD", JobsScreen),
+        ("Lh", TimelinesScreen),
+        ("fHMt", TopologyScreen),
+    ],
+)
+async def test_the_key_of_another_page_replaces_this_one(keys: str, page: type) -> None:
+    async with session() as s:
+        await s.press(*keys)
+        assert [type(each) for each in pages(s)] == [page]
+        await s.press("escape")
+        assert s.app.screen is s.main
+
+
+async def test_from_each_page_each_other_one_can_be_opened_and_none_stays_below() -> None:
+    async with session() as s:
+        seen = set()
+        for keys in (*OPENERS, *OPENERS[::2], *OPENERS[::3]):
+            await s.press(keys.split(",")[0])
+            assert len(pages(s)) <= 1
+            seen.update(type(each) for each in pages(s))
+        assert len(seen) == len(OPENERS)
+
+
+async def test_a_page_is_replaced_from_its_help_too_and_the_help_lists_the_keys() -> None:
+    async with session(size=(80, 60)) as s:
+        await s.press("D", "question_mark")
+        text = "\n".join(s.app.screen.query_one("#page-body", Lines).texts)
+        here = text.split("As on the main screen")[1].split("On the main screen:")[0]
+        assert "Show the queue" in here and "Show the timelines" in here
+        assert "Change the columns" not in here, "f follows the log there"
+        await s.press("Q")
+        assert [type(each) for each in pages(s)] == [QueueScreen]
+
+
+async def test_ones_own_keys_open_pages_from_pages() -> None:
+    async with session(screen=DEFAULT_SCREEN._replace(keymap={"queue": "u", "ids": "Q"})) as s:
+        await s.press("D", "u")
+        assert [type(each) for each in pages(s)] == [QueueScreen]
+
+
+async def test_a_verification_that_goes_on_is_left_without_a_wait(environ: dict[str, str]) -> None:
+    async with session("idle", environ=environ) as s:
+        await s.press("0", "v")
+        (page,) = pages(s)
+        assert isinstance(page, CheckScreen)
+        await s.press("Q")
+        assert [type(each) for each in pages(s)] == [QueueScreen]
+
+
+@pytest.mark.parametrize("key", ["f5", "z", "tab", "é"])
+async def test_a_key_without_an_action_says_so_and_is_not_kept(key: str) -> None:
+    async with session() as s:
+        await s.press(key)
+        assert key in s.main.message and "?" in s.main.message
+        assert not s.main.messages
+        await s.press("down")
+        assert not s.main.message
+        await s.press("D", "f5")
+        assert "f5" in s.main.message
+        assert "f5" in s.app.screen.query_one("#page-footer", Lines).texts[-2]
+
+
+@pytest.mark.parametrize("key", ["<ignore>", "left_shift", "caps_lock", "escape", "down", "ctrl+z"])
+async def test_what_nobody_has_pressed_and_keys_that_mean_something_say_nothing(key: str) -> None:
+    async with session() as s:
+        await s.press(key)
+        assert "no action" not in s.main.message
+
+
+async def test_nothing_is_said_of_keys_in_a_line_that_is_typed_or_behind_a_dialog() -> None:
+    async with session() as s:
+        await s.press("e", "z", "f5")
+        assert "no action" not in s.main.message and not isinstance(s.app.screen, Page)
+
+
+@pytest.mark.parametrize("key", ["H", "P", "Q", "p", "f", "M", "i"])
+async def test_the_row_of_the_cursor_has_the_same_sign_on_every_page(key: str) -> None:
+    async with session(size=(100, 40)) as s:
+        await s.press("y", key, *(["down"] if key != "M" else []))
+        body = s.app.screen.query_one("#page-body", Lines)
+        assert body.lit is not None and body.texts[body.lit].startswith("▸")
+        assert sum(text.startswith("▸") for text in body.texts) == 1
