@@ -14,7 +14,7 @@ from typing import Any
 from gputui.inventory.formatting import printable
 from gputui.planning.closed_forms import closed_form
 from gputui.planning.fields import MOST_LAYERS, Fields
-from gputui.planning.model import Model, PlanningError, UnknownArchitectureError
+from gputui.planning.model import Model, PlanningError
 from gputui.planning.safetensors import Count, count_file, count_index, read_json
 from gputui.planning.saved_forms import saved
 
@@ -31,29 +31,37 @@ def read_model(name: str, environ: Mapping[str, str], directory: Path) -> Model:
 
     Raises PlanningError; UnknownArchitectureError, one of them, where only a closed form is missing.
     """
+    place = find_model(name, environ, directory)
+    if place is None:
+        return of_parameters(parameters_of(name), name)
+    known = name if place != directory / name else _last(place, name)
+    return _of_folder(place, known) if place.is_dir() else _of_file(place, known)
+
+
+def find_model(name: str, environ: Mapping[str, str], directory: Path) -> Path | None:
+    """The folder or file of that name, or its snapshot in the cache; None for a number ("8B").
+
+    Raises PlanningError where there is none.
+    """
     if not name or "\0" in name or len(name) > 4096:
         raise PlanningError("the model's name is empty, or no name at all")
-    path = directory / Path(name)
+    path = directory / name
     try:
-        folder, there = path.is_dir(), path.exists()
+        if path.exists():
+            return path
     except OSError as error:
-        raise PlanningError(f"{printable(name)!r} cannot be read: {error.strerror}") from None
-    if folder:
-        return _of_folder(path, _last(path, name))
-    if there:
-        return _of_file(path, _last(path, name))
-    about = _ABOUT.fullmatch(name)
-    if about is not None:
-        return of_parameters(round(float(about[1]) * _UNITS[about[2].upper()]), name)
-    if _HUB_ID.fullmatch(name) and ".." not in name:
-        found = cached(name, environ)
-        if found is not None:
-            return _of_folder(found, name)
+        raise PlanningError(f"{printable(name[:200])!r} cannot be read: {error.strerror}") from None
+    if _ABOUT.fullmatch(name):
+        return None
+    if not _HUB_ID.fullmatch(name) or ".." in name:
+        raise PlanningError(f"no file or folder {printable(name[:200])!r}")
+    found = cached(name, environ)
+    if found is None:
         raise PlanningError(
             f"no file or folder {name!r}, and no such model in the Hugging Face cache: fetch it, or give "
             "its config.json, a number like 8B, or --parameters N"
         )
-    raise PlanningError(f"no file or folder {printable(name[:200])!r}")
+    return found
 
 
 def parameters_of(text: str) -> int:
@@ -152,6 +160,11 @@ def _of_file(path: Path, name: str) -> Model:
     return _of_config(path, name)
 
 
+def configuration(place: Path) -> dict[str, Any]:
+    """The configuration in a folder, or of a config.json. Raises PlanningError."""
+    return _object(place / "config.json" if place.is_dir() else place)
+
+
 def _object(path: Path) -> dict[str, Any]:
     found = read_json(path)
     if not isinstance(found, dict):
@@ -179,10 +192,8 @@ def _stored(path: Path, name: str, config: dict[str, Any] | None) -> Model:
         return _unshaped(count, name, "its shape")
     try:
         model = closed_form(Fields(config, "config.json"), name)
-    except UnknownArchitectureError as error:
-        return _by_common_names(count, name, config, error.architecture)
     except PlanningError:
-        return _unshaped(count, name, "the shape of its parts")
+        return shaped(count, name, config)
     notices = model.notices
     if model.parameters != count.parameters:
         notices += (
@@ -191,23 +202,21 @@ def _stored(path: Path, name: str, config: dict[str, Any] | None) -> Model:
     return replace(model, parameters=count.parameters, counted="safetensors", notices=notices)
 
 
-def _unshaped(count: Count, name: str, what: str) -> Model:
-    guessed = of_parameters(count.parameters, name)
-    notice = guessed.notices[0].replace("only the number of parameters is known", f"{what} is not known")
-    largest = count.largest or guessed.largest_layer
-    return replace(guessed, largest_layer=largest, counted="safetensors", notices=(notice,))
+def shaped(count: Count, name: str, config: dict[str, Any]) -> Model:
+    """A model that is counted otherwise, in the shape of its configuration: by the names that nearly all use.
 
-
-def _by_common_names(count: Count, name: str, config: dict[str, Any], architecture: str) -> Model:
-    """The shape by the names that nearly all configurations use, where they are all there."""
-    fields = Fields(config, "config.json")
+    Where they are not all there, in the shape that a Llama of that size has. Raises PlanningError.
+    """
+    text = config.get("text_config")
+    fields = Fields({**config, **text} if isinstance(text, dict) else config, "config.json")
+    architecture = fields.first_text("architectures") or fields.text("model_type")
     names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
     if not all(fields.has(each) for each in names):
-        return _unshaped(count, name, f"the shape of {architecture}")
+        return _unshaped(count, name, f"the shape of {printable(architecture) or 'the model'}")
     hidden, heads = fields.whole("hidden_size"), fields.whole("num_attention_heads")
     return _like_llama(
         name=name,
-        architecture=fields.first_text("architectures") or architecture,
+        architecture=printable(architecture),
         parameters=count.parameters,
         hidden=hidden,
         layers=fields.layers("num_hidden_layers", default=1),
@@ -216,10 +225,18 @@ def _by_common_names(count: Count, name: str, config: dict[str, Any], architectu
         head_dim=fields.whole("head_dim", default=max(1, hidden // heads)),
         ffn=fields.whole("intermediate_size"),
         vocabulary=fields.whole("vocab_size"),
+        tied=fields.yes("tie_word_embeddings", False),
         largest=count.largest,
         counted="safetensors",
         notices=(f"the activations of {printable(architecture)} are estimated like Llama's",),
     )
+
+
+def _unshaped(count: Count, name: str, what: str) -> Model:
+    guessed = of_parameters(count.parameters, name)
+    notice = guessed.notices[0].replace("only the number of parameters is known", f"{what} is not known")
+    largest = count.largest or guessed.largest_layer
+    return replace(guessed, largest_layer=largest, counted="safetensors", notices=(notice,))
 
 
 def _like_llama(
@@ -237,6 +254,7 @@ def _like_llama(
     largest: int,
     counted: str,
     notices: tuple[str, ...],
+    tied: bool = False,
 ) -> Model:
     """A model of known size, whose blocks keep what Llama's keep; its blocks are of equal size."""
     each = saved(
@@ -258,7 +276,7 @@ def _like_llama(
         head_dim=head_dim,
         ffn=ffn,
         vocabulary=vocabulary,
-        tied=False,
+        tied=tied,
         family="",
         wrap_class=None,
         adapted=layers * (4 * hidden + 2 * (heads + kv_heads) * head_dim + 3 * (hidden + ffn)),

@@ -1,0 +1,302 @@
+"""Reads what a command says of its training: model, batch, sequence, precision, as far as it says that.
+
+Names of options and keys: TrainingArguments and the example scripts of transformers 5.23, TRL, axolotl,
+LLaMA-Factory, swift, torchtune and `accelerate launch`. Nothing is guessed: what is not said is None. Scripts
+are not read, their defaults are theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gputui.launching.argument_vector import program_name, whole_number
+from gputui.launching.container_command import read_container
+from gputui.launching.host_environment import HostEnvironment, ThisHost
+from gputui.launching.intent import CommandContext
+from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.launchers import recognised
+from gputui.launching.launchers.accelerate_config import configuration
+from gputui.launching.programs import program_of
+from gputui.launching.programs.program import Given, given_options, read_mapping
+from gputui.launching.programs.serving import SERVING
+from gputui.launching.programs.training import TRAINING
+from gputui.launching.wrappers import unwrap
+from gputui.planning.workload import Precision
+from gputui.vendors.registry import vendors
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a command says. None: not said.
+
+    model        as the command names it: a path from its directory, or a hub id
+    batch        sequences of a device in one forward pass
+    sequence     tokens of a sequence, at most
+    precision, optimizer
+                 by the planner's names
+    lora         the rank; 0 for what says that all parameters are trained
+    accumulation forward passes before a step
+    quantized    whether the weights are loaded in 4 or 8 bits, of which the planner knows nothing
+    offloads     whether DeepSpeed is asked for, which may use the host's memory
+    serves       whether it is an inference server
+    trains       whether anything shows that it trains
+    """
+
+    model: str | None = None
+    batch: int | None = None
+    sequence: int | None = None
+    precision: Precision | None = None
+    checkpointing: bool | None = None
+    lora: int | None = None
+    optimizer: str | None = None
+    accumulation: int | None = None
+    quantized: bool = False
+    offloads: bool = False
+    serves: bool = False
+    trains: bool = False
+
+
+NO_TRAINING = Training()
+
+_MODEL = (
+    *("model-name-or-path", "pretrained-model-name-or-path", "model-id", "model-path", "base-model"),
+    *("actor-rollout-ref.model.path", "model-name", "model"),
+)
+_BATCH = (
+    *("per-device-train-batch-size", "per-gpu-train-batch-size", "micro-batch-size", "train-batch-size"),
+    "batch-size",
+)
+_SEQUENCE = (
+    *("max-seq-length", "max-length", "model-max-length", "block-size", "cutoff-len", "sequence-len"),
+    *("max-seq-len", "sequence-length", "seq-length", "seq-len"),
+)
+_ACCUMULATION = ("gradient-accumulation-steps",)
+_OPTIMIZER = ("optim", "optimizer")
+_TYPE = ("torch-dtype", "dtype", "model-dtype")
+_MIXED = ("mixed-precision",)
+_RANK = ("lora-r", "lora-rank")
+_ADAPTER = ("adapter", "finetuning-type", "train-type", "tuner-type", "sft-type")
+_CHECKPOINTING = (
+    *("gradient-checkpointing", "use-gradient-checkpointing", "enable-activation-checkpointing"),
+    *("activation-checkpointing", "fsdp-activation-checkpointing"),
+)
+_QUANTIZED = ("load-in-4bit", "load-in-8bit", "quantization-bit", "quant-bits", "quantization", "quantize")
+_TRAINS = (
+    *("learning-rate", "lr", "num-train-epochs", "epochs", "max-steps", "max-train-steps", "do-train"),
+    *("warmup-steps", "warmup-ratio", "weight-decay", "gradient-checkpointing", "use-peft"),
+)
+
+_OPTIMIZERS: Mapping[str, str] = {
+    "adamw": "adamw",
+    "adam": "adamw",
+    "adamw_torch": "adamw",
+    "adamw_torch_fused": "adamw",
+    "adamw_8bit": "adamw8bit",
+    "adamw_bnb_8bit": "adamw8bit",
+    "paged_adamw_8bit": "adamw8bit",
+    "sgd": "sgd",
+    "lion_32bit": "lion",
+}
+"""Of `OptimizerNames` of transformers those that the planner knows."""
+
+_SERVING_VERBS = frozenset(
+    (
+        *("deploy", "rollout", "app", "eval", "sample", "infer"),
+        *("api", "chat", "webchat", "webui", "export", "inference", "evaluate"),
+    )
+)
+"""Subcommands of axolotl, LLaMA-Factory and swift that train nothing."""
+
+_DEFAULT_RANKS: Mapping[str, int] = {"use-peft": 16, "adapter": 8, "finetuning-type": 8}
+"""TRL's ModelConfig; axolotl and LLaMA-Factory, whose lora_rank is 8."""
+
+_FILE = re.compile(r"[^-].*\.(?:ya?ml|json)")
+_TRUE, _FALSE = ("true", "yes", "1", "on", "auto"), ("false", "no", "0", "off", "none")
+_MOST = 1 << 24
+
+
+def training_of(
+    options: LaunchOptions,
+    environ: Mapping[str, str],
+    host_environment: HostEnvironment | None = None,
+) -> Training:
+    """What the command of launch options says. Reads the configuration files that it names, and no other.
+
+    Of a container nothing is known: its paths are not ours.
+    """
+    command = unwrap(options.command)[1]
+    if not command or read_container(command) is not None:
+        return NO_TRAINING
+    host = host_environment or ThisHost()
+    context = CommandContext({**environ, **dict(options.additions)}, host, vendors(), options.directory)
+    said = _Said(command, context)
+    program = program_of(command)
+    verbs = _SERVING_VERBS.intersection(command[1:4])
+    known = program in TRAINING and not program.any_python
+    serves = program in SERVING or (known and bool(verbs))
+    batch, lora = said.number(_BATCH), said.lora()
+    return Training(
+        model=said.model(serves),
+        batch=batch,
+        sequence=said.number(_SEQUENCE),
+        precision=said.precision(),
+        checkpointing=said.checkpointing(),
+        lora=lora,
+        optimizer=_OPTIMIZERS.get((said.text(_OPTIMIZER) or "").lower()),
+        accumulation=said.number(_ACCUMULATION),
+        quantized=said.quantized(),
+        offloads=said.offloads(),
+        serves=serves,
+        trains=not serves and (batch is not None or bool(lora) or known or said.trains()),
+    )
+
+
+class _Said:
+    """The words of a command, and the files that it names, which say what the words do not."""
+
+    def __init__(self, command: Sequence[str], context: CommandContext) -> None:
+        self._words = command[1:]
+        self._command = command
+        launcher = recognised(command)
+        self._launcher = launcher.name
+        self._values = self._of_files(context)
+        self._accelerate: Mapping[str, Any] = {}
+        if self._launcher == "accelerate":
+            given = self._option(("config-file",))
+            found = configuration(given, context.environ, context.directory, context.host_environment)
+            self._accelerate = found.values if found is not None else {}
+
+    def _of_files(self, context: CommandContext) -> Mapping[str, object]:
+        """What the files say at their top, by names with dashes."""
+        options = [given.value for given in self._given(("config",))]
+        plain = [
+            word
+            for before, word in zip(self._command, self._words, strict=False)
+            if _FILE.fullmatch(word) and not before.startswith("-") and "=" not in word
+        ]
+        found: dict[str, object] = {}
+        for name in (*plain[:1], *options[-1:]):
+            path = os.path.join(context.directory or "", name)  # noqa: PTH118 - as text
+            if _FILE.fullmatch(name):
+                values = read_mapping(path, context)
+                found |= {str(key).replace("_", "-"): value for key, value in values.items()}
+        return found
+
+    def _given(self, names: Sequence[str]) -> Iterator[Given]:
+        yield from given_options(self._words, names, key_value=True)
+
+    def _option(self, names: Sequence[str]) -> str | None:
+        """The value of the last of the options with these names."""
+        found = [given.value for given in self._given(names)]
+        return found[-1] if found else None
+
+    def text(self, names: Sequence[str]) -> str | None:
+        """The value by the first name that has one: of the line, then of a file."""
+        for name in names:
+            given = self._option((name,))
+            if given and not given.startswith("-"):
+                return given
+        for name in names:
+            value = self._values.get(name)
+            if isinstance(value, str | int | float) and not isinstance(value, bool):
+                return str(value)
+        return None
+
+    def number(self, names: Sequence[str]) -> int | None:
+        number = whole_number(self.text(names) or "")
+        return number if number and number <= _MOST else None
+
+    def flag(self, name: str) -> bool | None:
+        """Whether a switch is on; as transformers reads it: `--bf16`, `--bf16 True`, `--no_bf16`."""
+        for place, word in reversed([*enumerate(self._words)]):
+            spelling, equals, value = word.lstrip("-").partition("=")
+            if not word.startswith("--") and not equals:
+                continue
+            spelling = spelling.replace("_", "-")
+            if spelling == f"no-{name}" and not equals:
+                return False
+            if spelling == name:
+                following = self._words[place + 1].lower() if place + 1 < len(self._words) else ""
+                return (value.lower() if equals else following) not in _FALSE
+        stored = self._values.get(name)
+        if isinstance(stored, str):
+            return stored.lower() in _TRUE
+        return stored if isinstance(stored, bool) else None
+
+    def model(self, serves: bool) -> str | None:
+        if serves and "serve" in self._words:
+            following = self._words[self._words.index("serve") + 1 :][:1]
+            if following and not following[0].startswith("-"):
+                return following[0]
+        return self.text(_MODEL)
+
+    def precision(self) -> Precision | None:
+        """The weights' own type counts first: with that of 16 bits `--bf16` changes nothing of them.
+
+        axolotl loads the weights in the type of `bf16: true` (`base_model` is its name for the model).
+        """
+        kind = (self.text(_TYPE) or "").lower().removeprefix("torch.")
+        if kind in ("bfloat16", "bf16") or self.flag("pure-bf16"):
+            return "bf16"
+        if self.flag("bf16"):
+            return "bf16" if "base-model" in self._values else "autocast"
+        if self.flag("fp16"):
+            return "fp16"
+        mixed = (self.text(_MIXED) or str(self._accelerate.get("mixed_precision") or "")).lower()
+        if mixed in ("bf16", "fp16"):
+            return "autocast" if mixed == "bf16" else "fp16"
+        if kind in ("float32", "fp32"):
+            return "fp32"
+        return "fp32" if self.flag("bf16") is False and self.flag("fp16") is not True else None
+
+    def checkpointing(self) -> bool | None:
+        if self.flag("disable-gradient-checkpointing"):
+            return False
+        for name in _CHECKPOINTING:
+            found = self.flag(name)
+            if found is not None:
+                return found
+        parts = self._accelerate.get("fsdp_config")
+        found = parts.get("fsdp_activation_checkpointing") if isinstance(parts, dict) else None
+        return found if isinstance(found, bool) else None
+
+    def lora(self) -> int | None:
+        """The rank. A rank beside a switch that says "full" is none."""
+        rank = self.number(_RANK)
+        if self.flag("use-peft") or self.flag("use-lora"):
+            return rank or _DEFAULT_RANKS["use-peft"]
+        for name in _ADAPTER:
+            kind = self.text((name,))
+            if kind is not None:
+                return (rank or _DEFAULT_RANKS.get(name, 8)) if "lora" in kind.lower() else 0
+        return rank
+
+    def quantized(self) -> bool:
+        if (self.text(("adapter",)) or "").lower() == "qlora":
+            return True
+        return any(
+            self.flag(name) or (self.text((name,)) or "none").lower() not in _FALSE for name in _QUANTIZED
+        )
+
+    def offloads(self) -> bool:
+        if self._launcher == "deepspeed" or self._accelerate.get("distributed_type") == "DEEPSPEED":
+            return True
+        words = ("deepspeed", "use-deepspeed", "deepspeed-config")
+        return any(True for _ in self._given(words)) or any(word in self._values for word in words)
+
+    def trains(self) -> bool:
+        """Whether an option is one of training, or the script's name says that it trains."""
+        if any(name in self._values or self._has(name) for name in _TRAINS):
+            return True
+        names = [program_name((word,)).lower() for word in self._command if not word.startswith("-")]
+        return any(re.search(r"train|finetun|\bsft|run_clm|run_mlm|dpo|grpo", name) for name in names[:4])
+
+    def _has(self, name: str) -> bool:
+        return any(
+            word.startswith("--") and word.lstrip("-").partition("=")[0].replace("_", "-") == name
+            for word in self._words
+        )

@@ -1,0 +1,126 @@
+"""What a command says of its training: model, batch, sequence, precision, by option and by file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.training_words import NO_TRAINING, Training, training_of
+from unit.host_environments import Told
+
+
+def read(line: str, directory: str | None = None, **files: str) -> Training:
+    told = Told({name.replace("__", "/").replace("_yaml", ".yaml"): text for name, text in files.items()})
+    options = LaunchOptions(tuple(line.split()), directory=directory)
+    return training_of(options, {"HOME": "/home/u"}, told)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("python train.py", {}),
+        (
+            "python run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 4 --block_size 1024"
+            " --bf16 --gradient_checkpointing --optim adamw_bnb_8bit --gradient_accumulation_steps 8",
+            {
+                "model": "gpt2",
+                "batch": 4,
+                "sequence": 1024,
+                "precision": "autocast",
+                "checkpointing": True,
+                "optimizer": "adamw8bit",
+                "accumulation": 8,
+            },
+        ),
+        ("python t.py --model=a/b --batch-size=16", {"model": "a/b", "batch": 16}),
+        (
+            "torchrun --nproc-per-node 2 t.py --model a --bf16 False --fp16",
+            {"model": "a", "precision": "fp16"},
+        ),
+        ("uv run python t.py --model a --dtype bfloat16 --bf16", {"model": "a", "precision": "bf16"}),
+        ("python t.py --no_gradient_checkpointing --optim adafactor", {"checkpointing": False}),
+        ("accelerate launch --mixed_precision bf16 t.py --model a", {"model": "a", "precision": "autocast"}),
+        ("trl sft --model_name_or_path a --use_peft", {"model": "a", "lora": 16}),
+        ("python t.py --model a --use_peft --lora_r 64", {"model": "a", "lora": 64}),
+        ("swift sft --model a --train_type full --lora_rank 8", {"model": "a", "lora": 0}),
+        ("python t.py --batch_size 0 --max_length x", {}),
+        ("python t.py --batch_size 99999999999999", {}),
+        ("python -m verl.trainer.main_ppo actor_rollout_ref.model.path=a/b", {"model": "a/b"}),
+        ("vllm serve a/b --max-model-len 100", {"model": "a/b"}),
+        ("python -m sglang.launch_server --model-path a/b", {"model": "a/b"}),
+    ],
+)
+def test_options_say_it(line: str, said: dict[str, Any]) -> None:
+    found = read(line)
+    fields = ("model", "batch", "sequence", "precision", "checkpointing", "lora", "optimizer", "accumulation")
+    assert {each: getattr(found, each) for each in fields if getattr(found, each) is not None} == said
+
+
+def test_a_configuration_file_says_what_the_line_does_not() -> None:
+    text = "model_name_or_path: a\nbf16: true\ncutoff_len: 512\nper_device_train_batch_size: 2\n"
+    for line in ("llamafactory-cli train x.yaml", "trl sft --config x.yaml", "python train.py x.yaml"):
+        found = read(f"{line} --per_device_train_batch_size 4", x_yaml=text)
+        assert (found.model, found.precision, found.sequence, found.batch) == ("a", "autocast", 512, 4), line
+
+
+def test_axolotl_loads_weights_in_the_type_that_it_computes_in() -> None:
+    text = "base_model: a\nbf16: auto\nadapter: lora\nlora_r: 32\nmicro_batch_size: 2\nsequence_len: 4096\n"
+    found = read("axolotl train x.yaml", x_yaml=text)
+    assert (found.model, found.precision, found.lora, found.batch, found.sequence) == (
+        "a",
+        "bf16",
+        32,
+        2,
+        4096,
+    )
+
+
+def test_files_are_found_from_the_directory_of_the_launch() -> None:
+    assert read("trl sft --config x.yaml", directory="/there", __there__x_yaml="model: a").model == "a"
+    assert read("trl sft --config x.yaml", directory="/there", x_yaml="model: a").model is None
+
+
+def test_accelerate_s_own_file_says_precision_and_checkpointing() -> None:
+    text = (
+        "distributed_type: FSDP\nmixed_precision: bf16\nfsdp_config:\n  fsdp_activation_checkpointing: true\n"
+    )
+    found = read("accelerate launch --config_file c.yaml t.py --model a", c_yaml=text)
+    assert (found.precision, found.checkpointing, found.offloads) == ("autocast", True, False)
+
+
+@pytest.mark.parametrize("text", ["", "[", "- a", "model: [1]", "model: {a: b}", "model: null", "1: 2"])
+def test_a_file_that_says_nothing_is_none(text: str) -> None:
+    assert read("trl sft --config x.yaml", x_yaml=text).model is None
+
+
+def test_a_container_s_paths_are_not_ours() -> None:
+    assert read("docker run --gpus all image python t.py --model a") == NO_TRAINING
+    assert read("") == NO_TRAINING
+
+
+@pytest.mark.parametrize(
+    ("line", "serves", "trains"),
+    [
+        ("vllm serve a", True, False),
+        ("llamafactory-cli api --model_name_or_path a", True, False),
+        ("llamafactory-cli train --model_name_or_path a", False, True),
+        ("python eval.py --model a", False, False),
+        ("python train.py --model a", False, True),
+        ("python x.py --model a --lr 3e-4", False, True),
+    ],
+)
+def test_who_trains_and_who_serves(line: str, serves: bool, trains: bool) -> None:
+    found = read(line)
+    assert (found.serves, found.trains) == (serves, trains)
+
+
+def test_weights_of_few_bits_and_deepspeed_are_seen() -> None:
+    assert read("python t.py --model a --load_in_4bit").quantized
+    assert not read("python t.py --model a --load_in_4bit False").quantized
+    assert read("vllm serve a --quantization awq").quantized
+    assert read("llamafactory-cli train x.yaml", x_yaml="quantization_bit: 4").quantized
+    assert read("python t.py --model a --deepspeed ds.json").offloads
+    assert read("deepspeed t.py --model a").offloads
+    assert not read("python t.py --model a").offloads
