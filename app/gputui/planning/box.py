@@ -128,7 +128,7 @@ def box_of(
 
     return Box(
         uuids=tuple(device.uuid for device in devices),
-        memory_free=tuple(device.memory_free for device in devices),
+        memory_free=tuple(snapshot.memory_free(device) for device in devices),
         links=tuple(tuple(snapshot.link(one, other) for other in devices) for one in devices),
         bandwidths=tuple(tuple(between(one, other) for other in devices) for one in devices),
         measured=bool(found),

@@ -56,7 +56,7 @@ class Row:
 
     fits      None where free memory is not known
     margin    bytes that are left on the device with least free memory; negative where they lack
-    reason    in words, one line
+    what      the strategy does, in words; `outcome`: what that means for these devices
     remedies  changes of which each alone would make it fit; none where it does
     """
 
@@ -65,12 +65,18 @@ class Row:
     fits: bool | None
     margin: int | None
     traffic: Traffic
-    reason: str
+    what: str
+    outcome: str
     remedies: tuple[Remedy, ...] = ()
 
     @property
     def name(self) -> str:
         return self.strategy.name
+
+    @property
+    def reason(self) -> str:
+        """In words, one line."""
+        return f"{self.what}; {self.outcome}"
 
     @property
     def tight(self) -> bool:
@@ -156,8 +162,9 @@ def _row(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Row:
     remedies: tuple[Remedy, ...] = ()
     if fits is False and not host_lacks:
         remedies = tuple(_remedies(model, workload, strategy, box))
-    row = Row(strategy, bytes_of, fits, margin, moved, "", remedies)
-    return replace(row, reason=_reason(row, box, host if host_lacks else 0))
+    what = _what(strategy, moved, box)
+    row = Row(strategy, bytes_of, fits, margin, moved, what, "", remedies)
+    return replace(row, outcome=_outcome(row, box, host if host_lacks else 0))
 
 
 def _remedies(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Iterator[Remedy]:
@@ -206,32 +213,31 @@ def _more_devices(model: Model, workload: Workload, strategy: Strategy, box: Box
     return high
 
 
-def _reason(row: Row, box: Box, host: int) -> str:
-    what = _what(row, box)
+def _outcome(row: Row, box: Box, host: int) -> str:
     if row.margin is None:
-        return f"{what}; free memory is not known"
+        return "free memory is not known"
     if host:
         there = "is not known" if box.host_memory is None else f"has {size(box.host_memory)}"
-        return f"{what}; needs {size(host)} of host memory, which {there}"
+        return f"needs {size(host)} of host memory, which {there}"
     if row.fits:
         left = f"{size(row.margin)} left on each device"
-        return f"{what}; {left}, which fragments may take" if row.tight else f"{what}; {left}"
+        return f"{left}, which fragments may take" if row.tight else left
     lacks = f"{size(-row.margin)} too much for each device"
     if not row.remedies:
-        return f"{what}; {lacks}, and no single change makes it fit"
-    return f"{what}; {lacks}: would fit with {_either([remedy.text for remedy in row.remedies])}"
+        return f"{lacks}, and no single change makes it fit"
+    return f"{lacks}: would fit with {_either([remedy.text for remedy in row.remedies])}"
 
 
-def _what(row: Row, box: Box) -> str:
+def _what(strategy: Strategy, moved: Traffic, box: Box) -> str:
     """What a strategy does, and what speaks for it or against it here."""
-    strategy, direct = row.strategy, box.all_direct
+    direct = box.all_direct
     links = "NVLink" if direct else "these links"
     if strategy.tensor_parallel > 1:
         return (
             f"each layer on {strategy.tensor_parallel} directly joined devices, for blocks that are too large"
         )
     if strategy.kind == "pp":
-        waiting = f"{row.traffic.bubble:.0%} of a step waiting"
+        waiting = f"{moved.bubble:.0%} of a step waiting"
         return f"the layers in {strategy.pipeline_parallel} stages (Megatron), little traffic, {waiting}"
     if strategy.kind == "single":
         return "one device, nothing to send" + ("; the others stay idle" if len(box) > 1 else "")
@@ -262,7 +268,13 @@ def _notices(model: Model, workload: Workload, box: Box, rows: Iterable[Row]) ->
         kept = replace(reshard.strategy, reshard=False)
         if _fits(model, workload, kept, box):
             yield "FSDP2 fits with reshard_after_forward false, too, which sends a quarter less or more"
-    if any(row.fits for row in rows):
+    best = next((row for row in rows if row.fits), None)
+    if best is not None:
+        if best.name in ("zero3", "fsdp2") and not box.all_direct:
+            yield (
+                "weights are gathered over slow links in each pass: checkpointing with a larger batch "
+                "needs fewer passes, a pipeline (Megatron) or LoRA sends less"
+            )
         return
     if box.memory_free_min is None:
         yield "free memory is not known, so nothing is said to fit"

@@ -21,7 +21,8 @@ from gputui.planning.saved_forms import saved
 MOST_PARAMETERS = 10**15
 
 _ABOUT = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)([KMBT])", re.ASCII | re.IGNORECASE)
-_UNITS = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+_NUMBER = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?(?:e[0-9]{1,2})?)()", re.ASCII | re.IGNORECASE)
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
 _INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
 
@@ -66,14 +67,11 @@ def find_model(name: str, environ: Mapping[str, str], directory: Path) -> Path |
 
 def parameters_of(text: str) -> int:
     """The number of "8B", "7000000000" or "6.7e9", for --parameters. Raises PlanningError."""
-    about = _ABOUT.fullmatch(text)
-    try:
-        number = float(about[1]) * _UNITS[about[2].upper()] if about is not None else float(text)
-        whole = int(text) if re.fullmatch(r"[0-9]{1,20}", text, re.ASCII) else round(number)
-    except (ValueError, OverflowError):
-        raise PlanningError(
-            f"{printable(text[:40])!r} is not a number of parameters (8B, 7000000000)"
-        ) from None
+    about = _ABOUT.fullmatch(text) or _NUMBER.fullmatch(text)
+    if about is None:
+        raise PlanningError(f"{printable(text[:40])!r} is not a number of parameters (8B, 7000000000)")
+    number, unit = about.groups()
+    whole = int(number) if number.isdigit() and not unit else round(float(number) * _UNITS[unit.upper()])
     if not 1 <= whole <= MOST_PARAMETERS:
         raise PlanningError(f"{printable(text[:40])!r} is not a number of parameters (1 to 10^15)")
     return whole

@@ -1,0 +1,96 @@
+"""The least number of devices that a training needs, as `-n auto` takes them. Pure.
+
+Host memory and pipelines are left out: both need a training program that is made for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gputui.choosing.best import best
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Snapshot
+from gputui.planning.box import Box, box_of
+from gputui.planning.memory import needed
+from gputui.planning.model import Model
+from gputui.planning.strategies import Strategy, strategies
+from gputui.planning.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Fewest:
+    """Devices that are enough, in order. `strategy` needs least of each: `needed` bytes."""
+
+    devices: tuple[Device, ...]
+    strategy: Strategy
+    needed: int
+
+
+def fewest(
+    model: Model,
+    workload: Workload,
+    snapshot: Snapshot,
+    candidates: Sequence[Device],
+    grouping: Grouping = ALL_REDUCE,
+    counts: Iterable[int] | None = None,
+) -> Fewest | None:
+    """The smallest set of the candidates (in the box's order), of all that large the best connected one.
+
+    `snapshot` has their links. `counts` are the numbers that are possible, None for all; a number that
+    does not fit the grouping is none. None where nothing does. Raises PlanningError as `needed` does.
+    """
+    workload = workload.for_model(model)
+    known = [device for device in candidates if snapshot.memory_free(device) is not None]
+    for count in range(1, len(known) + 1) if counts is None else counts:
+        if not 1 <= count <= len(known) or not grouping.fits(count):
+            continue
+        found = _of(model, workload, snapshot, known, grouping, count)
+        if found is not None:
+            return found
+    return None
+
+
+def _of(
+    model: Model,
+    workload: Workload,
+    snapshot: Snapshot,
+    known: Sequence[Device],
+    grouping: Grouping,
+    count: int,
+) -> Fewest | None:
+    """The best set of so many that have the memory; None where there is none."""
+    least = _states(model, workload, count)
+    while True:
+        # (Searching the best set of many devices takes longest: not among those that cannot do.)
+        roomy = [device for device in known if (snapshot.memory_free(device) or 0) >= least]
+        sets = best(snapshot, roomy, count, grouping, limit=1) if len(roomy) >= count else ()
+        if not sets:
+            return None
+        devices = sets[0].devices
+        strategy, need = cheapest(model, workload, box_of(snapshot, devices))
+        if all((snapshot.memory_free(device) or 0) >= need for device in devices):
+            return Fewest(devices, strategy, need)
+        if need <= least:
+            return None
+        least = need
+
+
+def cheapest(model: Model, workload: Workload, box: Box) -> tuple[Strategy, int]:
+    """The strategy on all devices of the box that needs least of each, and its bytes."""
+    able = [
+        each
+        for each in strategies(model, box)
+        if each.devices == len(box) and each.kind != "pp" and not each.offloads
+    ]
+    amounts = [needed(model, workload, each, box.fixed(each.devices)).total for each in able]
+    least = min(range(len(able)), key=amounts.__getitem__)
+    return able[least], amounts[least]
+
+
+def _states(model: Model, workload: Workload, count: int) -> int:
+    """Bytes of a device that no strategy does without: its share of weights, gradients and optimizer."""
+    strategy = Strategy("fsdp2" if count > 1 else "single", count)
+    parts = needed(model, workload, strategy)
+    return parts.weights + parts.gradients + parts.optimizer

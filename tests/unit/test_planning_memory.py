@@ -1,0 +1,210 @@
+"""Bytes of a device: against torch's memory tracker, the ZeRO paper and DeepSpeed's own estimators."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+
+import pytest
+
+from gputui.inventory.formatting import GIB
+from gputui.planning.estimators import estimates
+from gputui.planning.memory import host_needed, needed
+from gputui.planning.model import Model, PlanningError
+from gputui.planning.reading import of_parameters
+from gputui.planning.strategies import Kind, Strategy
+from gputui.planning.workload import Precision, Workload
+from unit.planning_models import GPT2, LLAMA2_7B, LLAMA3_8B, LLAMA32_1B, SMOLLM2
+
+SINGLE = Strategy("single", 1)
+
+TRACKED = [
+    # A model, its workload, and the peak in GiB that torch's memory tracker finds.
+    (LLAMA2_7B, Workload(1, 4096, "bf16"), 62.01),
+    (LLAMA2_7B, Workload(1, 4096, "bf16", checkpointing=True), 50.69),
+    (SMOLLM2, Workload(4, 2048, "autocast"), 13.25),
+    (GPT2, Workload(4, 1024, "autocast"), 6.34),
+    (LLAMA32_1B, Workload(1, 2048, "autocast", checkpointing=True), 20.37),
+    (LLAMA32_1B, Workload(1, 2048, "bf16", checkpointing=True), 10.19),
+]
+
+
+@pytest.mark.parametrize(("model", "workload", "peak"), TRACKED)
+def test_the_peak_is_that_of_torchs_memory_tracker_within_a_tenth(
+    model: Model, workload: Workload, peak: float
+) -> None:
+    assert needed(model, workload, SINGLE).total / GIB == pytest.approx(peak, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "gigabytes"), [("ddp", 120.0), ("zero1", 31.4), ("zero2", 16.6), ("zero3", 1.88)]
+)
+def test_the_states_are_those_of_the_zero_papers_first_table(kind: Kind, gigabytes: float) -> None:
+    whole = Workload(precision="autocast", weights_only=True)
+    found = needed(of_parameters(7_500_000_000), whole, Strategy(kind, 64)).total / 1e9
+    assert found == pytest.approx(gigabytes, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("precision", "optimizer", "each"),
+    [
+        ("fp32", "adamw", 16),
+        ("autocast", "adamw", 16),
+        ("bf16", "adamw", 8),
+        ("fp32", "adamw8bit", 10),
+        ("fp32", "sgd-momentum", 12),
+        ("fp32", "sgd", 8),
+        ("bf16", "sgd", 4),
+    ],
+)
+def test_bytes_of_a_parameter_by_precision_and_optimizer(
+    precision: Precision, optimizer: str, each: int
+) -> None:
+    workload = Workload(precision=precision, optimizer=optimizer, weights_only=True)
+    assert needed(GPT2, workload, SINGLE).total == each * GPT2.parameters
+
+
+def test_lora_trains_its_adapters_alone() -> None:
+    # Rank × Σ (inputs + outputs) of q, k, v, o, gate, up, down of 32 blocks.
+    a_rank = 32 * (4 * 2 * 4096 + 3 * (4096 + 11008))
+    found = needed(LLAMA2_7B, Workload(lora=16, precision="autocast", weights_only=True), SINGLE)
+    assert found.gradients == 4 * 16 * a_rank
+    assert found.total == 2 * LLAMA2_7B.parameters + 16 * 16 * a_rank
+
+
+def test_ddp_has_its_gradients_twice() -> None:
+    workload = Workload(precision="autocast")
+    found = needed(GPT2, workload, Strategy("ddp", 2))
+    assert found.buffers == found.gradients == 4 * GPT2.parameters
+
+
+def test_fsdp_gathers_the_root_and_one_block_or_all() -> None:
+    workload = Workload(1, 4096, "autocast")
+    found = needed(LLAMA2_7B, workload, Strategy("fsdp2", 8))
+    states = found.weights + found.gradients + found.optimizer
+    assert (states + found.buffers) / GIB == pytest.approx(14.5, abs=0.1)
+    kept = needed(LLAMA2_7B, workload, Strategy("fsdp2", 8, reshard=False))
+    assert kept.buffers - found.buffers == pytest.approx(2 * LLAMA2_7B.parameters * 31 / 32, rel=0.1)
+
+
+def test_tensor_parallelism_divides_what_heads_and_mlp_keep_but_not_the_residual_stream() -> None:
+    workload = Workload(1, 4096, "bf16", accumulation=2)
+    kept = [
+        needed(LLAMA2_7B, workload, Strategy("fsdp2", 8, tensor_parallel=size)).activations
+        for size in (1, 2, 4, 8)
+    ]
+    assert kept == sorted(kept, reverse=True) and kept[3] > kept[0] / 4
+
+
+def test_gradients_that_accumulate_are_there_at_the_loss() -> None:
+    once, more = (needed(LLAMA2_7B, Workload(1, 4096, accumulation=count), SINGLE).total for count in (1, 2))
+    assert more - once == 2 * LLAMA2_7B.parameters
+
+
+# DeepSpeed
+
+REFERENCE = [
+    # Model, devices, {(stage, offload): (host, device)}
+    (
+        LLAMA2_7B,
+        2,
+        {
+            (2, "none"): (80_860_987_392, 74_122_571_776),
+            (2, "optimizer"): (161_721_974_784, 13_476_831_232),
+            (3, "none"): (1_572_864_000, 61_170_028_544),
+            (3, "all"): (181_937_221_632, 524_288_000),
+        },
+    ),
+    (
+        LLAMA2_7B,
+        4,
+        {(2, "none"): (161_721_974_784, 43_799_701_504), (3, "none"): (3_145_728_000, 30_847_158_272)},
+    ),
+    (
+        LLAMA2_7B,
+        8,
+        {(2, "none"): (323_443_949_568, 28_638_266_368), (3, "none"): (6_291_456_000, 15_685_723_136)},
+    ),
+    (
+        LLAMA3_8B,
+        8,
+        {(2, "none"): (385_452_539_904, 34_128_610_304), (3, "none"): (25_216_155_648, 20_169_434_112)},
+    ),
+    (
+        GPT2,
+        2,
+        {(2, "none"): (1_493_277_696, 1_368_837_888), (3, "none"): (463_168_512, 1_274_347_776)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("model", "devices", "expected"), REFERENCE)
+def test_the_estimates_are_deepspeeds_to_the_byte(
+    model: Model, devices: int, expected: dict[tuple[int, str], tuple[int, int]]
+) -> None:
+    found = {
+        (each.stage, each.offload): (each.cpu, each.gpu)
+        for each in estimates(model.parameters, model.largest_layer, devices)
+    }
+    assert {key: found[key] for key in expected} == expected
+
+
+@pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="deepspeed is not installed")
+def test_the_estimates_are_those_of_the_installed_deepspeed() -> None:
+    asked = [
+        (number, layer, devices, hosts)
+        for number, layer in (
+            (LLAMA2_7B.parameters, LLAMA2_7B.largest_layer),
+            (70_553_706_497, 1_050_673_153),
+        )
+        for devices in (1, 2, 3, 8)
+        for hosts in (1, 2, 3)
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", _ESTIMATES],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told == [[[each.cpu, each.gpu] for each in estimates(*call)] for call in asked]
+
+
+_ESTIMATES = """
+import json, sys
+from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs as third
+from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem_needs as second
+found = []
+for number, layer, devices, hosts in json.load(sys.stdin):
+    two = [second(number, devices, hosts, offload) for offload in (False, True)]
+    ways = ((False, False), (True, False), (True, True))
+    three = [third(number, layer, devices, hosts, *offload) for offload in ways]
+    found.append([each[:2] for each in (*two, *three)])
+print(json.dumps(found))
+"""
+
+
+def test_what_offload_needs_of_the_host_is_deepspeeds_estimate() -> None:
+    found = {each.offload: each for each in estimates(LLAMA2_7B.parameters, LLAMA2_7B.largest_layer, 8)}
+    assert host_needed(LLAMA2_7B, Strategy("zero3-offload", 8)) == found["all"].cpu
+    assert host_needed(LLAMA2_7B, Strategy("ddp", 8)) == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"batch": 0},
+        {"sequence": -1},
+        {"lora": -1},
+        {"precision": "int4"},
+        {"optimizer": "magic"},
+        {"batch": 1 << 30},
+    ],
+)
+def test_a_workload_that_is_none_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(PlanningError):
+        Workload(**wrong)  # type: ignore[arg-type]

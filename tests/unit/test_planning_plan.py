@@ -1,0 +1,322 @@
+"""What a plan decides: which strategies fit, in which order, and what would make the others fit."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputui.inventory.formatting import GIB
+from gputui.planning.box import Box, box_of
+from gputui.planning.closed_forms import FAMILIES
+from gputui.planning.document import to_document
+from gputui.planning.memory import needed
+from gputui.planning.model import Model
+from gputui.planning.plan import Plan, Row, fewest_devices, plan
+from gputui.planning.reading import of_parameters
+from gputui.planning.strategies import Strategy
+from gputui.planning.traffic import traffic
+from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload
+from gputui.sources.simulated.source import named
+from gputui.sources.source import Want
+from unit.planning_models import (
+    GPT2,
+    LLAMA2_7B,
+    LLAMA3_8B,
+    LLAMA3_70B,
+    LLAMA32_1B,
+    box,
+    h100s,
+    model,
+    rtx_3090s,
+)
+
+AUTOCAST = Workload(precision="autocast")
+STATES = replace(AUTOCAST, weights_only=True)
+
+
+def row(found: Plan, name: str) -> Row:
+    return next(each for each in found.rows if each.name == name)
+
+
+def names(found: Plan) -> list[str]:
+    return [each.name for each in found.rows]
+
+
+def gib(found: Plan, name: str) -> float:
+    return row(found, name).bytes.total / GIB
+
+
+def simulated(name: str) -> Box:
+    source = named(name)
+    source.open()
+    snapshot = source.read(Want.ALL | Want.DETAILS)
+    return box_of(snapshot, snapshot.devices, host_memory=512 * GIB)
+
+
+# Decisions
+
+
+def test_a_small_model_on_two_devices_is_replicated() -> None:
+    found = plan(GPT2, replace(AUTOCAST, sequence=1024), rtx_3090s(2))
+    assert found.best is not None and found.best.name == "ddp"
+
+
+@pytest.mark.parametrize("checkpointing", [True, False])
+def test_a_model_that_fills_one_device_does_not_leave_room_for_ddps_buckets(checkpointing: bool) -> None:
+    found = plan(LLAMA32_1B, replace(AUTOCAST, checkpointing=checkpointing), rtx_3090s(2))
+    assert row(found, "single").fits and not row(found, "ddp").fits
+    assert found.best is not None and found.best.name == "zero2"
+
+
+def test_7b_on_8_h100_is_too_large_to_replicate_and_not_to_shard() -> None:
+    found = plan(LLAMA2_7B, STATES, h100s())
+    assert gib(found, "ddp") == pytest.approx(100.4, abs=0.1) and not row(found, "ddp").fits
+    whole = plan(LLAMA2_7B, replace(AUTOCAST, sequence=4096), h100s())
+    assert whole.best is not None and whole.best.name == "fsdp2"
+
+
+def test_8b_on_4_3090_fits_nowhere_but_in_part() -> None:
+    found = plan(LLAMA3_8B, AUTOCAST, rtx_3090s())
+    assert found.best is None and fewest_devices(LLAMA3_8B, AUTOCAST, rtx_3090s()) is None
+    assert gib(plan(LLAMA3_8B, STATES, rtx_3090s()), "fsdp2") == pytest.approx(29.9, abs=0.05)
+    assert "lora" in {remedy.kind for each in found.rows for remedy in each.remedies}
+    assert any("LoRA" in notice for notice in found.notices)
+
+
+def test_offload_fits_where_the_host_has_the_memory_for_it() -> None:
+    few = plan(LLAMA3_8B, AUTOCAST, rtx_3090s())
+    much = plan(LLAMA3_8B, AUTOCAST, replace(rtx_3090s(), host_memory=512 * GIB))
+    unknown = plan(LLAMA3_8B, AUTOCAST, replace(rtx_3090s(), host_memory=None))
+    assert [row(each, "zero3-offload").fits for each in (few, much, unknown)] == [False, True, False]
+    assert much.best is not None and much.best.name == "zero3-offload"
+
+
+def test_70b_does_not_fit_on_8_h100() -> None:
+    assert gib(plan(LLAMA3_70B, STATES, h100s()), "fsdp2") == pytest.approx(131.4, abs=0.05)
+    assert plan(LLAMA3_70B, AUTOCAST, h100s()).best is None
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "whole", "fits"), [("adamw", 180.0, False), ("adamw8bit", 112.5, True)]
+)
+def test_45_gb_of_weights_on_4_devices_of_40_gb_need_8_bit_adam(
+    optimizer: str, whole: float, fits: bool
+) -> None:
+    workload = Workload(precision="fp32", optimizer=optimizer, weights_only=True)
+    found = plan(of_parameters(45 * 10**9 // 4), workload, box(4, 40 * 10**9))
+    assert row(found, "single").bytes.total / 1e9 == pytest.approx(whole, abs=0.1)
+    assert (row(found, "fsdp2").fits, found.best is not None) == (fits, fits)
+
+
+def test_an_8_bit_optimizer_is_offered_where_it_would_do() -> None:
+    workload = Workload(precision="fp32", weights_only=True)
+    found = row(plan(of_parameters(45 * 10**9 // 4), workload, box(4, 40 * 10**9)), "fsdp2")
+    assert {"adamw8bit", "devices"} <= {remedy.kind for remedy in found.remedies}
+
+
+def test_links_decide_the_order() -> None:
+    fast, slow = (
+        plan(LLAMA32_1B, AUTOCAST, replace(simulated(name), memory_free=(22 * GIB,) * 8))
+        for name in ("dgx-h100", "rtx4090")
+    )
+    assert names(fast) != names(slow)
+    assert fast.best is not None and fast.best.name == "fsdp2"
+    assert slow.best is not None and slow.best.name == "zero2"
+
+
+def test_tensor_parallelism_stays_within_direct_links_and_divides_the_heads() -> None:
+    def groups(known: Model, given: Box) -> set[str]:
+        return {name for name in names(plan(known, AUTOCAST, given)) if name.startswith("tp")}
+
+    assert groups(LLAMA3_8B, h100s()) == {"tp2-fsdp2", "tp4-fsdp2", "tp8-fsdp2"}
+    assert groups(LLAMA3_8B, rtx_3090s()) == set()
+    # 12 heads; and pairs that are bridged, in one order and in another.
+    assert groups(GPT2, h100s()) == {"tp2-fsdp2", "tp4-fsdp2"}
+    bridged = replace(
+        rtx_3090s(),
+        links=(
+            ("X", "NV4", "PHB", "PHB"),
+            ("NV4", "X", "PHB", "PHB"),
+            ("PHB", "PHB", "X", "NV4"),
+            ("PHB", "PHB", "NV4", "X"),
+        ),
+    )
+    assert groups(LLAMA3_8B, bridged) == {"tp2-fsdp2"}
+    order = (0, 2, 1, 3)
+    crossed = replace(bridged, links=tuple(tuple(bridged.links[i][j] for j in order) for i in order))
+    assert groups(LLAMA3_8B, crossed) == set()
+
+
+def test_a_pipeline_has_a_row_of_its_own_and_no_more_stages_than_layers() -> None:
+    assert "pp8" in names(plan(LLAMA2_7B, AUTOCAST, h100s()))
+    assert not any(name.startswith("pp") for name in names(plan(model("gpt2", n_layer=4), AUTOCAST, h100s())))
+
+
+def test_the_least_free_memory_of_the_devices_decides() -> None:
+    mixed = replace(rtx_3090s(2), memory_free=(23 * GIB, 6 * GIB))
+    assert plan(LLAMA32_1B, AUTOCAST, mixed).best is None
+
+
+def test_where_free_memory_is_not_known_nothing_is_said_to_fit() -> None:
+    found = plan(GPT2, AUTOCAST, replace(rtx_3090s(2), memory_free=(23 * GIB, None)))
+    assert found.best is None and {each.fits for each in found.rows} == {None}
+    assert to_document(found)["memory_free_min"] is None
+
+
+def test_as_many_devices_as_it_takes() -> None:
+    assert fewest_devices(GPT2, replace(AUTOCAST, sequence=1024), rtx_3090s()) == 1
+    assert fewest_devices(LLAMA2_7B, AUTOCAST, h100s()) == 2
+
+
+# Traffic
+
+
+def test_ddp_and_zero_2_send_two_thirds_of_what_zero_3_sends() -> None:
+    sent = {
+        each: traffic(GPT2, Workload(precision="bf16"), Strategy(each, 4), rtx_3090s()).bytes  # type: ignore[arg-type]
+        for each in ("ddp", "zero1", "zero2", "zero3")
+    }
+    gradients = 2 * GPT2.parameters
+    assert sent["ddp"] == sent["zero1"] == sent["zero2"] == round(2 * 3 / 4 * gradients)
+    assert sent["zero3"] == round(3 * 3 / 4 * gradients)
+
+
+def test_fsdp_gathers_twice_and_reduces_in_32_bits() -> None:
+    sent = traffic(GPT2, AUTOCAST, Strategy("fsdp2", 8), h100s()).bytes
+    assert sent == round(7 / 8 * (2 + 2 + 4) * GPT2.parameters)
+
+
+def test_seconds_are_bytes_over_the_slowest_step_of_the_ring() -> None:
+    given = rtx_3090s(2)
+    found = traffic(GPT2, AUTOCAST, Strategy("ddp", 2), given)
+    assert found.seconds == pytest.approx(found.bytes / 24e9)
+    unknown = replace(given, bandwidths=((None, None), (None, None)))
+    assert traffic(GPT2, AUTOCAST, Strategy("ddp", 2), unknown).seconds is None
+
+
+def test_measured_bandwidths_come_before_modelled_ones() -> None:
+    source = named("dgx-h100")
+    source.open()
+    snapshot = source.read(Want.ALL | Want.DETAILS)
+    one, other = snapshot.devices[:2]
+    found = box_of(
+        snapshot, (one, other), measured={(one.uuid, other.uuid): 300.0, (other.uuid, one.uuid): 290.0}
+    )
+    assert found.measured and found.bandwidths[0][1] == 290.0
+    assert box_of(snapshot, (one, other)).bandwidths[0][1] == pytest.approx(18 * 20.6, abs=0.1)
+
+
+# What is always true
+
+MODELS = st.one_of(
+    st.sampled_from([model(kind) for kind in sorted(FAMILIES)]),
+    st.integers(1, 10**13).map(of_parameters),
+)
+WORKLOADS = st.builds(
+    Workload,
+    batch=st.integers(1, 64),
+    sequence=st.integers(1, 32768),
+    precision=st.sampled_from(PRECISIONS),
+    optimizer=st.sampled_from(sorted(OPTIMIZERS)),
+    checkpointing=st.booleans(),
+    lora=st.sampled_from([0, 8, 64]),
+    accumulation=st.integers(1, 16),
+    weights_only=st.booleans(),
+)
+BOXES = st.builds(
+    box,
+    st.integers(1, 16),
+    st.one_of(st.none(), st.integers(0, 200 * GIB)),
+    st.sampled_from(["NV18", "NV4", "PIX", "SYS"]),
+    st.one_of(st.none(), st.floats(1, 500)),
+    st.one_of(st.none(), st.integers(0, 2000 * GIB)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(MODELS, WORKLOADS, BOXES)
+def test_a_plan_is_consistent(known: Model, workload: Workload, given_box: Box) -> None:
+    found = plan(known, workload, given_box)
+    for each in found.rows:
+        parts = each.bytes
+        numbers = (
+            parts.weights,
+            parts.gradients,
+            parts.optimizer,
+            parts.buffers,
+            parts.activations,
+            parts.fixed,
+        )
+        assert all(number >= 0 for number in numbers) and parts.total == sum(numbers)
+        assert each.margin is None or each.margin == (given_box.memory_free_min or 0) - parts.total
+        assert not each.fits or (each.margin is not None and each.margin >= 0)
+        assert not (each.fits and each.remedies)
+        assert each.traffic.bytes >= 0 and "\n" not in each.reason
+        if workload.weights_only:
+            assert parts.total == parts.weights + parts.gradients + parts.optimizer
+    fits = [bool(each.fits) for each in found.rows]
+    assert fits == sorted(fits, reverse=True)
+    assert len(set(names(found))) == len(found.rows)
+    document = to_document(found)
+    assert json.loads(json.dumps(document)) == document
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    MODELS,
+    WORKLOADS,
+    st.sampled_from(["zero1", "zero2", "zero3", "zero3-offload", "fsdp2"]),
+    st.integers(2, 512),
+    st.integers(1, 8),
+)
+def test_more_devices_never_need_more_of_each(
+    known: Model, workload: Workload, kind: str, count: int, times: int
+) -> None:
+    few, many = (
+        needed(known, workload, Strategy(kind, number), GIB)  # type: ignore[arg-type]
+        for number in (count, count * times)
+    )
+    assert many.total <= few.total
+
+
+@settings(max_examples=60, deadline=None)
+@given(MODELS, WORKLOADS, st.integers(1, 64))
+def test_a_larger_batch_never_needs_less(known: Model, workload: Workload, batch: int) -> None:
+    small, large = sorted((workload.batch, batch))
+    totals = [
+        needed(known, replace(workload, batch=each), Strategy("single", 1)).total for each in (small, large)
+    ]
+    assert totals[0] <= totals[1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(MODELS, WORKLOADS, st.integers(2, 8), st.integers(GIB, 80 * GIB))
+def test_each_remedy_alone_makes_it_fit(known: Model, workload: Workload, count: int, free: int) -> None:
+    given_box = box(count, free)
+    workload = workload.for_model(known)
+    for each in plan(known, workload, given_box).rows:
+        for remedy in each.remedies:
+            changed, strategy = workload, each.strategy
+            if remedy.kind == "devices":
+                stages = remedy.value if strategy.kind == "pp" else 1
+                strategy = replace(strategy, devices=remedy.value, pipeline_parallel=stages)
+            elif remedy.kind == "adamw8bit":
+                changed = replace(workload, optimizer="adamw8bit")
+            elif remedy.kind == "checkpointing":
+                changed = replace(workload, checkpointing=True)
+            else:
+                changed = replace(workload, **{remedy.kind: remedy.value})
+            assert needed(known, changed, strategy, each.bytes.fixed).total <= free
+
+
+def test_a_plan_takes_a_few_milliseconds() -> None:
+    """The budget is 50 ms; a loaded machine is given five times as much."""
+    for known in (LLAMA3_70B, model("deepseek_v3"), model("t5")):
+        began = time.perf_counter()
+        plan(known, AUTOCAST, h100s(16))
+        assert time.perf_counter() - began < 0.25
