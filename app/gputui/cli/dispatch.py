@@ -23,6 +23,7 @@ SUBCOMMANDS: dict[str, str] = {
     "topo": "show the links between devices, as `nvidia-smi topo -m` does",
     "people": "list users: who uses which devices, and for how long",
     "pick": "print the best free devices, in order",
+    "plan": "show which parallelism a model fits with, and write its files",
     "run": "start a command on the best free devices",
     "export": "write the launch for a shell, docker, Slurm, VS Code, …",
     "check": "verify which devices the command's Python will see",

@@ -16,7 +16,7 @@ from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NONE, NamingError, entries_of
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, add_source_options, opened, say
-from gputui.cli.request_options import add_request_options, count, request_of
+from gputui.cli.request_options import AUTO, add_request_options, count, request_of
 from gputui.inventory.device import Device
 from gputui.inventory.text_table import aligned
 from gputui.launching.compose import compose, launcher_of, refusal
@@ -192,6 +192,11 @@ def request_for(
     Raises WrongCallError where they contradict each other, unless the call has `--force`.
     """
     facts = Want.VERDICT | Want.TOPOLOGY if args.threads == NEAR else Want.VERDICT
+    if args.n == AUTO:
+        # (The planner takes milliseconds to import.)
+        from gputui.cli.planned_devices import settle_auto
+
+        settle_auto(args, options, intent)
     asked = Asked(args.n, args.gpus, args.group)
     try:
         if args.gpus is not None:

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from gputui.allocating.allocate import allocate
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, starting_nothing
-from gputui.cli.request_options import add_request_options, add_wait_option, memory, percent, request_of
+from gputui.cli.request_options import (
+    AUTO,
+    add_request_options,
+    add_wait_option,
+    memory,
+    percent,
+    request_of,
+)
 from gputui.sources.source import Want
 from gputui.vendors.registry import vendor_of, vendors_of
 
@@ -42,6 +49,10 @@ def parser() -> Parser:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
     as_json = args.format == "json"
+    if args.n == AUTO:
+        from gputui.cli.planned_devices import settle_auto
+
+        settle_auto(args)
     facts = Want.LOAD | Want.PROCESSES | Want.NAMES if as_json else Want.VERDICT
     request = request_of(args, "gputui pick", facts, explain=as_json)
     with opened(args, request.cpu_only) as source:

@@ -14,6 +14,7 @@ from gputui.choosing.named_devices import could_name
 from gputui.choosing.order import ORDERS
 from gputui.choosing.rules import Rules
 from gputui.cli.common import WrongCallError, duration_type
+from gputui.cli.model_options import add_model_options
 from gputui.inventory.formatting import read_size
 from gputui.sources.source import Want
 
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
 def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> None:
     """`-n`, `--gpus`, the group and the order, and the rules."""
     group = parser.add_mutually_exclusive_group() if exclusive else parser
-    group.add_argument("-n", type=count, metavar="N", help="number of devices: the best free ones")
+    group.add_argument(
+        "-n",
+        type=count_or_auto,
+        metavar="N",
+        help="number of devices: the best free ones; auto: as many as the model needs (--model)",
+    )
     group.add_argument(
         "--gpus", metavar="LIST", help="these devices, in this order: indices or UUIDs; none for CPU only"
     )
@@ -48,6 +54,7 @@ def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> Non
         " with -n, the last two also decide which devices",
     )
     _add_rules(parser)
+    add_model_options(parser)
     parser.add_argument("--why", action="store_true", help="explain the selection on stderr")
 
 
@@ -66,6 +73,15 @@ def count(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of devices (1 or more)")
     return int(text)
+
+
+AUTO = "auto"
+"""In place of a number of devices: as many as the training needs."""
+
+
+def count_or_auto(text: str) -> int | str:
+    """A number of devices, or AUTO."""
+    return AUTO if text == AUTO else count(text)
 
 
 def grouping(text: str) -> Grouping:

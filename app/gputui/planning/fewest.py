@@ -46,7 +46,9 @@ def fewest(
     for count in range(1, len(known) + 1) if counts is None else counts:
         if not 1 <= count <= len(known) or not grouping.fits(count):
             continue
-        found = _of(model, workload, snapshot, known, grouping, count)
+        # (A process can use one MIG instance only.)
+        able = known if count == 1 else [device for device in known if device.parent is None]
+        found = _of(model, workload, snapshot, able, grouping, count)
         if found is not None:
             return found
     return None

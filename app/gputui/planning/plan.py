@@ -280,9 +280,16 @@ def _notices(model: Model, workload: Workload, box: Box, rows: Iterable[Row]) ->
         yield "free memory is not known, so nothing is said to fit"
         return
     yield "nothing fits on these devices"
-    offered = {(remedy.kind, remedy.text): remedy for row in rows for remedy in row.remedies}
+    for remedy in what_would_do(rows):
+        yield f"would do: {remedy.text}"
+
+
+def what_would_do(rows: Iterable[Row]) -> tuple[Remedy, ...]:
+    """Of each kind the remedy that changes least, over all rows."""
+    offered = {remedy for row in rows for remedy in row.remedies}
+    found = []
     for kind in ("checkpointing", "batch", "devices", "adamw8bit", "lora"):
-        texts = sorted((r.value, r.text) for (each, _), r in offered.items() if each == kind)
-        if texts:
-            value = texts[-1] if kind == "batch" else texts[0]
-            yield f"would do: {value[1]}"
+        values = sorted(remedy.value for remedy in offered if remedy.kind == kind)
+        if values:
+            found.append(Remedy(kind, values[-1] if kind == "batch" else values[0]))
+    return tuple(found)

@@ -1,0 +1,241 @@
+"""`gputui plan`: which parallelism a model fits with on these devices, and the files that start it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gputui.cli.common import CHECK_FAILED, DONE, Parser, WrongCallError, print_line, say
+from gputui.cli.launch_call import add_launch_options, noted, options_of
+from gputui.cli.model_options import Subject, subject_of
+from gputui.cli.planned_devices import PlannedDevices, devices_for_plan
+from gputui.inventory.formatting import printable
+from gputui.launching.launch_options import LaunchOptions
+from gputui.planning.box import Box, box_of
+from gputui.planning.document import to_document
+from gputui.planning.model import PlanningError
+from gputui.planning.plan import Plan, Row, plan
+
+
+def parser() -> Parser:
+    made = Parser(
+        "plan",
+        "Show which parallelism a model can be trained with on these devices: the memory of each device and\n"
+        "what a step moves over the links, ranked, each with its reason. Computed from the model's shape,\n"
+        "nothing is started. --use writes the files of a strategy and prints the launch line.",
+        epilog="gputui plan meta-llama/Llama-2-7b-hf -n 4 -s 4096 --checkpointing\n"
+        "gputui plan -n 4 --use fsdp2 -o plan/ -- train.py --model_name_or_path meta-llama/Llama-2-7b-hf",
+    )
+    made.usage = (
+        "gputui plan [MODEL | --parameters N] [-n N | --gpus LIST] [-b N] [-s N] [--precision P] [--optim O]"
+        " [--checkpointing] [--lora R] [--json | --use STRATEGY -o DIR] [-- COMMAND…]"
+    )
+    made.add_argument(
+        "name", nargs="?", metavar="MODEL", help="as --model; without it, the model that the command names"
+    )
+    made.add_argument(
+        "--weights-only", action="store_true", help="count weights, gradients and optimizer alone"
+    )
+    made.add_argument(
+        "--measured",
+        metavar="FILE",
+        help="the links' bandwidths: the output of `gputui check --bandwidth --json`",
+    )
+    what = made.add_mutually_exclusive_group()
+    what.add_argument("--json", action="store_true", help="print the plan as JSON (schema 1)")
+    what.add_argument(
+        "--use", metavar="STRATEGY", help="write the files of this strategy and print the launch line"
+    )
+    what.add_argument(
+        "--prove",
+        action="store_true",
+        help="compare with transformers, DeepSpeed and torch's memory tracker in the training's Python",
+    )
+    made.add_argument("-o", "--output", dest="folder", metavar="DIR", help="where --use writes its files")
+    made.add_argument("--overwrite", action="store_true", help="replace other files of these names")
+    add_launch_options(made)
+    return made
+
+
+def main(words: Sequence[str], command: Sequence[str] | None) -> int:
+    args = parser().parse_args(words)
+    if args.name is not None:
+        if args.model is not None or args.parameters is not None:
+            raise WrongCallError("MODEL, --model and --parameters mean the same: give one of them")
+        args.model = args.name
+    if args.use is None and (args.folder is not None or args.overwrite):
+        raise WrongCallError("-o and --overwrite go with --use STRATEGY")
+    if args.use is not None and not command and args.saved is None:
+        raise WrongCallError("--use starts a command: put it after --, as in `--use ddp -- train.py`")
+    options = options_of(args, command or ())
+    subject = subject_of(args, options, args.weights_only)
+    measured = _measured(args.measured) if args.measured is not None else {}
+    found = devices_for_plan(args, subject)
+    try:
+        made = plan(subject.model, subject.workload, _box(found, measured))
+    except PlanningError as error:
+        raise WrongCallError(printable(str(error))) from None
+    if args.use is not None:
+        return _use(args, options, made, found)
+    made = replace(made, notices=(*_notices(found), *made.notices))
+    if args.json:
+        import json
+
+        print(json.dumps(to_document(made)))
+        return DONE
+    _show(made, found)
+    if args.prove:
+        return _prove(args, options, subject, made, found)
+    return DONE
+
+
+def _box(found: PlannedDevices, measured: Mapping[tuple[str, str], float]) -> Box:
+    load = found.snapshot.host.load
+    host = None
+    if load is not None and load.memory_total is not None and load.memory_used is not None:
+        host = max(0, load.memory_total - load.memory_used)
+    return box_of(found.snapshot, found.devices, host_memory=host, measured=measured)
+
+
+def _notices(found: PlannedDevices) -> list[str]:
+    if not found.as_if_empty:
+        return []
+    are = "is" if found.as_if_empty == 1 else "are"
+    return [
+        f"{found.as_if_empty} of the {len(found.devices)} devices {are} in use: planned as if all their"
+        " memory were free"
+    ]
+
+
+def _show(made: Plan, found: PlannedDevices) -> None:
+    from gputui.cli.plan_text import plan_lines
+
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else None
+    print("\n".join(plan_lines(made, found.snapshot, found.devices, found.as_if_empty, width)), flush=True)
+    for notice in made.notices:
+        say(f"note: {notice}")
+
+
+def _measured(name: str) -> dict[tuple[str, str], float]:
+    """GB/s by pair, as `check --bandwidth --json` has them. Raises WrongCallError."""
+    from gputui.inventory.untrusted_json import DocumentError, JsonValue
+    from gputui.planning.safetensors import read_json
+
+    try:
+        document = JsonValue(read_json(Path(name)), "file")
+        copies = document["measured"]["copies"].items(1 << 16)
+        found = {(each["source"].text(), each["target"].text()): each["gb_per_s"] for each in copies}
+        return {pair: rate.number() for pair, rate in found.items() if rate.known}
+    except (DocumentError, PlanningError) as error:
+        raise WrongCallError(f"{name!r}: {error}") from None
+
+
+def _use(args: argparse.Namespace, options: LaunchOptions, made: Plan, found: PlannedDevices) -> int:
+    """Write the files of a strategy, and print the line that `gputui run` would start on these devices."""
+    from gputui.launching.compose import compose
+    from gputui.launching.planned import FilesDifferError, prepared, write
+    from gputui.launching.read_intent import read_intent
+    from gputui.planning.files import Recipe, RecipeError, files_of
+    from gputui.vendors.registry import vendors_of
+
+    row, workload = _row(made, args.use), made.workload
+    recipe = Recipe(
+        row.name,
+        row.strategy.devices,
+        workload.precision,
+        workload.checkpointing,
+        wrap=made.model.wrap_class,
+        accumulation=workload.accumulation,
+    )
+    try:
+        if args.folder is None and files_of(recipe).texts:
+            raise WrongCallError(f"{row.name} needs files: -o DIR says where they are written")
+        ready = prepared(recipe, options, args.folder or "")
+        written = write(ready, args.overwrite)
+    except RecipeError as error:
+        raise WrongCallError(str(error)) from None
+    except FilesDifferError as error:
+        raise WrongCallError(f"{error} (--overwrite replaces)") from None
+    except OSError as error:
+        raise WrongCallError(f"cannot write below {args.folder!r}: {error.strerror}") from None
+    devices = found.devices[: row.strategy.devices]
+    launch = compose(
+        devices,
+        ready.options,
+        os.environ,
+        box=vendors_of(found.snapshot.devices),
+        intent=read_intent(ready.options, os.environ),
+    )
+    if launch.refusal is not None:
+        raise WrongCallError(launch.refusal)
+    if not row.fits:
+        say(f"warning: {row.name}: {row.outcome}")
+    for path in written:
+        say(f"wrote {path}")
+    for note in (*ready.notes, *_notices(found)):
+        say(f"note: {note}")
+    print_line(noted(launch).line)
+    return DONE
+
+
+def _row(made: Plan, name: str) -> Row:
+    """The row of that strategy; tp4 is tp4-fsdp2. Raises WrongCallError."""
+    rows = {row.name: row for row in made.rows}
+    row = rows.get(name) or rows.get(f"{name}-fsdp2")
+    if row is None:
+        raise WrongCallError(f"{name!r} is no strategy of these devices: {', '.join(rows)}")
+    return row
+
+
+def _prove(
+    args: argparse.Namespace, options: LaunchOptions, subject: Subject, made: Plan, found: PlannedDevices
+) -> int:
+    """Show what the training's own Python says of the model; status 5 where it counts other parameters."""
+    from gputui.checking.check import SECONDS
+    from gputui.checking.plan_proof import ClosedForms, Estimate, Step, differences, prove
+    from gputui.inventory.text_table import aligned
+    from gputui.launching.compose import compose
+    from gputui.planning.memory import needed
+    from gputui.planning.strategies import Strategy
+    from gputui.system.environment import given_environment
+
+    if subject.place is None:
+        raise WrongCallError("--prove needs a model, not a number of parameters")
+    workload = replace(made.workload, optimizer="adamw", lora=0, accumulation=1, weights_only=False)
+    step = Step(
+        str(subject.place), workload.batch, workload.sequence, workload.precision, workload.checkpointing
+    )
+    launch = compose(found.devices, options, os.environ)
+    proof = prove(
+        launch, given_environment(), step, len(found.devices), python=args.python, seconds=2 * SECONDS
+    )
+    closed = ClosedForms(
+        made.model.parameters,
+        made.model.largest_layer,
+        needed(made.model, workload, Strategy("single", 1)).total,
+        tuple(Estimate(each.stage, each.offload, each.gpu, each.cpu) for each in made.estimates),
+    )
+    compared = differences(proof, closed)
+    print()
+    if compared:
+        rows = [
+            (each.what, f"{each.closed:,}", f"{each.proved:,}", f"{each.share:+.1%}") for each in compared
+        ]
+        versions = ", ".join(f"{name} {version}" for name, version in proof.versions)
+        heads = ("PROVED", "CLOSED FORM", "THERE", "DIFFERENCE")
+        print("\n".join(aligned([heads, *rows], right=(1, 2, 3))))
+        print_line(
+            printable(f"  {proof.name}, by {versions}; peak: one device with AdamW, without its context")
+        )
+    for remark in proof.remarks:
+        say(f"note: {remark}")
+    for problem in proof.problems:
+        say(f"warning: {problem}")
+    counted = {each.what: each.share for each in compared}
+    return DONE if not proof.problems and not counted.get("parameters") else CHECK_FAILED

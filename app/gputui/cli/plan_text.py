@@ -1,0 +1,193 @@
+"""A plan as text: what is trained, the devices, a row a strategy, DeepSpeed's own estimates.
+
+Two forms: with all parts of the memory and the reasons, or, for a narrow terminal, the sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gputui.inventory.device import Device
+from gputui.inventory.formatting import GIB, UNKNOWN, printable, short_name, size
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.text_table import aligned, cut
+from gputui.planning.model import Model
+from gputui.planning.plan import Plan, Row
+from gputui.planning.workload import Workload
+
+WIDE = 140
+"""Columns from which the parts of the memory and the reasons have room."""
+
+FITS, LACKS, UNKNOWN_FIT = "✓", "✗", "?"
+
+_OFFLOADS = {"none": "", "optimizer": "optimizer", "all": "optimizer and weights"}
+
+
+def plan_lines(
+    plan: Plan, snapshot: Snapshot, devices: Sequence[Device], in_use: int, width: int | None
+) -> Iterator[str]:
+    """The lines, at most `width` characters long; None for as long as they are.
+
+    `in_use` of the devices are planned as if they were empty.
+    """
+    wide = width is None or width >= WIDE
+    heading = [_model(plan.model), _workload(plan.workload)]
+    if wide:
+        heading = ["  ".join(heading)]
+    yield from (cut(line, width) for line in (*heading, _devices(plan, snapshot, devices, in_use)))
+    yield ""
+    rows = _wide(plan) if wide else _narrow(plan)
+    yield from (cut(line, width) for line in aligned(rows, right=range(1, len(rows[0]) - 1)))
+    yield cut("  GiB of each device; what each sends in a step, and its time on the links", width)
+    best = plan.best
+    if best is not None:
+        yield ""
+        yield from _wrapped(f"{best.name}: {best.reason}", width)
+    yield ""
+    yield from (cut(line, width) for line in _estimates(plan))
+
+
+def _model(model: Model) -> str:
+    counted = "" if model.counted == "closed form" else f" ({model.counted})"
+    parts = (
+        printable(model.name),
+        printable(model.architecture),
+        f"{model.parameters:,} parameters{counted}",
+    )
+    return "  ".join(part for part in parts if part)
+
+
+def _workload(workload: Workload) -> str:
+    parts = [
+        f"batch {workload.batch} × {workload.sequence} tokens",
+        workload.precision,
+        workload.optimizer,
+        "checkpointing" if workload.checkpointing else "",
+        f"LoRA {workload.lora}" if workload.lora else "",
+        f"accumulation {workload.accumulation}" if workload.accumulation > 1 else "",
+        "weights only" if workload.weights_only else "",
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def _devices(plan: Plan, snapshot: Snapshot, devices: Sequence[Device], in_use: int) -> str:
+    """ "4× RTX 3090  23.7G free on each  NV4, PHB  host memory 239.0G  GPU 0,1,2,3"."""
+    models = sorted({short_name(device.name or "?") for device in devices})
+    free, host = plan.box.memory_free_min, plan.box.host_memory
+    where = " on each" if len(devices) > 1 else ""
+    parts = [
+        f"{len(devices)}× {', '.join(models)}",
+        f"{UNKNOWN if free is None else size(free)} {'if free' if in_use else 'free'}{where}",
+        _links(plan),
+        f"host memory {size(host)}" if host is not None else "",
+        f"GPU {','.join(snapshot.label(device) for device in devices)}",
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def _links(plan: Plan) -> str:
+    """What joins the devices: "NV18", "NV4, PHB"."""
+    links = plan.box.links
+    found = {links[i][j] for i in range(len(links)) for j in range(i)}
+    return ", ".join(sorted(link or UNKNOWN for link in found))
+
+
+_PARTS = ("weights", "gradients", "optimizer", "buffers", "activations", "fixed")
+
+
+def _wide(plan: Plan) -> list[tuple[str, ...]]:
+    heads = ("WEIGHTS", "GRADS", "OPTIM", "BUFFERS", "ACTIV", "FIXED")
+    rows: list[tuple[str, ...]] = [
+        ("  STRATEGY", "N", *heads, "TOTAL", "LEFT", "SENT", "TIME", "WHY"),
+    ]
+    for row in plan.rows:
+        parts = (_gib(getattr(row.bytes, part)) for part in _PARTS)
+        rows.append(
+            (
+                _name(row),
+                str(row.strategy.devices),
+                *parts,
+                *_sums(row),
+                _why(row),
+            )
+        )
+    return rows
+
+
+def _narrow(plan: Plan) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("  STRATEGY", "TOTAL", "LEFT", "SENT", "TIME", "WOULD FIT WITH")]
+    for row in plan.rows:
+        rows.append((_name(row), *_sums(row), _short(row)))
+    return rows
+
+
+def _name(row: Row) -> str:
+    glyph = UNKNOWN_FIT if row.fits is None else FITS if row.fits else LACKS
+    return f"{glyph} {row.name}"
+
+
+def _sums(row: Row) -> tuple[str, ...]:
+    left = UNKNOWN if row.margin is None else f"{row.margin / GIB:+.1f}"
+    return (_gib(row.bytes.total), left, _sent(row.traffic.bytes), _seconds(row))
+
+
+def _sent(amount: int) -> str:
+    """Decimal units, as bandwidths have."""
+    if not amount:
+        return UNKNOWN
+    return f"{amount / 1e9:.1f} GB" if amount >= 1e8 else f"{amount / 1e6:.1f} MB"
+
+
+def _why(row: Row) -> str:
+    """What speaks for it; of one that does not fit, what would make it fit."""
+    if row.fits:
+        return row.what
+    return f"would fit with {_remedies(row)}" if row.remedies else _lacking(row)
+
+
+def _short(row: Row) -> str:
+    """What a narrow table has room for."""
+    if row.fits:
+        return "(tight)" if row.tight else ""
+    return _remedies(row) if row.remedies else _lacking(row)
+
+
+def _remedies(row: Row) -> str:
+    return " | ".join(remedy.text for remedy in row.remedies)
+
+
+def _lacking(row: Row) -> str:
+    """Why it does not fit, beside what the column of what is left says."""
+    return "no single change" if row.margin is not None and row.margin < 0 else row.outcome
+
+
+def _gib(amount: int) -> str:
+    return f"{amount / GIB:.1f}" if amount else UNKNOWN
+
+
+def _seconds(row: Row) -> str:
+    seconds = row.traffic.seconds
+    if seconds is None or not row.traffic.bytes:
+        return UNKNOWN
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else "<1 ms"
+
+
+def _estimates(plan: Plan) -> list[str]:
+    rows = [
+        (f"zero{each.stage}", _OFFLOADS[each.offload], size(each.gpu), size(each.cpu))
+        for each in plan.estimates
+    ]
+    return aligned(
+        [("DeepSpeed's estimates", "IN HOST MEMORY", "DEVICE", "HOST"), *rows], right=(2, 3), least=(0, 0)
+    )
+
+
+def _wrapped(text: str, width: int | None) -> Iterator[str]:
+    if width is None:
+        yield text
+        return
+    from textwrap import wrap
+
+    yield from wrap(text, max(20, width), subsequent_indent="  ")
