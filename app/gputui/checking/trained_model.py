@@ -1,0 +1,70 @@
+"""The model that a plan is for, and the workload that its command says.
+
+Closed forms count it; an architecture that has none, the transformers of the command's own Python.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gputui.checking.meta_model import meta_model
+from gputui.launching.interpreter import InterpreterError, interpreter
+from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.training_words import Training
+from gputui.planning.model import Model, PlanningError, UnknownArchitectureError
+from gputui.planning.reading import find_model, read_model
+from gputui.vendors.registry import vendors
+
+USUAL_SEQUENCE = 2048
+"""Tokens, where nobody has said how many, and the model was made for as many."""
+
+
+def trained_model(
+    name: str,
+    options: LaunchOptions,
+    environ: Mapping[str, str],
+    directory: Path,
+    cancelled: threading.Event | None = None,
+) -> Model:
+    """The model of that name (`read_model`); `directory` is where a relative path begins.
+
+    What is read is bounded; where transformers counts, that takes up to a minute. Raises PlanningError.
+    """
+    try:
+        return read_model(name, environ, directory)
+    except UnknownArchitectureError as error:
+        place = find_model(name, environ, directory)
+        if place is None:
+            raise
+        environment = {**environ, **dict(options.additions)}
+        for vendor in vendors():
+            # Counting needs no device, and takes no memory of one.
+            hiding = vendor.visibility.changes(())
+            environment.update((variable, value) for variable, value in hiding if value is not None)
+        try:
+            found = interpreter(options.command, environment, options.directory, options.python)
+            return meta_model(found.argv, environment, place, name, cancelled=cancelled)
+        except (InterpreterError, PlanningError) as why:
+            raise PlanningError(f"{error}; {why}") from None
+
+
+def said_of(training: Training) -> dict[str, Any]:
+    """The fields of a workload that a command says."""
+    said = {
+        "batch": training.batch,
+        "sequence": training.sequence,
+        "precision": training.precision,
+        "optimizer": training.optimizer,
+        "checkpointing": training.checkpointing,
+        "lora": training.lora,
+        "accumulation": training.accumulation,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def usual_sequence(model: Model | None) -> int:
+    """Tokens of a sequence where nobody has said how many."""
+    return min(USUAL_SEQUENCE, (model.max_positions if model else None) or USUAL_SEQUENCE)
