@@ -128,9 +128,7 @@ def _counted_by_transformers(options: LaunchOptions, place: Path, name: str, err
     try:
         found = interpreter(options.command, environment, options.directory, options.python)
         return meta_model(found.argv, environment, place, name)
-    except InterpreterError as why:
-        raise PlanningError(f"{error}; {why}") from None
-    except PlanningError as why:
+    except (InterpreterError, PlanningError) as why:
         raise PlanningError(f"{error}; {why}") from None
 
 

@@ -139,8 +139,8 @@ def settle_auto(
     found = _enough(subject, _candidates(args), args, intent)
     args.n = len(found.devices)
     args.min_free = max(found.needed, getattr(args, "min_free", None) or 0)
-    number = "1 device" if args.n == 1 else f"{args.n} devices"
-    say(f"note: {subject.model.name}: {number}, {found.strategy.name} needs {size(found.needed)} of each")
+    number, each = ("1 device", "") if args.n == 1 else (f"{args.n} devices", " of each")
+    say(f"note: {subject.model.name}: {number}, {found.strategy.name} needs {size(found.needed)}{each}")
 
 
 def _enough(

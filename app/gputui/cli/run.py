@@ -34,6 +34,7 @@ from gputui.cli.request_options import add_wait_option, constraints_of
 from gputui.inventory.device import Device
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.model_memory import memory_warning
 from gputui.launching.read_intent import read_intent
 from gputui.launching.start import StartError
 from gputui.system.environment import given_environment
@@ -83,6 +84,9 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         return _queue(words, command or (), options, request, approve, args)
     allocation = allocated(args, request, holds=not args.dry_run, approve=approve)
     launch = noted(launch_on(allocation, options, intent, near=args.threads == NEAR))
+    lacking = memory_warning(options, allocation.snapshot, allocation.devices, os.environ)
+    if lacking is not None:
+        say(f"warning: {lacking}")
     if args.detach:
         from gputui.jobs.start import detached
 

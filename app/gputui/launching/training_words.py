@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gputui.launching.argument_vector import program_name, whole_number
 from gputui.launching.container_command import read_container
@@ -25,8 +25,10 @@ from gputui.launching.programs.program import Given, given_options, read_mapping
 from gputui.launching.programs.serving import SERVING
 from gputui.launching.programs.training import TRAINING
 from gputui.launching.wrappers import unwrap
-from gputui.planning.workload import Precision
 from gputui.vendors.registry import vendors
+
+if TYPE_CHECKING:
+    from gputui.planning.workload import Precision
 
 
 @dataclass(frozen=True, slots=True)

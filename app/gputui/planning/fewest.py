@@ -1,6 +1,7 @@
 """The least number of devices that a training needs, as `-n auto` takes them. Pure.
 
-Host memory and pipelines are left out: both need a training program that is made for them.
+By what a file of accelerate's or DeepSpeed's does to any training: replicas, ZeRO, FSDP. Tensor parallelism
+and pipelines need a program that is made for them, and the host's memory is slow.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def cheapest(model: Model, workload: Workload, box: Box) -> tuple[Strategy, int]
     able = [
         each
         for each in strategies(model, box)
-        if each.devices == len(box) and each.kind != "pp" and not each.offloads
+        if each.devices == len(box) and each.kind != "pp" and each.tensor_parallel == 1 and not each.offloads
     ]
     amounts = [needed(model, workload, each, box.fixed(each.devices)).total for each in able]
     least = min(range(len(able)), key=amounts.__getitem__)

@@ -23,8 +23,7 @@ class UnknownArchitectureError(PlanningError):
 
     def __init__(self, architecture: str, source: str) -> None:
         super().__init__(
-            f"{architecture!r} has no closed form here: give --parameters N, a safetensors file or "
-            "index of it, or --prove, which counts with the transformers of the training Python"
+            f"{architecture!r} has no closed form here: give --parameters N, or a safetensors file or index"
         )
         self.architecture, self.source = architecture, source
 

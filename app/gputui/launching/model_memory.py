@@ -1,0 +1,114 @@
+"""Says before a launch that its devices cannot hold the model that its command names.
+
+Only where that is certain and quickly known: from a config.json of this machine, with the least that such a
+training, or such an inference, can need. Nothing is refused: a script may do what no option says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputui.inventory.device import Device
+from gputui.inventory.formatting import printable, size
+from gputui.inventory.snapshot import Snapshot
+from gputui.launching.launch_options import LaunchOptions
+
+if TYPE_CHECKING:
+    from gputui.launching.training_words import Training
+    from gputui.planning.model import Model
+
+_NAMES_A_MODEL = re.compile(r"--?[\w.-]*model|[\w.]*model[\w.-]*=|serve$|.*\.(?:ya?ml|json)$", re.IGNORECASE)
+
+
+def memory_warning(
+    options: LaunchOptions, snapshot: Snapshot, devices: Sequence[Device], environ: Mapping[str, str]
+) -> str | None:
+    """One sentence; None where the model fits, and where nothing is known."""
+    # (What follows takes milliseconds to import.)
+    if not devices or not any(map(_NAMES_A_MODEL.match, options.command)):
+        return None
+    free = [snapshot.memory_free(device) for device in devices]
+    known = [amount for amount in free if amount is not None]
+    if len(known) < len(free):
+        return None
+    from gputui.launching.training_words import training_of
+
+    training = training_of(options, environ)
+    if training.model is None or training.quantized or training.offloads:
+        return None
+    model = _model(training.model, environ, Path(options.directory or "."))
+    if model is None:
+        return None
+    if not training.trains:
+        return _too_large(model, known)
+    return _training_does_not_fit(model, training, snapshot, devices, min(known))
+
+
+def _model(name: str, environ: Mapping[str, str], directory: Path) -> Model | None:
+    """By the closed form of its configuration; None where there is none, or its weights are packed."""
+    from gputui.planning.closed_forms import closed_form
+    from gputui.planning.fields import Fields
+    from gputui.planning.model import PlanningError
+    from gputui.planning.reading import configuration, find_model
+
+    try:
+        place = find_model(name, environ, directory)
+        if place is None or not (place / "config.json").is_file():
+            return None
+        values = configuration(place)
+        if "quantization_config" in values:
+            return None
+        return closed_form(Fields(values, "config.json"), name)
+    except (PlanningError, OSError):
+        return None
+
+
+def _too_large(model: Model, free: Sequence[int]) -> str | None:
+    """Of one that only computes with it: whether its weights in 16 bits are more than all devices have."""
+    weights = 2 * model.parameters
+    if weights <= sum(free):
+        return None
+    return (
+        f"{printable(model.name)} does not fit: its weights are {size(weights)} in 16 bits, and"
+        f" {size(sum(free))} are free"
+    )
+
+
+def _training_does_not_fit(
+    model: Model, training: Training, snapshot: Snapshot, devices: Sequence[Device], free: int
+) -> str | None:
+    from gputui.planning.box import box_of
+    from gputui.planning.memory import needed
+    from gputui.planning.model import PlanningError
+    from gputui.planning.strategies import strategies
+    from gputui.planning.workload import Workload
+
+    try:
+        workload = Workload(
+            batch=training.batch or 1,
+            sequence=training.sequence or 1,
+            precision=training.precision or "bf16",
+            optimizer=training.optimizer or "adamw",
+            checkpointing=training.checkpointing is not False,
+            lora=training.lora or 0,
+            accumulation=training.accumulation or 1,
+        ).for_model(model)
+        box = box_of(snapshot, devices)
+        least = min(
+            needed(model, workload, each, box.fixed(each.devices)).total
+            for each in strategies(model, box)
+            if not each.offloads
+        )
+    except PlanningError:
+        return None
+    if least <= free:
+        return None
+    how = f"{workload.precision}, {workload.optimizer}" + (f", LoRA {workload.lora}" if workload.lora else "")
+    each = "" if len(devices) == 1 else f" of each of the {len(devices)} devices"
+    return (
+        f"{printable(model.name)} does not fit: training it ({how}) needs at least {size(least)}{each}, and"
+        f" {size(free)} are free; `gputui plan` shows what would do"
+    )
