@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from gputui.inventory.formatting import printable
 from gputui.launching.compose import launcher_of
@@ -36,7 +37,10 @@ FOLDER = "gputui-plan"
 
 _SMALL = 20
 """Lines of the body below which the devices are told by their number alone."""
-_LEAST_ROWS, _LEAST_DETAIL = 3, 4
+_LEAST_ROWS, _LEAST_DETAIL = 3, 7
+"""Lines that the table and the strategy at the cursor have at least, the table first."""
+_AIRY = 32
+"""Lines of the body from which on there are blank ones between its parts."""
 
 _CHANGES: dict[str, Callable[[PlanRequest], PlanRequest]] = {
     "more": lambda request: request.batch(more=True),
@@ -145,22 +149,25 @@ class PlanScreen(ListPage):
         request, found, made = self._request, self._found, self._plan
         head = [view_of_plan.heading(request, width)]
         if isinstance(found, PlannedDevices) and height >= _SMALL:
-            head.append(view_of_plan.where(made, found, width))
+            head.append(view_of_plan.where(self.view.app_state, made, found, width))
         head += view_of_plan.settings(request, found, width)
         row = self._row
         if made is None or row is None:
             busy = self._controller.reading
             return [*head, *view_of_plan.missing(request, found, busy or "", self._problem, width)][:height]
         head += view_of_plan.nothing_fits(made, width)
+        between: list[Line] = [((" ", ""),)] if height >= _AIRY else []
+        head += between
         columns = view_of_plan.columns_of(made, width)
         head.append(view_of_plan.table_heading(made, columns, width))
         listing = view_of_plan.rows(made, self.cursor, columns, width)
         room = max(_LEAST_ROWS, min(len(listing), height - len(head) - _LEAST_DETAIL))
         visible = self.window(listing, range(len(listing)), room, above=len(head))
         starts, problem = self._start_of(row)
-        left = height - len(head) - len(visible)
-        below = view_of_plan.detail(row, made, starts, problem, width, left)
-        return [*head, *visible, *below][:height]
+        below = len(listing) - self.top - len(visible)
+        left = height - len(head) - len(visible) - len(between)
+        detail = view_of_plan.detail(row, made, starts, problem, below, width, left)
+        return [*head, *visible, *between, *detail][:height]
 
     def _start_of(self, row: Row) -> tuple[tuple[str, ...], str]:
         """What Enter does on a row, and what its files cannot say; or why it can do nothing."""
@@ -173,9 +180,9 @@ class PlanScreen(ListPage):
             except RecipeError as error:
                 self._starts = (), str(error)
             else:
-                files = " and ".join(printable(str(path)) for path in made.texts)
+                files = _written(made.texts)
                 launcher = launcher_of(made.options).name
-                first = f"starts it with {launcher}" + (f", by {files}" if files else ", without a file")
+                first = f"starts it with {launcher}" + (f" and {files}" if files else ", without a file")
                 self._starts = (first, *made.notes), ""
         return self._starts
 
@@ -291,33 +298,36 @@ class PlanScreen(ListPage):
         except RecipeError as error:
             self.show_message(str(error))
             return
-        confirmed = self.confirmed("use") == row.strategy
-        if self.view.app_state.label and made.texts and not confirmed:
-            places = " and ".join(printable(str(path)) for path in made.texts)
-            self.ask_again("use", row.strategy, f"only a demo: press ⏎ again to write {places} here")
-            return
-        self._write(made, row, found, confirmed)
+        self._write(made, row, found, self.confirmed("use") or ())
 
-    def _write(self, made: Prepared, row: Row, found: PlannedDevices, overwrite: bool) -> None:
-        try:
-            write(made, overwrite)
-        except FilesDifferError as error:
-            there = " and ".join(printable(str(path)) for path in error.paths)
-            verb = "are" if len(error.paths) > 1 else "is"
-            self.ask_again(
-                "use", row.strategy, f"{there} {verb} there with other text: press ⏎ again to overwrite"
-            )
-        except OSError as error:
-            self._ask_for_folder(row, found, f"{error.strerror or error}")
+    def _write(self, made: Prepared, row: Row, found: PlannedDevices, agreed: tuple[object, ...]) -> None:
+        """Unless there is something to ask: `agreed` is the strategy that was asked about, and what."""
+        known = agreed[1:] if agreed[:1] == (row.strategy,) else ()
+
+        def ask(what: str, text: str) -> None:
+            self.ask_again("use", (row.strategy, *known, what), text)
+
+        files = _written(made.texts)
+        if row.fits is False and "fit" not in known:
+            ask("fit", f"{row.name} does not fit: press ⏎ again to use it all the same")
+        elif self.view.app_state.label and files and "demo" not in known:
+            ask("demo", f"not this machine's devices: press ⏎ again to write {files} here")
         else:
-            self._start(made, row, found)
+            try:
+                write(made, overwrite="overwrite" in known)
+            except FilesDifferError as error:
+                ask("overwrite", f"other text is in {_written(error.paths)}: press ⏎ again to overwrite it")
+            except OSError as error:
+                self._ask_for_folder(row, found, (row.strategy, *known), error.strerror or str(error))
+            else:
+                self._start(made, row, found)
 
-    def _ask_for_folder(self, row: Row, found: PlannedDevices, why: str) -> None:
+    def _ask_for_folder(self, row: Row, found: PlannedDevices, agreed: tuple[object, ...], why: str) -> None:
         """Where the job's directory cannot be written."""
 
         def answered(folder: str | None) -> None:
             if folder and folder.strip():
-                self._write(self._prepared(row, folder.strip()), row, found, overwrite=False)
+                self._write(self._prepared(row, folder.strip()), row, found, agreed)
 
         prompt = f"{FOLDER}: {why}. Another folder for the files?   (⏎ accept, esc cancel)"
         elsewhere = str(state_folder(self.view.app_state.environ) / "plans")
@@ -329,7 +339,7 @@ class PlanScreen(ListPage):
         self.view.set_app_state(self.view.app_state.with_plan(made.options, keys))
         for note in made.notes:
             self.view.show_message(note, "warn")
-        files = " and ".join(printable(str(path)) for path in made.texts)
+        files = _written(made.texts)
         done = f"{row.name}: {f'wrote {files}' if files else 'on the launch line'}"
         number = len(made.notes)
         if number:
@@ -360,6 +370,11 @@ class PlanScreen(ListPage):
         self.go_to(place)
         if again:
             self.action_use()
+
+
+def _written(paths: Iterable[Path]) -> str:
+    """ "accelerate.yaml and deepspeed.json"."""
+    return " and ".join(printable(str(path)) for path in paths)
 
 
 def _whole(text: str) -> int:

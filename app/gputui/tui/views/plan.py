@@ -10,7 +10,9 @@ from rich.cells import cell_len
 from gputui.inventory.formatting import printable, short_name, size
 from gputui.planning.memory import Bytes
 from gputui.planning.plan import Plan, Row, what_would_do
+from gputui.tui.app_state import AppState
 from gputui.tui.plan_request import PlannedDevices, PlanRequest
+from gputui.tui.views.selection import runs
 from gputui.tui.views.text import Line, Span, clip, fit, title, width_of, wrap
 
 PARTS: tuple[tuple[str, str, str], ...] = (
@@ -104,25 +106,26 @@ def _flow(items: Sequence[Line], width: int) -> list[Line]:
     return [clip(tuple(line), width) for line in lines]
 
 
-def where(plan: Plan | None, found: PlannedDevices, width: int) -> Line:
-    """Which devices, how much of each is free, and what joins them."""
-    names = sorted({short_name(device.name) for device in found.devices if device.name})
-    how = "as if empty" if found.in_use else found.how
-    free = plan.box.memory_free_min if plan is not None else None
-    words = [f" {found.labels}, {how}"]
-    if names:
-        words.append(", ".join(names))
-    if plan is not None:
-        each = " each" if len(found.devices) > 1 else ""
-        words.append("free memory unknown" if free is None else f"{size(free)} free{each}")
-        ring = plan.box.ring_bandwidth(range(len(plan.box)))
-        if len(plan.box) > 1 and ring is not None:
-            words.append(f"{ring:.0f} GB/s {'measured' if plan.box.measured else 'modelled'}")
+def where(app_state: AppState, plan: Plan | None, found: PlannedDevices, width: int) -> Line:
+    """Which devices, how much of each is free, and what joins them; what does not fit is left out."""
+    labels = runs(app_state, found.devices)
+    name = "GPU" if len(found.devices) == 1 else "GPUs"
+    texts = [f" {name} {labels}: {'as if empty' if found.in_use else found.how}"]
     if found.in_use:
-        used = len(found.in_use)
-        words.append(f"{used} in use now")
-    style = "warn" if found.in_use else "dim"
-    return clip((("  ·  ".join(words), style),), width)
+        texts.append(f"{len(found.in_use)} in use now")
+    if plan is not None:
+        box, free = plan.box, plan.box.memory_free_min
+        each = "" if len(box) == 1 else " on each"
+        texts.append("free memory unknown" if free is None else f"{size(free)} free{each}")
+        ring = box.ring_bandwidth(range(len(box)))
+        if len(box) > 1:
+            speed = "unknown" if ring is None else f"{ring:.0f} GB/s"
+            texts.append(f"{speed} {'measured' if box.measured else 'modelled'}")
+    names = sorted({short_name(device.name) for device in found.devices if device.name})
+    texts += [", ".join(names)] if names else []
+    while len(texts) > 1 and cell_len(" · ".join(texts)) > width:
+        texts.pop()
+    return clip(((" · ".join(texts), "warn" if found.in_use else "dim"),), width)
 
 
 def table_heading(plan: Plan, columns: Columns, width: int) -> Line:
@@ -217,28 +220,34 @@ def stacked(parts: Bytes, scale: int, width: int, limit: int, marked: bool) -> l
     return spans
 
 
-def detail(row: Row, plan: Plan, starts: Sequence[str], problem: str, width: int, height: int) -> list[Line]:
+def detail(
+    row: Row, plan: Plan, starts: Sequence[str], problem: str, below: int, width: int, height: int
+) -> list[Line]:
     """The strategy at the cursor in `height` lines: its parts, the reason, how it is started, notices.
 
     starts   what Enter does, and what the files cannot say
     problem  why Enter can do nothing
+    below    how many strategies stand below those that are shown
     """
-    lines = [title(row.name, width, "per device, in GiB")]
-    lines += _flow(
-        [
-            ((f"{sign} ", style), (f"{name} ", "dim"), (f"{getattr(row.bytes, name) / 2**30:.1f}", ""))
-            for name, sign, style in PARTS
-            if getattr(row.bytes, name)
-        ],
-        width,
-    )
-    lines += _wrapped(f"{row.what}; {row.outcome}", "" if row.fits else "warn", width)
+    more = f"{below} more below  " if below > 0 else ""
+    parts = [
+        ((f"{sign} ", style), (f"{name} ", "dim"), (f"{getattr(row.bytes, name) / 2**30:.1f}", ""))
+        for name, sign, style in PARTS
+        if getattr(row.bytes, name)
+    ]
+    blocks = [_flow(parts, width), _wrapped(f"{row.what}; {row.outcome}", "" if row.fits else "warn", width)]
     if problem:
-        lines += _wrapped(f"⏎ {problem}", "dim", width)
-    for place, text in enumerate(starts):
-        lines += _wrapped(f"⏎ {text}" if not place else f"· {text}", "" if not place else "dim", width)
-    for text in plan.notices:
-        lines += _wrapped(f"· {text}", "dim", width)
+        blocks.append(_wrapped(f"⏎ {problem}", "dim", width))
+    blocks += [_wrapped(f"⏎ {text}", "", width) for text in starts[:1]]
+    # (That nothing fits stands above the table.)
+    notices = plan.model.notices if nothing_fits(plan, width) else plan.notices
+    blocks += [_wrapped(f"· {text}", "dim", width) for text in (*starts[1:], *notices)]
+    lines = [title(row.name, width, f"{more}GiB of each device")]
+    for place, block in enumerate(blocks):
+        # (A sentence is shown whole or not at all, what the strategy needs and does in any case.)
+        if place > 1 and len(lines) + len(block) > height:
+            break
+        lines += block
     return lines[:height]
 
 
