@@ -10,6 +10,7 @@ from gputui.checking.trained_model import said_of, usual_sequence
 from gputui.choosing.as_if_empty import as_if_empty
 from gputui.choosing.best import best
 from gputui.choosing.pick import available, pick
+from gputui.choosing.verdict import Verdict
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus
 from gputui.inventory.snapshot import Snapshot
@@ -135,7 +136,8 @@ def devices_for(app_state: AppState, count: int | None) -> PlannedDevices | str:
     keys = app_state.selection.keys
     most = _together(app_state, emptied, as_free, keys)
     if not most:
-        return "no devices in this box" if not snapshot.devices else "no device can be used"
+        helps = "no device is free: select those to plan for on the main screen"
+        return helps if snapshot.devices else "no devices in this box"
     if selected and (count is None or count <= len(selected)):
         devices = selected
         if count is not None and count < len(selected):
@@ -143,16 +145,38 @@ def devices_for(app_state: AppState, count: int | None) -> PlannedDevices | str:
             devices = best(snapshot, in_box, count, limit=1)[0].devices
         return PlannedDevices(snapshot, devices, "selected", (), most)
     free = _together(app_state, snapshot, app_state.verdicts, keys)
-    wanted = min(most, count or free or most)
-    if wanted <= free:
-        found = pick(snapshot, app_state.verdicts, app_state.constraints(snapshot, wanted, keys))
+    # (Some devices work together in groups of certain sizes only.)
+    for wanted in [min(most, count)] if count is not None else range(free or most, 0, -1):
+        if wanted <= free:
+            found = pick(snapshot, app_state.verdicts, app_state.constraints(snapshot, wanted, keys))
+            if found.alternatives:
+                return PlannedDevices(snapshot, _in_order(found.devices, selected), "free", (), most)
+        elif planned := _partly_in_use(app_state, emptied, as_free, wanted, most):
+            return planned
+    return f"no {count or most} devices can work together here"
+
+
+def _partly_in_use(
+    app_state: AppState, emptied: Snapshot, as_free: Mapping[str, Verdict], count: int, most: int
+) -> PlannedDevices | None:
+    """The best set of so many, of which not all are free: those that are first, if they are in one."""
+    selected = app_state.selection.keys
+    free = (d.key for d in emptied.devices if app_state.verdicts[d.key].free and d.parent is None)
+    vendors = {device.key: device.vendor for device in emptied.devices}
+    ours = {vendors[key] for key in selected}
+    first = [key for key in free if not ours or vendors[key] in ours]
+    for kept in ((*selected, *(key for key in first if key not in selected)), selected):
+        constraints = app_state.constraints(emptied, count, kept)
+        # (What may not be picked here must not be asked for, either.)
+        within = [key for key in kept if constraints.within is None or key in constraints.within]
+        if len({vendors[key] for key in within}) > 1 or len(within) > count:
+            continue
+        found = pick(emptied, as_free, replace(constraints, required=within))
         if found.alternatives:
-            return PlannedDevices(snapshot, _in_order(found.devices, selected), "free", (), most)
-    found = pick(emptied, as_free, app_state.constraints(emptied, wanted, keys))
-    if not found.alternatives:
-        return f"no {wanted} devices can work together here"
-    in_use = tuple(d for d in found.devices if not app_state.verdicts[d.key].free)
-    return PlannedDevices(emptied, _in_order(found.devices, selected), "free", in_use, most)
+            in_use = tuple(d for d in found.devices if not app_state.verdicts[d.key].free)
+            ordered = _in_order(found.devices, app_state.selected)
+            return PlannedDevices(emptied, ordered, "free", in_use, most)
+    return None
 
 
 def _in_order(devices: tuple[Device, ...], selected: tuple[Device, ...]) -> tuple[Device, ...]:
@@ -162,7 +186,9 @@ def _in_order(devices: tuple[Device, ...], selected: tuple[Device, ...]) -> tupl
     return (*first, *(device for device in devices if device not in first))
 
 
-def _together(app_state: AppState, snapshot: Snapshot, verdicts: Mapping[str, Any], keys: Any) -> int:
+def _together(
+    app_state: AppState, snapshot: Snapshot, verdicts: Mapping[str, Verdict], keys: tuple[str, ...]
+) -> int:
     """How many devices can work together: of MIG instances one."""
     one, two = (
         available(snapshot, verdicts, app_state.constraints(snapshot, count, keys)).devices

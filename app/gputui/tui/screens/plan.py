@@ -203,14 +203,25 @@ class PlanScreen(ListPage):
             self.show_message(str(error))
 
     def action_step(self, by: int) -> None:
-        """One device more or less than now."""
-        if isinstance(self._found, str):
-            return
-        now = len(self._found.devices)
-        if by > 0 and now >= self._found.most:
-            self.show_message(f"{now} is all that can work together here")
-        elif now + by >= 1:
-            self._set(replace(self._request, count=now + by))
+        """As many devices more or less as make the next number that can work together."""
+        app_state, now = self.view.app_state, self._number
+        for count in range(now + by, self._most + 1 if by > 0 else 0, by):
+            if isinstance(devices_for(app_state, count), PlannedDevices):
+                self._set(replace(self._request, count=count))
+                return
+        self.show_message(f"{now} is the {'largest' if by > 0 else 'least'} number here")
+
+    @property
+    def _number(self) -> int:
+        """How many devices the plan is for, or was asked for."""
+        return self._request.count or 0 if isinstance(self._found, str) else len(self._found.devices)
+
+    @property
+    def _most(self) -> int:
+        """How many devices there can be."""
+        snapshot = self.view.app_state.snapshot
+        every = len(snapshot.devices) if snapshot else 0
+        return every if isinstance(self._found, str) else self._found.most
 
     def action_model(self) -> None:
         def error_in(line: str) -> str | None:
@@ -246,9 +257,7 @@ class PlanScreen(ListPage):
 
     def action_count(self) -> None:
         """Type how many devices, or that it be as many as the model needs."""
-        if isinstance(self._found, str):
-            return
-        most = self._found.most
+        most = self._most
 
         def error_in(line: str) -> str | None:
             if "auto".startswith(line.strip()):
@@ -266,7 +275,7 @@ class PlanScreen(ListPage):
                 self._set(replace(self._request, count=_whole(line)))
 
         prompt = "how many devices?  4, or auto: as many as the model needs   (⏎ accept, esc cancel)"
-        self._ask(prompt, str(len(self._found.devices)), error_in, answered)
+        self._ask(prompt, str(self._number or ""), error_in, answered)
 
     def _ask(
         self,

@@ -112,15 +112,15 @@ def where(app_state: AppState, plan: Plan | None, found: PlannedDevices, width: 
     name = "GPU" if len(found.devices) == 1 else "GPUs"
     texts = [f" {name} {labels}: {'as if empty' if found.in_use else found.how}"]
     if found.in_use:
-        texts.append(f"{len(found.in_use)} in use now")
+        texts.append(f"{runs(app_state, found.in_use)} in use now")
     if plan is not None:
         box, free = plan.box, plan.box.memory_free_min
         each = "" if len(box) == 1 else " on each"
         texts.append("free memory unknown" if free is None else f"{size(free)} free{each}")
         ring = box.ring_bandwidth(range(len(box)))
         if len(box) > 1:
-            speed = "unknown" if ring is None else f"{ring:.0f} GB/s"
-            texts.append(f"{speed} {'measured' if box.measured else 'modelled'}")
+            how = "measured" if box.measured else "modelled"
+            texts.append("bandwidth unknown" if ring is None else f"{ring:.0f} GB/s {how}")
     names = sorted({short_name(device.name) for device in found.devices if device.name})
     texts += [", ".join(names)] if names else []
     while len(texts) > 1 and cell_len(" · ".join(texts)) > width:
