@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import gputui
-from bench import choosing, curves, one_shot, screen, shared
+from bench import choosing, curves, one_shot, planning, screen, shared
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
 
@@ -30,6 +30,8 @@ def main() -> None:
             return
         print(f"{'what':<52}{'gputui':>12}{'peer':>22}   budget")
         for row in choosing.rows():
+            print(row)
+        for row in planning.rows():
             print(row)
         for row in one_shot.rows(driver, 3 if quick else 9):
             print(row)

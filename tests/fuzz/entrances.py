@@ -7,10 +7,12 @@ import json
 import os
 import re
 import sys
+import tempfile
 import tty
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -28,6 +30,12 @@ from gputui.cli import jobs as jobs_cli
 from gputui.cli.ls import document_text
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.process_tree import here
+from gputui.planning.box import box_of
+from gputui.planning.document import to_document
+from gputui.planning.model import PlanningError
+from gputui.planning.plan import plan
+from gputui.planning.reading import read_model
+from gputui.planning.workload import Workload
 from gputui.sources.simulated.source import named
 from gputui.sources.source import Want
 from gputui.system.containers import container
@@ -341,8 +349,61 @@ def _log(pieces: list[bytes]) -> None:
     assert _HARMLESS.fullmatch(shown.decode()), shown
 
 
+# Models
+
+_CONFIGS = st.one_of(
+    *(
+        bytes_of(
+            {
+                "model_type": kind,
+                "architectures": ["X"],
+                "hidden_size": 64,
+                "num_hidden_layers": 3,
+                "num_attention_heads": 4,
+                "num_key_value_heads": 2,
+                "head_dim": 16,
+                "intermediate_size": 96,
+                "vocab_size": 97,
+                "tie_word_embeddings": True,
+                "mlp_only_layers": [0],
+                "q_lora_rank": None,
+            }
+        )
+        for kind in ("llama", "gpt2", "qwen3_moe", "deepseek_v3", "opt", "falcon", "t5", "vit", "newest")
+    )
+)
+_HEADER = {"w": {"dtype": "BF16", "shape": [4, 4], "data_offsets": [0, 32]}, "__metadata__": {"format": "pt"}}
+
+
+def _model(files: tuple[bytes, bytes, int]) -> None:
+    config, header, length = files
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "config.json").write_bytes(config)
+        (place / "model.safetensors").write_bytes(
+            (len(header) + length).to_bytes(8, "little") + header + bytes(32)
+        )
+        for name in ("config.json", "model.safetensors", "."):
+            try:
+                found = plan(
+                    read_model(name, {}, place),
+                    Workload(),
+                    box_of(_box("dgx-h100"), _box("dgx-h100").devices),
+                )
+            except PlanningError as error:
+                assert plain(str(error))
+            else:
+                document = to_document(found)
+                assert plain(json.dumps(document)) and json.loads(json.dumps(document)) == document
+                assert all(plain(text) for text in (found.model.name, *found.notices))
+
+
 _ANY_BYTES = st.binary(max_size=60)
 ENTRANCES = {
+    "models": Entrance(
+        st.tuples(_CONFIGS | _ANY_BYTES, bytes_of(_HEADER) | _ANY_BYTES, st.sampled_from([0, 0, 0, 5])),
+        _model,
+    ),
     "recordings": Entrance(st.one_of(*(bytes_of(_document(name)) for name in BOXES), _ANY_BYTES), _recording),
     "one-sided links": Entrance(_one_sided(), _recording),
     "files of accelerate": Entrance(bytes_of(_ACCELERATE) | _ANY_BYTES, _accelerate),

@@ -44,6 +44,9 @@ CALLS = {
         "--",
         "t.py",
     ],
+    "plan": ["plan", "--demo", "8B"],
+    "plan --json": ["plan", "--demo", "--parameters", "8B", "--json"],
+    "run -n auto": ["run", "--demo", "--dry-run", "-n", "auto", "--parameters", "1B", "--", "t.py"],
     "export": ["export", "--demo", "--as", "json", "--", "python", "train.py"],
     "record": ["record", "--demo", "-"],
 }

@@ -207,6 +207,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
         b'{"x": {"dtype": "F32", "shape": [-4], "data_offsets": [0, 4]}}',
         b'{"x": {"dtype": "F32", "shape": [1000000000000], "data_offsets": [0, 4]}}',
         b'{"x": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}}',
+        b'{"x": {"dtype": {}, "shape": [1], "data_offsets": [0, 4]}}',
         b'{"x": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}}',
         b'{"x": {"dtype": "F32", "shape": [true], "data_offsets": [0, 4]}}',
         b"[" * 100_000,

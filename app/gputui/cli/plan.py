@@ -12,8 +12,8 @@ from pathlib import Path
 
 from gputui.cli.common import CHECK_FAILED, DONE, Parser, WrongCallError, print_line, say
 from gputui.cli.launch_call import add_launch_options, noted, options_of
-from gputui.cli.model_options import Subject, subject_of
 from gputui.cli.planned_devices import PlannedDevices, devices_for_plan
+from gputui.cli.subject import Subject, subject_of
 from gputui.inventory.formatting import printable
 from gputui.launching.launch_options import LaunchOptions
 from gputui.planning.box import Box, box_of
@@ -74,6 +74,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError("--use starts a command: put it after --, as in `--use ddp -- train.py`")
     options = options_of(args, command or ())
     subject = subject_of(args, options, args.weights_only)
+    if args.prove and subject.place is None:
+        raise WrongCallError("--prove needs a model, not a number of parameters")
     measured = _measured(args.measured) if args.measured is not None else {}
     found = devices_for_plan(args, subject)
     try:
@@ -205,8 +207,6 @@ def _prove(
     from gputui.planning.strategies import Strategy
     from gputui.system.environment import given_environment
 
-    if subject.place is None:
-        raise WrongCallError("--prove needs a model, not a number of parameters")
     workload = replace(made.workload, optimizer="adamw", lora=0, accumulation=1, weights_only=False)
     step = Step(
         str(subject.place), workload.batch, workload.sequence, workload.precision, workload.checkpointing
@@ -225,10 +225,16 @@ def _prove(
     print()
     if compared:
         rows = [
-            (each.what, f"{each.closed:,}", f"{each.proved:,}", f"{each.share:+.1%}") for each in compared
+            (
+                each.what,
+                f"{each.closed:,}",
+                f"{each.proved:,}",
+                "equal" if each.closed == each.proved else f"{each.share:+.1%}",
+            )
+            for each in compared
         ]
         versions = ", ".join(f"{name} {version}" for name, version in proof.versions)
-        heads = ("PROVED", "CLOSED FORM", "THERE", "DIFFERENCE")
+        heads = ("", "CLOSED FORM", "THAT PYTHON", "DIFFERENCE")
         print("\n".join(aligned([heads, *rows], right=(1, 2, 3))))
         print_line(
             printable(f"  {proof.name}, by {versions}; peak: one device with AdamW, without its context")

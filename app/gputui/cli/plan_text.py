@@ -142,23 +142,19 @@ def _why(row: Row) -> str:
     """What speaks for it; of one that does not fit, what would make it fit."""
     if row.fits:
         return row.what
-    return f"would fit with {_remedies(row)}" if row.remedies else _lacking(row)
+    return f"would fit with {row.would_fit_with}" if row.would_fit_with else _lacking(row)
 
 
 def _short(row: Row) -> str:
     """What a narrow table has room for."""
     if row.fits:
         return "(tight)" if row.tight else ""
-    return _remedies(row) if row.remedies else _lacking(row)
-
-
-def _remedies(row: Row) -> str:
-    return " | ".join(remedy.text for remedy in row.remedies)
+    return row.would_fit_with or _lacking(row)
 
 
 def _lacking(row: Row) -> str:
     """Why it does not fit, beside what the column of what is left says."""
-    return "no single change" if row.margin is not None and row.margin < 0 else row.outcome
+    return UNKNOWN if row.margin is not None and row.margin < 0 else row.outcome
 
 
 def _gib(amount: int) -> str:

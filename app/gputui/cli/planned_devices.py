@@ -15,8 +15,8 @@ from gputui.choosing.pick import Constraints, available, pick
 from gputui.choosing.verdict import Verdict
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, opened, say
-from gputui.cli.model_options import Subject, subject_of
 from gputui.cli.request_options import AUTO, request_of
+from gputui.cli.subject import Subject, subject_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import size
 from gputui.inventory.snapshot import Snapshot
@@ -176,5 +176,5 @@ def _why_not(subject: Subject, candidates: _Candidates) -> str:
         rows = plan(subject.model, subject.workload, box_of(candidates.snapshot, devices)).rows
     except PlanningError as error:
         raise WrongCallError(str(error)) from None
-    remedies = [each.text for each in what_would_do(rows)]
-    return f"{what}; would do: {', '.join(remedies)}" if remedies else f"{what}, and no single change helps"
+    would = "; ".join(what_would_do(subject.model, rows))
+    return f"{what}; would do: {would}" if would else what

@@ -14,7 +14,6 @@ from gputui.choosing.named_devices import could_name
 from gputui.choosing.order import ORDERS
 from gputui.choosing.rules import Rules
 from gputui.cli.common import WrongCallError, duration_type
-from gputui.cli.model_options import add_model_options
 from gputui.inventory.formatting import read_size
 from gputui.sources.source import Want
 
@@ -54,7 +53,7 @@ def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> Non
         " with -n, the last two also decide which devices",
     )
     _add_rules(parser)
-    add_model_options(parser)
+    _add_model_options(parser)
     parser.add_argument("--why", action="store_true", help="explain the selection on stderr")
 
 
@@ -133,6 +132,51 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
         metavar="PCT",
         help="a device without a process is free up to this utilization (10)",
     )
+
+
+PRECISIONS = ("bf16", "autocast", "fp16", "fp32")
+OPTIMIZERS = ("adamw", "adamw-foreach", "adamw8bit", "lion", "sgd", "sgd-momentum")
+"""The planner's, which takes milliseconds to import; a test compares them."""
+
+BATCH, SEQUENCE = 1, 2048
+
+
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
+    """`--model`, and what is trained on it."""
+    group = parser.add_argument_group(
+        "the model, for -n auto and plan (what is not said here is read from the command)"
+    )
+    which = group.add_mutually_exclusive_group()
+    which.add_argument(
+        "--model", help="a folder, config.json, safetensors file or index, cached hub id, or a size (8B)"
+    )
+    which.add_argument("--parameters", metavar="N", help="only the number of parameters (7B, 6738415616)")
+    group.add_argument(
+        "-b", "--batch", type=_number, metavar="N", help=f"sequences of a device in one pass ({BATCH})"
+    )
+    group.add_argument(
+        "-s", "--sequence", type=_number, metavar="N", help=f"tokens of a sequence ({SEQUENCE})"
+    )
+    group.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        help="bf16: weights and optimizer too (default); autocast, fp16: those in fp32; fp32",
+    )
+    group.add_argument("--optim", choices=OPTIMIZERS, help="the optimizer (adamw)")
+    group.add_argument(
+        "--checkpointing", action="store_true", default=None, help="gradient (activation) checkpointing"
+    )
+    group.add_argument("--lora", type=_number, metavar="R", help="LoRA of this rank; 0: all parameters")
+    group.add_argument(
+        "--accumulation", type=_number, metavar="N", help="gradient accumulation: passes of one step (1)"
+    )
+
+
+def _number(text: str) -> int:
+    """A whole number; what is possible, the planner says."""
+    if not (text.isascii() and text.isdigit() and len(text) < 12):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
 
 
 def constraints_of(args: argparse.Namespace) -> list[str]:

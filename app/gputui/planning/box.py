@@ -30,6 +30,7 @@ class Box:
     bandwidths          GB/s (10^9 bytes a second) one way for each pair, the diagonal None
     measured            whether the bandwidths were measured
     host_memory         bytes of host memory that are available
+    capability          the lowest compute capability (CUDA) of the devices
     context, collectives
                         bytes that a process, and its communicators, take of a device; `collectives` of None
                         is estimated from the links
@@ -43,6 +44,7 @@ class Box:
     host_memory: int | None = None
     context: int = CONTEXT
     collectives: int | None = None
+    capability: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         return len(self.uuids)
@@ -133,4 +135,5 @@ def box_of(
         bandwidths=tuple(tuple(between(one, other) for other in devices) for one in devices),
         measured=bool(found),
         host_memory=host_memory,
+        capability=min((each.capability for each in devices if each.capability is not None), default=None),
     )

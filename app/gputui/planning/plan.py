@@ -8,7 +8,7 @@ that does not fit stands below all that do, the one that lacks least first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -28,6 +28,16 @@ TIGHT = 0.05
 """A margin below this share of what is needed can be lost to fragments of the allocator (5 to 10 %)."""
 
 MOST_DEVICES = 1024
+"""Devices that are thought of as a remedy."""
+
+_FEW_TIMES = 4
+"""So many times the devices are thought of beside other changes."""
+
+_RANK = 16
+"""Of the LoRA that is offered."""
+
+_BFLOAT16 = (8, 0)
+"""The compute capability since which devices compute in bfloat16."""
 
 RemedyKind = Literal["devices", "batch", "checkpointing", "lora", "adamw8bit"]
 
@@ -58,6 +68,7 @@ class Row:
     margin    bytes that are left on the device with least free memory; negative where they lack
     what      the strategy does, in words; `outcome`: what that means for these devices
     remedies  changes of which each alone would make it fit; none where it does
+    together  where none does alone: changes that all together would make it fit
     """
 
     strategy: Strategy
@@ -68,6 +79,7 @@ class Row:
     what: str
     outcome: str
     remedies: tuple[Remedy, ...] = ()
+    together: tuple[Remedy, ...] = ()
 
     @property
     def name(self) -> str:
@@ -77,6 +89,13 @@ class Row:
     def reason(self) -> str:
         """In words, one line."""
         return f"{self.what}; {self.outcome}"
+
+    @property
+    def would_fit_with(self) -> str:
+        """The changes that make it fit, in words; "" where it does, and where none do."""
+        if self.remedies:
+            return _listed(self.remedies, "or")
+        return _listed(self.together, "and") if self.together else ""
 
     @property
     def tight(self) -> bool:
@@ -160,10 +179,12 @@ def _row(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Row:
         fits = False
     moved = traffic(model, workload, strategy, box)
     remedies: tuple[Remedy, ...] = ()
+    together: tuple[Remedy, ...] = ()
     if fits is False and not host_lacks:
         remedies = tuple(_remedies(model, workload, strategy, box))
+        together = () if remedies else _together(model, workload, strategy, box)
     what = _what(strategy, moved, box)
-    row = Row(strategy, bytes_of, fits, margin, moved, what, "", remedies)
+    row = Row(strategy, bytes_of, fits, margin, moved, what, "", remedies, together)
     return replace(row, outcome=_outcome(row, box, host if host_lacks else 0))
 
 
@@ -188,8 +209,38 @@ def _remedies(model: Model, workload: Workload, strategy: Strategy, box: Box) ->
             yield Remedy("devices", count)
     if workload.optimizer in ("adamw", "adamw-foreach") and fit(replace(workload, optimizer="adamw8bit")):
         yield Remedy("adamw8bit", 1)
-    if not workload.lora and model.adapted and fit(replace(workload, lora=16)):
-        yield Remedy("lora", 16)
+    if not workload.lora and model.adapted and fit(replace(workload, lora=_RANK)):
+        yield Remedy("lora", _RANK)
+
+
+def _together(model: Model, workload: Workload, strategy: Strategy, box: Box) -> tuple[Remedy, ...]:
+    """The changes that make it fit when one is added to the other, devices last; () where none do."""
+    steps: list[tuple[Remedy, Workload]] = []
+    changed = workload
+
+    def add(remedy: Remedy, to: Workload) -> None:
+        nonlocal changed
+        changed = to
+        steps.append((remedy, to))
+
+    if not workload.weights_only:
+        if not changed.checkpointing:
+            add(Remedy("checkpointing", 1), replace(changed, checkpointing=True))
+        if changed.batch > 1:
+            add(Remedy("batch", 1), replace(changed, batch=1))
+    if changed.optimizer in ("adamw", "adamw-foreach"):
+        add(Remedy("adamw8bit", 1), replace(changed, optimizer="adamw8bit"))
+    if not changed.lora and model.adapted:
+        add(Remedy("lora", _RANK), replace(changed, lora=_RANK))
+    taken = [remedy for remedy, _ in steps]
+    for place, (_, to) in enumerate(steps):
+        if _fits(model, to, strategy, box):
+            return tuple(taken[: place + 1])
+        if strategy.sharded and strategy.tensor_parallel == 1:
+            count = _more_devices(model, to, strategy, box)
+            if count and count <= _FEW_TIMES * strategy.devices:
+                return (*taken[: place + 1], Remedy("devices", count))
+    return ()
 
 
 def _more_devices(model: Model, workload: Workload, strategy: Strategy, box: Box) -> int | None:
@@ -203,7 +254,7 @@ def _more_devices(model: Model, workload: Workload, strategy: Strategy, box: Box
         more = replace(strategy, devices=count, pipeline_parallel=stages)
         return needed(model, workload, more, fixed).total <= free
 
-    most = min(MOST_DEVICES, model.blocks) if strategy.kind == "pp" else MOST_DEVICES
+    most = min(MOST_DEVICES, model.layers) if strategy.kind == "pp" else MOST_DEVICES
     if most <= strategy.devices or not fit(most):
         return None
     low, high = strategy.devices, most
@@ -223,15 +274,14 @@ def _outcome(row: Row, box: Box, host: int) -> str:
         left = f"{size(row.margin)} left on each device"
         return f"{left}, which fragments may take" if row.tight else left
     lacks = f"{size(-row.margin)} too much for each device"
-    if not row.remedies:
-        return f"{lacks}, and no single change makes it fit"
-    return f"{lacks}: would fit with {_either([remedy.text for remedy in row.remedies])}"
+    would = row.would_fit_with
+    return f"{lacks}: would fit with {would}" if would else lacks
 
 
 def _what(strategy: Strategy, moved: Traffic, box: Box) -> str:
     """What a strategy does, and what speaks for it or against it here."""
     direct = box.all_direct
-    links = "NVLink" if direct else "these links"
+    links = "direct links" if direct else "slow links"
     if strategy.tensor_parallel > 1:
         return (
             f"each layer on {strategy.tensor_parallel} directly joined devices, for blocks that are too large"
@@ -243,8 +293,8 @@ def _what(strategy: Strategy, moved: Traffic, box: Box) -> str:
         return "one device, nothing to send" + ("; the others stay idle" if len(box) > 1 else "")
     texts = {
         "ddp": "a whole copy on each device: only gradients are sent",
-        "zero1": "divides the optimizer's states, and sends as much as DDP",
-        "zero2": "divides gradients and optimizer, and sends as much as DDP",
+        "zero1": "divides the optimizer's states: gradients and weights are sent once a step",
+        "zero2": "divides gradients and optimizer: gradients and weights are sent once",
         "zero3": f"divides all states, and gathers weights over {links} in forward and backward",
         "fsdp2": f"divides all states, and gathers weights over {links} block by block",
         "zero2-offload": "the optimizer in host memory: fits more, and each step waits for the host",
@@ -253,16 +303,23 @@ def _what(strategy: Strategy, moved: Traffic, box: Box) -> str:
     return texts[strategy.kind]
 
 
-def _either(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+def _listed(remedies: Sequence[Remedy], last: str) -> str:
+    words = [remedy.text for remedy in remedies]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
-def _notices(model: Model, workload: Workload, box: Box, rows: Iterable[Row]) -> Iterator[str]:
+def _notices(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) -> Iterator[str]:
     yield from model.notices
     if not box.measured and len(box) > 1:
         yield "seconds are of modelled bandwidths: `gputui check --bandwidth` measures them"
     if model.max_positions is not None and workload.sequence > model.max_positions:
         yield f"the sequence is longer than the {model.max_positions} positions that the model was made for"
+    if (
+        workload.precision in ("bf16", "autocast")
+        and box.capability is not None
+        and box.capability < _BFLOAT16
+    ):
+        yield "below compute capability 8.0 there is no bfloat16: fp16 needs the memory of autocast"
     reshard = next((row for row in rows if row.name == "fsdp2" and row.fits), None)
     if reshard is not None:
         kept = replace(reshard.strategy, reshard=False)
@@ -280,16 +337,24 @@ def _notices(model: Model, workload: Workload, box: Box, rows: Iterable[Row]) ->
         yield "free memory is not known, so nothing is said to fit"
         return
     yield "nothing fits on these devices"
-    for remedy in what_would_do(rows):
-        yield f"would do: {remedy.text}"
+    for words in what_would_do(model, rows):
+        yield f"would do: {words}"
 
 
-def what_would_do(rows: Iterable[Row]) -> tuple[Remedy, ...]:
-    """Of each kind the remedy that changes least, over all rows."""
-    offered = {remedy for row in rows for remedy in row.remedies}
-    found = []
+def what_would_do(model: Model, rows: Sequence[Row]) -> Iterator[str]:
+    """The least that would make anything fit, of each kind of change."""
     for kind in ("checkpointing", "batch", "devices", "adamw8bit", "lora"):
-        values = sorted(remedy.value for remedy in offered if remedy.kind == kind)
-        if values:
-            found.append(Remedy(kind, values[-1] if kind == "batch" else values[0]))
-    return tuple(found)
+        offered = [(remedy, row) for row in rows for remedy in row.remedies if remedy.kind == kind]
+        if offered:
+            # The largest batch, the fewest devices.
+            sign = -1 if kind == "batch" else 1
+            remedy, row = min(offered, key=lambda each: (each[1].strategy.kind == "pp", sign * each[0].value))
+            named = "a pipeline" if row.strategy.kind == "pp" else row.name
+            yield f"{remedy.text}, with {named}"
+    if not any(row.remedies for row in rows):
+        combined = [row for row in rows if row.together]
+        for row in sorted(combined, key=lambda each: len(each.together))[:1]:
+            yield f"{_listed(row.together, 'and')}, with {row.name}"
+    for row in rows:
+        if row.strategy.offloads and row.margin is not None and row.margin >= 0:
+            yield f"{size(host_needed(model, row.strategy))} of host memory, with {row.name}"

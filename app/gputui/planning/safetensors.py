@@ -106,7 +106,7 @@ def _count(path: Path, header: dict[str, Any], room: int) -> Count:
             or (name.endswith(".attn.bias") and len(shape) == 4)
         ):
             continue
-        if kind not in _BITS:
+        if not isinstance(kind, str) or kind not in _BITS:
             raise PlanningError(
                 f"{_name(path)} holds packed weights ({printable(str(kind)[:20])}): give a config.json, or "
                 "--parameters N"

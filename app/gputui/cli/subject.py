@@ -1,4 +1,4 @@
-"""The options that say what is trained, for `plan` and `-n auto`, and the model and workload that they make.
+"""What a plan, or `-n auto`, is of: the model and the workload that a call and its command say.
 
 What a call does not say, its command may (`--model_name_or_path`, `--bf16`, a YAML file).
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.cli.common import WrongCallError, say
+from gputui.cli.request_options import BATCH, OPTIMIZERS, PRECISIONS, SEQUENCE
 from gputui.inventory.formatting import printable
 
 if TYPE_CHECKING:
@@ -19,50 +20,6 @@ if TYPE_CHECKING:
     from gputui.launching.training_words import Training
     from gputui.planning.model import Model
     from gputui.planning.workload import Workload
-
-PRECISIONS = ("bf16", "autocast", "fp16", "fp32")
-OPTIMIZERS = ("adamw", "adamw-foreach", "adamw8bit", "lion", "sgd", "sgd-momentum")
-"""The planner's, which takes milliseconds to import; a test compares them."""
-
-BATCH, SEQUENCE = 1, 2048
-
-
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """`--model`, and what is trained on it."""
-    group = parser.add_argument_group(
-        "the model, for -n auto and plan (what is not said here is read from the command)"
-    )
-    which = group.add_mutually_exclusive_group()
-    which.add_argument(
-        "--model", help="a folder, config.json, safetensors file or index, cached hub id, or a size (8B)"
-    )
-    which.add_argument("--parameters", metavar="N", help="only the number of parameters (7B, 6738415616)")
-    group.add_argument(
-        "-b", "--batch", type=_number, metavar="N", help=f"sequences of a device in one pass ({BATCH})"
-    )
-    group.add_argument(
-        "-s", "--sequence", type=_number, metavar="N", help=f"tokens of a sequence ({SEQUENCE})"
-    )
-    group.add_argument(
-        "--precision",
-        choices=PRECISIONS,
-        help="bf16: weights and optimizer too (default); autocast, fp16: those in fp32; fp32",
-    )
-    group.add_argument("--optim", choices=OPTIMIZERS, help="the optimizer (adamw)")
-    group.add_argument(
-        "--checkpointing", action="store_true", default=None, help="gradient (activation) checkpointing"
-    )
-    group.add_argument("--lora", type=_number, metavar="R", help="LoRA of this rank; 0: all parameters")
-    group.add_argument(
-        "--accumulation", type=_number, metavar="N", help="gradient accumulation: passes of one step (1)"
-    )
-
-
-def _number(text: str) -> int:
-    """A whole number; what is possible, the planner says."""
-    if not (text.isascii() and text.isdigit() and len(text) < 12):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,45 @@
+"""Planning: how long all strategies of a model take, the slowest of all families."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from bench.report import row
+from gputui.planning.box import Box
+from gputui.planning.closed_forms import FAMILIES, closed_form
+from gputui.planning.fields import Fields
+from gputui.planning.plan import plan
+from gputui.planning.workload import Workload
+
+_TIMES = 5
+
+
+def rows() -> Iterator[str]:
+    for count in (8, 72):
+        box = _box(count)
+        slowest = max(_milliseconds(kind, box) for kind in FAMILIES)
+        yield row(f"plan, {count} devices, the slowest family", f"{slowest:.1f} ms", "at most 50 ms")
+
+
+def _box(count: int) -> Box:
+    return Box(
+        uuids=tuple(f"GPU-{place}" for place in range(count)),
+        memory_free=(24 * 1024**3,) * count,
+        links=tuple(tuple("X" if i == j else "NV18" for j in range(count)) for i in range(count)),
+        bandwidths=tuple(tuple(None if i == j else 370.8 for j in range(count)) for i in range(count)),
+    )
+
+
+def _milliseconds(kind: str, box: Box) -> float:
+    """The best of some times: with the closed form, and a workload that looks for remedies."""
+    took = []
+    for _ in range(_TIMES):
+        began = time.perf_counter()
+        plan(
+            closed_form(Fields({"model_type": kind}, "config.json"), kind),
+            Workload(64, 8192, "autocast"),
+            box,
+        )
+        took.append(1000 * (time.perf_counter() - began))
+    return min(took)

@@ -1,0 +1,546 @@
+"""`gputui plan` and `-n auto`: what they print for boxes of which everything is known, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gputui.cli import request_options
+from gputui.cli.plan_text import plan_lines
+from gputui.inventory.snapshot import Host, HostLoad, Snapshot
+from gputui.planning.box import box_of
+from gputui.planning.fewest import fewest
+from gputui.planning.plan import plan
+from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload
+from gputui.sources.simulated.boxes import DGX_H100
+from messages import lines_of
+from simnvml import SimulatedNvml
+from unit.builders import GIB, box, busy, gpu, recording
+from unit.calling import Call
+from unit.planning_models import LLAMA3_8B, LLAMA3_70B
+
+LLAMA = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+}
+MODELS: dict[str, dict[str, Any]] = {
+    "gpt2": {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]},
+    "llama-2-7b": {
+        **LLAMA,
+        **{"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32},
+        **{"num_key_value_heads": 32, "intermediate_size": 11008, "vocab_size": 32000},
+    },
+    "llama-3-8b": {
+        **LLAMA,
+        **{"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32},
+        **{"num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256},
+    },
+    "llama-3-70b": {
+        **LLAMA,
+        **{"hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64},
+        **{"num_key_value_heads": 8, "intermediate_size": 28672, "vocab_size": 128256},
+    },
+    "llama-3.2-1b": {
+        **LLAMA,
+        **{"hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8},
+        **{"intermediate_size": 8192, "vocab_size": 128256, "tie_word_embeddings": True},
+    },
+    "strange": {"model_type": "strange", "hidden_size": 12},
+}
+
+
+@pytest.fixture(autouse=True)
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which calls are made, with a folder for each model."""
+    for name, config in MODELS.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "none"))
+    return tmp_path
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Callable[[Snapshot], str]:
+    """Writes a recording, for `--from`."""
+    return lambda snapshot: recording(tmp_path, snapshot)
+
+
+def rows(call: Call, *words: str) -> dict[str, dict[str, Any]]:
+    """The rows of a plan by strategy, best first."""
+    return {row["name"]: row for row in call("plan", *words, "--json").json["strategies"]}
+
+
+def cards(count: int, free: int, link: str = "PHB", **facts: Any) -> Snapshot:
+    """A box of idle devices with so many GiB."""
+    memory = {"memory_total": free * GIB, "memory_free": free * GIB}
+    links = tuple(tuple("X" if i == j else link for j in range(count)) for i in range(count))
+    return replace(box(*(gpu(i, **memory, **facts) for i in range(count)), links=links))
+
+
+# The document
+
+
+def test_json_has_the_keys_of_the_contract(call: Call) -> None:
+    document = call("plan", "llama-2-7b", "--demo", "dgx-h100", "--json").json
+    assert set(document) == {
+        *("schema", "model", "devices", "memory_free_min", "strategies", "estimators", "notices"),
+    }
+    assert document["schema"] == 1 and len(document["devices"]) == 8
+    assert set(document["model"]) == {"name", "architecture", "parameters", "largest_layer"}
+    assert document["model"]["parameters"] == 6_738_415_616
+    for row in document["strategies"]:
+        assert set(row) == {
+            *("name", "devices", "tp", "pp", "bytes", "fits", "margin", "traffic_bytes", "seconds", "reason"),
+        }
+        parts = row["bytes"]
+        assert set(parts) == {
+            *("weights", "gradients", "optimizer", "buffers", "activations", "fixed", "total"),
+        }
+        assert sum(parts.values()) == 2 * parts["total"]
+        assert row["margin"] == document["memory_free_min"] - parts["total"]
+    estimates = document["estimators"]["deepspeed"]
+    assert all(set(each) == {"stage", "offload", "gpu", "cpu"} for each in estimates)
+    assert {(each["stage"], each["offload"]) for each in estimates} == {
+        *((2, "none"), (2, "optimizer"), (3, "none"), (3, "optimizer"), (3, "all")),
+    }
+
+
+def test_deepspeeds_estimates_are_its_own_to_the_byte(call: Call) -> None:
+    def stage(number: int, *words: str) -> int:
+        document = call("plan", "llama-2-7b", *words, "--json").json
+        found = document["estimators"]["deepspeed"]
+        return next(e["gpu"] for e in found if e["stage"] == number and e["offload"] == "none")
+
+    assert stage(2, "-n", "2", "--demo", "dgx-h100") == 74_122_571_776
+    assert stage(3, "-n", "8", "--demo", "dgx-h100") == 15_685_723_136
+
+
+def test_weights_only_leaves_the_rest_out(call: Call) -> None:
+    for row in rows(call, "gpt2", "--demo", "dgx-h100", "--weights-only").values():
+        assert row["bytes"]["activations"] == row["bytes"]["fixed"] == row["bytes"]["buffers"] == 0
+
+
+# Decisions (facts of the guides), with AdamW
+
+
+def test_gpt2_on_two_is_ddp(call: Call) -> None:
+    found = rows(call, "gpt2", "-n", "2", "--precision", "autocast", "--demo", "rtx4090")
+    assert next(iter(found)) == "ddp"
+
+
+def test_a_one_billion_model_fits_on_a_24_gb_card_and_not_with_ddp(
+    call: Call, save: Callable[[Snapshot], str]
+) -> None:
+    words = ("llama-3.2-1b", "--precision", "autocast", "-s", "512", "--checkpointing")
+    found = rows(call, *words, "--from", save(cards(2, 24)))
+    assert found["single"]["fits"] and not found["ddp"]["fits"]
+
+
+def test_a_7b_model_on_eight_h100s_is_fsdp(call: Call) -> None:
+    found = rows(call, "llama-2-7b", "--precision", "autocast", "--demo", "dgx-h100")
+    assert next(iter(found)) == "fsdp2" and not found["ddp"]["fits"] and not found["single"]["fits"]
+    states = found["ddp"]["bytes"]
+    assert round((states["weights"] + states["gradients"] + states["optimizer"]) / GIB, 1) == 100.4
+
+
+def test_an_8b_model_does_not_fit_on_four_3090s_and_lora_or_offload_would_do(call: Call) -> None:
+    found = rows(call, "llama-3-8b", "-n", "4", "--precision", "autocast", "--demo", "rtx3090")
+    parts = found["fsdp2"]["bytes"]
+    assert round((parts["weights"] + parts["gradients"] + parts["optimizer"]) / GIB, 1) == 29.9
+    assert not found["fsdp2"]["fits"] and "LoRA" in found["fsdp2"]["reason"]
+    assert any(row["fits"] for name, row in found.items() if name.endswith("-offload"))
+
+
+def test_links_decide_the_order(call: Call) -> None:
+    joined = [*rows(call, "llama-3.2-1b", "-n", "4", "--demo", "dgx-h100")]
+    apart = [*rows(call, "llama-3.2-1b", "-n", "4", "--demo", "rtx4090")]
+    assert "tp2-fsdp2" in joined and not any(name.startswith("tp") for name in apart)
+    assert joined.index("fsdp2") < joined.index("zero2") and apart.index("zero2") < apart.index("fsdp2")
+
+
+def test_8_bit_adam_makes_fit_what_adamw_does_not(call: Call, save: Callable[[Snapshot], str]) -> None:
+    # The second guide: 45 GB of weights in 16 bits on four devices of 40 GB.
+    words = ("--parameters", "22.5B", "--weights-only", "--from", save(cards(4, 40)))
+    assert not rows(call, *words)["fsdp2"]["fits"]
+    assert rows(call, *words, "--optim", "adamw8bit")["fsdp2"]["fits"]
+
+
+# Devices
+
+
+def test_without_a_number_all_free_devices_of_one_vendor_are_planned_with(call: Call) -> None:
+    assert len(call("plan", "gpt2", "--demo", "mixed-vendors", "--json").json["devices"]) > 1
+    free = call("pick", "--demo", "-n", "3", "--format", "json").json["devices"]
+    planned = call("plan", "gpt2", "--demo", "--json").json["devices"]
+    assert set(planned) >= {each["uuid"] for each in free}
+
+
+def test_named_devices_are_planned_with_as_they_are(call: Call, save: Callable[[Snapshot], str]) -> None:
+    snapshot = box(gpu(0), busy(gpu(1)), gpu(2))
+    document = call("plan", "gpt2", "--gpus", "1,0", "--from", save(snapshot), "--json").json
+    assert document["devices"] == [snapshot.devices[1].uuid, snapshot.devices[0].uuid]
+    assert document["memory_free_min"] == snapshot.devices[1].memory_free
+
+
+def test_devices_in_use_are_planned_as_if_empty_and_that_is_said(
+    call: Call, save: Callable[[Snapshot], str]
+) -> None:
+    used = busy(gpu(1))
+    document = call("plan", "gpt2", "-n", "2", "--from", save(box(gpu(0), used)), "--json").json
+    assert document["memory_free_min"] == 80 * GIB
+    assert any("1 of the 2 devices is in use" in notice for notice in document["notices"])
+    ended = call("plan", "gpt2", "-n", "1", "--from", save(box(gpu(0), used)), "--json")
+    assert not any("in use" in notice for notice in ended.json["notices"])
+
+
+def test_more_devices_than_the_box_has_are_too_few(call: Call) -> None:
+    call("plan", "gpt2", "-n", "20", "--demo").refused(4)
+
+
+def test_a_lost_device_is_not_planned_with(call: Call) -> None:
+    lost = call("ls", "--demo", "lost", "--json").json["devices"]
+    gone = {each["uuid"] for each in lost if each["verdict"]["state"] == "lost"}
+    assert gone and not gone & {*call("plan", "gpt2", "--demo", "lost", "--json").json["devices"]}
+
+
+def test_the_driver_itself_is_asked(call: Call, nvml_here: SimulatedNvml) -> None:
+    nvml_here.show_box(DGX_H100)
+    assert len(call("plan", "gpt2", "--json").json["devices"]) == 8
+
+
+def test_measured_bandwidths_are_taken(call: Call, models: Path) -> None:
+    uuids = call("plan", "gpt2", "-n", "2", "--demo", "rtx4090", "--json").json["devices"]
+    copies = [{"source": a, "target": b, "gb_per_s": 2.0} for a, b in (uuids, uuids[::-1])]
+    (models / "m.json").write_text(json.dumps({"measured": {"copies": copies}}))
+    words = ("gpt2", "--gpus", ",".join(uuids), "--demo", "rtx4090")
+    slow = call("plan", *words, "--measured", "m.json", "--json").json
+    assert slow["strategies"][0]["seconds"] > rows(call, *words)["ddp"]["seconds"]
+    assert not any("modelled" in notice for notice in slow["notices"])
+    for text in ("", "[]", "{}", '{"measured": null}', '{"measured": {"copies": [{}]}}'):
+        (models / "m.json").write_text(text)
+        call("plan", *words, "--measured", "m.json").refused(2)
+
+
+# What is trained
+
+
+def test_the_command_says_what_the_call_does_not(call: Call) -> None:
+    command = (
+        "--",
+        "torchrun",
+        "t.py",
+        "--model_name_or_path",
+        "llama-2-7b",
+        "--bf16",
+        "--block_size",
+        "512",
+    )
+    said = call("plan", "--demo", "dgx-h100", "--json", *command).json
+    words = ("--precision", "autocast", "-s", "512", "--demo", "dgx-h100")
+    assert said == call("plan", "llama-2-7b", *words, "--json").json
+    assert said != call("plan", "-b", "8", "--demo", "dgx-h100", "--json", *command).json
+
+
+def test_what_the_call_says_comes_before_what_the_command_says(call: Call) -> None:
+    command = ("--", "t.py", "--model", "llama-2-7b", "--per_device_train_batch_size", "4")
+    one = call("plan", "gpt2", "-b", "2", "--demo", "--json", *command).json
+    assert one["model"]["name"] == "gpt2"
+    assert one == call("plan", "gpt2", "-b", "2", "--demo", "--json").json
+
+
+def test_checkpointing_lora_and_a_smaller_batch_need_less(call: Call) -> None:
+    def total(*words: str) -> int:
+        return int(rows(call, "llama-3-8b", "--demo", "dgx-h100", *words)["fsdp2"]["bytes"]["total"])
+
+    usual = total("-b", "4")
+    assert total("-b", "2") < usual and total("-b", "4", "--checkpointing") < usual
+    assert total("-b", "4", "--lora", "16") < usual and total("-b", "4", "-s", "1024") < usual
+
+
+def test_options_of_the_planner_are_offered() -> None:
+    assert request_options.PRECISIONS == PRECISIONS and set(request_options.OPTIMIZERS) == set(OPTIMIZERS)
+    assert (request_options.PRECISIONS[0], request_options.OPTIMIZERS[0]) == ("bf16", "adamw")
+    assert (Workload().batch, Workload().sequence) == (request_options.BATCH, request_options.SEQUENCE)
+
+
+# Wrong calls
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nothing"],
+        [""],
+        ["/"],
+        ["."],
+        ["gpt2", "8B"],
+        ["gpt2", "--model", "8B"],
+        ["gpt2", "--parameters", "8B"],
+        ["--parameters", "-5"],
+        ["--parameters", "0"],
+        ["--parameters", "many"],
+        ["gpt2", "-b", "0"],
+        ["gpt2", "-b", "-1"],
+        ["gpt2", "-b", "x"],
+        ["gpt2", "-s", "0"],
+        ["gpt2", "-s", "99999999999"],
+        ["gpt2", "--lora", "-8"],
+        ["gpt2", "--accumulation", "0"],
+        ["gpt2", "--precision", "int4"],
+        ["gpt2", "--optim", "none"],
+        ["gpt2", "--gpus", "none"],
+        ["gpt2", "--gpus", "99"],
+        ["gpt2", "-n", "0"],
+        ["gpt2", "-o", "x"],
+        ["gpt2", "--overwrite"],
+        ["gpt2", "--use", "ddp"],
+        ["gpt2", "--use", "ddp", "--json", "--", "t.py"],
+        ["--use", "ddp", "--", "t.py"],
+        ["--", "t.py", "--model", "nothing"],
+        ["8B", "--prove"],
+        ["gpt2", "--measured", "nothing.json"],
+        [],
+    ],
+)
+def test_a_wrong_call_is_one_line_and_status_2(call: Call, words: list[str]) -> None:
+    call("plan", "--demo", *words).refused(2)
+
+
+def test_a_truncated_header_and_a_huge_file_are_refused(call: Call, models: Path) -> None:
+    (models / "cut.safetensors").write_bytes((1000).to_bytes(8, "little") + b'{"a": ')
+    call("plan", "cut.safetensors", "--demo").refused(2)
+    with (models / "huge.json").open("wb") as file:
+        file.truncate(2 << 30)
+    call("plan", "huge.json", "--demo").refused(2)
+
+
+def test_a_name_that_would_move_the_cursor_is_shown_harmless(call: Call) -> None:
+    call("plan", "a\x1b[2Jb\n", "--demo").refused(2)
+    call("plan", "\ud800", "--demo").refused(2)
+
+
+def test_an_unknown_architecture_says_what_to_give_instead(call: Call, models: Path) -> None:
+    python = models / "python"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    said = call("plan", "strange", "--python", str(python), "--demo").refused(2)
+    assert "--parameters" in said and "strange" in said
+
+
+def test_no_driver_is_status_3(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert call("plan", "gpt2").status == 3
+
+
+# --use
+
+
+def used(call: Call, strategy: str, *words: str) -> str:
+    """The launch line of a strategy on the first devices of a box."""
+    ended = call("plan", "gpt2", "--use", strategy, "-o", "plan", "--demo", "dgx-h100", *words)
+    assert ended.status == 0, ended
+    return ended.out.rstrip("\n")
+
+
+def test_files_are_written_and_the_line_is_the_one_that_run_would_start(call: Call, models: Path) -> None:
+    line = used(call, "fsdp2", "-n", "2", "--", "train.py", "--lr", "1")
+    config = yaml.safe_load((models / "plan" / "accelerate.yaml").read_text())
+    assert config["num_processes"] == 2 and config["fsdp_config"]["fsdp_version"] == 2
+    assert config["fsdp_config"]["fsdp_transformer_layer_cls_to_wrap"] == "GPT2Block"
+    command = shlex.split(line)[2:]
+    visible = dict(word.split("=", 1) for word in shlex.split(line)[:2])["CUDA_VISIBLE_DEVICES"]
+    ran = call("run", "--gpus", visible, "--demo", "dgx-h100", "--dry-run", "--", *command)
+    assert ran.out.rstrip("\n") == line
+
+
+@pytest.mark.parametrize(
+    ("strategy", "program", "count"),
+    [("ddp", "torchrun", 4), ("single", "train.py", 1), ("zero3", "accelerate", 4), ("tp2", "accelerate", 4)],
+)
+def test_each_strategy_has_its_launcher_and_its_devices(
+    call: Call, strategy: str, program: str, count: int
+) -> None:
+    words = shlex.split(used(call, strategy, "-n", "4", "--", "train.py"))
+    visible = dict(word.split("=", 1) for word in words[:2])["CUDA_VISIBLE_DEVICES"]
+    assert len(visible.split(",")) == count
+    assert any(Path(word).name == program for word in words[2:])
+
+
+def test_other_files_are_not_overwritten_unasked(call: Call, models: Path) -> None:
+    used(call, "fsdp2", "-n", "2", "--", "train.py")
+    words = ("plan", "gpt2", "--use", "zero3", "-o", "plan", "-n", "2", "--demo", "dgx-h100")
+    call(*words, "--", "train.py").refused(2)
+    assert "fsdp_config" in (models / "plan" / "accelerate.yaml").read_text()
+    assert call(*words, "--overwrite", "--", "train.py").status == 0
+    assert "deepspeed_config" in (models / "plan" / "accelerate.yaml").read_text()
+
+
+@pytest.mark.parametrize("strategy", ["pp2", "tp3", "tp2-fsdp2", "ddp2", "", "zero"])
+def test_a_strategy_that_cannot_be_written_is_refused(call: Call, models: Path, strategy: str) -> None:
+    words = ("plan", "gpt2", "--use", strategy, "-o", "plan", "-n", "2", "--demo", "rtx4090", "--", "t.py")
+    call(*words).refused(2)
+    assert not (models / "plan").exists()
+
+
+def test_files_without_a_folder_are_refused(call: Call) -> None:
+    call("plan", "gpt2", "--use", "zero2", "-n", "2", "--demo", "--", "t.py").refused(2)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(call: Call, models: Path) -> None:
+    (models / "file").write_text("")
+    call("plan", "gpt2", "--use", "zero2", "-o", "file", "-n", "2", "--demo", "--", "t.py").refused(2)
+
+
+def test_a_strategy_that_does_not_fit_is_written_with_a_warning(call: Call) -> None:
+    words = ("plan", "llama-3-8b", "--use", "ddp", "-n", "2", "--demo", "rtx4090", "--", "t.py")
+    ended = call(*words)
+    assert ended.status == 0 and any(line.startswith("warning: ddp") for line in lines_of(ended.err))
+
+
+# -n auto
+
+
+def test_as_many_devices_as_it_needs_are_taken(call: Call) -> None:
+    def picked(*words: str) -> int:
+        return len(call("pick", "-n", "auto", "--demo", "dgx-h100", *words).out.split(","))
+
+    assert picked("--model", "gpt2") == 1
+    assert picked("--model", "llama-3-8b", "--precision", "autocast") == 2
+    assert picked("--parameters", "8B", "--precision", "autocast") == 2
+    assert picked("--model", "llama-3-8b", "--precision", "autocast", "-b", "2") > 2
+
+
+def test_where_nothing_does_the_call_says_what_would(call: Call) -> None:
+    for words in (("pick", "-n", "auto", "--model"), ("plan", "-n", "auto")):
+        said = call(*words, "llama-3-70b", "--demo", "dgx-h100").refused(4)
+        assert "checkpointing" in said and "LoRA" in said
+    command = ("--", "t.py", "--model", "llama-3-70b")
+    call("run", "-n", "auto", "--demo", "rtx4090", "--dry-run", *command).refused(4)
+
+
+def test_run_reads_the_model_from_its_command(call: Call) -> None:
+    command = ("torchrun", "t.py", "--model_name_or_path", "llama-3-8b", "--bf16", "--block_size", "1024")
+    ended = call("run", "-n", "auto", "--demo", "dgx-h100", "--dry-run", "--", *command)
+    assert ended.status == 0 and "--nproc-per-node=2" in ended.out
+    exported = call("export", "-n", "auto", "--as", "json", "--demo", "dgx-h100", "--", *command)
+    assert len(json.loads(exported.out)["devices"]) == 2
+
+
+@pytest.mark.parametrize(
+    "command", [["t.py"], ["t.py", "--model", "resnet50"], ["t.py", "--model", "strange"]]
+)
+def test_auto_without_a_model_that_is_known_is_a_wrong_call(call: Call, command: list[str]) -> None:
+    words = ("run", "-n", "auto", "--demo", "--dry-run", "--python", "/nowhere/python", "--")
+    call(*words, *command).refused(2)
+
+
+def test_a_number_in_the_command_is_the_only_one_that_is_tried(call: Call) -> None:
+    command = ("--", "torchrun", "--nproc-per-node", "4", "t.py", "--model", "gpt2")
+    ended = call("run", "-n", "auto", "--demo", "dgx-h100", "--dry-run", *command)
+    assert ended.status == 0 and len(ended.out.split()[1].split(",")) == 4
+    command = ("--", "torchrun", "--nproc-per-node", "2", "t.py", "--model", "llama-3-70b")
+    call("run", "-n", "auto", "--demo", "dgx-h100", "--dry-run", *command).refused(4)
+
+
+def test_waiting_counts_the_devices_in_use(call: Call, nvml_here: SimulatedNvml) -> None:
+    nvml_here.show(box(busy(gpu(0)), busy(gpu(1))))
+    words = ("pick", "-n", "auto", "--model", "llama-3-8b")
+    call(*words).refused(4)
+    assert call(*words, "--wait", "0").status == 124
+
+
+def test_small_devices_are_passed_over() -> None:
+    small = [gpu(i, memory_free=20 * GIB) for i in range(4)]
+    large = [gpu(i, memory_free=80 * GIB) for i in (4, 5)]
+    snapshot = box(*small, *large)
+    workload = Workload(precision="autocast")
+    found = fewest(LLAMA3_8B, workload, snapshot, snapshot.devices)
+    assert found is not None and {each.index for each in found.devices} == {4, 5}
+    assert found.needed <= 80 * GIB
+    assert fewest(LLAMA3_70B, workload, snapshot, snapshot.devices) is None
+    assert fewest(LLAMA3_8B, workload, snapshot, snapshot.devices, counts=(1,)) is None
+    assert fewest(LLAMA3_8B, workload, snapshot, ()) is None
+
+
+def test_a_device_of_unknown_memory_is_not_counted() -> None:
+    snapshot = box(gpu(0, memory_free=None), gpu(1))
+    found = fewest(LLAMA3_8B, Workload(lora=16), snapshot, snapshot.devices)
+    assert found is not None and [each.index for each in found.devices] == [1]
+
+
+# run's warning
+
+
+def test_run_warns_where_the_devices_cannot_hold_the_model(call: Call) -> None:
+    def warned(*words: str, box: str = "rtx4090", count: str = "1") -> bool:
+        ended = call("run", "-n", count, "--demo", box, "--dry-run", "--", *words)
+        assert ended.status == 0 and ended.out
+        return any(line.startswith("warning: ") and "not fit" in line for line in lines_of(ended.err))
+
+    assert warned("python", "train.py", "--model_name_or_path", "llama-3-8b")
+    assert not warned("python", "train.py", "--model_name_or_path", "llama-3-8b", box="dgx-h100")
+    assert not warned("python", "train.py", "--model_name_or_path", "gpt2")
+    assert warned("torchrun", "train.py", "--model", "llama-3-70b", count="4")
+    assert not warned("python", "train.py", "--model", "llama-3-8b", "--use_peft")
+    # Weights alone fit; servers and scripts that only compute with it need no more.
+    assert not warned("vllm", "serve", "llama-3-8b") and not warned("eval.py", "--model", "llama-3-8b")
+    assert warned("vllm", "serve", "llama-3-70b") and warned("eval.py", "--model", "llama-3-70b")
+    assert not warned("vllm", "serve", "llama-3-70b", "--quantization", "awq")
+    assert not warned("deepspeed", "train.py", "--model", "llama-3-8b")
+    for name in ("strange", "nothing", "8B", "", "..", "a/b/c"):
+        assert not warned("train.py", "--model", name)
+
+
+def test_a_model_of_packed_weights_is_not_judged(call: Call, models: Path) -> None:
+    config = models / "llama-3-70b" / "config.json"
+    config.write_text(json.dumps(MODELS["llama-3-70b"] | {"quantization_config": {"bits": 4}}))
+    ended = call("run", "-n", "1", "--demo", "rtx4090", "--dry-run", "--", "vllm", "serve", "llama-3-70b")
+    assert ended.status == 0 and not ended.err
+
+
+# The table
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 160])
+@pytest.mark.parametrize("free", [24 * GIB, 80 * GIB, None])
+def test_the_table_keeps_to_the_width(width: int, free: int | None) -> None:
+    snapshot = replace(
+        box(*(gpu(i, memory_free=free) for i in range(8))),
+        host=Host("h", load=HostLoad(memory_used=0, memory_total=512 * GIB)),
+    )
+    made = plan(LLAMA3_8B, Workload(lora=16, checkpointing=True), box_of(snapshot, snapshot.devices))
+    lines = [*plan_lines(made, snapshot, snapshot.devices, 0, width)]
+    assert max(map(len, lines)) <= width
+    for row in made.rows:
+        assert any(line[2:].startswith(f"{row.name} ") for line in lines), row.name
+
+
+def test_the_table_says_of_each_strategy_whether_it_fits(call: Call) -> None:
+    ended = call("plan", "llama-2-7b", "--precision", "autocast", "--demo", "dgx-h100")
+    marks = {line.split()[1]: line[0] for line in ended.out.splitlines() if line[:1] in ("✓", "✗")}
+    assert marks["fsdp2"] == "✓" and marks["ddp"] == "✗"
+    assert "6,738,415,616" in ended.out and "zero3" in ended.out
+
+
+def test_the_table_in_the_documentation_is_the_one_that_is_shown(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "planning.md").read_text()
+    typed, shown = re.search(r"```sh\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()  # type: ignore[union-attr]
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((80, 24)))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert call(*shlex.split(typed)[1:]).out == shown
