@@ -23,7 +23,7 @@ from gputui.planning.box import box_of
 from gputui.planning.fewest import fewest
 from gputui.planning.plan import plan
 from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload
-from gputui.sources.simulated.boxes import DGX_H100
+from gputui.sources.simulated.boxes import BOXES, DGX_H100
 from messages import lines_of
 from simnvml import SimulatedNvml
 from unit.builders import GIB, box, busy, gpu, recording
@@ -215,6 +215,25 @@ def test_a_lost_device_is_not_planned_with(call: Call) -> None:
     lost = call("ls", "--demo", "lost", "--json").json["devices"]
     gone = {each["uuid"] for each in lost if each["verdict"]["state"] == "lost"}
     assert gone and not gone & {*call("plan", "gpt2", "--demo", "lost", "--json").json["devices"]}
+
+
+def test_gaudis_are_planned_with_in_groups_that_can_work_together(call: Call) -> None:
+    document = call("plan", "gpt2", "--demo", "gaudi", "--json").json
+    assert len(document["devices"]) == 4 and not any("in use" in notice for notice in document["notices"])
+    words = ("pick", "-n", "auto", "--demo", "gaudi", "--model", "llama-3-8b", "--precision", "autocast")
+    assert len(call(*words, "-b", "2").out.split(",")) in (2, 4)
+
+
+def test_where_only_the_memory_is_known_that_is_planned_with(call: Call) -> None:
+    document = call("plan", "gpt2", "--demo", "wsl", "--json").json
+    assert len(document["devices"]) == 1 and not any("in use" in notice for notice in document["notices"])
+    call("pick", "-n", "auto", "--demo", "wsl", "--model", "gpt2").refused(4)
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_every_box_can_be_planned_for(call: Call, name: str) -> None:
+    document = call("plan", "gpt2", "--demo", name, "--json").json
+    assert document["devices"] and any(row["fits"] for row in document["strategies"])
 
 
 def test_the_driver_itself_is_asked(call: Call, nvml_here: SimulatedNvml) -> None:

@@ -12,7 +12,7 @@ from gputui.allocating.allocator import Allocator
 from gputui.allocating.errors import NotEnoughError
 from gputui.choosing.named_devices import NONE
 from gputui.choosing.pick import Constraints, available, pick
-from gputui.choosing.verdict import Verdict
+from gputui.choosing.verdict import State, Verdict
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, opened, say
 from gputui.cli.request_options import AUTO, request_of
@@ -61,17 +61,22 @@ class _Candidates:
     def together(self) -> tuple[Device, ...]:
         """All that are free and can work together, in their best order; of MIG instances one."""
         whole = sum(device.parent is None for device in self.free)
-        return self.best(whole or 1)
+        # (Of Gaudi's only 2, 4 or 8 neighbours can.)
+        sets = (self.best(count) for count in range(whole, 0, -1))
+        return next(filter(None, sets), ()) or self.best(1)
 
-    def emptied(self) -> _Candidates:
-        """The same, with every device that is in use empty, and free."""
+    def emptied(self, *also: State) -> _Candidates:
+        """The same, with every device that is in use empty and free; free are those in the states `also`."""
         used = {key for key, verdict in self.verdicts.items() if verdict.state in _IN_USE}
         devices = tuple(_empty(each) if each.key in used else each for each in self.snapshot.devices)
-        verdicts = {k: replace(v, state="free") if k in used else v for k, v in self.verdicts.items()}
+        verdicts = {
+            key: replace(verdict, state="free") if key in used or verdict.state in also else verdict
+            for key, verdict in self.verdicts.items()
+        }
         return replace(self, snapshot=replace(self.snapshot, devices=devices), verdicts=verdicts)
 
 
-_IN_USE = ("busy", "held", "claimed", "cooling")
+_IN_USE: tuple[State, ...] = ("busy", "held", "claimed", "cooling")
 
 
 def _empty(device: Device) -> Device:
@@ -114,14 +119,15 @@ def devices_for_plan(args: argparse.Namespace, subject: Subject) -> PlannedDevic
     devices = candidates.together() if count is None else candidates.best(count)
     if devices and len(devices) == (count or len(devices)):
         return PlannedDevices(candidates.snapshot, devices)
-    emptied = candidates.emptied()
+    # (Where nobody can tell whether they are used, as on WSL, their memory is known all the same.)
+    emptied = candidates.emptied("unknown")
     devices = emptied.together() if count is None else emptied.best(count)
     if not devices or len(devices) < (count or 1):
         found = len(devices)
         raise NotEnoughError(
             f"{count or 1} devices asked for, this box has {found} that could be planned with"
         )
-    used = sum(not candidates.verdicts[device.key].free for device in devices)
+    used = sum(candidates.verdicts[device.key].state in _IN_USE for device in devices)
     return PlannedDevices(emptied.snapshot, devices, used)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gputui.choosing.best import best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
-from gputui.inventory.device import Device
+from gputui.inventory.device import GROUP_SIZES, Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.planning.box import Box, box_of
 from gputui.planning.memory import needed
@@ -44,8 +44,11 @@ def fewest(
     """
     workload = workload.for_model(model)
     known = [device for device in candidates if snapshot.memory_free(device) is not None]
+    neighbours = any(device.module is not None for device in known)
     for count in range(1, len(known) + 1) if counts is None else counts:
         if not 1 <= count <= len(known) or not grouping.fits(count):
+            continue
+        if neighbours and count > 1 and count not in GROUP_SIZES:
             continue
         # (A process can use one MIG instance only.)
         able = known if count == 1 else [device for device in known if device.parent is None]
