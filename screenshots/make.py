@@ -97,6 +97,7 @@ _SCREENS: dict[str, tuple[str, ...]] = {
     "panels": ("H",),
     "people": ("P",),
     "processes": ("p", "tab"),
+    "plan": ("m", "down"),
     "queue": ("Q",),
     "timelines": ("h",),
     "topology": ("t",),

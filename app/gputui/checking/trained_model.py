@@ -16,6 +16,7 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.training_words import Training
 from gputui.planning.model import Model, PlanningError, UnknownArchitectureError
 from gputui.planning.reading import find_model, read_model
+from gputui.planning.workload import Workload
 from gputui.vendors.registry import vendors
 
 USUAL_SEQUENCE = 2048
@@ -65,6 +66,9 @@ def said_of(training: Training) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def usual_sequence(model: Model | None) -> int:
-    """Tokens of a sequence where nobody has said how many."""
-    return min(USUAL_SEQUENCE, (model.max_positions if model else None) or USUAL_SEQUENCE)
+def workload_of(training: Training, model: Model | None, given: Mapping[str, Any]) -> Workload:
+    """What somebody has `given`, before what the command says, before what is usual. Raises PlanningError."""
+    most = model.max_positions if model is not None else None
+    usual = min(USUAL_SEQUENCE, most or USUAL_SEQUENCE)
+    workload = Workload(**{"sequence": usual, **said_of(training), **given})
+    return workload.for_model(model) if model is not None else workload

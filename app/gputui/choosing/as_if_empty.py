@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from gputui.choosing.verdict import State, Verdict
@@ -13,11 +13,18 @@ IN_USE: tuple[State, ...] = ("busy", "held", "claimed", "cooling")
 """States that end by themselves. One that is unknown or lost may never be free."""
 
 
-def as_if_empty(snapshot: Snapshot, verdicts: Mapping[str, Verdict]) -> tuple[Snapshot, dict[str, Verdict]]:
-    """The same with all memory of the devices in use free, and those devices free."""
+def as_if_empty(
+    snapshot: Snapshot, verdicts: Mapping[str, Verdict], also: Collection[State] = ()
+) -> tuple[Snapshot, dict[str, Verdict]]:
+    """The same with all memory of the devices in use free, and those devices free; free, as they are, are
+    those in the states `also`, too."""
     used = {d.key for d in snapshot.devices if verdicts[d.key].state in IN_USE and not d.mig}
     devices = tuple(_emptied(device) if device.key in used else device for device in snapshot.devices)
-    free = {key: replace(verdicts[key], state="free") for key in used}
+    free: dict[str, Verdict] = {
+        key: replace(verdict, state="free")
+        for key, verdict in verdicts.items()
+        if key in used or verdict.state in also
+    }
     return replace(snapshot, devices=devices), {**verdicts, **free}
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
-from gputui.checking.trained_model import said_of, usual_sequence
-from gputui.choosing.as_if_empty import as_if_empty
+from gputui.checking.trained_model import said_of, workload_of
+from gputui.choosing.as_if_empty import IN_USE, as_if_empty
 from gputui.choosing.best import best
 from gputui.choosing.pick import available, pick
-from gputui.choosing.verdict import Verdict
+from gputui.choosing.verdict import State, Verdict
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus
 from gputui.inventory.snapshot import Snapshot
@@ -25,6 +25,7 @@ from gputui.tui.app_state import AppState
 
 _RANKS = (0, 8, 16, 32, 64, 128)
 _MOST_BATCH = 1 << 16
+_PERHAPS_FREE: tuple[State, ...] = ("unknown",)
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,7 @@ class PlanRequest:
     @property
     def workload(self) -> Workload:
         """Raises PlanningError for what is none."""
-        workload = Workload(**{"sequence": usual_sequence(self.model), **self.said})
-        return workload.for_model(self.model) if self.model else workload
+        return workload_of(self.training, self.model, self.given)
 
     def having(self, **changed: object) -> PlanRequest:
         """The request with other fields of the workload."""
@@ -92,17 +92,21 @@ def request_of(training: Training) -> PlanRequest:
     return PlanRequest(name=training.model or "", training=training)
 
 
+Origin = Literal["selected", "free", "as if empty", "perhaps in use"]
+
+
 @dataclass(frozen=True)
 class PlannedDevices:
     """Devices in the order of a launch, in a snapshot that has their links and memory.
 
-    how   "selected" or "free"; where some are in use, the plan is made as if these were empty: `in_use`
-    most  how many devices there can be
+    how     where some are in use (`in_use`), the plan is made as if these were empty; "perhaps in use" are
+            those of which nobody can tell it
+    most    how many devices there can be
     """
 
     snapshot: Snapshot
     devices: tuple[Device, ...]
-    how: str
+    how: Origin
     in_use: tuple[Device, ...]
     most: int
 
@@ -132,7 +136,8 @@ def devices_for(app_state: AppState, count: int | None) -> PlannedDevices | str:
         return app_state.problem or "no reading yet"
     if app_state.limits and app_state.limits.unknown and not selected:
         return f"it is unknown which devices {app_state.limits.words} means: select them on the main screen"
-    emptied, as_free = as_if_empty(snapshot, app_state.verdicts)
+    # (Where nobody can tell whether they are used, as on WSL, their memory is known all the same.)
+    emptied, as_free = as_if_empty(snapshot, app_state.verdicts, _PERHAPS_FREE)
     keys = app_state.selection.keys
     most = _together(app_state, emptied, as_free, keys)
     if not most:
@@ -173,9 +178,11 @@ def _partly_in_use(
             continue
         found = pick(emptied, as_free, replace(constraints, required=within))
         if found.alternatives:
-            in_use = tuple(d for d in found.devices if not app_state.verdicts[d.key].free)
             ordered = _in_order(found.devices, app_state.selected)
-            return PlannedDevices(emptied, ordered, "free", in_use, most)
+            in_use = tuple(d for d in ordered if app_state.verdicts[d.key].state in IN_USE)
+            unknown = any(app_state.verdicts[d.key].state == "unknown" for d in ordered)
+            how: Origin = "as if empty" if in_use else "perhaps in use" if unknown else "free"
+            return PlannedDevices(emptied, ordered, how, in_use, most)
     return None
 
 

@@ -110,22 +110,24 @@ def where(app_state: AppState, plan: Plan | None, found: PlannedDevices, width: 
     """Which devices, how much of each is free, and what joins them; what does not fit is left out."""
     labels = runs(app_state, found.devices)
     name = "GPU" if len(found.devices) == 1 else "GPUs"
-    texts = [f" {name} {labels}: {'as if empty' if found.in_use else found.how}"]
+    texts = [f" {name} {labels}: {found.how}"]
     if found.in_use:
         texts.append(f"{runs(app_state, found.in_use)} in use now")
     if plan is not None:
         box, free = plan.box, plan.box.memory_free_min
         each = "" if len(box) == 1 else " on each"
         texts.append("free memory unknown" if free is None else f"{size(free)} free{each}")
-        ring = box.ring_bandwidth(range(len(box)))
         if len(box) > 1:
-            how = "measured" if box.measured else "modelled"
-            texts.append("bandwidth unknown" if ring is None else f"{ring:.0f} GB/s {how}")
+            ring = box.ring_bandwidth(range(len(box)))
+            speed = "" if ring is None else f" {ring:.0f} GB/s{' measured' if box.measured else ''}"
+            words = {link for row in box.links for link in row if link} - {"X"}
+            texts += [f"{', '.join(sorted(words))}{speed}"] if words else []
     names = sorted({short_name(device.name) for device in found.devices if device.name})
     texts += [", ".join(names)] if names else []
+    style = "dim" if found.how in ("selected", "free") else "warn"
     while len(texts) > 1 and cell_len(" · ".join(texts)) > width:
         texts.pop()
-    return clip(((" · ".join(texts), "warn" if found.in_use else "dim"),), width)
+    return clip(((" · ".join(texts), style),), width)
 
 
 def table_heading(plan: Plan, columns: Columns, width: int) -> Line:
@@ -135,9 +137,9 @@ def table_heading(plan: Plan, columns: Columns, width: int) -> Line:
     if cell_len(text) > columns.limit:
         text = ""
     bar = fit(fit(text, columns.limit, right=True), columns.bar)
-    words = f"   {fit('STRATEGY', _NAME)}  {bar}  {fit('NEEDS', 7, right=True)}  {fit('OF EACH', _VERDICT)}"
+    words = f"   {fit('STRATEGY', _NAME)}  {bar}  {fit('TOTAL', 7, right=True)}  {fit('LEFT', _VERDICT)}"
     if columns.speeds:
-        words += f" {fit('GB/STEP', _NUMBER, right=True)} {fit('S/STEP', _NUMBER, right=True)}"
+        words += f" {fit('SENT', _NUMBER, right=True)} {fit('TIME', _NUMBER, right=True)}"
     return clip(((words, "dim"),), width)
 
 
@@ -162,13 +164,13 @@ def _row(row: Row, here: bool, scale: int, free: int | None, columns: Columns) -
         (fit(words, _VERDICT), style if not row.fits or row.tight else name),
     ]
     if columns.speeds:
-        moved = row.traffic
         spans += [
-            (f" {fit(figure(moved.bytes / 1e9), _NUMBER, right=True)}", name),
-            (f" {fit('–' if moved.seconds is None else figure(moved.seconds), _NUMBER, right=True)}", name),
+            (f" {fit(row.traffic.amount, _NUMBER, right=True)}", name),
+            (f" {fit(row.traffic.time, _NUMBER, right=True)}", name),
         ]
     if columns.why > 20:
-        spans.append((f"  {fit(row.what, columns.why)}", "dim"))
+        helps = f"would fit with {row.would_fit_with}" if row.would_fit_with else row.what
+        spans.append((f"  {fit(row.what if row.fits else helps, columns.why)}", "dim"))
     return tuple(spans)
 
 
@@ -179,16 +181,7 @@ def verdict_of(row: Row) -> tuple[str, str, str]:
     if row.fits:
         left = f"{size(row.margin)} left"
         return ("!", f"{left}, tight", "warn") if row.tight else ("✓", left, "free")
-    return "✕", "host memory" if row.margin >= 0 else f"{size(-row.margin)} over", "busy"
-
-
-def figure(number: float) -> str:
-    """A number with three digits that say something: "0", "<0.01", "0.13", "14.2", "280"."""
-    if not number:
-        return "0"
-    if number < 0.01:
-        return "<0.01"
-    return f"{number:.2f}" if number < 10 else f"{number:.1f}" if number < 100 else f"{number:.0f}"
+    return "✗", "host memory" if row.margin >= 0 else f"{size(-row.margin)} over", "busy"
 
 
 def stacked(parts: Bytes, scale: int, width: int, limit: int, marked: bool) -> list[Span]:
@@ -261,12 +254,8 @@ def nothing_fits(plan: Plan, width: int) -> list[Line]:
     """Where no strategy fits, what would make one fit; [] where one does, or nobody can say."""
     if plan.best is not None or plan.box.memory_free_min is None:
         return []
-    helps = what_would_do(plan.rows)
-    words = (
-        f"nothing fits; would do: {', or '.join(each.text for each in helps)}"
-        if helps
-        else ("nothing fits, and no single change makes anything fit")
-    )
+    helps = tuple(what_would_do(plan.model, plan.rows))
+    words = f"nothing fits; would do: {'; '.join(helps)}" if helps else "nothing fits on these devices"
     lines: list[Line] = [((f" {piece}", "warn"),) for piece in wrap(words, width - 2)]
     return lines[:2]
 
