@@ -222,6 +222,14 @@ def _found(s: Session) -> PlannedDevices:
     return found
 
 
+@pytest.mark.parametrize("words", [("--load_in_4bit", "True"), ()])
+async def test_weights_in_four_bits_are_said_not_to_be_counted(words: tuple[str, ...]) -> None:
+    async with session("dgx-h100", (*TRAIN, *words)) as s:
+        await opened(s)
+        assert bool(views.doubts(request(s), 80)) is bool(words)
+        assert strategies(s)
+
+
 async def test_without_a_model_it_is_asked_for() -> None:
     async with session("dgx-h100", ("python", "train.py")) as s:
         await opened(s)
@@ -518,7 +526,7 @@ def test_a_bar_is_as_long_as_what_is_needed() -> None:
     parts = Bytes(weights=40, gradients=20, optimizer=20, buffers=0, activations=10, fixed=10)
     full = views.stacked(parts, 100, 20, 20, marked=True)
     cells = "".join(text for text, _ in full)
-    assert cells == "█" * 8 + "▓" * 4 + "▒" * 4 + "▄" * 2 + "▂" * 2
+    assert cells == "█" * 8 + "▓" * 4 + "▒" * 4 + "▆" * 2 + "▂" * 2
     half = "".join(text for text, _ in views.stacked(parts, 200, 20, 20, marked=True))
     assert len(half) == 20
     assert half.count("░") == 10

@@ -150,7 +150,7 @@ class PlanScreen(ListPage):
         head = [view_of_plan.heading(request, width)]
         if isinstance(found, PlannedDevices) and height >= _SMALL:
             head.append(view_of_plan.where(self.view.app_state, made, found, width))
-        head += view_of_plan.settings(request, found, width)
+        head += [*view_of_plan.settings(request, found, width), *view_of_plan.doubts(request, width)]
         row = self._row
         if made is None or row is None:
             busy = self._controller.reading

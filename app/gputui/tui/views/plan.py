@@ -19,14 +19,14 @@ PARTS: tuple[tuple[str, str, str], ...] = (
     ("weights", "█", "load"),
     ("gradients", "▓", "link-nv"),
     ("optimizer", "▒", "warn"),
-    ("buffers", "▀", "claimed"),
-    ("activations", "▄", "memory"),
+    ("buffers", "▄", "claimed"),
+    ("activations", "▆", "memory"),
     ("fixed", "▂", "dim"),
 )
 """The parts of what a device needs, in the order of a bar, each with its sign and style."""
 
 _NAME, _VERDICT, _NUMBER = 13, 12, 8
-_LEAST_BAR, _MOST_BAR = 8, 44
+_LEAST_BAR, _MOST_BAR = 8, 60
 _SPEEDS_FROM, _WHY_FROM = 76, 150
 """Widths from which on a row says what it sends, and why."""
 _OVER = 0.72
@@ -154,19 +154,19 @@ def rows(plan: Plan, cursor: int, columns: Columns, width: int) -> list[Line]:
 
 def _row(row: Row, here: bool, scale: int, free: int | None, columns: Columns) -> Line:
     sign, words, style = verdict_of(row)
-    name = "strong" if row.fits else "" if row.fits is None else "dim"
+    tone = "dim" if row.fits is False else ""
     spans: list[Span] = [
         ("▸" if here else " ", "cursor"),
         (f"{sign} ", style),
-        (f"{fit(row.name, _NAME)}  ", name),
+        (f"{fit(row.name, _NAME)}  ", "strong" if row.fits else tone),
         *stacked(row.bytes, scale, columns.bar, columns.limit, free is not None),
-        (f"  {fit(size(row.bytes.total), 7, right=True)}  ", name),
-        (fit(words, _VERDICT), style if not row.fits or row.tight else name),
+        (f"  {fit(size(row.bytes.total), 7, right=True)}  ", tone),
+        (fit(words, _VERDICT), style if not row.fits or row.tight else tone),
     ]
     if columns.speeds:
         spans += [
-            (f" {fit(row.traffic.amount, _NUMBER, right=True)}", name),
-            (f" {fit(row.traffic.time, _NUMBER, right=True)}", name),
+            (f" {fit(row.traffic.amount, _NUMBER, right=True)}", tone),
+            (f" {fit(row.traffic.time, _NUMBER, right=True)}", tone),
         ]
     if columns.why > 20:
         helps = f"would fit with {row.would_fit_with}" if row.would_fit_with else row.what
@@ -180,7 +180,7 @@ def verdict_of(row: Row) -> tuple[str, str, str]:
         return "?", "unknown", "unknown"
     if row.fits:
         left = f"{size(row.margin)} left"
-        return ("!", f"{left}, tight", "warn") if row.tight else ("✓", left, "free")
+        return ("!", f"{size(row.margin)} tight", "warn") if row.tight else ("✓", left, "free")
     return "✗", "host memory" if row.margin >= 0 else f"{size(-row.margin)} over", "busy"
 
 
@@ -248,6 +248,16 @@ def _wrapped(text: str, style: str, width: int) -> list[Line]:
     """The text in lines, those after the first a little further in."""
     first, *more = wrap(text, max(8, width - 3))
     return [((f" {first}", style),), *(((f"   {piece}", style),) for piece in more)]
+
+
+def doubts(request: PlanRequest, width: int) -> list[Line]:
+    """What of the command the plan does not know."""
+    texts = []
+    if request.training.quantized:
+        texts.append("the command loads weights in 4 or 8 bits, which is not counted: it needs less")
+    if request.training.serves:
+        texts.append("the command serves a model: this is what training it would need")
+    return [clip(((f" {text}", "warn"),), width) for text in texts]
 
 
 def nothing_fits(plan: Plan, width: int) -> list[Line]:
