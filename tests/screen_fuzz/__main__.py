@@ -190,7 +190,9 @@ class _Abuse:
 
 async def _round(dice: random.Random, done: deque[str], until: float, wrong: list[str]) -> int:
     name, steps = dice.choice(list(BOXES)), 0
-    command = dice.choice([("true",), ("python", "[red].py"), ("torchrun", "x.py"), ()])
+    command = dice.choice(
+        [("true",), ("torchrun", "x.py"), ("python", "[red].py"), ("torchrun", "x.py", "--model", "8B"), ()]
+    )
     done.append(f"-- box {name}, command {command}")
     source = _MovingBox(name, dice)
     size = dice.choice(((80, 24), (130, 40), (240, 60)))
