@@ -44,6 +44,13 @@ NOT_KEPT = {
     "detach": "a rerun is a job always",
     "saved": "its options are kept in full",
     "env": "variables are kept with the launch options",
+    **dict.fromkeys(
+        (
+            *("model", "parameters", "batch", "sequence", "precision", "optim", "checkpointing", "lora"),
+            "accumulation",
+        ),
+        "the number of devices that they led to is kept",
+    ),
     "demo": "where to look",
     "root": "where to look",
     "recording": "where to look",

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gputui.allocating.queue import waiters
 from gputui.cli import request_options
 from gputui.cli.plan_text import plan_lines
 from gputui.inventory.snapshot import Host, HostLoad, Snapshot
@@ -26,8 +27,10 @@ from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload
 from gputui.sources.simulated.boxes import BOXES, DGX_H100
 from messages import lines_of
 from simnvml import SimulatedNvml
-from unit.builders import GIB, box, busy, gpu, recording
+from unit.builders import GIB, busy, gpu, recording
+from unit.builders import box as box_of_devices
 from unit.calling import Call
+from unit.claims_support import Box, until
 from unit.planning_models import LLAMA3_8B, LLAMA3_70B
 
 LLAMA = {
@@ -88,7 +91,7 @@ def cards(count: int, free: int, link: str = "PHB", **facts: Any) -> Snapshot:
     """A box of idle devices with so many GiB."""
     memory = {"memory_total": free * GIB, "memory_free": free * GIB}
     links = tuple(tuple("X" if i == j else link for j in range(count)) for i in range(count))
-    return replace(box(*(gpu(i, **memory, **facts) for i in range(count)), links=links))
+    return replace(box_of_devices(*(gpu(i, **memory, **facts) for i in range(count)), links=links))
 
 
 # The document
@@ -190,7 +193,7 @@ def test_without_a_number_all_free_devices_of_one_vendor_are_planned_with(call: 
 
 
 def test_named_devices_are_planned_with_as_they_are(call: Call, save: Callable[[Snapshot], str]) -> None:
-    snapshot = box(gpu(0), busy(gpu(1)), gpu(2))
+    snapshot = box_of_devices(gpu(0), busy(gpu(1)), gpu(2))
     document = call("plan", "gpt2", "--gpus", "1,0", "--from", save(snapshot), "--json").json
     assert document["devices"] == [snapshot.devices[1].uuid, snapshot.devices[0].uuid]
     assert document["memory_free_min"] == snapshot.devices[1].memory_free
@@ -200,11 +203,19 @@ def test_devices_in_use_are_planned_as_if_empty_and_that_is_said(
     call: Call, save: Callable[[Snapshot], str]
 ) -> None:
     used = busy(gpu(1))
-    document = call("plan", "gpt2", "-n", "2", "--from", save(box(gpu(0), used)), "--json").json
+    document = call("plan", "gpt2", "-n", "2", "--from", save(box_of_devices(gpu(0), used)), "--json").json
     assert document["memory_free_min"] == 80 * GIB
     assert any("1 of the 2 devices is in use" in notice for notice in document["notices"])
-    ended = call("plan", "gpt2", "-n", "1", "--from", save(box(gpu(0), used)), "--json")
+    ended = call("plan", "gpt2", "-n", "1", "--from", save(box_of_devices(gpu(0), used)), "--json")
     assert not any("in use" in notice for notice in ended.json["notices"])
+
+
+def test_why_says_why_these(call: Call) -> None:
+    plain = call("plan", "gpt2", "--demo", "rtx3090", "-n", "2", "--json")
+    ended = call("plan", "gpt2", "--demo", "rtx3090", "-n", "2", "--json", "--why")
+    assert ended.out == plain.out and not plain.err
+    (why,) = lines_of(ended.err)
+    assert why.startswith("GPU 2,3: ") and "NV4" in why
 
 
 def test_more_devices_than_the_box_has_are_too_few(call: Call) -> None:
@@ -360,6 +371,26 @@ def test_an_unknown_architecture_says_what_to_give_instead(call: Call, models: P
     assert "--parameters" in said and "strange" in said
 
 
+def test_a_proof_by_a_python_that_cannot_is_a_failed_check(call: Call, models: Path) -> None:
+    python = models / "python"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    ended = call("plan", "gpt2", "--demo", "-n", "2", "--prove", "--python", str(python))
+    assert ended.status == 5 and ended.out.startswith("gpt2  ")
+    assert any(line.startswith("warning: ") for line in lines_of(ended.err))
+
+
+def test_a_model_is_looked_up_in_the_cache_that_the_command_will_have(call: Call, models: Path) -> None:
+    snapshot = models / "home" / "hub" / "models--a--b" / "snapshots" / "0123abcd"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(json.dumps(MODELS["llama-3-70b"]))
+    command = (f"HF_HOME={models / 'home'}", "t.py", "--model_name_or_path", "a/b", "--lr", "1")
+    document = call("plan", "--demo", "--json", "--", *command).json
+    assert document["model"]["parameters"] == 70_553_706_496
+    ended = call("run", "-n", "1", "--demo", "rtx4090", "--dry-run", "--", *command)
+    assert "not fit" in ended.err
+
+
 def test_no_driver_is_status_3(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert call("plan", "gpt2").status == 3
@@ -476,16 +507,28 @@ def test_a_number_in_the_command_is_the_only_one_that_is_tried(call: Call) -> No
 
 
 def test_waiting_counts_the_devices_in_use(call: Call, nvml_here: SimulatedNvml) -> None:
-    nvml_here.show(box(busy(gpu(0)), busy(gpu(1))))
+    nvml_here.show(box_of_devices(busy(gpu(0)), busy(gpu(1))))
     words = ("pick", "-n", "auto", "--model", "llama-3-8b")
     call(*words).refused(4)
     assert call(*words, "--wait", "0").status == 124
 
 
+def test_a_job_in_line_waits_for_as_many_as_it_needs(box: Box) -> None:
+    holder = box.hold(*range(8))
+    waiting = ("run", "-q", "--detach", "--wait", "--window", "0")
+    model = ("-n", "auto", "--parameters", "8B", "--precision", "autocast")
+    _, out, _ = box.call(*waiting, *model, "--", "true")
+    until(lambda: waiters(box.environ))
+    holder.kill()
+    assert box.call("jobs", "wait", out.strip())[0] == 0
+    (job,) = json.loads(box.call("jobs", "--json")[1])["jobs"]
+    assert len(job["devices"]) == 2
+
+
 def test_small_devices_are_passed_over() -> None:
     small = [gpu(i, memory_free=20 * GIB) for i in range(4)]
     large = [gpu(i, memory_free=80 * GIB) for i in (4, 5)]
-    snapshot = box(*small, *large)
+    snapshot = box_of_devices(*small, *large)
     workload = Workload(precision="autocast")
     found = fewest(LLAMA3_8B, workload, snapshot, snapshot.devices)
     assert found is not None and {each.index for each in found.devices} == {4, 5}
@@ -496,7 +539,7 @@ def test_small_devices_are_passed_over() -> None:
 
 
 def test_a_device_of_unknown_memory_is_not_counted() -> None:
-    snapshot = box(gpu(0, memory_free=None), gpu(1))
+    snapshot = box_of_devices(gpu(0, memory_free=None), gpu(1))
     found = fewest(LLAMA3_8B, Workload(lora=16), snapshot, snapshot.devices)
     assert found is not None and [each.index for each in found.devices] == [1]
 
@@ -538,7 +581,7 @@ def test_a_model_of_packed_weights_is_not_judged(call: Call, models: Path) -> No
 @pytest.mark.parametrize("free", [24 * GIB, 80 * GIB, None])
 def test_the_table_keeps_to_the_width(width: int, free: int | None) -> None:
     snapshot = replace(
-        box(*(gpu(i, memory_free=free) for i in range(8))),
+        box_of_devices(*(gpu(i, memory_free=free) for i in range(8))),
         host=Host("h", load=HostLoad(memory_used=0, memory_total=512 * GIB)),
     )
     made = plan(LLAMA3_8B, Workload(lora=16, checkpointing=True), box_of(snapshot, snapshot.devices))

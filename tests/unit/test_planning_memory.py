@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import random
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from gputui.inventory.formatting import GIB
+from gputui.planning.closed_forms import FAMILIES
 from gputui.planning.estimators import estimates
 from gputui.planning.memory import host_needed, needed
 from gputui.planning.model import Model, PlanningError
 from gputui.planning.reading import of_parameters
 from gputui.planning.strategies import Kind, Strategy
 from gputui.planning.workload import Precision, Workload
-from unit.planning_models import GPT2, LLAMA2_7B, LLAMA3_8B, LLAMA32_1B, SMOLLM2
+from unit.planning_configurations import small
+from unit.planning_models import GPT2, LLAMA2_7B, LLAMA3_8B, LLAMA32_1B, SMOLLM2, model
 
 SINGLE = Strategy("single", 1)
 
@@ -102,6 +106,96 @@ def test_gradients_that_accumulate_are_there_at_the_loss() -> None:
     once, more = (needed(LLAMA2_7B, Workload(1, 4096, accumulation=count), SINGLE).total for count in (1, 2))
     assert more - once == 2 * LLAMA2_7B.parameters
 
+
+# What autograd keeps
+
+NEARLY = 0.3
+"""A CPU keeps masks of dropout as numbers, and other intermediate values in attention."""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")
+def test_a_block_of_every_family_keeps_what_autograd_keeps_of_it() -> None:
+    """The difference of two depths, in a process of its own; small shapes, no dropout within attention."""
+    asked, ours = [], []
+    for kind in FAMILIES:
+        fields = small(kind, random.Random(kind))
+        depth = next(name for name in ("num_hidden_layers", "n_layer", "num_layers") if name in fields)
+        for name in (
+            "mlp_only_layers",
+            "decoder_sparse_step",
+            "first_k_dense_replace",
+            "word_embed_proj_dim",
+        ):
+            fields.pop(name, None)
+        fields |= _OF_KIND.get(kind, {})
+        if "hidden_size" in fields and kind == "opt":
+            fields["word_embed_proj_dim"] = fields["hidden_size"]
+        if "max_position_embeddings" in fields:
+            fields["max_position_embeddings"] = 128
+        two = [{**fields, depth: number} for number in (2, 3)]
+        if kind == "t5":
+            two = [{**each, "num_decoder_layers": each[depth]} for each in two]
+        made = [model(kind, **each) for each in two]
+        length = made[0].sequence or _LENGTH
+        kept = [each.saved_by("bf16").bytes(1, length) for each in made]
+        asked.append([kind, length, two])
+        ours.append(kept[1] - kept[0])
+    done = subprocess.run(
+        [sys.executable, "-c", _KEPT], input=json.dumps(asked), capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    ratios = {kind: one / other for kind, one, other in zip(FAMILIES, ours, told, strict=True)}
+    assert not {kind: ratio for kind, ratio in ratios.items() if not 1 - NEARLY < ratio < 1 + NEARLY}
+
+
+_LENGTH = 32
+_OF_KIND: dict[str, dict[str, Any]] = {
+    "bert": {"attention_probs_dropout_prob": 0.0},
+    "roberta": {"attention_probs_dropout_prob": 0.0},
+    "gpt2": {"attn_pdrop": 0.0},
+    "t5": {"decoder_start_token_id": 0},
+    "deepseek_v2": {"first_k_dense_replace": 0},
+    "deepseek_v3": {"first_k_dense_replace": 0},
+    "qwen2_moe": {"num_experts_per_tok": 2},
+    "qwen3_moe": {"num_experts_per_tok": 2},
+}
+
+_KEPT = """
+import json, os, sys
+os.environ["HF_HUB_OFFLINE"] = "1"
+import torch, transformers; torch.set_num_threads(1)
+transformers.logging.set_verbosity_error()
+auto = {"bert": "AutoModel", "roberta": "AutoModel", "vit": "AutoModel", "t5": "AutoModelForSeq2SeqLM"}
+def kept(kind, length, fields):
+    config = transformers.AutoConfig.for_model(kind, **fields)
+    made = getattr(transformers, auto.get(kind, "AutoModelForCausalLM"))
+    model = made.from_config(config).to(torch.bfloat16).train()
+    own = {one.untyped_storage().data_ptr() for one in (*model.parameters(), *model.buffers())}
+    found = {}
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            found[storage.data_ptr()] = (storage.nbytes(), tensor)
+        return tensor
+    words = torch.randint(3, 90, (2, length))
+    given = {"input_ids": words}
+    if kind == "vit":
+        side = config.image_size
+        given = {"pixel_values": torch.randn(2, config.num_channels, side, side, dtype=torch.bfloat16)}
+    elif kind == "t5":
+        given["labels"] = words
+    elif kind not in auto:
+        given["use_cache"] = False
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model(**given)
+    return sum(size for size, _ in found.values()) / words.numel()
+found = []
+for kind, length, two in json.load(sys.stdin):
+    fewer, more = (kept(kind, length, fields) for fields in two)
+    found.append(more - fewer)
+print(json.dumps(found))
+"""
 
 # DeepSpeed
 
@@ -190,8 +284,10 @@ print(json.dumps(found))
 
 def test_what_offload_needs_of_the_host_is_deepspeeds_estimate() -> None:
     found = {each.offload: each for each in estimates(LLAMA2_7B.parameters, LLAMA2_7B.largest_layer, 8)}
-    assert host_needed(LLAMA2_7B, Strategy("zero3-offload", 8)) == found["all"].cpu
-    assert host_needed(LLAMA2_7B, Strategy("ddp", 8)) == 0
+    whole, part = Workload(), Workload(lora=8)
+    assert host_needed(LLAMA2_7B, whole, Strategy("zero3-offload", 8)) == found["all"].cpu
+    assert host_needed(LLAMA2_7B, part, Strategy("zero3-offload", 8)) < found["all"].cpu / 4
+    assert host_needed(LLAMA2_7B, whole, Strategy("ddp", 8)) == 0
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,29 @@ def test_devices_without_bfloat16_are_told_apart() -> None:
     assert any("bfloat16" in notice for notice in said) and not any("bfloat16" in notice for notice in other)
 
 
+def test_the_document_has_the_keys_that_scripts_depend_on() -> None:
+    document = to_document(plan(LLAMA2_7B, AUTOCAST, h100s()))
+    assert set(document) == {
+        *("schema", "model", "devices", "memory_free_min", "strategies", "estimators", "notices")
+    }
+    assert set(document["model"]) == {"name", "architecture", "parameters", "largest_layer"}
+    for each in document["strategies"]:
+        assert set(each) == {
+            *("name", "devices", "tp", "pp", "bytes", "fits", "margin"),
+            *("traffic_bytes", "seconds", "reason"),
+        }
+        parts = {"weights", "gradients", "optimizer", "buffers", "activations", "fixed"}
+        assert set(each["bytes"]) == {*parts, "total"}
+        assert each["bytes"]["total"] == sum(each["bytes"][part] for part in parts)
+    assert {each["name"] for each in document["strategies"]} == {
+        *("single", "ddp", "zero1", "zero2", "zero3", "zero2-offload", "zero3-offload", "fsdp2"),
+        *("tp2-fsdp2", "tp4-fsdp2", "tp8-fsdp2", "pp8"),
+    }
+    by_deepspeed = {(each["stage"], each["offload"]): each for each in document["estimators"]["deepspeed"]}
+    assert by_deepspeed[3, "none"]["gpu"] == 15_685_723_136
+    assert by_deepspeed[2, "none"]["cpu"] == 323_443_949_568
+
+
 # Traffic
 
 
@@ -317,6 +340,13 @@ def test_each_remedy_alone_makes_it_fit_or_else_all_together(
             for remedy in remedies:
                 changed, strategy = with_remedy(remedy, changed, strategy)
             assert not remedies or needed(known, changed, strategy, each.bytes.fixed).total <= free
+        if each.together and each.together[-1].kind != "devices":
+            for remedy in each.together:
+                changed = workload
+                for other in each.together:
+                    if other is not remedy:
+                        changed, _ = with_remedy(other, changed, each.strategy)
+                assert needed(known, changed, each.strategy, each.bytes.fixed).total > free
 
 
 def with_remedy(remedy: Remedy, workload: Workload, strategy: Strategy) -> tuple[Workload, Strategy]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.model_memory import memory_warning
 from gputui.launching.training_words import NO_TRAINING, Training, training_of
+from unit.builders import box, gpu
 from unit.host_environments import Told
 
 
@@ -95,6 +99,22 @@ def test_a_file_that_says_nothing_is_none(text: str) -> None:
     assert read("trl sft --config x.yaml", x_yaml=text).model is None
 
 
+def test_a_shell_script_says_what_its_commands_say() -> None:
+    text = """MODEL=a/b
+    echo start --model none
+    python prepare.py --model other
+    if [ -n "$X" ]; then python train.py --model perhaps; fi
+    torchrun train.py --model_name_or_path $MODEL --bf16 "$@"
+    """
+    told = Told({"t.sh": text, "u.sh": "bash t.sh", "loop.sh": "bash loop.sh"})
+    for line in ("bash t.sh --block_size 512", "env A=1 bash t.sh --block_size 512"):
+        found = training_of(LaunchOptions(tuple(line.split())), {"HOME": "/"}, told)
+        assert (found.model, found.precision, found.sequence, found.trains) == ("a/b", "autocast", 512, True)
+    assert training_of(LaunchOptions(("bash", "u.sh")), {"HOME": "/"}, told).model == "a/b"
+    assert training_of(LaunchOptions(("bash", "loop.sh")), {"HOME": "/"}, told) == NO_TRAINING
+    assert training_of(LaunchOptions(("bash", "none.sh")), {"HOME": "/"}, told) == NO_TRAINING
+
+
 def test_a_container_s_paths_are_not_ours() -> None:
     assert read("docker run --gpus all image python t.py --model a") == NO_TRAINING
     assert read("") == NO_TRAINING
@@ -124,3 +144,23 @@ def test_weights_of_few_bits_and_deepspeed_are_seen() -> None:
     assert read("python t.py --model a --deepspeed ds.json").offloads
     assert read("deepspeed t.py --model a").offloads
     assert not read("python t.py --model a").offloads
+
+
+_WORDS = st.sampled_from(
+    [
+        *("python", "torchrun", "accelerate", "launch", "vllm", "serve", "bash", "-c", "t.sh", "t.py", "--"),
+        *("--model", "--model=", "--bf16", "--bf16=x", "--config", "x.yaml", "--lora_r", "16", "--optim"),
+        *("--batch_size", "8", "-1", "\ud800", "a b", "--no_bf16", "model=", "--deepspeed", "docker", "run"),
+        *("-", "=", "env"),
+    ]
+)
+
+
+@given(st.lists(_WORDS | st.text(max_size=6), max_size=8), st.text(max_size=30))
+@settings(max_examples=100, deadline=None)
+def test_no_words_and_no_file_are_too_odd(words: list[str], text: str) -> None:
+    told = Told({"x.yaml": text, "t.sh": text})
+    options = LaunchOptions(tuple(words))
+    training_of(options, {"HOME": "/"}, told)
+    snapshot = box(gpu(0))
+    assert memory_warning(options, snapshot, snapshot.devices, {"HOME": "/nowhere"}) is None

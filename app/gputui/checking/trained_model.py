@@ -34,13 +34,14 @@ def trained_model(
 
     What is read is bounded; where transformers counts, that takes up to a minute. Raises PlanningError.
     """
+    # (HF_HOME may be one of the variables before the command.)
+    environment = {**environ, **dict(options.additions)}
     try:
-        return read_model(name, environ, directory)
+        return read_model(name, environment, directory)
     except UnknownArchitectureError as error:
-        place = find_model(name, environ, directory)
+        place = find_model(name, environment, directory)
         if place is None:
             raise
-        environment = {**environ, **dict(options.additions)}
         for vendor in vendors():
             # Counting needs no device, and takes no memory of one.
             hiding = vendor.visibility.changes(())

@@ -115,7 +115,8 @@ def _wide(plan: Plan) -> list[tuple[str, ...]]:
 
 
 def _narrow(plan: Plan) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("  STRATEGY", "TOTAL", "LEFT", "SENT", "TIME", "WOULD FIT WITH")]
+    last = "WOULD FIT WITH" if any(row.would_fit_with for row in plan.rows) else ""
+    rows: list[tuple[str, ...]] = [("  STRATEGY", "TOTAL", "LEFT", "SENT", "TIME", last)]
     for row in plan.rows:
         rows.append((_name(row), *_sums(row), _short(row)))
     return rows
@@ -134,7 +135,7 @@ def _sums(row: Row) -> tuple[str, ...]:
 def _why(row: Row) -> str:
     """What speaks for it; of one that does not fit, what would make it fit."""
     if row.fits:
-        return row.what
+        return f"tight; {row.what}" if row.tight else row.what
     return f"would fit with {row.would_fit_with}" if row.would_fit_with else _lacking(row)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from gputui.allocating.allocator import Allocator
 from gputui.allocating.errors import NotEnoughError
 from gputui.choosing.as_if_empty import IN_USE, as_if_empty
 from gputui.choosing.named_devices import NONE
-from gputui.choosing.pick import Constraints, available, pick
+from gputui.choosing.pick import Constraints, PickResult, available, pick
 from gputui.choosing.verdict import State, Verdict
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, opened, say
@@ -57,7 +57,16 @@ class _Candidates:
 
     def best(self, count: int) -> tuple[Device, ...]:
         """The best of those that are free; fewer where there are fewer."""
-        return pick(self.snapshot, self.verdicts, replace(self.constraints, count=count)).devices
+        return self._picked(count).devices
+
+    def why(self, devices: Sequence[Device]) -> str:
+        """Why the best of so many are these: one line."""
+        sets = self._picked(len(devices)).alternatives
+        labels = ",".join(map(self.snapshot.label, devices))
+        return f"GPU {labels}: {sets[0].reason if sets and sets[0].reason else 'no known difference'}"
+
+    def _picked(self, count: int) -> PickResult:
+        return pick(self.snapshot, self.verdicts, replace(self.constraints, count=count))
 
     def together(self) -> tuple[Device, ...]:
         """All that are free and can work together, in their best order; of MIG instances one."""
@@ -104,6 +113,8 @@ def devices_for_plan(args: argparse.Namespace, subject: Subject) -> PlannedDevic
     count = args.n
     devices = candidates.together() if count is None else candidates.best(count)
     if devices and len(devices) == (count or len(devices)):
+        if args.why:
+            say(candidates.why(devices))
         return PlannedDevices(candidates.snapshot, devices)
     # (Where nobody can tell whether they are used, as on WSL, their memory is known all the same.)
     emptied = candidates.emptied("unknown")
@@ -113,6 +124,8 @@ def devices_for_plan(args: argparse.Namespace, subject: Subject) -> PlannedDevic
         raise NotEnoughError(
             f"{count or 1} devices asked for, this box has {found} that could be planned with"
         )
+    if args.why:
+        say(emptied.why(devices))
     used = sum(candidates.verdicts[device.key].state in IN_USE for device in devices)
     return PlannedDevices(emptied.snapshot, devices, used)
 
@@ -165,8 +178,8 @@ def _why_not(subject: Subject, candidates: _Candidates) -> str:
     count = "the free device" if len(devices) == 1 else f"the {len(devices)} free devices"
     what = f"{subject.model.name} does not fit on {count}"
     try:
-        rows = plan(subject.model, subject.workload, box_of(candidates.snapshot, devices)).rows
+        made = plan(subject.model, subject.workload, box_of(candidates.snapshot, devices))
     except PlanningError as error:
         raise WrongCallError(str(error)) from None
-    would = "; ".join(what_would_do(subject.model, rows))
+    would = "; ".join(what_would_do(made.model, made.workload, made.box, made.rows))
     return f"{what}; would do: {would}" if would else what

@@ -54,13 +54,16 @@ def _model(args: argparse.Namespace, options: LaunchOptions, training: Training)
 
     if args.parameters is not None:
         return of_parameters(parameters_of(args.parameters)), None
-    name, here = args.model, Path.cwd()
+    # (HF_HOME may be one of the variables before the command.)
+    environ = {**os.environ, **dict(options.additions)}
+    name, here = args.model, Path()
     if name is None:
         name, here = training.model, here / (options.directory or "")
     if name is None:
-        where = "the command names none" if options.command else "and there is no command that names one"
-        raise WrongCallError(f"no model is given (--model, --parameters), {where}")
-    return trained_model(name, options, given_environment(), here), find_model(name, os.environ, here)
+        where = "the command names none" if options.command else "there is no command that names one"
+        raise WrongCallError(f"no model is given (--model, --parameters), and {where}")
+    model = trained_model(name, options, {**given_environment(), **os.environ}, here)
+    return model, find_model(name, environ, here)
 
 
 def _workload(args: argparse.Namespace, training: Training, model: Model, weights_only: bool) -> Workload:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from gputui.launching.training_words import Training
     from gputui.planning.model import Model
 
-_NAMES_A_MODEL = re.compile(r"--?[\w.-]*model|[\w.]*model[\w.-]*=|serve$|.*\.(?:ya?ml|json)$", re.IGNORECASE)
+_NAMES_A_MODEL = re.compile(
+    r"--?[\w.-]*model|[\w.]*model[\w.-]*=|serve$|.*\.(?:ya?ml|json|sh)$", re.IGNORECASE
+)
 
 
 def memory_warning(
@@ -39,7 +41,7 @@ def memory_warning(
     training = training_of(options, environ)
     if training.model is None or training.quantized or training.offloads:
         return None
-    model = _model(training.model, environ, Path(options.directory or "."))
+    model = _model(training.model, {**environ, **dict(options.additions)}, Path(options.directory or "."))
     if model is None:
         return None
     if not training.trains:

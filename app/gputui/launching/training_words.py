@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gputui.launching.argument_vector import program_name, whole_number
@@ -24,6 +24,8 @@ from gputui.launching.programs import program_of
 from gputui.launching.programs.program import Given, given_options, read_mapping
 from gputui.launching.programs.serving import SERVING
 from gputui.launching.programs.training import TRAINING
+from gputui.launching.script_contents.started import started_script
+from gputui.launching.shells import shell_of
 from gputui.launching.wrappers import unwrap
 from gputui.vendors.registry import vendors
 
@@ -119,6 +121,7 @@ _DEFAULT_RANKS: Mapping[str, int] = {"use-peft": 16, "adapter": 8, "finetuning-t
 _FILE = re.compile(r"[^-].*\.(?:ya?ml|json)")
 _TRUE, _FALSE = ("true", "yes", "1", "on", "auto"), ("false", "no", "0", "off", "none")
 _MOST = 1 << 24
+_MOST_COMMANDS = 64
 
 
 def training_of(
@@ -128,12 +131,24 @@ def training_of(
 ) -> Training:
     """What the command of launch options says. Reads the configuration files that it names, and no other.
 
-    Of a container nothing is known: its paths are not ours.
+    Of a shell script it is what the first command in it says that names a model. Of a container nothing is
+    known: its paths are not ours.
     """
+    return _of_command(options, environ, host_environment or ThisHost(), _DEEPEST)
+
+
+_DEEPEST = 3
+"""Shell scripts that start each other, as far as they are followed."""
+
+
+def _of_command(
+    options: LaunchOptions, environ: Mapping[str, str], host: HostEnvironment, depth: int
+) -> Training:
     command = unwrap(options.command)[1]
     if not command or read_container(command) is not None:
         return NO_TRAINING
-    host = host_environment or ThisHost()
+    if shell_of(command) is not None or command[0].endswith(".sh"):
+        return _of_script(options, environ, host, depth)
     context = CommandContext({**environ, **dict(options.additions)}, host, vendors(), options.directory)
     said = _Said(command, context)
     program = program_of(command)
@@ -155,6 +170,26 @@ def training_of(
         serves=serves,
         trains=not serves and (batch is not None or bool(lora) or known or said.trains()),
     )
+
+
+def _of_script(
+    options: LaunchOptions, environ: Mapping[str, str], host: HostEnvironment, depth: int
+) -> Training:
+    """What the first command of a shell script says that names a model, the one that trains before others."""
+    from gputui.launching.script_contents.shell import read_shell
+
+    script = started_script(options.command, host, options.directory)
+    if script is None or script.kind != "shell" or not depth:
+        return NO_TRAINING
+    variables = {**environ, **dict(options.additions)}
+    commands, _ = read_shell(script.text, script.arguments, variables, lambda path: None, {})
+    found = [
+        _of_command(replace(options, command=tuple(each.words)), variables, host, depth - 1)
+        for each in commands[:_MOST_COMMANDS]
+        if each.certain
+    ]
+    named = [each for each in found if each.model is not None]
+    return next((each for each in named if each.trains), None) or next(iter(named), NO_TRAINING)
 
 
 class _Said:

@@ -69,15 +69,10 @@ def closed_form(fields: Fields, name: str) -> Model:
     kind = fields.text("model_type")
     architecture = fields.first_text("architectures")
     if fields.has("text_config"):
-        raise PlanningError(
-            f"{fields.source}: {printable(kind or architecture)!r} has parts for text and for other inputs, "
-            "which are not counted together here: give --parameters N, or its safetensors files"
-        )
+        raise UnknownArchitectureError(printable(kind or architecture), "with parts beside its text")
     family = FAMILIES.get(kind) or FAMILIES.get(_BY_CLASS.get(architecture, ""))
     if family is None:
-        raise UnknownArchitectureError(
-            printable(kind or architecture or "a model without model_type"), fields.source
-        )
+        raise UnknownArchitectureError(printable(kind or architecture or "a model without model_type"))
     kind = kind if kind in FAMILIES else _BY_CLASS[architecture]
     closed = family.form(fields)
     shape, modules = closed.shape, closed.modules
@@ -409,9 +404,11 @@ def _cohere(fields: Fields) -> Closed:
     shape = _shape(fields, vocab=256000, hidden=8192, layers=40, heads=64, ffn=22528, positions=8192)
     hidden, bias = shape.hidden, fields.yes("attention_bias", False)
     modules = (*_attention(shape, bias, bias), *_gated(hidden, shape.ffn), norm(hidden))
-    if fields.text("model_type") == "cohere" and fields.yes("use_qk_norm", False):
+    normed = fields.text("model_type") == "cohere" and fields.yes("use_qk_norm", False)
+    if normed:
         modules = (*modules, norm(shape.attention), norm(shape.key_values))
-    return _decoder(fields, shape, _alike("cohere", shape, *modules), norm(hidden), tied=True)
+    form = "cohere normed" if normed else "cohere"
+    return _decoder(fields, shape, _alike(form, shape, *modules), norm(hidden), tied=True)
 
 
 def _phi3(fields: Fields) -> Closed:
@@ -519,7 +516,7 @@ def _deepseek_v3(fields: Fields) -> Closed:
 def _gpt2(fields: Fields) -> Closed:
     shape = _shape(fields, vocab=50257, hidden=768, layers=12, heads=12, positions=1024)
     if fields.yes("add_cross_attention", False):
-        raise PlanningError(f"{fields.source}: GPT-2 with cross attention has no closed form here")
+        raise UnknownArchitectureError("gpt2", "with cross attention")
     hidden = shape.hidden
     modules = (
         linear(hidden, 3 * hidden, True),
@@ -614,16 +611,16 @@ def _opt(fields: Fields) -> Closed:
 def _phi(fields: Fields) -> Closed:
     shape = _shape(fields, vocab=51200, hidden=2048, layers=24, heads=32, ffn=8192, positions=2048)
     hidden, of_head = shape.hidden, shape.hidden // shape.heads
-    norms = (norm(of_head, True),) * 2 if fields.yes("qk_layernorm", False) else ()
+    normed = fields.yes("qk_layernorm", False)
+    norms = (norm(of_head, True),) * 2 if normed else ()
     modules = (
         *_attention(shape, True, True),
         *norms,
         *_plain(hidden, shape.ffn),
         norm(hidden, True),
     )
-    return _decoder(
-        fields, shape, _alike("phi", shape, *modules), norm(hidden, True), tied=False, head_bias=True
-    )
+    blocks = _alike("phi normed" if normed else "phi", shape, *modules)
+    return _decoder(fields, shape, blocks, norm(hidden, True), tied=False, head_bias=True)
 
 
 def _falcon(fields: Fields) -> Closed:
@@ -661,7 +658,7 @@ def _falcon(fields: Fields) -> Closed:
 def _bert(fields: Fields, vocab: int = 30522) -> Closed:
     shape = _shape(fields, vocab=vocab, hidden=768, layers=12, heads=12, ffn=3072, positions=512)
     if fields.yes("add_cross_attention", False):
-        raise PlanningError(f"{fields.source}: an encoder with cross attention has no closed form here")
+        raise UnknownArchitectureError(printable(fields.text("model_type")), "with cross attention")
     hidden = shape.hidden
     modules = (
         *_attention(shape, True, True),

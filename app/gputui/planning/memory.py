@@ -80,11 +80,16 @@ def needed(model: Model, workload: Workload, strategy: Strategy, fixed: int = 0)
     )
 
 
-def host_needed(model: Model, strategy: Strategy) -> int:
-    """Bytes of host memory for what all devices offload: DeepSpeed's estimate; 0 without offload."""
+def host_needed(model: Model, workload: Workload, strategy: Strategy) -> int:
+    """Bytes of host memory for what all devices offload: DeepSpeed's estimate; 0 without offload.
+
+    Weights that LoRA leaves as they are have two bytes, and no optimizer.
+    """
+    trained = workload.trained(model)
     if strategy.kind == "zero2-offload":
-        return model.parameters * max(4 * strategy.devices, 16) * 3 // 2
-    return model.parameters * 18 * 3 // 2 if strategy.kind == "zero3-offload" else 0
+        return trained * max(4 * strategy.devices, 16) * 3 // 2
+    frozen = model.parameters if workload.lora else 0
+    return (18 * trained + 2 * frozen) * 3 // 2 if strategy.kind == "zero3-offload" else 0
 
 
 def _states(model: Model, workload: Workload, strategy: Strategy) -> _States:

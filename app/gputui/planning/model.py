@@ -19,13 +19,15 @@ class PlanningError(ValueError):
 
 
 class UnknownArchitectureError(PlanningError):
-    """There is no closed form for an architecture; `architecture` names it, `source` is what was read."""
+    """There is no closed form for an architecture, whose own code can count it; `architecture` names it."""
 
-    def __init__(self, architecture: str, source: str) -> None:
+    def __init__(self, architecture: str, why: str = "") -> None:
+        detail = f" {why}" if why else ""
         super().__init__(
-            f"{architecture!r} has no closed form here: give --parameters N, or a safetensors file or index"
+            f"{architecture!r}{detail} has no closed form here: give --parameters N, or its safetensors "
+            "file or index"
         )
-        self.architecture, self.source = architecture, source
+        self.architecture = architecture
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,18 +124,16 @@ def plan(model: Model, workload: Workload, box: Box) -> Plan:
     """All strategies for these devices. Raises PlanningError for a workload that the model cannot have."""
     workload = workload.for_model(model)
     rows = [_row(model, workload, strategy, box) for strategy in strategies(model, box)]
-    order = _FAST if box.all_direct else _SLOW
 
-    def rank(row: Row) -> tuple[int, int, int]:
-        strategy = row.strategy
-        place = order.index("tp" if strategy.tensor_parallel > 1 else strategy.kind)
+    def rank(row: Row) -> tuple[int, int, int, int]:
+        place = _place(row.strategy, box)
         if row.fits:
-            return 0, place, strategy.tensor_parallel
+            return 0, 0, *place
         lacks = max(0, -row.margin) if row.margin is not None else 0
         if row.margin is not None and not lacks:
             # It is the host's memory that does not do.
-            lacks = host_needed(model, strategy) - (box.host_memory or 0)
-        return 1, lacks, place
+            lacks = host_needed(model, workload, row.strategy) - (box.host_memory or 0)
+        return 1, lacks, *place
 
     ranked = tuple(sorted(rows, key=rank))
     return Plan(
@@ -148,18 +146,27 @@ def plan(model: Model, workload: Workload, box: Box) -> Plan:
     )
 
 
+def _place(strategy: Strategy, box: Box) -> tuple[int, int]:
+    """Where a strategy stands among those that fit."""
+    order = _FAST if box.all_direct else _SLOW
+    return order.index("tp" if strategy.tensor_parallel > 1 else strategy.kind), strategy.tensor_parallel
+
+
+def fitting(model: Model, workload: Workload, box: Box) -> bool:
+    """Whether a strategy fits on these devices without host memory: quicker than a plan."""
+    workload = workload.for_model(model)
+    return any(
+        _fits(model, workload, strategy, box) for strategy in strategies(model, box) if not strategy.offloads
+    )
+
+
 def fewest_devices(model: Model, workload: Workload, box: Box) -> int | None:
     """The smallest number of the box's devices, in their order, on which a strategy fits without host memory.
 
     None where none does.
     """
-    workload = workload.for_model(model)
-    for count in range(1, len(box) + 1):
-        part = box.first(count)
-        for strategy in strategies(model, part):
-            if not strategy.offloads and _fits(model, workload, strategy, part):
-                return count
-    return None
+    counts = range(1, len(box) + 1)
+    return next((count for count in counts if fitting(model, workload, box.first(count))), None)
 
 
 def _fits(model: Model, workload: Workload, strategy: Strategy, box: Box) -> bool:
@@ -173,7 +180,7 @@ def _row(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Row:
     free = box.memory_free_min
     margin = None if free is None else free - bytes_of.total
     fits = None if margin is None else margin >= 0
-    host = host_needed(model, strategy)
+    host = host_needed(model, workload, strategy)
     host_lacks = bool(host) and (box.host_memory is None or host > box.host_memory)
     if host_lacks and fits:
         fits = False
@@ -214,33 +221,47 @@ def _remedies(model: Model, workload: Workload, strategy: Strategy, box: Box) ->
 
 
 def _together(model: Model, workload: Workload, strategy: Strategy, box: Box) -> tuple[Remedy, ...]:
-    """The changes that make it fit when one is added to the other, devices last; () where none do."""
-    steps: list[tuple[Remedy, Workload]] = []
-    changed = workload
+    """Changes that make it fit when all are made, none of them for nothing; () where there are none.
 
-    def add(remedy: Remedy, to: Workload) -> None:
-        nonlocal changed
-        changed = to
-        steps.append((remedy, to))
-
+    As few kinds as possible, those first that change least of the training; devices beside the others.
+    """
+    kinds: list[Remedy] = []
     if not workload.weights_only:
-        if not changed.checkpointing:
-            add(Remedy("checkpointing", 1), replace(changed, checkpointing=True))
-        if changed.batch > 1:
-            add(Remedy("batch", 1), replace(changed, batch=1))
-    if changed.optimizer in ("adamw", "adamw-foreach"):
-        add(Remedy("adamw8bit", 1), replace(changed, optimizer="adamw8bit"))
-    if not changed.lora and model.adapted:
-        add(Remedy("lora", _RANK), replace(changed, lora=_RANK))
-    taken = [remedy for remedy, _ in steps]
-    for place, (_, to) in enumerate(steps):
-        if _fits(model, to, strategy, box):
-            return tuple(taken[: place + 1])
+        if not workload.checkpointing:
+            kinds.append(Remedy("checkpointing", 1))
+        if workload.batch > 1:
+            kinds.append(Remedy("batch", 1))
+    if workload.optimizer in ("adamw", "adamw-foreach"):
+        kinds.append(Remedy("adamw8bit", 1))
+    if not workload.lora and model.adapted:
+        kinds.append(Remedy("lora", _RANK))
+    for number in range(1, len(kinds) + 1):
+        taken = kinds[:number]
+        if _fits(model, _changed(workload, taken), strategy, box):
+            for each in tuple(taken[:-1]):
+                without = [remedy for remedy in taken if remedy is not each]
+                if _fits(model, _changed(workload, without), strategy, box):
+                    taken = without
+            return tuple(taken)
         if strategy.sharded and strategy.tensor_parallel == 1:
-            count = _more_devices(model, to, strategy, box)
+            count = _more_devices(model, _changed(workload, taken), strategy, box)
             if count and count <= _FEW_TIMES * strategy.devices:
-                return (*taken[: place + 1], Remedy("devices", count))
+                return (*taken, Remedy("devices", count))
     return ()
+
+
+def _changed(workload: Workload, remedies: Sequence[Remedy]) -> Workload:
+    """With remedies that change the workload; devices are none."""
+    for remedy in remedies:
+        if remedy.kind == "checkpointing":
+            workload = replace(workload, checkpointing=True)
+        elif remedy.kind == "batch":
+            workload = replace(workload, batch=remedy.value)
+        elif remedy.kind == "lora":
+            workload = replace(workload, lora=remedy.value)
+        elif remedy.kind == "adamw8bit":
+            workload = replace(workload, optimizer="adamw8bit")
+    return workload
 
 
 def _more_devices(model: Model, workload: Workload, strategy: Strategy, box: Box) -> int | None:
@@ -268,8 +289,10 @@ def _outcome(row: Row, box: Box, host: int) -> str:
     if row.margin is None:
         return "free memory is not known"
     if host:
-        there = "is not known" if box.host_memory is None else f"has {size(box.host_memory)}"
-        return f"needs {size(host)} of host memory, which {there}"
+        there = (
+            "which is not known" if box.host_memory is None else f"of which {size(box.host_memory)} is free"
+        )
+        return f"needs {size(host)} of host memory, {there}"
     if row.fits:
         left = f"{size(row.margin)} left on each device"
         return f"{left}, which fragments may take" if row.tight else left
@@ -319,7 +342,9 @@ def _notices(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) ->
         and box.capability is not None
         and box.capability < _BFLOAT16
     ):
-        yield "below compute capability 8.0 there is no bfloat16: fp16 needs the memory of autocast"
+        yield "before compute capability 8.0 there is no bfloat16: --precision fp16 needs as much as autocast"
+    if workload.precision == "bf16" and len(box) > 1:
+        yield "DeepSpeed keeps a copy of the weights in 32 bits also where all else is bf16"
     reshard = next((row for row in rows if row.name == "fsdp2" and row.fits), None)
     if reshard is not None:
         kept = replace(reshard.strategy, reshard=False)
@@ -337,24 +362,26 @@ def _notices(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) ->
         yield "free memory is not known, so nothing is said to fit"
         return
     yield "nothing fits on these devices"
-    for words in what_would_do(model, rows):
+    for words in what_would_do(model, workload, box, rows):
         yield f"would do: {words}"
 
 
-def what_would_do(model: Model, rows: Sequence[Row]) -> Iterator[str]:
-    """The least that would make anything fit, of each kind of change."""
+def what_would_do(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) -> Iterator[str]:
+    """The least that would make anything fit, of each kind of change, with the strategy that is preferred."""
+    preferred = sorted(rows, key=lambda row: (row.strategy.kind == "pp", *_place(row.strategy, box)))
     for kind in ("checkpointing", "batch", "devices", "adamw8bit", "lora"):
-        offered = [(remedy, row) for row in rows for remedy in row.remedies if remedy.kind == kind]
+        offered = [(remedy, row) for row in preferred for remedy in row.remedies if remedy.kind == kind]
         if offered:
-            # The largest batch, the fewest devices.
+            # The largest batch, the fewest devices; pipelines where there is nothing else.
             sign = -1 if kind == "batch" else 1
             remedy, row = min(offered, key=lambda each: (each[1].strategy.kind == "pp", sign * each[0].value))
-            named = "a pipeline" if row.strategy.kind == "pp" else row.name
-            yield f"{remedy.text}, with {named}"
+            yield f"{remedy.text} ({'pp' if row.strategy.kind == 'pp' else row.name})"
     if not any(row.remedies for row in rows):
-        combined = [row for row in rows if row.together]
-        for row in sorted(combined, key=lambda each: len(each.together))[:1]:
-            yield f"{_listed(row.together, 'and')}, with {row.name}"
+        combined = [row for row in preferred if row.together]
+        if combined:
+            row = min(combined, key=lambda each: len(each.together))
+            yield f"{_listed(row.together, 'and')} ({row.name})"
     for row in rows:
         if row.strategy.offloads and row.margin is not None and row.margin >= 0:
-            yield f"{size(host_needed(model, row.strategy))} of host memory, with {row.name}"
+            host = host_needed(model, workload, row.strategy)
+            yield f"{size(host)} of host memory ({row.name})"

@@ -51,8 +51,9 @@ FORMS: dict[str, tuple[Form, Form, Form]] = {
     "gemma2": (Form(36, 8, 0, 8, 4, 8), Form(42, 8, 0, 8, 4, 8), Form(40, 16, 0, 16, 4, 8)),
     "gemma3_text": (Form(36, 12, 12, 8, 16), Form(42, 12, 12, 8, 16), Form(40, 16, 16, 16, 16)),
     "phi": (Form(6, 4, 4, 10), Form(14, 4, 4, 10), Form(12, 8, 8, 20)),
+    "phi normed": (Form(6, 6, 6, 10, 10), Form(14, 6, 6, 10, 10), Form(12, 12, 12, 20, 10)),
     "phi3": (Form(16, 8, 6, 8), Form(20, 8, 6, 8), Form(24, 16, 12, 16)),
-    "falcon": (Form(12, 6, 2, 4), Form(16, 6, 2, 4), Form(16, 8, 4, 8)),
+    "falcon": (Form(8, 6, 2, 4), Form(12, 6, 2, 4), Form(16, 12, 4, 8)),
     # (Key/value heads that are spread over the queries' heads: kernels that keep no scores do not take them.)
     "falcon multi-query": (
         Form(12, 6, 2, 4, 0.5, 4),
@@ -60,21 +61,22 @@ FORMS: dict[str, tuple[Form, Form, Form]] = {
         Form(16, 8, 4, 8, 0.5, 4),
     ),
     "opt": (Form(10, 8, 0, 2), Form(18, 8, 0, 2), Form(18, 16, 0, 4)),
-    "gpt2": (Form(8, 8, 0, 10), Form(16.5, 8, 0, 10), Form(16, 16, 0, 20)),
+    "gpt2": (Form(10, 8, 0, 10), Form(16.5, 8, 0, 10), Form(18, 16, 0, 20)),
     "gpt_neox": (Form(12, 8, 0, 4), Form(14, 8, 0, 4), Form(24, 16, 0, 8)),
     "gptj": (Form(8, 8, 0, 10, 2, 6), Form(12, 8, 0, 10, 2, 6), Form(8, 16, 0, 20, 3, 4)),
     "bloom": (Form(8, 8, 0, 4, 2, 6), Form(12, 8, 0, 4, 2, 6), Form(16, 16, 0, 8, 2, 4)),
     "olmo": (Form(12, 4, 4, 8), Form(18, 4, 4, 8), Form(16, 8, 8, 16)),
     "olmo2": (Form(20, 12, 12, 8), Form(26, 12, 12, 8), Form(24, 16, 16, 16)),
     "cohere": (Form(14, 4, 4, 8), Form(22, 4, 4, 8), Form(16, 8, 8, 16)),
+    "cohere normed": (Form(14, 16, 16, 8, 10), Form(22, 16, 16, 8, 10), Form(16, 20, 20, 16, 10)),
     "bert": _BERT,
     "roberta": _BERT,
     "vit": (Form(8, 8, 0, 4), Form(16, 8, 0, 4), Form(16, 16, 0, 8)),
-    # Of a block of the encoder and one of the decoder together.
-    "t5": (Form(50, 36, 0, 4, 0, 11), Form(62, 36, 0, 8, 0, 11), Form(60, 48, 0, 8, 0, 11)),
-    "t5 gated": (Form(50, 36, 0, 28, 0, 11), Form(66, 36, 0, 28, 0, 11), Form(60, 48, 0, 56, 0, 11)),
+    # Of a block of the encoder and one of the decoder together; attention keeps scores, masks and products.
+    "t5": (Form(55, 42, 0, 10, 0, 27), Form(67, 42, 0, 10, 0, 27), Form(65, 48, 0, 18, 0, 27)),
+    "t5 gated": (Form(55, 42, 0, 30, 0, 27), Form(71, 42, 0, 30, 0, 27), Form(65, 48, 0, 58, 0, 27)),
     # The heads' width is that of query and key; latent ranks are counted as key/value width.
-    "deepseek": (Form(16, 12, 8, 8), Form(26, 12, 8, 8), Form(24, 24, 16, 16)),
+    "deepseek": (Form(18, 14, 10, 8), Form(26, 12, 8, 8), Form(24, 24, 16, 16)),
 }
 
 _EXPERT_HIDDEN = (4.0, 8.0, 8.0)

@@ -264,7 +264,7 @@ def nothing_fits(plan: Plan, width: int) -> list[Line]:
     """Where no strategy fits, what would make one fit; [] where one does, or nobody can say."""
     if plan.best is not None or plan.box.memory_free_min is None:
         return []
-    helps = tuple(what_would_do(plan.model, plan.rows))
+    helps = tuple(what_would_do(plan.model, plan.workload, plan.box, plan.rows))
     words = f"nothing fits; would do: {'; '.join(helps)}" if helps else "nothing fits on these devices"
     lines: list[Line] = [((f" {piece}", "warn"),) for piece in wrap(words, width - 2)]
     return lines[:2]
