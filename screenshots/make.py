@@ -106,10 +106,28 @@ _SCREENS: dict[str, tuple[str, ...]] = {
 }
 """The keys that open each screen."""
 
+_TRAINING = ("torchrun", "train.py", "--model_name_or_path", "Llama-2-7b", "--bf16")
+_LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 32,
+    "vocab_size": 32000,
+    "max_position_embeddings": 4096,
+}
+"""The config.json of Llama-2-7b."""
+
 PICTURES = (
     *(
         Picture(f"{name}-{size[0]}x{size[1]}", "shared", size, (*_CHOSEN, *keys), 200)
         for name, keys in _SCREENS.items()
+        for size in _SIZES
+    ),
+    *(
+        Picture(f"plan-{size[0]}x{size[1]}", "dgx-h100", size, ("m", "plus", "plus"), 5, _TRAINING)
         for size in _SIZES
     ),
     Picture("confirm-130x40", "shared", (130, 40), ("3", "5", "enter"), 200, ("sh", "train.sh")),
@@ -250,6 +268,10 @@ async def take(picture: Picture) -> None:
         _jobs(state, {device.index: device.uuid for device in source.read().devices})
     if picture.name.startswith("comparisons"):
         _comparison(environ)
+    model = state / "Llama-2-7b"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps(_LLAMA))
+    os.chdir(state)
     screen = ScreenSettings(theme=picture.theme)
     app_state = AppState(environ, LaunchOptions(picture.command), screen=screen)
     app = GputuiApp(app_state, sampler, mailbox, clock=clock)
@@ -262,12 +284,16 @@ async def take(picture: Picture) -> None:
         clock.now = NOON
         while main.app_state.timelines is None or not main.app_state.timelines.adopted:
             await asyncio.sleep(0.01)
-        await pilot.press(*picture.keys)
+        for key in picture.keys:
+            await pilot.press(key)
+            while main.plans.reading:
+                await asyncio.sleep(0.01)
         if "enter" in picture.keys[-1:]:
             # The reading that comes before a launch.
             main.post_message(NewReading(Reading(source.read(), time.monotonic())))
         await pilot.pause()
         svg = app.export_screenshot(title="gputui")
+    os.chdir(HERE)
     shutil.rmtree(state)
     (HERE / f"{picture.name}.svg").write_text(svg)
 

@@ -68,10 +68,11 @@ class _MovingBox(StillSource):
             raise NoSourceError(dice.choice(_STRANGE) or "gone")
         self._elapsed += dice.choice((0.0, 0.25, 1.0, 60.0, 3600.0, -30.0, -7200.0))
         found = box_at(self._name, max(0.0, self._elapsed))
-        devices = [self._changed(device) for device in found.devices if dice.random() > 0.1]
+        rows = [n for n in range(len(found.devices)) if dice.random() > 0.1]
         if dice.random() < 0.05:
-            devices = []
-        rows = [n for n, device in enumerate(found.devices) if any(d.key == device.key for d in devices)]
+            rows = []
+        # (A change may take the name by which a device is known.)
+        devices = [self._changed(found.devices[n]) for n in rows]
         links, pcie, peers = (
             tuple(tuple(each[a][b] for b in rows) for a in rows) if each else each
             for each in (found.links, found.pcie, found.peers)
@@ -190,7 +191,9 @@ class _Abuse:
 
 async def _round(dice: random.Random, done: deque[str], until: float, wrong: list[str]) -> int:
     name, steps = dice.choice(list(BOXES)), 0
-    command = dice.choice([("true",), ("python", "[red].py"), ("torchrun", "x.py"), ()])
+    command = dice.choice(
+        [("true",), ("torchrun", "x.py"), ("python", "[red].py"), ("torchrun", "x.py", "--model", "8B"), ()]
+    )
     done.append(f"-- box {name}, command {command}")
     source = _MovingBox(name, dice)
     size = dice.choice(((80, 24), (130, 40), (240, 60)))

@@ -72,7 +72,7 @@ async def test_a_message_on_a_page_leaves_its_keys_and_is_kept() -> None:
 # Esc
 
 
-PAGES = ("t", "p", "P", "L", "D", "Y", "v", "question_mark", "M", "H", "e", "n", "ctrl+p")
+PAGES = ("t", "p", "P", "L", "m", "D", "Y", "v", "question_mark", "M", "H", "e", "n", "ctrl+p")
 
 
 async def test_escape_closes_the_innermost_only_and_never_the_program() -> None:
@@ -134,6 +134,7 @@ async def test_the_help_is_filtered_while_one_types_and_escape_ends_the_filter_f
         ("L", ("x delete", "Back to the default")),
         ("i", ("[ shift+tab", "Previous device")),
         ("Q", ("S", "Leave the queue")),
+        ("m", ("C", "Activation checkpointing")),
     ],
 )
 async def test_the_help_of_a_page_begins_with_its_own_keys_and_ends_there(
@@ -181,7 +182,7 @@ async def test_the_help_of_the_main_screen_has_no_page_and_names_each_key_once()
 
 async def test_keys_and_titles_of_pages_are_left_out_whole_where_it_is_narrow() -> None:
     async with session(size=(40, 12)) as s:
-        for page in ("D", "p", "t", "L", "h"):
+        for page in ("D", "p", "t", "L", "h", "m"):
             await s.press(page)
             assert footer(s)[-1].endswith("  ? help") and "…" not in footer(s)[-1] + body(s)[0], page
             await s.press("escape")

@@ -129,14 +129,7 @@ def _name(row: Row) -> str:
 
 def _sums(row: Row) -> tuple[str, ...]:
     left = UNKNOWN if row.margin is None else f"{row.margin / GIB:+.1f}"
-    return (_gib(row.bytes.total), left, _sent(row.traffic.bytes), _seconds(row))
-
-
-def _sent(amount: int) -> str:
-    """Decimal units, as bandwidths have."""
-    if not amount:
-        return UNKNOWN
-    return f"{amount / 1e9:.1f} GB" if amount >= 1e8 else f"{amount / 1e6:.1f} MB"
+    return (_gib(row.bytes.total), left, row.traffic.amount, row.traffic.time)
 
 
 def _why(row: Row) -> str:
@@ -160,15 +153,6 @@ def _lacking(row: Row) -> str:
 
 def _gib(amount: int) -> str:
     return f"{amount / GIB:.1f}" if amount else UNKNOWN
-
-
-def _seconds(row: Row) -> str:
-    seconds = row.traffic.seconds
-    if seconds is None or not row.traffic.bytes:
-        return UNKNOWN
-    if seconds >= 1:
-        return f"{seconds:.1f} s"
-    return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else "<1 ms"
 
 
 def _estimates(plan: Plan) -> list[str]:

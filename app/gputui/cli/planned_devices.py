@@ -10,6 +10,7 @@ from functools import cached_property
 
 from gputui.allocating.allocator import Allocator
 from gputui.allocating.errors import NotEnoughError
+from gputui.choosing.as_if_empty import IN_USE, as_if_empty
 from gputui.choosing.named_devices import NONE
 from gputui.choosing.pick import Constraints, PickResult, available, pick
 from gputui.choosing.verdict import State, Verdict
@@ -76,23 +77,8 @@ class _Candidates:
 
     def emptied(self, *also: State) -> _Candidates:
         """The same, with every device that is in use empty and free; free are those in the states `also`."""
-        used = {key for key, verdict in self.verdicts.items() if verdict.state in _IN_USE}
-        devices = tuple(_empty(each) if each.key in used else each for each in self.snapshot.devices)
-        verdicts = {
-            key: replace(verdict, state="free") if key in used or verdict.state in also else verdict
-            for key, verdict in self.verdicts.items()
-        }
-        return replace(self, snapshot=replace(self.snapshot, devices=devices), verdicts=verdicts)
-
-
-_IN_USE: tuple[State, ...] = ("busy", "held", "claimed", "cooling")
-
-
-def _empty(device: Device) -> Device:
-    """The device with all memory free that it has without a process."""
-    if device.memory_total is None:
-        return device
-    return replace(device, memory_free=max(0, device.memory_total - (device.memory_idle or 0)))
+        snapshot, verdicts = as_if_empty(self.snapshot, self.verdicts, also)
+        return replace(self, snapshot=snapshot, verdicts=verdicts)
 
 
 def _candidates(args: argparse.Namespace) -> _Candidates:
@@ -140,7 +126,7 @@ def devices_for_plan(args: argparse.Namespace, subject: Subject) -> PlannedDevic
         )
     if args.why:
         say(emptied.why(devices))
-    used = sum(candidates.verdicts[device.key].state in _IN_USE for device in devices)
+    used = sum(candidates.verdicts[device.key].state in IN_USE for device in devices)
     return PlannedDevices(emptied.snapshot, devices, used)
 
 

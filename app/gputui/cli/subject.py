@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.cli.common import WrongCallError, say
-from gputui.cli.request_options import BATCH, OPTIMIZERS, PRECISIONS, SEQUENCE
 from gputui.inventory.formatting import printable
 
 if TYPE_CHECKING:
@@ -49,8 +48,9 @@ def subject_of(args: argparse.Namespace, options: LaunchOptions, weights_only: b
 
 def _model(args: argparse.Namespace, options: LaunchOptions, training: Training) -> tuple[Model, Path | None]:
     """Raises PlanningError."""
-    from gputui.planning.model import UnknownArchitectureError
-    from gputui.planning.reading import find_model, of_parameters, parameters_of, read_model
+    from gputui.checking.trained_model import trained_model
+    from gputui.planning.reading import find_model, of_parameters, parameters_of
+    from gputui.system.environment import given_environment
 
     if args.parameters is not None:
         return of_parameters(parameters_of(args.parameters)), None
@@ -62,51 +62,22 @@ def _model(args: argparse.Namespace, options: LaunchOptions, training: Training)
     if name is None:
         where = "the command names none" if options.command else "there is no command that names one"
         raise WrongCallError(f"no model is given (--model, --parameters), and {where}")
-    place = find_model(name, environ, here)
-    try:
-        return read_model(name, environ, here), place
-    except UnknownArchitectureError as error:
-        if place is None:
-            raise
-        return _counted_by_transformers(options, place, name, error), place
-
-
-def _counted_by_transformers(options: LaunchOptions, place: Path, name: str, error: Exception) -> Model:
-    """The model as the transformers of the training Python makes it. Raises PlanningError."""
-    from gputui.checking.meta_model import meta_model
-    from gputui.launching.interpreter import InterpreterError, interpreter
-    from gputui.planning.model import PlanningError
-    from gputui.system.environment import given_environment
-    from gputui.vendors.registry import vendors
-
-    environment = {**given_environment(), **dict(options.additions)}
-    for vendor in vendors():
-        # Counting needs no device, and shall not take memory of one.
-        changes = vendor.visibility.changes(())
-        environment.update({key: value for key, value in changes if value is not None})
-    try:
-        found = interpreter(options.command, environment, options.directory, options.python)
-        return meta_model(found.argv, environment, place, name)
-    except (InterpreterError, PlanningError) as why:
-        raise PlanningError(f"{error}; {why}") from None
+    model = trained_model(name, options, {**given_environment(), **os.environ}, here)
+    return model, find_model(name, environ, here)
 
 
 def _workload(args: argparse.Namespace, training: Training, model: Model, weights_only: bool) -> Workload:
     """The call's words before the command's, before what is usual. Raises PlanningError."""
-    from gputui.planning.workload import Workload
+    from gputui.checking.trained_model import workload_of
 
-    usual = min(SEQUENCE, model.max_positions or SEQUENCE)
-
-    def first(given: object, said: object, default: object) -> object:
-        return given if given is not None else said if said is not None else default
-
-    return Workload(
-        batch=first(args.batch, training.batch, BATCH),  # type: ignore[arg-type]
-        sequence=first(args.sequence, training.sequence, usual),  # type: ignore[arg-type]
-        precision=first(args.precision, training.precision, PRECISIONS[0]),  # type: ignore[arg-type]
-        optimizer=first(args.optim, training.optimizer, OPTIMIZERS[0]),  # type: ignore[arg-type]
-        checkpointing=first(args.checkpointing, training.checkpointing, False),  # type: ignore[arg-type]
-        lora=first(args.lora, training.lora, 0),  # type: ignore[arg-type]
-        accumulation=first(args.accumulation, training.accumulation, 1),  # type: ignore[arg-type]
-        weights_only=weights_only,
-    )
+    given = {
+        "batch": args.batch,
+        "sequence": args.sequence,
+        "precision": args.precision,
+        "optimizer": args.optim,
+        "checkpointing": args.checkpointing,
+        "lora": args.lora,
+        "accumulation": args.accumulation,
+        "weights_only": weights_only,
+    }
+    return workload_of(training, model, {name: value for name, value in given.items() if value is not None})

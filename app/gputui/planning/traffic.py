@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gputui.inventory.formatting import UNKNOWN
 from gputui.planning.box import Box
 from gputui.planning.model import Model
 from gputui.planning.strategies import Strategy
@@ -26,6 +27,22 @@ class Traffic:
     bytes: int
     seconds: float | None
     bubble: float = 0.0
+
+    @property
+    def amount(self) -> str:
+        """ "24.0 GB": decimal units, as bandwidths have."""
+        if not self.bytes:
+            return UNKNOWN
+        return f"{self.bytes / 1e9:.1f} GB" if self.bytes >= 1e8 else f"{self.bytes / 1e6:.1f} MB"
+
+    @property
+    def time(self) -> str:
+        """ "1.4 s", "120 ms"; a dash where it is not known, or nothing is sent."""
+        if self.seconds is None or not self.bytes:
+            return UNKNOWN
+        if self.seconds >= 1:
+            return f"{self.seconds:.1f} s"
+        return f"{self.seconds * 1000:.0f} ms" if self.seconds >= 0.001 else "<1 ms"
 
 
 def traffic(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Traffic:

@@ -91,7 +91,9 @@ ACTIONS: tuple[Action, ...] = (
         "one more each time, the best connected free ones, and why, as gputui pick -n does",
     ),
     Action("Select", "other", "B", "B", "", "Select the next best set", "of the same size, and why"),
-    Action("Select", "ask", "n", "n", "best N", "Select the best N devices", "for a job: 4, or 8 tp=2 pp=2"),
+    Action(
+        "Select", "ask", "n", "n", "best N", "Select the best N devices", "for a job: 4, 8 tp=2 pp=2, or auto"
+    ),
     Action(
         "Select",
         "order",
@@ -130,6 +132,17 @@ ACTIONS: tuple[Action, ...] = (
         "launch page",
         "Show the launch page",
         "launcher, processes, variables, directory, Python; recent and saved launches",
+        page=True,
+    ),
+    Action(
+        "Launch",
+        "plan",
+        "m",
+        "m",
+        "plan",
+        "Plan: how many devices, and how",
+        "does the model fit, with which parallelism; writes its files (`gputui plan`)",
+        "memory parallelism fsdp ddp zero deepspeed tensor pipeline batch lora model estimate",
         page=True,
     ),
     Action(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gputui.choosing.best import Alternative
     from gputui.choosing.claimed_use import ClaimedUse
     from gputui.choosing.order import Order
-    from gputui.choosing.pick import PickResult
+    from gputui.choosing.pick import Constraints, PickResult
     from gputui.inventory.job_summary import JobSummary
     from gputui.inventory.waiter import Waiter
     from gputui.launching.intent import Intent, NamedDevices
@@ -387,29 +387,38 @@ class AppState:
     ) -> tuple[AppState, str]:
         """The best `count` devices for the grouping, in that order; the devices with the keys `kept` are
         among them."""
-        from gputui.choosing.pick import Constraints, of_own_lease, pick
+        from gputui.choosing.pick import pick
 
         if self.snapshot is None:
             return self, "no reading yet"
         if self.limits and self.limits.unknown:
             return self, f"it is unknown which devices {self.limits.words} means: select them by hand"
-        within = of_own_lease(self.snapshot, self.limits.keys if self.limits else None)
-        never, prefer = (keys_named(words, self.snapshot) for words in (self.rules.never, self.rules.prefer))
-        constraints = Constraints(
-            count,
-            within=within,
-            grouping=grouping,
-            order=order,
-            required=kept,
-            never=never,
-            prefer=prefer,
-        )
+        constraints = replace(self.constraints(self.snapshot, count, kept), grouping=grouping, order=order)
         if count > 1 and any(self.snapshot.by_key[key].parent for key in kept):
             return self, "a MIG instance is selected: a process can use only one, and no GPU with it"
         picked = pick(self.snapshot, self.verdicts, constraints)
         if not picked.alternatives:
             return replace(self, short_of=count), self._shortage(count, picked)
         return self._take(Suggestion(picked.alternatives, 0, kept, grouping))
+
+    def constraints(self, snapshot: Snapshot, count: int, kept: tuple[str, ...] = ()) -> Constraints:
+        """What limits a choice of `count` devices here: our own lease, what we were started with, the rules.
+        `kept` are the keys of devices that are among them."""
+        from gputui.choosing.pick import Constraints, of_own_lease
+
+        within = of_own_lease(snapshot, self.limits.keys if self.limits else None)
+        never, prefer = (keys_named(words, snapshot) for words in (self.rules.never, self.rules.prefer))
+        return Constraints(count, within=within, required=kept, never=never, prefer=prefer)
+
+    def with_devices(self, keys: tuple[str, ...]) -> AppState:
+        """These devices selected, in this order."""
+        return self._select(Selection(keys))
+
+    def with_plan(self, options: LaunchOptions, keys: tuple[str, ...]) -> AppState:
+        """The launch of a plan on its devices. (Its command is not read for what it asks for: it asks for
+        these.)"""
+        selected = replace(self.with_devices(keys), options=options)
+        return replace(selected, command_choice=CommandChoice(options, selection=selected.selection))
 
     def next_best(self) -> tuple[AppState, str | None]:
         """The next best set of as many devices, after the last one the best again."""

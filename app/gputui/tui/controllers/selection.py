@@ -17,11 +17,16 @@ from gputui.tui.main_view import MainView
 SECOND_DIGIT = 0.5
 """Seconds for which a digit waits for another one, on boxes where two make the number of a GPU."""
 
-BEST_PROMPT = "how many of the best?  4, or 8 tp=2 pp=2   (⏎ accept, esc cancel)"
+AUTO = "auto"
+"""In place of a number: as many devices as the model of the command needs."""
+
+BEST_PROMPT = "how many of the best?  4, 8 tp=2 pp=2, or auto: as the model needs   (⏎ accept, esc cancel)"
 
 
 def count_error(line: str) -> str | None:
-    """What is wrong with a line like "4" or "8 tp=2 pp=2", None for nothing."""
+    """What is wrong with a line like "4", "8 tp=2 pp=2" or "auto", None for nothing."""
+    if line.strip() == AUTO:
+        return None
     try:
         parse_request(line)
     except GroupingError as error:
@@ -30,10 +35,13 @@ def count_error(line: str) -> str | None:
 
 
 class SelectionController:
-    """Changes the selection, its order and the cursor of the app state that `view` shows."""
+    """Changes the selection, its order and the cursor of the app state that `view` shows.
 
-    def __init__(self, view: MainView) -> None:
-        self._view = view
+    `select_enough` selects as many devices as the model of the command needs.
+    """
+
+    def __init__(self, view: MainView, select_enough: Callable[[], None]) -> None:
+        self._view, self._select_enough = view, select_enough
         self._reading_command = False
         self._digits = ""
         self._divided: Device | None = None
@@ -243,7 +251,9 @@ class SelectionController:
         from gputui.tui.screens.line_input import LineScreen
 
         def answered(line: str | None) -> None:
-            if line and line.strip():
+            if line and line.strip() == AUTO:
+                self._select_enough()
+            elif line and line.strip():
                 self._show(*self._view.app_state.select_best(*parse_request(line)))
 
         self._view.open(

@@ -30,6 +30,7 @@ from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.controllers.pages import PageController
+from gputui.tui.controllers.plan import PlanController
 from gputui.tui.controllers.selection import SelectionController
 from gputui.tui.controllers.timelines import TimelineController
 from gputui.tui.layout import Layout, Part, has_rules, launch_room, lay_out
@@ -101,7 +102,8 @@ class MainScreen(Screen[None]):
         self._sampler = sampler
         self._clock = clock
         environ = app_state.environ
-        self.selection = SelectionController(self)
+        self.plans = PlanController(self, environ)
+        self.selection = SelectionController(self, self.plans.select_enough)
         self.launch = LaunchController(self, sampler, environ, clock, write, end_without_terminal)
         self.timelines = TimelineController(
             sampler, environ, not app_state.label, lambda store: self.post_message(PastFound(store))
@@ -152,6 +154,7 @@ class MainScreen(Screen[None]):
         self.launch.release_all()
         self.timelines.close()
         self.jobs.cancel()
+        self.plans.cancel()
 
     # What keys, clicks and the palette do
 
@@ -189,6 +192,7 @@ class MainScreen(Screen[None]):
             "timelines": partial(pages.open_timelines, self.timelines),
             "device": pages.open_device,
             "launch_page": pages.open_launch_page,
+            "plan": self.plans.open,
             "columns": pages.open_columns,
             "jobs": pages.open_jobs,
             "queue": pages.open_queue,

@@ -50,9 +50,9 @@ def _next_actions(app_state: AppState) -> Iterator[str]:
     if snapshot is not None and any(job.state in _ON_THEIR_WAY for job in snapshot.jobs):
         yield "jobs"
     if decided:
-        yield from ("best", "launcher", "check") if selected else ("launcher",)
+        yield from ("best", "launcher", "plan", "check") if selected else ("launcher",)
     elif app_state.rows:
-        yield from ("device", "ask", "edit", "launcher", "topology")
+        yield from ("device", "ask", "plan", "edit", "launcher", "topology")
     yield from ("edit", "device", "topology", "processes", "people", "panels")
 
 

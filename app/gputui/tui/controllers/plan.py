@@ -1,0 +1,163 @@
+"""PlanController: reads what the command trains, opens the page of plans, and selects for `n` `auto`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputui.inventory.formatting import printable, size
+from gputui.launching.launch_options import LaunchOptions, OptionError, with_home
+from gputui.tui.actions import key_of
+from gputui.tui.background import in_background
+from gputui.tui.main_view import MainView
+
+if TYPE_CHECKING:
+    from gputui.inventory.device import Device
+    from gputui.planning.fewest import Fewest
+    from gputui.tui.plan_request import PlanRequest
+
+
+class PlanController:
+    """Keeps the request of the plan page between two openings of it.
+
+    `request` is None until something was read; `reading` says what is being read, "" for nothing.
+    """
+
+    def __init__(self, view: MainView, environ: Mapping[str, str]) -> None:
+        self._view, self._environ = view, environ
+        self.request: PlanRequest | None = None
+        self.reading = ""
+        self._options: LaunchOptions | None = None
+        """Those whose command was read last."""
+        self._cancelled = threading.Event()
+
+    def open(self) -> None:
+        """The page of plans for the command as it is."""
+        from gputui.tui.screens.plan import PlanScreen
+
+        self.read(self._view.redraw_page)
+        self._view.open(PlanScreen(self._view, self))
+
+    def cancel(self) -> None:
+        """Do not wait for what is being read: the screen goes."""
+        self._cancelled.set()
+
+    # Reading
+
+    def read(self, then: Callable[[], object]) -> None:
+        """Read what the command says of its training, and the model that it names; then call `then`.
+
+        At once where the command is the one that was read last.
+        """
+        options = self._view.app_state.options
+        if self.request is not None and self._options == options and not self.reading:
+            then()
+        else:
+            self._in_background(options, None, then)
+
+    def read_model(self, name: str, then: Callable[[], object]) -> None:
+        """Read a model that a person has named."""
+        self._in_background(self._view.app_state.options, name, then)
+
+    def _in_background(self, options: LaunchOptions, name: str | None, then: Callable[[], object]) -> None:
+        self._cancelled.set()
+        cancelled = self._cancelled = threading.Event()
+        self.reading = f"reading {printable(name)} …" if name else "reading what the command trains …"
+        app, before, host = self._view.app, self.request, self._view.app_state.host_environment
+
+        def work() -> None:
+            from gputui.launching.training_words import training_of
+            from gputui.tui.plan_request import request_of
+
+            request = request_of(training_of(options, self._environ, host))
+            if before is not None:
+                typed = name is None and before.typed and not request.name
+                request = replace(
+                    request, name=before.name if typed else request.name, typed=typed, given=before.given,
+                    count=before.count,
+                )  # fmt: skip
+            if name is not None:
+                request = replace(request, name=name, typed=True)
+            request = _with_model(request, options, self._environ, cancelled)
+            app.call_later(finish, request)
+
+        def finish(request: PlanRequest) -> None:
+            if not cancelled.is_set():
+                self.request, self._options, self.reading = request, options, ""
+                then()
+
+        in_background("read the model", work)
+
+    # As many devices as the model needs
+
+    def select_enough(self) -> None:
+        """Select the fewest of the best free devices that hold what the command trains."""
+        self._view.show_message("looking for as many devices as the model needs …", passing=True)
+        self.read(self._look_for_enough)
+
+    def _look_for_enough(self) -> None:
+        from gputui.choosing.pick import available
+        from gputui.planning.fewest import fewest
+        from gputui.planning.model import PlanningError
+
+        request, app_state, app = self.request, self._view.app_state, self._view.app
+        if request is None or request.model is None:
+            why = (request.problem if request else "") or "the command names no model"
+            self._view.show_message(f"{printable(why)}: {self._key} asks for one", "warn")
+            return
+        if app_state.snapshot is None:
+            self._view.show_message("no reading yet", "warn")
+            return
+        model, snapshot = request.model, app_state.snapshot
+        free = available(snapshot, app_state.verdicts, app_state.constraints(snapshot, 1)).devices
+
+        def work() -> None:
+            try:
+                found = fewest(model, request.workload, snapshot, free)
+            except PlanningError as error:
+                app.call_later(self._view.show_message, str(error), "warn")
+            else:
+                app.call_later(self._select, found, free)
+
+        in_background("fewest devices", work)
+
+    @property
+    def _key(self) -> str:
+        return key_of("plan", self._view.app_state.screen.keymap)
+
+    def _select(self, found: Fewest | None, free: tuple[Device, ...]) -> None:
+        app_state = self._view.app_state
+        there = app_state.snapshot.by_key if app_state.snapshot else {}
+        if found is None:
+            several = f"the {len(free)} free devices are" if len(free) != 1 else "the one free device is"
+            words = f"{several} not enough" if free else "no device is free"
+            self._view.show_message(f"{words}: {self._key} shows what would do", "warn")
+        elif any(device.key not in there for device in found.devices):
+            self._view.show_message("a device is no longer present: ask again", "warn")
+        else:
+            self._view.set_app_state(app_state.with_devices(tuple(device.key for device in found.devices)))
+            number = len(found.devices)
+            enough = "1 device is enough" if number == 1 else f"{number} devices are enough"
+            each = "" if number == 1 else " of each"
+            self._view.show_message(f"{enough}: {found.strategy.name} needs {size(found.needed)}{each}")
+        self._view.redraw_page()
+
+
+def _with_model(
+    request: PlanRequest, options: LaunchOptions, environ: Mapping[str, str], cancelled: threading.Event
+) -> PlanRequest:
+    """The request with the model of its name, or with the reason why there is none."""
+    from gputui.checking.trained_model import trained_model
+    from gputui.planning.model import PlanningError
+
+    if not request.name:
+        return request
+    try:
+        directory = Path() if request.typed else Path(options.directory or "")
+        name = with_home(request.name) if request.typed else request.name
+        return replace(request, model=trained_model(name, options, environ, directory, cancelled))
+    except (PlanningError, OptionError) as error:
+        return replace(request, problem=str(error))

@@ -1,0 +1,394 @@
+"""PlanScreen: with which parallelism the model fits on these devices; Enter puts one on the launch line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gputui.inventory.formatting import printable
+from gputui.launching.compose import launcher_of
+from gputui.launching.launch_options import AUTO
+from gputui.launching.planned import FilesDifferError, Prepared, prepared, write
+from gputui.planning.files import RecipeError
+from gputui.planning.model import PlanningError
+from gputui.planning.plan import Plan, Row
+from gputui.system.files import state_folder
+from gputui.tui.actions import key_of
+from gputui.tui.controllers.plan import PlanController
+from gputui.tui.main_view import MainView
+from gputui.tui.plan_request import (
+    PlannedDevices,
+    PlanRequest,
+    devices_for,
+    devices_of_row,
+    fewest_for,
+    plan_of,
+    recipe_of,
+)
+from gputui.tui.screens.line_input import LineScreen
+from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
+from gputui.tui.views import plan as view_of_plan
+from gputui.tui.views.text import Line
+
+FOLDER = "gputui-plan"
+"""Where files are written: beside the script, where its paths begin, and where one looks for them."""
+
+_SMALL = 20
+"""Lines of the body below which the devices are told by their number alone."""
+_LEAST_ROWS, _LEAST_DETAIL = 3, 7
+"""Lines that the table and the strategy at the cursor have at least, the table first."""
+_AIRY = 32
+"""Lines of the body from which on there are blank ones between its parts."""
+
+_CHANGES: dict[str, Callable[[PlanRequest], PlanRequest]] = {
+    "more": lambda request: request.batch(more=True),
+    "less": lambda request: request.batch(more=False),
+    "precision": PlanRequest.next_precision,
+    "optimizer": PlanRequest.next_optimizer,
+    "checkpointing": PlanRequest.other_checkpointing,
+    "rank": PlanRequest.next_rank,
+    "as_said": PlanRequest.as_said,
+}
+
+
+class PlanScreen(ListPage):
+    """The strategies, ranked, and above them what they are for. Each key plans again.
+
+    The cursor is at the best one until somebody moves it.
+    """
+
+    BINDINGS = [
+        shown("escape,q,m", "dismiss", "back", "esc"),
+        *cursor_bindings("strategy"),
+        shown("enter", "use", "use", "⏎", "Write its files, and put it on the launch line"),
+        shown("e", "model", "model", about="Name the model: a path, a hub id, a size"),
+        shown("n", "count", "devices", about="Type the number of devices; auto: as many as it needs"),
+        shown("plus,equals_sign", "change('more')", "batch", "+-", "Twice the batch"),
+        hidden("minus", "change('less')", "Half the batch"),
+        hidden("right", "step(1)", "One device more"),
+        hidden("left", "step(-1)", "One device less"),
+        shown("C", "change('checkpointing')", "checkpointing", about="Activation checkpointing"),
+        shown("p", "change('precision')", "precision", about="Next precision"),
+        shown("s", "type('sequence')", "sequence", about="Type the length of a sequence"),
+        shown("r", "change('rank')", "LoRA", about="Next rank of LoRA, or none"),
+        shown("o", "change('optimizer')", "optimizer", about="Next optimizer"),
+        shown("b", "type('batch')", "type a batch", about="Type the batch"),
+        shown("a", "type('accumulation')", "accumulation", about="Type the steps of accumulation"),
+        shown("x", "change('as_said')", "as the command says", about="Back to what the command says"),
+    ]
+
+    def __init__(self, view: MainView, controller: PlanController) -> None:
+        super().__init__(view)
+        self._controller = controller
+        self._moved = False
+        self._found: PlannedDevices | str = ""
+        self._found_for: object = None
+        self._plan: Plan | None = None
+        self._problem = ""
+        self._starts_for: object = None
+        self._starts: tuple[tuple[str, ...], str] = ((), "")
+
+    def on_unmount(self) -> None:
+        if self._controller.reading:
+            self._controller.cancel()
+
+    # The plan
+
+    @property
+    def _request(self) -> PlanRequest:
+        return self._controller.request or PlanRequest()
+
+    def _make(self) -> None:
+        """Plan anew, where anything that a plan depends on has changed."""
+        app_state, request = self.view.app_state, self._request
+        verdicts = app_state.verdicts
+        found_for = (
+            app_state.selection.keys,
+            request.count,
+            app_state.limits,
+            tuple((key, verdict.state) for key, verdict in verdicts.items()),
+            bool(app_state.snapshot and app_state.snapshot.links),
+            app_state.problem if app_state.snapshot is None else None,
+        )
+        if found_for != self._found_for:
+            self._found, self._found_for = devices_for(app_state, request.count), found_for
+        elif isinstance(self._found, PlannedDevices) and not self._found.in_use:
+            self._found = self._found.as_read(app_state)
+        self._plan, self._problem = None, ""
+        if request.model is None or isinstance(self._found, str):
+            return
+        try:
+            self._plan = plan_of(request, app_state, self._found)
+        except PlanningError as error:
+            self._problem = str(error)
+
+    def item_keys(self) -> Sequence[Hashable]:
+        self._make()
+        return [row.name for row in self._plan.rows] if self._plan else []
+
+    def follow(self) -> None:
+        if not self._moved:
+            self.cursor, self.key = 0, None
+        super().follow()
+
+    def go_to(self, place: int) -> None:
+        self._moved = True
+        super().go_to(place)
+
+    @property
+    def _row(self) -> Row | None:
+        """The strategy at the cursor, as it was painted last."""
+        rows = self._plan.rows if self._plan else ()
+        return rows[self.cursor] if self.cursor < len(rows) else None
+
+    # Painting
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        request, found, made = self._request, self._found, self._plan
+        head = [view_of_plan.heading(request, width)]
+        if isinstance(found, PlannedDevices) and height >= _SMALL:
+            head.append(view_of_plan.where(self.view.app_state, made, found, width))
+        head += [*view_of_plan.settings(request, found, width), *view_of_plan.doubts(request, width)]
+        row = self._row
+        if made is None or row is None:
+            busy = self._controller.reading
+            return [*head, *view_of_plan.missing(request, found, busy or "", self._problem, width)][:height]
+        head += view_of_plan.nothing_fits(made, width)
+        between: list[Line] = [((" ", ""),)] if height >= _AIRY else []
+        head += between
+        columns = view_of_plan.columns_of(made, width)
+        head.append(view_of_plan.table_heading(made, columns, width))
+        listing = view_of_plan.rows(made, self.cursor, columns, width)
+        room = max(_LEAST_ROWS, min(len(listing), height - len(head) - _LEAST_DETAIL))
+        visible = self.window(listing, range(len(listing)), room, above=len(head))
+        starts, problem = self._start_of(row)
+        below = len(listing) - self.top - len(visible)
+        left = height - len(head) - len(visible) - len(between)
+        detail = view_of_plan.detail(row, made, starts, problem, below, width, left)
+        return [*head, *visible, *between, *detail][:height]
+
+    def _start_of(self, row: Row) -> tuple[tuple[str, ...], str]:
+        """What Enter does on a row, and what its files cannot say; or why it can do nothing."""
+        options = self.view.app_state.options
+        about = (row.strategy, self._request, options)
+        if about != self._starts_for:
+            self._starts_for = about
+            try:
+                made = self._prepared(row)
+            except RecipeError as error:
+                self._starts = (), str(error)
+            else:
+                files = _written(made.texts)
+                launcher = launcher_of(made.options).name
+                first = f"starts it with {launcher}" + (f" and {files}" if files else ", without a file")
+                self._starts = (first, *made.notes), ""
+        return self._starts
+
+    # What keys do
+
+    def action_cursor(self, by: int) -> None:
+        self._moved = True
+        super().action_cursor(by)
+
+    def _set(self, request: PlanRequest) -> None:
+        self._controller.request = request
+        self.draw()
+
+    def action_change(self, name: str) -> None:
+        try:
+            self._set(_CHANGES[name](self._request))
+        except PlanningError as error:
+            self.show_message(str(error))
+
+    def action_step(self, by: int) -> None:
+        """As many devices more or less as make the next number that can work together."""
+        app_state, now = self.view.app_state, self._number
+        for count in range(now + by, self._most + 1 if by > 0 else 0, by):
+            if isinstance(devices_for(app_state, count), PlannedDevices):
+                self._set(replace(self._request, count=count))
+                return
+        self.show_message(f"{now} is the {'largest' if by > 0 else 'least'} number here")
+
+    @property
+    def _number(self) -> int:
+        """How many devices the plan is for, or was asked for."""
+        return self._request.count or 0 if isinstance(self._found, str) else len(self._found.devices)
+
+    @property
+    def _most(self) -> int:
+        """How many devices there can be."""
+        snapshot = self.view.app_state.snapshot
+        every = len(snapshot.devices) if snapshot else 0
+        return every if isinstance(self._found, str) else self._found.most
+
+    def action_model(self) -> None:
+        def error_in(line: str) -> str | None:
+            return None if "\0" not in line else "no name"
+
+        def answered(line: str | None) -> None:
+            if line and line.strip():
+                self._controller.read_model(line.strip(), self.view.redraw_page)
+            self.draw()
+
+        prompt = "model   (⏎ accept, esc cancel)"
+        example = "a folder, a config.json, a cached hub id, or a size: 8B"
+        self.app.push_screen(
+            LineScreen(prompt, self._request.name, example, error_in, replaces=True), answered
+        )
+
+    def action_type(self, name: str) -> None:
+        """Type a whole number: the batch, the sequence, the steps of accumulation."""
+
+        def error_in(line: str) -> str | None:
+            try:
+                _ = self._request.having(**{name: _whole(line)}).workload
+            except (PlanningError, ValueError) as error:
+                return str(error)
+            return None
+
+        def answered(line: str | None) -> None:
+            if line and line.strip():
+                self._set(self._request.having(**{name: _whole(line)}))
+
+        now = str(getattr(self._request.workload, name))
+        self._ask(f"{name}   (⏎ accept, esc cancel)", now, error_in, answered)
+
+    def action_count(self) -> None:
+        """Type how many devices, or that it be as many as the model needs."""
+        most = self._most
+
+        def error_in(line: str) -> str | None:
+            if "auto".startswith(line.strip()):
+                return None if line.strip() == "auto" else "a number, or auto"
+            try:
+                number = _whole(line)
+            except ValueError as error:
+                return str(error)
+            return None if 1 <= number <= most else f"from 1 to {most}, or auto"
+
+        def answered(line: str | None) -> None:
+            if line and line.strip() == "auto":
+                self._fewest()
+            elif line and line.strip():
+                self._set(replace(self._request, count=_whole(line)))
+
+        prompt = "how many devices?  4, or auto: as many as the model needs   (⏎ accept, esc cancel)"
+        self._ask(prompt, str(self._number or ""), error_in, answered)
+
+    def _ask(
+        self,
+        prompt: str,
+        value: str,
+        error_in: Callable[[str], str | None],
+        answered: Callable[[str | None], None],
+    ) -> None:
+        self.app.push_screen(LineScreen(prompt, value, check=error_in, replaces=True), answered)
+
+    def _fewest(self) -> None:
+        """As few devices as hold it; where none do, say so."""
+        count = fewest_for(self._request, self.view.app_state)
+        if count is None:
+            self.show_message("no number of the devices here is enough")
+        else:
+            self._set(replace(self._request, count=count))
+
+    def action_use(self) -> None:
+        """Write the files of the strategy at the cursor, then put it and its devices on the launch line."""
+        row, found = self._row, self._found
+        if row is None or isinstance(found, str):
+            return
+        if not self.view.app_state.options.command:
+            self.show_message("no command yet: press e on the main screen to type one")
+            return
+        try:
+            made = self._prepared(row)
+        except RecipeError as error:
+            self.show_message(str(error))
+            return
+        self._write(made, row, found, self.confirmed("use") or ())
+
+    def _write(self, made: Prepared, row: Row, found: PlannedDevices, agreed: tuple[object, ...]) -> None:
+        """Unless there is something to ask: `agreed` is the strategy that was asked about, and what."""
+        known = agreed[1:] if agreed[:1] == (row.strategy,) else ()
+
+        def ask(what: str, text: str) -> None:
+            self.ask_again("use", (row.strategy, *known, what), text)
+
+        files = _written(made.texts)
+        if row.fits is False and "fit" not in known:
+            ask("fit", f"{row.name} does not fit: press ⏎ again to use it all the same")
+        elif self.view.app_state.label and files and "demo" not in known:
+            ask("demo", f"not this machine's devices: press ⏎ again to write {files} here")
+        else:
+            try:
+                write(made, overwrite="overwrite" in known)
+            except FilesDifferError as error:
+                ask("overwrite", f"other text is in {_written(error.paths)}: press ⏎ again to overwrite it")
+            except OSError as error:
+                self._ask_for_folder(row, found, (row.strategy, *known), error.strerror or str(error))
+            else:
+                self._start(made, row, found)
+
+    def _ask_for_folder(self, row: Row, found: PlannedDevices, agreed: tuple[object, ...], why: str) -> None:
+        """Where the job's directory cannot be written."""
+
+        def answered(folder: str | None) -> None:
+            if folder and folder.strip():
+                self._write(self._prepared(row, folder.strip()), row, found, agreed)
+
+        prompt = f"{FOLDER}: {why}. Another folder for the files?   (⏎ accept, esc cancel)"
+        elsewhere = str(state_folder(self.view.app_state.environ) / "plans")
+        self.app.push_screen(LineScreen(prompt, elsewhere), answered)
+
+    def _start(self, made: Prepared, row: Row, found: PlannedDevices) -> None:
+        """The launch line with the plan, on its devices, on the main screen."""
+        keys = tuple(device.key for device in devices_of_row(row, found))
+        self.view.set_app_state(self.view.app_state.with_plan(made.options, keys))
+        for note in made.notes:
+            self.view.show_message(note, "warn")
+        files = _written(made.texts)
+        done = f"{row.name}: {f'wrote {files}' if files else 'on the launch line'}"
+        number = len(made.notes)
+        if number:
+            notes = "1 note" if number == 1 else f"{number} notes"
+            done += f"; {key_of('messages', self.view.app_state.screen.keymap)} shows {notes} for the script"
+        self.dismiss()
+        self.view.show_message(done, lasting=True)
+
+    def _prepared(self, row: Row, folder: str | None = None) -> Prepared:
+        """The files and the command of a row. Raises RecipeError.
+
+        A launcher that was chosen stays where the plan can be started with it.
+        """
+        assert self._plan is not None  # it has the row
+        app_state = self.view.app_state
+        recipe, options = recipe_of(self._plan, row), app_state.options
+        place = folder or os.path.join(options.directory or "", FOLDER)  # noqa: PTH118 - as text
+        try:
+            return prepared(recipe, options, place, app_state.host_environment)
+        except RecipeError:
+            if options.launcher == AUTO:
+                raise
+            return prepared(recipe, replace(options, launcher=AUTO), place, app_state.host_environment)
+
+    def clicked(self, place: int) -> None:
+        """A click goes to a strategy, a second one there uses it."""
+        again = place == self.cursor and self._moved
+        self.go_to(place)
+        if again:
+            self.action_use()
+
+
+def _written(paths: Iterable[Path]) -> str:
+    """ "accelerate.yaml and deepspeed.json"."""
+    return " and ".join(printable(str(path)) for path in paths)
+
+
+def _whole(text: str) -> int:
+    """Raises ValueError."""
+    text = text.strip()
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(text)

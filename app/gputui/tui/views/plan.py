@@ -1,0 +1,288 @@
+"""The plan page: what is trained on which devices, the strategies ranked, and the one at the cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+from gputui.inventory.formatting import printable, short_name, size
+from gputui.planning.memory import Bytes
+from gputui.planning.plan import Plan, Row, what_would_do
+from gputui.tui.app_state import AppState
+from gputui.tui.plan_request import PlannedDevices, PlanRequest
+from gputui.tui.views.selection import runs
+from gputui.tui.views.text import Line, Span, clip, fit, title, width_of, wrap
+
+PARTS: tuple[tuple[str, str, str], ...] = (
+    ("weights", "█", "load"),
+    ("gradients", "▓", "link-nv"),
+    ("optimizer", "▒", "warn"),
+    ("buffers", "▄", "claimed"),
+    ("activations", "▆", "memory"),
+    ("fixed", "▂", "dim"),
+)
+"""The parts of what a device needs, in the order of a bar, each with its sign and style."""
+
+_NAME, _VERDICT, _NUMBER = 13, 12, 8
+_LEAST_BAR, _MOST_BAR = 8, 60
+_SPEEDS_FROM, _WHY_FROM = 76, 150
+"""Widths from which on a row says what it sends, and why."""
+_OVER = 0.72
+"""The share of a bar up to the free memory where not everything fits."""
+
+
+class Columns(NamedTuple):
+    """Cells of a row's parts: the bar, up to the free memory, and what is behind the numbers."""
+
+    bar: int
+    limit: int
+    speeds: bool
+    why: int
+
+
+def columns_of(plan: Plan, width: int) -> Columns:
+    """The columns of the table in `width` cells."""
+    speeds = width >= _SPEEDS_FROM
+    # The marks, gaps of two, the name, the need, the verdict; two numbers.
+    taken = 3 + _NAME + 2 + 2 + 7 + 2 + _VERDICT + (2 * (_NUMBER + 1) if speeds else 0) + 1
+    bar = min(_MOST_BAR, max(_LEAST_BAR, width - taken))
+    free = plan.box.memory_free_min
+    over = free is None or any(row.bytes.total > free for row in plan.rows)
+    why = width - taken - bar - 2
+    return Columns(bar, round(bar * _OVER) if over else bar, speeds, why if width >= _WHY_FROM else 0)
+
+
+def heading(request: PlanRequest, width: int) -> Line:
+    """The rule at the top."""
+    model = request.model
+    tail = "" if model is None else f"{_parameters(model.parameters)} parameters"
+    if model is not None and model.architecture:
+        tail += f"  {printable(model.architecture)}"
+    name = printable(request.name) if request.name else "no model"
+    return title(f"plan: {fit(name, min(cell_len(name), max(8, width // 2)))}", width, tail)
+
+
+def _parameters(number: int) -> str:
+    for unit, letter in ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K")):
+        if number >= unit:
+            return f"{number / unit:.3g}{letter}"
+    return str(number)
+
+
+def settings(request: PlanRequest, found: PlannedDevices | str, width: int) -> list[Line]:
+    """What is planned for, each with the key that changes it; what somebody has said stands out."""
+    workload, said = request.workload, request.said
+    count = "?" if isinstance(found, str) else len(found.devices)
+    devices = f"{count} device" if count == 1 else f"{count} devices"
+    lora = f"LoRA {workload.lora}" if workload.lora else "no LoRA"
+    checkpointing = "checkpointing" if workload.checkpointing else "no checkpointing"
+    items = [
+        ("←→", devices, request.count is not None),
+        ("+-", f"batch {workload.batch}", "batch" in said),
+        ("s", f"sequence {workload.sequence}", "sequence" in said),
+        ("p", workload.precision, "precision" in said),
+        ("o", workload.optimizer, "optimizer" in said),
+        ("C", checkpointing, "checkpointing" in said),
+        ("r", lora, "lora" in said),
+    ]
+    if workload.accumulation > 1:
+        items.append(("", f"accumulation {workload.accumulation}", True))
+    return _flow(
+        [((key, "key"), (f" {text}" if key else text, "strong" if own else "")) for key, text, own in items],
+        width,
+    )
+
+
+def _flow(items: Sequence[Line], width: int) -> list[Line]:
+    """Items beside each other, two cells between them, in as many lines as they need."""
+    lines: list[list[Span]] = []
+    for item in items:
+        if lines and width_of(tuple(lines[-1])) + 2 + width_of(item) <= width:
+            lines[-1] += [("  ", ""), *item]
+        else:
+            lines.append([(" ", ""), *item])
+    return [clip(tuple(line), width) for line in lines]
+
+
+def where(app_state: AppState, plan: Plan | None, found: PlannedDevices, width: int) -> Line:
+    """Which devices, how much of each is free, and what joins them; what does not fit is left out."""
+    labels = runs(app_state, found.devices)
+    name = "GPU" if len(found.devices) == 1 else "GPUs"
+    texts = [f" {name} {labels}: {found.how}"]
+    if found.in_use:
+        texts.append(f"{runs(app_state, found.in_use)} in use now")
+    if plan is not None:
+        box, free = plan.box, plan.box.memory_free_min
+        each = "" if len(box) == 1 else " on each"
+        texts.append("free memory unknown" if free is None else f"{size(free)} free{each}")
+        if len(box) > 1:
+            ring = box.ring_bandwidth(range(len(box)))
+            speed = "" if ring is None else f" {ring:.0f} GB/s{' measured' if box.measured else ''}"
+            words = {link for row in box.links for link in row if link} - {"X"}
+            texts += [f"{', '.join(sorted(words))}{speed}"] if words else []
+    names = sorted({short_name(device.name) for device in found.devices if device.name})
+    texts += [", ".join(names)] if names else []
+    style = "dim" if found.how in ("selected", "free") else "warn"
+    while len(texts) > 1 and cell_len(" · ".join(texts)) > width:
+        texts.pop()
+    return clip(((" · ".join(texts), style),), width)
+
+
+def table_heading(plan: Plan, columns: Columns, width: int) -> Line:
+    """The names of the columns; the free memory ends where it ends in the bars."""
+    free = plan.box.memory_free_min
+    text = "" if free is None else f"{size(free)} free▕"
+    if cell_len(text) > columns.limit:
+        text = ""
+    bar = fit(fit(text, columns.limit, right=True), columns.bar)
+    words = f"   {fit('STRATEGY', _NAME)}  {bar}  {fit('TOTAL', 7, right=True)}  {fit('LEFT', _VERDICT)}"
+    if columns.speeds:
+        words += f" {fit('SENT', _NUMBER, right=True)} {fit('TIME', _NUMBER, right=True)}"
+    return clip(((words, "dim"),), width)
+
+
+def rows(plan: Plan, cursor: int, columns: Columns, width: int) -> list[Line]:
+    """A line for each strategy."""
+    free = plan.box.memory_free_min
+    scale = free or max((row.bytes.total for row in plan.rows), default=1)
+    return [
+        clip(_row(row, place == cursor, scale, free, columns), width) for place, row in enumerate(plan.rows)
+    ]
+
+
+def _row(row: Row, here: bool, scale: int, free: int | None, columns: Columns) -> Line:
+    sign, words, style = verdict_of(row)
+    tone = "dim" if row.fits is False else ""
+    spans: list[Span] = [
+        ("▸" if here else " ", "cursor"),
+        (f"{sign} ", style),
+        (f"{fit(row.name, _NAME)}  ", "strong" if row.fits else tone),
+        *stacked(row.bytes, scale, columns.bar, columns.limit, free is not None),
+        (f"  {fit(size(row.bytes.total), 7, right=True)}  ", tone),
+        (fit(words, _VERDICT), style if not row.fits or row.tight else tone),
+    ]
+    if columns.speeds:
+        spans += [
+            (f" {fit(row.traffic.amount, _NUMBER, right=True)}", tone),
+            (f" {fit(row.traffic.time, _NUMBER, right=True)}", tone),
+        ]
+    if columns.why > 20:
+        helps = f"would fit with {row.would_fit_with}" if row.would_fit_with else row.what
+        spans.append((f"  {fit(row.what if row.fits else helps, columns.why)}", "dim"))
+    return tuple(spans)
+
+
+def verdict_of(row: Row) -> tuple[str, str, str]:
+    """A sign, words and a style for whether a strategy fits."""
+    if row.fits is None or row.margin is None:
+        return "?", "unknown", "unknown"
+    if row.fits:
+        left = f"{size(row.margin)} left"
+        return ("!", f"{size(row.margin)} tight", "warn") if row.tight else ("✓", left, "free")
+    return "✗", "host memory" if row.margin >= 0 else f"{size(-row.margin)} over", "busy"
+
+
+def stacked(parts: Bytes, scale: int, width: int, limit: int, marked: bool) -> list[Span]:
+    """The parts as one bar of `width` cells, of which `limit` are `scale` bytes.
+
+    `marked`: where these end has a mark. What is too long ends in "»".
+    """
+    amounts = [(getattr(parts, name), sign, style) for name, sign, style in PARTS]
+    cells: list[tuple[str, str]] = []
+    reached = 0
+    for amount, sign, style in amounts:
+        reached += amount
+        # (By where each part ends, so that rounding adds nothing up; a bar longer than ours is cut.)
+        end = min(width + 1, round(reached * limit / scale)) if scale > 0 else 0
+        cells += [(sign, style)] * (end - len(cells))
+    if parts.total and not cells:
+        cells = [("▏", "load")]
+    if len(cells) > width:
+        cells = [*cells[: width - 1], ("»", "busy")]
+    cells += [("░" if place < limit else " ", "rest") for place in range(len(cells), width)]
+    if marked and limit < width and cells[limit][0] == " ":
+        cells[limit] = ("▏", "rest")
+    spans: list[Span] = []
+    for sign, style in cells:
+        if spans and spans[-1][1] == style:
+            spans[-1] = (spans[-1][0] + sign, style)
+        else:
+            spans.append((sign, style))
+    return spans
+
+
+def detail(
+    row: Row, plan: Plan, starts: Sequence[str], problem: str, below: int, width: int, height: int
+) -> list[Line]:
+    """The strategy at the cursor in `height` lines: its parts, the reason, how it is started, notices.
+
+    starts   what Enter does, and what the files cannot say
+    problem  why Enter can do nothing
+    below    how many strategies stand below those that are shown
+    """
+    more = f"{below} more below  " if below > 0 else ""
+    parts = [
+        ((f"{sign} ", style), (f"{name} ", "dim"), (f"{getattr(row.bytes, name) / 2**30:.1f}", ""))
+        for name, sign, style in PARTS
+        if getattr(row.bytes, name)
+    ]
+    blocks = [_flow(parts, width), _wrapped(f"{row.what}; {row.outcome}", "" if row.fits else "warn", width)]
+    if problem:
+        blocks.append(_wrapped(f"⏎ {problem}", "dim", width))
+    blocks += [_wrapped(f"⏎ {text}", "", width) for text in starts[:1]]
+    # (That nothing fits stands above the table.)
+    notices = plan.model.notices if nothing_fits(plan, width) else plan.notices
+    blocks += [_wrapped(f"· {text}", "dim", width) for text in (*starts[1:], *notices)]
+    lines = [title(row.name, width, f"{more}GiB of each device")]
+    for place, block in enumerate(blocks):
+        # (A sentence is shown whole or not at all, what the strategy needs and does in any case.)
+        if place > 1 and len(lines) + len(block) > height:
+            break
+        lines += block
+    return lines[:height]
+
+
+def _wrapped(text: str, style: str, width: int) -> list[Line]:
+    """The text in lines, those after the first a little further in."""
+    first, *more = wrap(text, max(8, width - 3))
+    return [((f" {first}", style),), *(((f"   {piece}", style),) for piece in more)]
+
+
+def doubts(request: PlanRequest, width: int) -> list[Line]:
+    """What of the command the plan does not know."""
+    texts = []
+    if request.training.quantized:
+        texts.append("the command loads weights in 4 or 8 bits, which is not counted: it needs less")
+    if request.training.serves:
+        texts.append("the command serves a model: this is what training it would need")
+    return [clip(((f" {text}", "warn"),), width) for text in texts]
+
+
+def nothing_fits(plan: Plan, width: int) -> list[Line]:
+    """Where no strategy fits, what would make one fit; [] where one does, or nobody can say."""
+    if plan.best is not None or plan.box.memory_free_min is None:
+        return []
+    helps = tuple(what_would_do(plan.model, plan.workload, plan.box, plan.rows))
+    words = f"nothing fits; would do: {'; '.join(helps)}" if helps else "nothing fits on these devices"
+    lines: list[Line] = [((f" {piece}", "warn"),) for piece in wrap(words, width - 2)]
+    return lines[:2]
+
+
+def missing(
+    request: PlanRequest, found: PlannedDevices | str, busy: str, problem: str, width: int
+) -> list[Line]:
+    """What stands in the place of the table: why there is no plan, and which key helps."""
+    if busy:
+        return [((" ", ""),), *_wrapped(busy, "dim", width)]
+    if request.model is None:
+        why = request.problem or (
+            "the command names no model"
+            if request.training.trains or request.training.serves
+            else "no command here says which model is trained"
+        )
+        helps = "e asks for one: a folder, a config.json, a cached hub id, or a size such as 8B"
+        return [((" ", ""),), *_wrapped(printable(why), "warn", width), *_wrapped(helps, "dim", width)]
+    why = found if isinstance(found, str) else problem
+    return [((" ", ""),), *_wrapped(printable(why), "warn", width)]
