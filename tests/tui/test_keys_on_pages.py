@@ -18,7 +18,8 @@ from gputui.tui.screens.topology import TopologyScreen
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session, session
 
-OPENERS = [action.keys for action in ACTIONS if action.page]
+# (Without a command the plan asks for a model, and takes the next keys as its name.)
+OPENERS = [action.keys for action in ACTIONS if action.page and action.id != "plan"]
 
 
 def pages(s: Session) -> list[Screen[object]]:

@@ -141,7 +141,7 @@ ACTIONS: tuple[Action, ...] = (
         "m",
         "plan",
         "Plan: how many devices, and how",
-        "does the model fit, with which parallelism; writes its files (`gputui plan`)",
+        "does the model fit, with which parallelism; writes its files",
         "memory parallelism fsdp ddp zero deepspeed tensor pipeline batch lora model estimate",
         page=True,
     ),
