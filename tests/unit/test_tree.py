@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gputui.choosing.tree import lines
+from gputui.choosing.tree import lines, links_in_words
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.watch import Watch
 from gputui.inventory.device import Device
@@ -55,3 +55,16 @@ def test_a_lost_device_stays_at_the_switch_where_it_was() -> None:
         == before[:6]
         == ["NUMA node 0", "└─ PCIe switch", *(f"   ├─ {n}" for n in (0, 1, 2)), "   └─ 3"]
     )
+
+
+def test_links_in_words_call_devices_as_everything_else_does() -> None:
+    mixed, nvidia = at(BOXES["mixed-vendors"], 0.0, NOW), ("nvidia:0", "nvidia:1")
+    links = [["X" if i == j else None for j in range(5)] for i in range(5)]
+    links[0][1] = links[1][0] = "NV4"
+    joined = replace(mixed, links=tuple(map(tuple, links)))
+    assert links_in_words(joined) == (("NVLink", f"NV4 {'━'.join(nvidia)}"),)
+    links[0][2] = links[2][0] = links[1][2] = links[2][1] = "NV4"
+    own = tuple(replace(d, vendor="nvidia", index=i, apart=None) for i, d in enumerate(mixed.devices[:3]))
+    rest = mixed.devices[3:]
+    joined = replace(mixed, devices=own + rest, links=tuple(map(tuple, links)))
+    assert links_in_words(joined) == (("NVLink", "NV4 between all of nvidia:0-2"),)
