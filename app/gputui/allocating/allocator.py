@@ -158,7 +158,10 @@ class Allocator:
             raise RequestError(f"{problem}; name them with --gpus")
         if not vendor.visibility.names_in_order(text, found.devices):
             numbers = ",".join(map(snapshot.label, found.devices))
-            self._notice(f"{where.words} is GPU {numbers} here: the fastest device is counted first", "note")
+            read = f"as {vendor.visibility.reader} reads it"
+            if vendor.visibility.may_count_otherwise(text, where.environ):
+                read = "the fastest device is counted first"
+            self._notice(f"{where.words} is GPU {numbers} here: {read}", "note")
         return found.devices
 
     def constraints(self, snapshot: Snapshot, within: Collection[str] | None) -> Constraints:
@@ -465,7 +468,9 @@ def _refusals(picked: PickResult, snapshot: Snapshot) -> str:
 
 
 def _apart(snapshot: Snapshot, vendor: str | None) -> str:
-    """Why the devices that have no number are not offered."""
+    """Why devices that have no number are not offered; "" where others are there."""
+    if any(device.index >= 0 for device in snapshot.devices):
+        return ""
     judged = verdicts(snapshot)
     return "; ".join(
         f"{printable(device.name or vendor_named(device.vendor).title)}: {reason_of(verdict, snapshot.time)}"

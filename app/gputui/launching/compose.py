@@ -65,7 +65,7 @@ def compose(
     before = visibility.changes_here(known) if devices else ()
     ours = (*before, *visibility.changes(devices, options.ids))
     if completed.visible == "command":
-        ours = visibility.changes_beside_own_list()
+        ours = (*before, *visibility.changes_beside_own_list(devices))
     elif completed.visible == "elsewhere":
         ours = ()
     ours = (*ours, *renamed(prefix, ours, (*environ, *(name for name, _ in options.additions))))
