@@ -15,7 +15,10 @@ import pytest
 import simtrees
 from gputui.choosing.pick import Constraints, pick
 from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict_text import for_document
 from gputui.inventory.device import Device
+from gputui.inventory.document import to_document
+from gputui.inventory.document_reader import from_document
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.telemetry import Telemetry
 from gputui.sources.simulated.boxes import BOXES
@@ -351,6 +354,16 @@ def test_a_node_of_garbage_is_said(tmp_path: Path) -> None:
     seen = read(tmp_path)
     assert len(seen.errors) == 1 and "nodes/4" in seen.errors[0]
     assert sum(device.apart is None for device in seen.devices) == 7
+
+
+@pytest.mark.parametrize("attribute", ["power1_input", "power1_average", "power1_cap", "freq1_input"])
+def test_what_cannot_be_negative_is_unknown_then(tmp_path: Path, attribute: str) -> None:
+    simtrees.write(tmp_path, BOXES["amd"])
+    for file in tmp_path.glob(f"sys/devices/**/{attribute}"):
+        file.write_text("-1000000\n")
+    seen = read(tmp_path)
+    again = from_document(json.loads(json.dumps(to_document(seen, for_document(verdicts(seen), 0.0)))))
+    assert [device.power for device in again.devices] == [device.power for device in seen.devices]
 
 
 def test_looping_folders_and_pipes_end(tmp_path: Path) -> None:
