@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -356,11 +357,13 @@ def test_a_node_of_garbage_is_said(tmp_path: Path) -> None:
     assert sum(device.apart is None for device in seen.devices) == 7
 
 
-@pytest.mark.parametrize("attribute", ["power1_input", "power1_average", "power1_cap", "freq1_input"])
+@pytest.mark.parametrize(
+    "attribute", ["power1_input", "power1_average", "power1_cap", "freq1_input", "temp1_input"]
+)
 def test_what_cannot_be_negative_is_unknown_then(tmp_path: Path, attribute: str) -> None:
     simtrees.write(tmp_path, BOXES["amd"])
     for file in tmp_path.glob(f"sys/devices/**/{attribute}"):
-        file.write_text("-1000000\n")
+        file.write_text("-9223372036854775809\n")
     seen = read(tmp_path)
     again = from_document(json.loads(json.dumps(to_document(seen, for_document(verdicts(seen), 0.0)))))
     assert [device.power for device in again.devices] == [device.power for device in seen.devices]

@@ -62,3 +62,9 @@ def test_a_box_that_is_no_machine_is_a_wrong_call(call: Call, tmp_path: Path) ->
 def test_a_folder_without_devices_is_no_source(call: Call, tmp_path: Path) -> None:
     assert call("record", "--trees", str(tmp_path / "x"), "--root", str(tmp_path)).status == 3
     assert call("ls", "--root", str(tmp_path / "nowhere")).status == 3
+
+
+@pytest.mark.parametrize("folder", ["", "/nonexistent"])
+def test_a_folder_that_is_none_is_said_to_be_none(call: Call, tmp_path: Path, folder: str) -> None:
+    said = call("record", "--trees", str(tmp_path / "a.tar"), "--root", folder).refused(3)
+    assert repr(folder) in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -472,9 +473,9 @@ def _apart(snapshot: Snapshot, vendor: str | None) -> str:
     if any(device.index >= 0 for device in snapshot.devices):
         return ""
     judged = verdicts(snapshot)
-    return "; ".join(
-        f"{printable(device.name or vendor_named(device.vendor).title)}: {reason_of(verdict, snapshot.time)}"
+    told = Counter(
+        (device.name or vendor_named(device.vendor).title, reason_of(judged[device.key], snapshot.time))
         for device in snapshot.devices
-        if device.index < 0 and vendor in (None, device.vendor)
-        for verdict in (judged[device.key],)
+        if vendor in (None, device.vendor)
     )
+    return "; ".join(f"{count}× {printable(name)}: {why}" for (name, why), count in told.items())
