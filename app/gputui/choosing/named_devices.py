@@ -87,7 +87,7 @@ def _device_named(entry: str, text: str, snapshot: Snapshot, vendor: str | None)
         raise NamingError(f"--gpus {text}: {entry!r} is neither an index nor a UUID (GPU-…, MIG-…)")
     if not found:
         labels = ", ".join(snapshot.label(d) for d in snapshot.devices if d.index >= 0)
-        has = labels or "no device to select"
+        has = labels or ("no device to select" if snapshot.devices else "no devices")
         raise NamingError(f"--gpus {text}: unknown device {entry!r}; this box has {has}")
     if len(found) > 1 and entry.isdigit():
         names = " and ".join(snapshot.label(d) for d in found)
