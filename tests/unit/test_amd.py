@@ -381,6 +381,17 @@ def test_looping_folders_and_pipes_end(tmp_path: Path) -> None:
     assert len(devices) == 8 and devices[1].processes is None
 
 
+def test_a_first_reading_follows_links_once_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    simtrees.write(tmp_path, BOXES["amd"])
+    followed: list[str] = []
+    real = os.path.realpath
+    monkeypatch.setattr(
+        os.path, "realpath", lambda path, **how: (followed.append(path), real(path, **how))[1]
+    )
+    AmdSource(Root(str(tmp_path))).read()
+    assert len(followed) <= 100
+
+
 def test_eight_devices_are_read_in_a_few_milliseconds(tmp_path: Path) -> None:
     simtrees.write(tmp_path, BOXES["amd"])
     source = AmdSource(Root(str(tmp_path)))

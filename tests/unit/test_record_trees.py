@@ -71,9 +71,7 @@ def test_a_folder_that_is_none_is_said_to_be_none(call: Call, tmp_path: Path, fo
     assert repr(folder) in said
 
 
-def test_of_a_machine_that_only_a_program_tells_of_another_form_is_offered(
-    call: Call, tmp_path: Path
-) -> None:
+def test_where_only_a_program_tells_of_devices_another_form_is_offered(call: Call, tmp_path: Path) -> None:
     program(tmp_path, "hl-smi", "echo '0, 01P4-HL0, HL-225, 98304 MiB, 768 MiB, 0 %'")
     assert call("ls", "--json", "--root", str(tmp_path)).json["devices"]
     said = call("record", "--trees", str(tmp_path / "a.tar"), "--root", str(tmp_path)).refused(3)
