@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from gputui.choosing.tree import lines, links_in_words
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.watch import Watch
@@ -68,3 +70,12 @@ def test_links_in_words_call_devices_as_everything_else_does() -> None:
     rest = mixed.devices[3:]
     joined = replace(mixed, devices=own + rest, links=tuple(map(tuple, links)))
     assert links_in_words(joined) == (("NVLink", "NV4 between all of nvidia:0-2"),)
+
+
+@pytest.mark.parametrize(("i", "j"), [(0, 3), (3, 0)])
+def test_a_link_that_a_recording_has_one_way_only_is_a_link(i: int, j: int) -> None:
+    box = at(BOXES["rtx4090"], 0.0, NOW)
+    links = [[cell if cell == "X" else None for cell in row] for row in box.links]
+    links[i][j] = "NV4"
+    told = links_in_words(replace(box, links=tuple(map(tuple, links))))
+    assert told == ((("NVLink", "NV4 0━3"),) if i < j else ())

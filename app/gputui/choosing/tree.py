@@ -91,7 +91,8 @@ def links_in_words(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
     described = []
     words = {word for a, b in combinations(devices, 2) if (word := snapshot.link(a, b))}
     for word in sorted(filter(direct_links, words), key=strength, reverse=True):
-        joined = [[snapshot.link(a, b) == word for b in devices] for a in devices]
+        # (A recording may have a link one way only.)
+        joined = [[word in (snapshot.link(a, b), snapshot.link(b, a)) for b in devices] for a in devices]
         home = _components(joined)
         parts = []
         for first in sorted(set(home)):
