@@ -80,7 +80,7 @@ def compose(
     ]
     if taken_away:
         notices.remark(
-            f"{' '.join(taken_away)} unset: beside it, {visibility.variable} would mean other devices"
+            f"{' '.join(taken_away)} unset: beside it, the selected indices would mean other devices"
         )
     for words in rewritten:
         if not visibility.names_in_order(_value_in(words, visibility.variable), devices):
