@@ -53,6 +53,9 @@ def _backend():
         module.is_available = lambda: bool(_seen())
     if _type in ("cuda", "xpu"):
         module.init = lambda: None
+    if _type == "xpu":
+        # (Every build has torch.xpu, which says whether it is more than a name: torch/xpu/__init__.py.)
+        module._is_compiled = lambda: _told["built"]
     if _type == "hpu":
         # (It would take the device.)
         module.get_device_properties = lambda place: os._exit(9)
@@ -61,7 +64,7 @@ def _backend():
     return module
 
 
-if _type != "hpu" and (_told["built"] or _type in ("cuda", "mps")):
+if _type != "hpu" and (_told["built"] or _type in ("cuda", "mps", "xpu")):
     globals()[_type] = _backend()
 
 

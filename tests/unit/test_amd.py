@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -15,7 +16,10 @@ import pytest
 import simtrees
 from gputui.choosing.pick import Constraints, pick
 from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict_text import for_document
 from gputui.inventory.device import Device
+from gputui.inventory.document import to_document
+from gputui.inventory.document_reader import from_document
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.telemetry import Telemetry
 from gputui.sources.simulated.boxes import BOXES
@@ -353,6 +357,18 @@ def test_a_node_of_garbage_is_said(tmp_path: Path) -> None:
     assert sum(device.apart is None for device in seen.devices) == 7
 
 
+@pytest.mark.parametrize(
+    "attribute", ["power1_input", "power1_average", "power1_cap", "freq1_input", "temp1_input"]
+)
+def test_what_cannot_be_negative_is_unknown_then(tmp_path: Path, attribute: str) -> None:
+    simtrees.write(tmp_path, BOXES["amd"])
+    for file in tmp_path.glob(f"sys/devices/**/{attribute}"):
+        file.write_text("-9223372036854775809\n")
+    seen = read(tmp_path)
+    again = from_document(json.loads(json.dumps(to_document(seen, for_document(verdicts(seen), 0.0)))))
+    assert [device.power for device in again.devices] == [device.power for device in seen.devices]
+
+
 def test_looping_folders_and_pipes_end(tmp_path: Path) -> None:
     simtrees.write(tmp_path, BOXES["amd"])
     (tmp_path / "sys/class/drm/card9").symlink_to(".")
@@ -363,6 +379,17 @@ def test_looping_folders_and_pipes_end(tmp_path: Path) -> None:
     os.mkfifo(nodes / "3" / "gpu_id")
     devices = read(tmp_path).devices
     assert len(devices) == 8 and devices[1].processes is None
+
+
+def test_a_first_reading_follows_links_once_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    simtrees.write(tmp_path, BOXES["amd"])
+    followed: list[str] = []
+    real = os.path.realpath
+    monkeypatch.setattr(
+        os.path, "realpath", lambda path, **how: (followed.append(path), real(path, **how))[1]
+    )
+    AmdSource(Root(str(tmp_path))).read()
+    assert len(followed) <= 100
 
 
 def test_eight_devices_are_read_in_a_few_milliseconds(tmp_path: Path) -> None:

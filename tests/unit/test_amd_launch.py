@@ -52,6 +52,13 @@ def test_no_device_is_minus_one_as_an_empty_list_is_no_list() -> None:
     assert dict(compose((), LaunchOptions(("python", "t.py")), {}, box=(VENDOR,)).changes) == {HIP: "-1"}
 
 
+def test_a_list_of_rocr_is_taken_away_from_a_command_that_counts_devices_itself() -> None:
+    """deepspeed makes CUDA_VISIBLE_DEVICES of --include, which would count what ROCr leaves."""
+    made = launch(AMD.devices[2:4], "deepspeed", "t.py", **{ROCR: "2,3,4"})
+    assert "--include=localhost:2,3" in made.argv
+    assert dict(made.changes) == {ROCR: None, HIP: None}
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -226,6 +226,17 @@ def test_who_asks_for_more_than_are_free_is_told_how_many_are_and_the_number_is_
     assert with_selected(state, 0).short_of is None
 
 
+def test_who_asks_for_a_number_that_no_group_has_is_told_so_and_not_that_none_is_free() -> None:
+    gaudi = AppState({}).with_snapshot(at(BOXES["gaudi"], 0.0, NOW))
+    state, message = gaudi.select_best(3)
+    assert state.short_of == 3 and message is not None and message.startswith("6 devices are free")
+
+
+def test_who_asks_for_more_than_one_vendor_has_is_told_that_it_is_the_vendor() -> None:
+    state, message = AppState({}).with_snapshot(at(BOXES["mixed-vendors"], 0.0, NOW)).select_best(3)
+    assert state.short_of == 3 and message is not None and "one vendor" in message
+
+
 # Whose the devices are
 
 

@@ -87,6 +87,16 @@ def test_a_launch_has_no_variable_and_its_page_offers_two() -> None:
     assert {"PYTORCH_ENABLE_MPS_FALLBACK", "PYTORCH_MPS_HIGH_WATERMARK_RATIO"} <= offered
 
 
+def test_no_device_is_said_to_be_the_programs_own_business(call: Call) -> None:
+    done = call("run", "--demo", "apple", "--gpus", "none", "--dry-run", "--", "python", "t.py")
+    assert done.out.strip() == "python t.py" and "warning" in done.err
+
+
+def test_deepspeed_is_said_to_ignore_no_variable_where_there_is_none(call: Call) -> None:
+    done = call("run", "--demo", "apple", "--dry-run", "--", "deepspeed", "t.py")
+    assert "ignores" not in done.err
+
+
 def test_its_demo_runs(call: Call) -> None:
     done = call("run", "--demo", "apple", "--gpus", "0", "--dry-run", "--", "python", "t.py")
     assert done.status == 0 and done.out == "python t.py\n"

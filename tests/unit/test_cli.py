@@ -226,6 +226,22 @@ def test_on_a_box_without_devices_there_is_none(call: Call, record: Record) -> N
     assert "none of 0" in call("pick", "--from", record(box())).refused(4)
 
 
+def test_what_is_true_of_several_devices_is_said_of_them_once(call: Call) -> None:
+    said = call("pick", "-n", "3", "--demo", "gaudi").refused(4)
+    assert said.count("work together") == 1 and "GPU 0-3,6-7 free" in said
+
+
+def test_a_vendor_that_the_box_does_not_have_is_said_with_those_it_has(call: Call) -> None:
+    said = call("pick", "--vendor", "amd", "--demo", "mixed-vendors").refused(4)
+    assert all(name in said for name in ("AMD", "NVIDIA", "Intel")) and "available" not in said
+
+
+def test_where_no_device_has_a_number_it_is_said_why_none_is_offered(call: Call, record: Record) -> None:
+    card = gpu(-1, name="Radeon RX 580", vendor="amd", apart="no runtime")
+    said = call("pick", "--from", record(box(card))).refused(4)
+    assert "Radeon RX 580" in said and "runtime" in said
+
+
 def test_conditions_are_kept(call: Call, record: Record) -> None:
     snapshot = box(
         gpu(0, memory_free=19 * GIB),

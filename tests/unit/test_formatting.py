@@ -82,6 +82,8 @@ def test_a_span_fits_a_narrow_column(seconds: float) -> None:
         ("Tesla V100-SXM2-32GB", "V100-SXM2-32GB"),
         ("NVIDIA A100-SXM4-80GB MIG 1g.10gb", "1g.10gb MIG"),
         ("AMD Instinct MI300X", "MI300X"),
+        ("DG2 [Arc A380]", "Arc A380"),
+        ("Intel(R) Graphics [0x020a]", "Intel(R) Graphics [0x020a]"),
         ("NVIDIA \x1b[31mH100", "·[31mH100"),
         ("", ""),
     ],

@@ -105,6 +105,14 @@ def test_a_version_that_knows_fewer_columns_is_asked_for_those(tmp_path: Path) -
     assert states(snapshot) == ["free"] and snapshot.devices[0].module is None and not snapshot.errors
 
 
+def test_a_version_without_the_driver_and_the_limit_still_tells_module_ids(tmp_path: Path) -> None:
+    line = "0, 3, 0000:19:00.0, 01P4-HL0, HL-225, 98304 MiB, 768 MiB, 0 %, 36 C, 100 W"
+    program(tmp_path, "hl-smi", f"echo '{line}'")
+    (device,) = GaudiSource(Root(str(tmp_path))).read().devices
+    assert (device.index, device.module, device.pci_bus_id) == (0, 3, "00000000:19:00.0")
+    assert (device.memory_used, device.utilization, device.power) == (768 * 1024 * 1024, 0, 100)
+
+
 def test_module_ids_and_nodes_come_from_the_kernel_where_hl_smi_has_none(tmp_path: Path) -> None:
     folder = tmp_path / DRIVER.lstrip("/") / "0000:33:00.0"
     (folder / "accel" / "accel5").mkdir(parents=True)

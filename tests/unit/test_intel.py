@@ -424,3 +424,15 @@ def test_what_counts_beside_the_mask_is_taken_away() -> None:
     environ = {"ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1", "ONEAPI_DEVICE_SELECTOR": "level_zero:1"}
     changes = dict(compose(MIXED.devices[2:3], LaunchOptions(("python", "t.py")), environ).changes)
     assert changes == {**dict.fromkeys(environ), MASK: "0"}
+
+
+def test_a_command_that_counts_devices_itself_counts_what_we_count(call: Call) -> None:
+    """deepspeed makes a mask of --include, which is read by the same hierarchy and order as ours."""
+    environ = {"ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1", "ONEAPI_DEVICE_SELECTOR": "level_zero:1"}
+    tiles = at(BOXES["intel"], 0.0, 0.0).devices[:2]
+    changes = dict(compose(tiles, LaunchOptions(("deepspeed", "t.py")), environ).changes)
+    assert changes == {**dict.fromkeys(environ), MASK: None, "ZE_FLAT_DEVICE_HIERARCHY": "FLAT"}
+    said = call(
+        "run", "--demo", "intel", "--dry-run", "--", "deepspeed", "--include=localhost:1,0", "t.py"
+    ).err
+    assert "Level Zero" in said and "fastest" not in said

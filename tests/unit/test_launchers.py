@@ -14,6 +14,8 @@ from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers import LAUNCHERS
 from gputui.launching.python_command import is_python
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.motion import at
 from unit.builders import gpu, instance
 from unit.host_environments import Told
 
@@ -475,7 +477,20 @@ def test_variables_of_ranks_that_are_written_before_the_command_stay() -> None:
 )
 def test_that_a_script_on_several_devices_may_be_slow_is_said(command: str, count: int, said: bool) -> None:
     remarks = _complete("python", command, count).remarks
-    assert any("DataParallel" in remark and "--launcher torchrun" in remark for remark in remarks) == said
+    assert any("DataParallel" in remark and "launcher torchrun" in remark for remark in remarks) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "splits"), [("idle", True), ("amd", True), ("intel", False), ("gaudi", False)]
+)
+def test_what_one_process_makes_of_several_devices_is_said_as_it_is_with_their_vendor(
+    name: str, splits: bool
+) -> None:
+    """transformers, training_args.py: `_n_gpu` is more than 1 for torch.cuda only."""
+    devices = at(BOXES[name], 0.0, 0.0).devices[:2]
+    remarks = compose(devices, LaunchOptions(("python", "x.py")), {}, Told()).remarks
+    assert any("DataParallel" in remark for remark in remarks) == splits
+    assert any("first one only" in remark for remark in remarks) != splits
 
 
 def test_no_devices_is_the_cpu() -> None:

@@ -353,7 +353,7 @@ def test_remarks_are_wrapped_only_where_there_is_room() -> None:
     for index in (4, 5):
         app_state = app_state.toggle(BOX.devices[index])[0]
     low, high = (launch(app_state, 80, launch_room(height, 8)) for height in (24, 40))
-    assert len(low) < len(high) and _text(high[-1:]).endswith("torchrun")
+    assert len(low) < len(high) and _text(high[-1:]).endswith("one per device")
     assert _text(low[-1:]).endswith("… (L shows all)")
 
 

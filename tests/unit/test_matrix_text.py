@@ -28,6 +28,7 @@ from gputui.inventory.matrix_text import (
 )
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality, Nic, Topology, from_ranges, ranges
+from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
 from unit.builders import NOW, box, gpu, instance
@@ -612,3 +613,21 @@ def test_a_damaged_matrix_is_one_that_can_be_shown_or_one_line(text: str) -> Non
 @settings(max_examples=150, deadline=None)
 def test_text_out_of_nowhere_is_no_matrix(text: str) -> None:
     assert _read_or_refused(text) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "explained"),
+    [
+        ("dgx-1", {"NVn"}),
+        ("idle", {"NVn"}),
+        ("amd", {"XGMI"}),
+        ("intel", {"XLn", "MDF"}),
+        ("gaudi", {"NVn"}),
+    ],
+)
+def test_the_legend_has_the_words_of_links_that_the_box_has_beside_nvidia_smis(
+    name: str, explained: set[str]
+) -> None:
+    said = write(at(BOXES[name], 0.0, 0.0))
+    rows = {line.split()[0] for line in said.splitlines() if " = " in line}
+    assert rows - {"X", "SYS", "NODE", "PHB", "PXB", "PIX"} == explained

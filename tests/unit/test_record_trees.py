@@ -12,6 +12,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.system.root import Root
 from gputui.vendors.amd.source import AmdSource
 from unit.calling import Call
+from unit.recorded import program
 
 
 def _unpacked(file: Path, to: Path) -> Path:
@@ -62,3 +63,16 @@ def test_a_box_that_is_no_machine_is_a_wrong_call(call: Call, tmp_path: Path) ->
 def test_a_folder_without_devices_is_no_source(call: Call, tmp_path: Path) -> None:
     assert call("record", "--trees", str(tmp_path / "x"), "--root", str(tmp_path)).status == 3
     assert call("ls", "--root", str(tmp_path / "nowhere")).status == 3
+
+
+@pytest.mark.parametrize("folder", ["", "/nonexistent"])
+def test_a_folder_that_is_none_is_said_to_be_none(call: Call, tmp_path: Path, folder: str) -> None:
+    said = call("record", "--trees", str(tmp_path / "a.tar"), "--root", folder).refused(3)
+    assert repr(folder) in said
+
+
+def test_where_only_a_program_tells_of_devices_another_form_is_offered(call: Call, tmp_path: Path) -> None:
+    program(tmp_path, "hl-smi", "echo '0, 01P4-HL0, HL-225, 98304 MiB, 768 MiB, 0 %'")
+    assert call("ls", "--json", "--root", str(tmp_path)).json["devices"]
+    said = call("record", "--trees", str(tmp_path / "a.tar"), "--root", str(tmp_path)).refused(3)
+    assert "record FILE" in said

@@ -66,3 +66,16 @@ def test_a_link_that_only_one_side_tells_is_told(a: int, b: int) -> None:
     links[a][b] = "NV4"
     told = dict(links_in_words(replace(snapshot, links=tuple(map(tuple, links)))))
     assert any("2━5" in words for words in told.values())
+
+
+def test_links_in_words_call_devices_as_everything_else_does() -> None:
+    mixed, nvidia = at(BOXES["mixed-vendors"], 0.0, NOW), ("nvidia:0", "nvidia:1")
+    links = [["X" if i == j else None for j in range(5)] for i in range(5)]
+    links[0][1] = links[1][0] = "NV4"
+    joined = replace(mixed, links=tuple(map(tuple, links)))
+    assert links_in_words(joined) == (("NVLink", f"NV4 {'━'.join(nvidia)}"),)
+    links[0][2] = links[2][0] = links[1][2] = links[2][1] = "NV4"
+    own = tuple(replace(d, vendor="nvidia", index=i, apart=None) for i, d in enumerate(mixed.devices[:3]))
+    rest = mixed.devices[3:]
+    joined = replace(mixed, devices=own + rest, links=tuple(map(tuple, links)))
+    assert links_in_words(joined) == (("NVLink", "NV4 between all of nvidia:0-2"),)

@@ -97,6 +97,18 @@ def test_nothing_outside_its_folder_names_what_is_nvidias() -> None:
     assert found == set(_MAY_NAME_CUDA)
 
 
+def test_no_list_of_devices_is_named_outside_the_folder_of_its_vendor() -> None:
+    """A vendor may read another's list, as ROCm does CUDA's; the registry knows the signs of all."""
+    for name in registry._SIGNS:
+        visibility = vendor_named(name).visibility
+        own = re.compile(
+            "|".join({*visibility.names, *visibility.also, *registry._SIGNS[name].lists} or {"^$"})
+        )
+        files = (file for file in SOURCE.rglob("*.py") if (SOURCE / "vendors" / name) not in file.parents)
+        found = {file.relative_to(SOURCE).as_posix() for file in files if own.search(file.read_text())}
+        assert found <= {"vendors/registry.py"}, name
+
+
 # What a second vendor gets by being installed.
 
 
@@ -392,4 +404,4 @@ def test_a_vendor_of_whom_there_is_a_sign_is_asked(monkeypatch: pytest.MonkeyPat
 
 def test_of_a_recorded_machine_every_vendor_with_files_looks_for_itself(tmp_path: Path) -> None:
     found = [vendor.name for vendor in registry.vendors_maybe_on(Root(str(tmp_path)))]
-    assert found == ["amd", "intel", "gaudi", "apple", "acme"]
+    assert found == [*registry._SIGNS, "acme"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -14,9 +15,10 @@ from gputui.choosing.named_devices import NONE, NamingError, devices_named, keys
 from gputui.choosing.order import SORT_KEYS, sorted_by
 from gputui.choosing.pick import Constraints, PickResult, available, of_own_lease, pick
 from gputui.choosing.verdict import Idle, Verdict, verdicts
+from gputui.choosing.verdict_text import reason as reason_of
 from gputui.choosing.verdict_text import refusal, state_and_reason
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import gpus
+from gputui.inventory.formatting import gpus, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
 from gputui.vendors.registry import (
@@ -24,6 +26,7 @@ from gputui.vendors.registry import (
     inherited,
     inherits,
     order_to_read,
+    vendor_named,
     vendor_of,
     vendors_of,
 )
@@ -156,7 +159,10 @@ class Allocator:
             raise RequestError(f"{problem}; name them with --gpus")
         if not vendor.visibility.names_in_order(text, found.devices):
             numbers = ",".join(map(snapshot.label, found.devices))
-            self._notice(f"{where.words} is GPU {numbers} here: the fastest device is counted first", "note")
+            read = f"as {vendor.visibility.reader} reads it"
+            if vendor.visibility.may_count_otherwise(text, where.environ):
+                read = "the fastest device is counted first"
+            self._notice(f"{where.words} is GPU {numbers} here: {read}", "note")
         return found.devices
 
     def constraints(self, snapshot: Snapshot, within: Collection[str] | None) -> Constraints:
@@ -438,8 +444,15 @@ def _shortage(
     be."""
     have = len(picked.devices)
     asked = f"{constraints.count} device{'s' if constraints.count > 1 else ''} asked for"
-    there = f"{have if have else 'none'} of {have + len(picked.refused) + len(avoid)} available"
-    reasons = "; ".join(filter(None, (_refusals(picked, snapshot), *avoid.values())))
+    box = vendors_of(snapshot.devices)
+    if box and constraints.vendor is not None and constraints.vendor not in {each.name for each in box}:
+        titles = " and ".join(each.title for each in box)
+        missing = vendor_named(constraints.vendor).title
+        return f"{asked}, but this box has no device of {missing}; it has devices of {titles}"
+    total = have + len(picked.refused) + len(avoid)
+    there = f"{have if have else 'none'} of {total} available"
+    why = _refusals(picked, snapshot) if total else _apart(snapshot, constraints.vendor)
+    reasons = "; ".join(filter(None, (why, *avoid.values())))
     if snapshot.host.driver is None and not snapshot.time:
         # What `--from` makes of a printed matrix.
         reasons = "a matrix does not say which devices are in use; --demo FILE simulates its"
@@ -448,6 +461,21 @@ def _shortage(
 
 
 def _refusals(picked: PickResult, snapshot: Snapshot) -> str:
-    return "; ".join(
-        f"GPU {snapshot.label(device)} {refusal(why, snapshot.time)}" for device, why in picked.refused
+    """Why each device is not picked. What is true of several is said once: "GPU 0-3,6 free, but …"."""
+    alike: dict[str, list[Device]] = {}
+    for device, why in picked.refused:
+        alike.setdefault(refusal(why, snapshot.time), []).append(device)
+    return "; ".join(f"GPU {snapshot.labels(devices)} {why}" for why, devices in alike.items())
+
+
+def _apart(snapshot: Snapshot, vendor: str | None) -> str:
+    """Why devices that have no number are not offered; "" where others are there."""
+    if any(device.index >= 0 for device in snapshot.devices):
+        return ""
+    judged = verdicts(snapshot)
+    told = Counter(
+        (device.name or vendor_named(device.vendor).title, reason_of(judged[device.key], snapshot.time))
+        for device in snapshot.devices
+        if vendor in (None, device.vendor)
     )
+    return "; ".join(f"{count}× {printable(name)}: {why}" for (name, why), count in told.items())

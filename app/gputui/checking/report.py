@@ -149,7 +149,7 @@ class Report:
         besides = f". ({_capital(self.vendor.driver)} itself shows the selected devices, in their order)"
         if own is not None and own.cpu_build:
             text = (
-                f"this {own.name} ({own.version}) is a CPU build: it sees no {self.vendor.runtime} device; "
+                f"this {own.name} ({own.version}) is a CPU build: it sees no device of {self.vendor.title}; "
             )
             return f"{text}{self.vendor.build(own.name)}{besides if shown else ''}"
         reason = self.vendor.driver_trouble(driver.code, driver.error) or (own.error if own else None)

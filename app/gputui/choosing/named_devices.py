@@ -86,8 +86,9 @@ def _device_named(entry: str, text: str, snapshot: Snapshot, vendor: str | None)
     if not found and not could_name(entry):
         raise NamingError(f"--gpus {text}: {entry!r} is neither an index nor a UUID (GPU-…, MIG-…)")
     if not found:
-        labels = ", ".join(snapshot.label(d) for d in snapshot.devices if d.index >= 0) or "no devices"
-        raise NamingError(f"--gpus {text}: unknown device {entry!r}; this box has {labels}")
+        labels = ", ".join(snapshot.label(d) for d in snapshot.devices if d.index >= 0)
+        has = labels or ("no device to select" if snapshot.devices else "no devices")
+        raise NamingError(f"--gpus {text}: unknown device {entry!r}; this box has {has}")
     if len(found) > 1 and entry.isdigit():
         names = " and ".join(snapshot.label(d) for d in found)
         raise NamingError(f"--gpus {text}: {entry} is the index of {names}")

@@ -12,7 +12,7 @@ from itertools import combinations, permutations
 from gputui.inventory.device import Device
 from gputui.inventory.link import PCIE_CLASSES, connected_components, direct_links, family, strength
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.topology import Nic, Topology, ranges
+from gputui.inventory.topology import Nic, Topology
 
 _JOINED_BY: tuple[tuple[str, str], ...] = (
     ("NODE", "NUMA node"),
@@ -102,9 +102,9 @@ def links_in_words(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
                 if len(group) == len(devices):
                     parts.append(f"between all {len(group)} GPUs")
                     continue
-                parts.append(f"between all of {ranges(devices[i].index for i in group)}")
+                parts.append(f"between all of {snapshot.labels([devices[i] for i in group])}")
             else:
-                parts += [f"{devices[i].index}━{devices[j].index}" for i, j in pairs]
+                parts += [f"{snapshot.label(devices[i])}━{snapshot.label(devices[j])}" for i, j in pairs]
         name = family(word)
         described.append((name, "  ".join([*parts] if name == word else [f"{word} {parts[0]}", *parts[1:]])))
     return tuple(described)

@@ -93,7 +93,7 @@ def _processes(processes: Iterable[Process]) -> list[str]:
         )
         for process in processes
     ]
-    heading = ("PID", "USER", "SM", "MEMORY", "CPU", "RAM", "COMMAND")
+    heading = ("PID", "USER", "GPU", "MEMORY", "CPU", "RAM", "COMMAND")
     return aligned([heading, *rows], right=(0, 2, 3, 4, 5)) if rows else []
 
 

@@ -63,12 +63,15 @@ def _record_trees(args: argparse.Namespace) -> int:
     if args.demo is not None or args.recording is not None:
         raise WrongCallError("--trees packs a machine's files: this one's, or those below --root DIR")
     from gputui.system.files import write_result
-    from gputui.system.root import HERE, Root
+    from gputui.system.root import HERE
+    from gputui.vendors.box import root_below
     from gputui.vendors.trees import packed_trees
 
     name = args.file
     compression = "gz" if name.endswith((".gz", ".tgz")) else "" if name.endswith(".tar") else "xz"
-    data, count = packed_trees(Root(args.root) if args.root else HERE, args.anonymous, compression)
+    data, count = packed_trees(
+        HERE if args.root is None else root_below(args.root), args.anonymous, compression
+    )
     try:
         if name == "-":
             sys.stdout.buffer.write(data)

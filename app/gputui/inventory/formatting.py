@@ -62,7 +62,7 @@ def short_name(name: str) -> str:
     if name.endswith("]") and "[" in name:
         # (pci.ids: the chip, and in brackets what it is sold as.)
         sold = name[name.rindex("[") + 1 : -1].removeprefix("AMD ").removeprefix("Instinct ")
-        name = sold or name
+        name = name if not sold or sold.startswith("0x") else sold
     for prefix in _PREFIXES:
         if name.startswith(prefix):
             return name[len(prefix) :]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputui.inventory.formatting import printable
-from gputui.inventory.link import SELF, LinkMatrix, is_link
+from gputui.inventory.link import SELF, LinkMatrix, direct_links, family, is_link
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality, from_ranges, ranges
 
@@ -29,9 +29,16 @@ Legend:
   PXB  = several PCIe switches, not through the CPU
   PIX  = one PCIe switch at most
   NVn  = n NVLinks together, directly or through NVSwitches
-  XGMI = AMD's links, directly or over another GPU
-  XLn  = n lanes of Intel's Xe Link; XL* goes on over a tile, MDF joins tiles of one card
 """
+"""As nvidia-smi's own, which explains what the matrix may not have, too."""
+
+_NVLINK_ROW = LEGEND.splitlines(keepends=True)[-1]
+_LEGEND_ROWS = {
+    "XGMI": "  XGMI = AMD's links, directly or over another GPU\n",
+    "Xe Link": "  XLn  = n lanes of Intel's Xe Link; XL* goes on over a tile\n",
+    "MDF": "  MDF  = joins tiles of one card\n",
+}
+"""By the family of a direct link (`link.family`): what no matrix of nvidia-smi has, where a box has it."""
 
 PEER_LEGEND = """\
 Legend:
@@ -107,7 +114,16 @@ def write(snapshot: Snapshot) -> str:
         lines.append("\t".join([f"NIC{number}", *map(_cell, [*cells, *topology.nic_links[row]])]))
     names_of_nics = "".join(f"  NIC{number}: {printable(nic.name)}\n" for number, nic in enumerate(nics))
     named = f"\nNIC Legend:\n\n{names_of_nics}" if nics else ""
-    return "\n".join(lines) + f"\n\n{LEGEND}{named}"
+    return "\n".join(lines) + f"\n\n{_legend(snapshot)}{named}"
+
+
+def _legend(snapshot: Snapshot) -> str:
+    """nvidia-smi's legend; in a box with other direct links than NVLink these are explained, in its place."""
+    words = {word for row in snapshot.links for word in row if word is not None and direct_links(word)}
+    kinds = {family(word) for word in words}
+    others = [row for kind, row in _LEGEND_ROWS.items() if kind in kinds]
+    own = LEGEND if not others or kinds - _LEGEND_ROWS.keys() else LEGEND.removesuffix(_NVLINK_ROW)
+    return own + "".join(others)
 
 
 def _names(snapshot: Snapshot) -> list[str]:

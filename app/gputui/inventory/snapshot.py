@@ -12,6 +12,8 @@ from gputui.inventory.formatting import short_name
 from gputui.inventory.link import LinkMatrix, NumberMatrix, PeerMatrix
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     # (`pick`, which must be quick, reads no topology, and mostly finds no claim.)
     from gputui.inventory.claim import Claim
     from gputui.inventory.job_summary import JobSummary
@@ -154,6 +156,18 @@ class Snapshot:
             return f"{device.vendor}:{device.index}" if named else str(device.index)
         parent = self.by_key.get(device.parent)
         return f"{parent.index if parent else '?'}:{device.index}"
+
+    def labels(self, devices: Iterable[Device]) -> str:
+        """Devices by the numbers that a person sees, in ascending order: "0-3,6", in a box of several vendors
+        "amd:0-3,6 intel:0"; instances of one GPU are "0:1-3"."""
+        # (Imported here: `pick` names no devices so that finds enough.)
+        from gputui.inventory.topology import ranges
+
+        numbers: dict[str, list[int]] = {}
+        for device in devices:
+            named, colon, _ = self.label(device).rpartition(":")
+            numbers.setdefault(named + colon, []).append(device.index)
+        return " ".join(named + ranges(indices) for named, indices in numbers.items())
 
     def _offers_others(self, vendor: str) -> bool:
         return any(device.apart is None and device.vendor != vendor for device in self.devices)

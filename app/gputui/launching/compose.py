@@ -65,7 +65,7 @@ def compose(
     before = visibility.changes_here(known) if devices else ()
     ours = (*before, *visibility.changes(devices, options.ids))
     if completed.visible == "command":
-        ours = visibility.changes_beside_own_list()
+        ours = (*before, *visibility.changes_beside_own_list(devices))
     elif completed.visible == "elsewhere":
         ours = ()
     ours = (*ours, *renamed(prefix, ours, (*environ, *(name for name, _ in options.additions))))
@@ -80,7 +80,7 @@ def compose(
     ]
     if taken_away:
         notices.remark(
-            f"{' '.join(taken_away)} unset: beside it, {visibility.variable} would mean other devices"
+            f"{' '.join(taken_away)} unset: beside it, the selected indices would mean other devices"
         )
     for words in rewritten:
         if not visibility.names_in_order(_value_in(words, visibility.variable), devices):

@@ -79,7 +79,7 @@ def complete_container(
     )
     changes = inside_changes(devices, vendor, container.image, container.command)
     if done.visible == "command" or done.names:
-        changes = vendor.visibility.changes_beside_own_list()
+        changes = vendor.visibility.changes_beside_own_list(devices)
     needed = {name: value for name, value in done.changes if value is not None}
     given = container.with_devices(devices, vendor, {**dict(changes), **needed, **(variables or {})}, before)
     remarks = [*done.remarks]

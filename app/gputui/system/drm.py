@@ -84,6 +84,10 @@ def asleep(root: Root, card: Card) -> bool:
     return root.text(f"{card.folder}/power/runtime_status", 64) == "suspended"
 
 
+_HOTTEST = 1_000_000
+"""The highest temperature that is believed, m°C."""
+
+
 class Sensors:
     """The hwmon of a card: its attributes, and which one has which label ("temp2" is "junction")."""
 
@@ -102,9 +106,12 @@ class Sensors:
                 self.labels.setdefault((kind, label), channel)
 
     def number(self, *names: str) -> int | None:
-        """The first of these attributes that can be read."""
+        """The first of these attributes that can be read and makes sense: of what is no temperature, none
+        that is negative."""
         for name in names:
-            if name in self._there and (found := self._root.number(f"{self._folder}/{name}")) is not None:
+            found = self._root.number(f"{self._folder}/{name}") if name in self._there else None
+            coldest = -_HOTTEST if name.startswith("temp") else 0
+            if found is not None and coldest <= found and (found <= _HOTTEST or not coldest):
                 return found
         return None
 

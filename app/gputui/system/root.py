@@ -135,7 +135,12 @@ class Root:
         if where is None:
             return None
         try:
-            found = os.path.realpath(where, strict=True)
+            if self._folder:
+                # (`_inside` has followed all links; what loops has no status.)
+                os.stat(where)  # noqa: PTH116 - paths are text here
+                found = where
+            else:
+                found = os.path.realpath(where, strict=True)
         except (OSError, ValueError):
             return None
         if self._on_read is not None:
@@ -164,9 +169,11 @@ class Root:
             return path
         folder, _, name = path.rpartition("/")
         if folder not in self._folders:
+            # (From the folder above it, which mostly is known.)
+            real = self._inside(folder) if folder else self._folder
             if len(self._folders) > MOST_ENTRIES:
                 self._folders.clear()
-            self._folders[folder] = self._resolved(self._folder + folder)
+            self._folders[folder] = real
         real = self._folders[folder]
         if real is None:
             return None

@@ -15,7 +15,7 @@ from gputui.choosing.own_jobs import own_job_on
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.verdict import Verdict, verdicts
-from gputui.choosing.verdict_text import in_use_by, reason, state_and_brief, state_and_reason
+from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_brief, state_and_reason
 from gputui.choosing.watch import Watch, with_cooling
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus, short_name
@@ -447,15 +447,20 @@ class AppState:
         return replace(app_state, suggestion=suggestion), suggestion.reason
 
     def _shortage(self, count: int, picked: PickResult) -> str:
-        from gputui.choosing.pick import SingleInstance
+        from gputui.choosing.pick import OtherVendor, OutsideGroup, SingleInstance
 
         there = len(picked.devices)
+        grouped = [why for _, why in picked.refused if isinstance(why, OutsideGroup)]
+        if grouped:
+            return f"{len(grouped)} devices are {refusal(grouped[0], 0.0)}"
         instances = any(isinstance(why, SingleInstance) for _, why in picked.refused)
         if not there and not instances:
             return "no device is free"
         given = " in this session" if self.limits else ""
         whole = "; a process uses one MIG instance only" if instances else ""
-        return f"only {there} of {count} devices {'is' if there == 1 else 'are'} free{given}{whole}"
+        others = any(isinstance(why, OtherVendor) for _, why in picked.refused)
+        one = "; a command can use only one vendor's" if others else ""
+        return f"only {there} of {count} devices {'is' if there == 1 else 'are'} free{given}{whole}{one}"
 
     # Selecting what the command says
 

@@ -14,7 +14,7 @@ from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs
 
-SORTS = ("device", "memory", "age", "user", "SM", "CPU", "RAM")
+SORTS = ("device", "memory", "age", "user", "GPU", "CPU", "RAM")
 
 _MOST_ABOVE = 3
 """Ancestors that are drawn: the launcher and its shell say enough, a desktop's whole session too much."""
@@ -190,7 +190,7 @@ _ORDER: dict[str, Callable[[Row], Any]] = {
     "memory": lambda row: -row.amount,
     "age": _age,
     "user": lambda row: row.user,
-    "SM": _most("sm"),
+    "GPU": _most("sm"),
     "CPU": _most("host_cpu"),
     "RAM": _most("host_memory"),
 }

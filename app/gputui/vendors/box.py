@@ -28,11 +28,16 @@ def this_box() -> Source:
     return BoxSource(sources_of(HERE))
 
 
-def box_below(folder: str) -> Source:
-    """The source of the machine whose files a folder has. Raises NoSourceError where that is no folder."""
-    root = Root(folder)
+def root_below(folder: str) -> Root:
+    """The files of a machine that a folder has. Raises NoSourceError where that is no folder."""
     if not os.path.isdir(folder):
         raise NoSourceError(f"there is no folder {folder!r}")
+    return Root(folder)
+
+
+def box_below(folder: str) -> Source:
+    """The source of the machine whose files a folder has. Raises NoSourceError where that is no folder."""
+    root = root_below(folder)
     sources = sources_of(root)
     name = os.path.basename(os.path.realpath(folder))
     return BoxSource(

@@ -21,6 +21,7 @@ _PRIVATE = re.compile(r"/proc/(sys/kernel/hostname|\d+/(cmdline|status|stat|cgro
 _CLIENT_NAME = re.compile(rb"^drm-client-name:.*\n?", re.MULTILINE)
 _ALSO = ("/proc/cpuinfo",)
 _MOST_LINKS = 40
+_NOTHING = "no device here is read from files: `gputui record FILE` records what libraries and programs tell"
 
 
 class Trees:
@@ -41,7 +42,7 @@ class Trees:
         box = BoxSource(
             sources_of(self.root),
             self.root,
-            nothing="no device here is read from files: `gputui record FILE` records what libraries tell",
+            nothing=_NOTHING,
         )
         box.open()
         try:
@@ -129,5 +130,5 @@ def packed_trees(root: Root, anonymous: bool, compression: str) -> tuple[bytes, 
     trees = Trees(root, anonymous)
     trees.read()
     if not trees.files:
-        raise NoSourceError("nothing was read")
+        raise NoSourceError(_NOTHING)
     return trees.archive(compression), len(trees.files)

@@ -93,6 +93,8 @@ class Vendor:
     gres               what Slurm calls the devices in `--gres`, where that is not "gpu"
     one_part           why a process uses one only of several parts of devices that it sees; "" where it uses
                        them all
+    data_parallel      whether the Trainer of transformers, in one process, uses all devices that it sees
+                       (DataParallel); elsewhere it uses the first one (transformers, training_args.py)
 
     For `check`, which asks the command's own interpreter:
     backend            of torch.distributed, that the devices' collectives run on
@@ -116,6 +118,7 @@ class Vendor:
     remedies: Mapping[Trouble, str] = {}
     gres: str = "gpu"
     one_part: str = ""
+    data_parallel: bool = False
     backend: str = "gloo"
     driver: str = "the driver"
     same_names: bool = False

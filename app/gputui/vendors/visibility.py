@@ -119,8 +119,8 @@ class Visibility:
             return (self.order, (self.variable, text))
         return ((self.variable, text),)
 
-    def changes_beside_own_list(self) -> Changes:
-        """What goes with a command that names the devices itself, by index, and must not have a list."""
+    def changes_beside_own_list(self, devices: Sequence[Device]) -> Changes:
+        """What goes with a command that names `devices` itself, by index, and must not have a list."""
         order: Changes = (self.order,) if self.order else ()
         return (*order, (self.variable, None)) if self.variable else order
 

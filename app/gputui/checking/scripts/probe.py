@@ -91,6 +91,10 @@ def _torch(torch: Any, device_type: str, found: dict[str, Any]) -> None:
     if device_type != "cuda" and hasattr(backend, "is_built"):
         # (Every build has the module "mps".)
         found["built"] = bool(backend.is_built())
+    compiled: Any = getattr(getattr(torch, device_type, None), "_is_compiled", None)
+    if device_type != "cuda" and callable(compiled):
+        # (And "xpu".)
+        found["built"] = bool(compiled())
     if not found["built"]:
         return
     try:

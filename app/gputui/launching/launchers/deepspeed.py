@@ -151,9 +151,9 @@ class Deepspeed(ScriptLauncher):
         added = []
         if not own:
             added.append(f"--include=localhost:{','.join(map(str, _numbers(request)))}")
-            notices.remark(
-                f"deepspeed is given the devices by --include; it ignores {request.visibility.variable} then"
-            )
+            variable = request.visibility.variable
+            ignores = f"; it ignores {variable} then" if variable else ""
+            notices.remark(f"deepspeed is given the devices by --include{ignores}")
         added += _port(given, request, notices)
         if "hostfile" not in given and request.host_environment.is_file(HOSTFILE):
             added.append("--hostfile=/dev/null")

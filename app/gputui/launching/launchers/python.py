@@ -88,14 +88,16 @@ class Python:
             if behind is not None and request.count > 1:
                 notices.remark(f"gputui adds nothing to {behind} inside {name}: say there how many processes")
         if request.one_each:
-            notices.warn(
-                f"{request.vendor.one_part}; torchrun shows each process one (--launcher torchrun, l)"
-            )
+            notices.warn(f"{request.vendor.one_part}; the launcher torchrun shows each process one")
         elif len(request.devices) > 1 and _is_script(command):
+            used = (
+                "uses DataParallel (8.5 to 15.9 % slower than one process per device, as its guide measured)"
+                if request.vendor.data_parallel
+                else "uses the first one only"
+            )
             notices.remark(
                 f"this starts one process for {len(request.devices)} devices, in which the Trainer of"
-                " transformers uses DataParallel. Its guide measured that to be 8.5 to 15.9 % slower than one"
-                " process per device: press l, or use --launcher torchrun"
+                f" transformers {used}; the launcher torchrun starts one per device"
             )
         asked = {"--logs": request.logs, "--numa-binding": request.numa}
         if any(asked.values()):

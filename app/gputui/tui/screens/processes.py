@@ -45,7 +45,7 @@ class ProcessesScreen(ProcessListPage):
 
     def looked_at(self) -> tuple[str, ...]:
         # (To sort by what they use, it must be known of all.)
-        seen = self.rows if self._sort in ("SM", "CPU", "RAM") else self._visible
+        seen = self.rows if self._sort in ("GPU", "CPU", "RAM") else self._visible
         keys = {row.key for row in seen if row.process}
         snapshot = self.view.app_state.snapshot
         return tuple(device.key for device in snapshot.devices if device.key in keys) if snapshot else ()

@@ -152,14 +152,14 @@ def _percent(value: float | None) -> str:
 _DEVICE = _Column("#", lambda row: row.label, style="dim")
 _PID = _Column("PID", lambda row: row.pid, style="dim")
 _USER = _Column("USER", lambda row: row.user, right=False)
-_SM = _Column("SM", _figure(lambda process: _percent(process.sm)))
+_GPU = _Column("GPU", _figure(lambda process: _percent(process.sm)))
 _MEMORY = _Column("MEMORY", lambda row: row.memory)
 _CPU = _Column("CPU", _figure(lambda process: _percent(process.host_cpu)))
 _RAM = _Column("RAM", _figure(lambda p: UNKNOWN if p.host_memory is None else size(p.host_memory)))
 _AGE = _Column("FOR", lambda row: row.age)
 _WHERE = _Column("WHERE", lambda row: row.where, right=False, style="dim")
 
-_ORDER = (_DEVICE, _PID, _USER, _SM, _MEMORY, _CPU, _RAM, _AGE, _WHERE)
+_ORDER = (_DEVICE, _PID, _USER, _GPU, _MEMORY, _CPU, _RAM, _AGE, _WHERE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Listing:
 def listed(
     found: Sequence[Row], width: int, height: int | None = None, of_one_device: bool = False
 ) -> Listing:
-    """The rows in columns; a tree is indented. SM, CPU, RAM and the container have columns where the command
+    """The rows in columns; a tree is indented. GPU, CPU, RAM and the container have columns where the command
     keeps enough room.
 
     Commands are wrapped where all of them then fit in `height` lines, else cut.
@@ -257,7 +257,7 @@ def _columns(found: Sequence[Row], width: int, of_one_device: bool) -> dict[_Col
         _DEVICE: longest((row.label for row in found), 1),
         _PID: longest((row.pid for row in found), 3),
         _USER: min(_MOST_USER, longest((row.user for row in found), 4)),
-        _SM: 4,
+        _GPU: 4,
         _MEMORY: longest((row.memory for row in found), 6),
         _CPU: 5,
         _RAM: 6,
@@ -265,7 +265,7 @@ def _columns(found: Sequence[Row], width: int, of_one_device: bool) -> dict[_Col
         _WHERE: longest((row.where for row in found), 5),
     }
     columns = [_PID, _USER, _MEMORY, _AGE] if of_one_device else [_DEVICE, _PID, _USER, _MEMORY, _AGE]
-    optional = [_SM, _CPU, _RAM, *([_WHERE] if any(row.where for row in found) else [])]
+    optional = [_GPU, _CPU, _RAM, *([_WHERE] if any(row.where for row in found) else [])]
     least = _COMMAND_OF_DEVICE if of_one_device else _COMMAND
     for column in optional:
         if width - 1 - sum(cells[each] + 2 for each in (*columns, column)) >= least:

@@ -7,27 +7,26 @@ and integrated GPUs, are listed behind them and not offered.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import Apart, Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.sources.source import NoHardwareError, NoSourceError, Want
+from gputui.sources.source import Want
 from gputui.system.drm import Card, Client, card_of, cards
 from gputui.system.pci_tree import PciPlace, long_bus_id, place
-from gputui.system.root import HERE, Root
+from gputui.system.root import Root
 from gputui.vendors.amd import kfd
 from gputui.vendors.amd.card import AmdCard
 from gputui.vendors.amd.kfd import IoLink, Node
 from gputui.vendors.amd.names import Names
+from gputui.vendors.machine_source import MachineSource
 
 if TYPE_CHECKING:
     from gputui.inventory.topology import Locality
-    from gputui.sources.owned import Owners
     from gputui.vendors.amd.links import AnyMatrix
 
 NO_DEVICES = (
@@ -74,23 +73,18 @@ class _Gpu:
     banks_used: bool = False
 
 
-class AmdSource:
-    """AMD's devices of the machine whose files `root` has. `clock` gives seconds since the epoch."""
+class AmdSource(MachineSource):
+    """AMD's devices."""
 
-    label = ""
-
-    def __init__(
-        self, root: Root = HERE, clock: Callable[[], float] = time.time, owners: Owners | None = None
-    ) -> None:
-        self._root, self._clock, self._owners = root, clock, owners
+    def _forget(self) -> None:
         self._gpus: list[_Gpu] | None = None
         self._topology = kfd.Topology((), (), False, ())
         self._links: dict[int, tuple[IoLink, ...]] = {}
-        self._names = Names(root)
+        self._names = Names(self._root)
         self._named = False
         self._host = Host()
         self._matrices: AnyMatrix = ((), (), (), (), ())
-        self._near: tuple[Locality, ...] | None = None
+        self._localities: tuple[Locality, ...] | None = None
         self._nics: tuple[Any, Any] = ((), ())
         self._looked_at: frozenset[str] = frozenset()
         self._drawn: list[Client] = []
@@ -102,11 +96,8 @@ class AmdSource:
         self._topology = kfd.topology(self._root) if kfd.present(self._root) else self._topology
         gpus = self._found()
         if not gpus:
-            raise (NoHardwareError if self._root.recorded else NoSourceError)(NO_DEVICES)
+            raise self._nothing_found(NO_DEVICES)
         self._gpus = gpus
-
-    def close(self) -> None:
-        self.__init__(self._root, self._clock, self._owners)  # type: ignore[misc]
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         self.open()
@@ -127,13 +118,15 @@ class AmdSource:
         if want & (Want.LINKS | Want.TOPOLOGY):
             self._read_links()
         if Want.TOPOLOGY in want:
-            self._read_near()
+            self._read_localities()
         self._read_details(want, among)
+        # (What the processes that were looked at use of the host is told until others are.)
+        details = want | Want.DETAILS if self._looked_at else want & ~Want.DETAILS
         links, pcie, peers, weights, bandwidths = self._matrices
         return Snapshot(
             self._host,
             self._clock(),
-            self._owned(want, among),
+            self._owned(tuple(gpu.device for gpu in self._gpus), details, self._looked_at),
             links,
             errors=tuple(
                 f"{kfd.NODES}/{number}/properties is not readable" for number in self._topology.broken
@@ -263,13 +256,6 @@ class AmdSource:
             gpu.device = replace(gpu.device, name=name, **limit)
         self._host = Host(self._host_name(), self._root.text("/sys/module/amdgpu/version", 256) or None, None)
 
-    def _host_name(self) -> str | None:
-        if self._root.here:
-            import socket
-
-            return socket.gethostname()
-        return self._root.text("/proc/sys/kernel/hostname", 256) or None
-
     def _load(self, gpu: _Gpu) -> dict[str, Any]:
         # (What the card tells of the whole GPU is no partition's.)
         return {} if gpu.card is None or gpu.shared_card else gpu.card.load()
@@ -299,17 +285,6 @@ class AmdSource:
                 used = min(device.memory_total, sum(process.memory or 0 for process in listed))
                 facts |= {"memory_used": used, "memory_free": device.memory_total - used}
             gpu.device = replace(device, **facts)
-
-    def _owned(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
-        devices = tuple(gpu.device for gpu in self._gpus or ())
-        if (Want.OWNERS not in want and self._owners is None) or not any(d.processes for d in devices):
-            return devices
-        from gputui.sources.owned import owners_of, with_host_use, with_owners
-
-        if self._owners is None:
-            self._owners = owners_of(self._root)
-        owned = with_owners(devices, self._owners, Want.OWNERS in want)
-        return with_host_use(owned, self._owners, self._looked_at) if self._looked_at else owned
 
     def _read_details(self, want: Want, among: Collection[str] | None) -> None:
         if Want.DETAILS not in want:
@@ -344,34 +319,26 @@ class AmdSource:
         links = {node.number: self._links_of(node) for node in rows if node is not None}
         self._matrices = matrices(rows, [gpu.place for gpu in gpus], self._topology, links, one)
 
-    def _read_near(self) -> None:
-        if self._near is not None:
+    def _read_localities(self) -> None:
+        if self._localities is not None:
             return
         from pathlib import Path
 
-        from gputui.inventory.topology import Locality, from_ranges
         from gputui.system.rdma import Rdma
 
         near: list[Locality] = []
         for gpu in self._gpus or ():
-            cpus = width = generation = None
+            folder = generation = width = None
             if gpu.card is not None:
-                text = self._root.text(f"{gpu.card.card.folder}/local_cpulist")
-                try:
-                    cpus = from_ranges(text) if text else None
-                except ValueError:
-                    cpus = None
-                link = gpu.card.link()
+                folder, link = gpu.card.card.folder, gpu.card.link()
                 generation, width = link["max_pcie_generation"], link["max_pcie_width"]
-            numa = gpu.device.numa_node
-            nodes = None if numa is None else (numa,)
-            near.append(Locality(cpus, nodes, pcie_generation=generation, pcie_width=width))
-        self._near = tuple(near)
+            near.append(self._near(folder, gpu.device.numa_node, generation, width))
+        self._localities = tuple(near)
         rdma = Rdma(Path(self._root.path("/sys")))
         self._nics = rdma.nics(), rdma.links([gpu.device.pci_bus_id for gpu in self._gpus or ()])
 
     def _wiring(self) -> Any:
-        if self._near is None:
+        if self._localities is None:
             return None
         from pathlib import Path
 
@@ -379,7 +346,7 @@ class AmdSource:
         from gputui.system.cpu import between_cpus
 
         return Topology(
-            self._near, *self._nics, between_cpus=between_cpus(Path(self._root.path("/proc/cpuinfo")))
+            self._localities, *self._nics, between_cpus=between_cpus(Path(self._root.path("/proc/cpuinfo")))
         )
 
 

@@ -96,6 +96,7 @@ class Amd(Vendor):
         "held": "`sudo fuser -v /dev/kfd` may show it",
         "reset": "`sudo amd-smi reset --gpureset` resets it",
     }
+    data_parallel = True
     backend = "nccl"
     driver = "the ROCm runtime"
     torch_build = "install a build for ROCm: https://pytorch.org/get-started/locally"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
@@ -57,6 +57,13 @@ class Apple(Vendor):
         from gputui.vendors.apple.source import AppleSource
 
         return AppleSource(root)
+
+    def launch_warnings(
+        self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
+    ) -> tuple[str, ...]:
+        if devices:
+            return ()
+        return ("no variable hides the GPU of a Mac: the program itself must be told to use the CPU",)
 
     def fact_names(self, device: Device) -> Mapping[str, str]:
         return _FACTS

@@ -29,6 +29,7 @@ QUESTIONS: tuple[tuple[str, ...], ...] = (
     COLUMNS,
     tuple(name for name in COLUMNS if name != "module_id"),
     _MONITORED,
+    tuple(name for name in COLUMNS if name not in ("driver_version", "power.max")),
     (*_NEEDED[:2], "bus_id", *_NEEDED[2:]),
     _NEEDED,
 )

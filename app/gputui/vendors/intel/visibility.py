@@ -34,10 +34,10 @@ class LevelZeroVisibility(Visibility):
     reader = "Level Zero"
 
     def changes(self, devices: Sequence[Device], ids: Ids = "index") -> Changes:
-        tiles = any(device.partition is not None for device in devices)
-        hierarchy = "FLAT" if tiles else "COMPOSITE" if any(map(_is_divided_by_default, devices)) else None
-        first: Changes = ((HIERARCHY, hierarchy),) if hierarchy else ()
-        return (*first, *super().changes(devices, ids))
+        return (*_hierarchy(devices), *super().changes(devices, ids))
+
+    def changes_beside_own_list(self, devices: Sequence[Device]) -> Changes:
+        return (*_hierarchy(devices), *super().changes_beside_own_list(devices))
 
     def changes_here(self, environ: Mapping[str, str]) -> Changes:
         # (With them, our numbers would mean other devices.)
@@ -89,6 +89,13 @@ class LevelZeroVisibility(Visibility):
             offered.sort(key=lambda device: (device.pci_bus_id or "", device.index))
             return dict(enumerate(offered))
         return {device.index: device for device in offered}
+
+
+def _hierarchy(devices: Sequence[Device]) -> Changes:
+    """What says whether tiles or cards are counted, where that is not the default of the devices' model."""
+    if any(device.partition is not None for device in devices):
+        return ((HIERARCHY, "FLAT"),)
+    return ((HIERARCHY, "COMPOSITE"),) if any(map(_is_divided_by_default, devices)) else ()
 
 
 def _is_divided_by_default(device: Device) -> bool:

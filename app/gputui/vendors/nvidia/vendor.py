@@ -84,6 +84,7 @@ class Nvidia(Vendor):
         "reset": "`sudo nvidia-smi --gpu-reset` resets it",
     }
     one_part = "a process uses one MIG instance only, however many it sees"
+    data_parallel = True
     backend = "nccl"
     driver = "the CUDA driver"
     same_names = True
