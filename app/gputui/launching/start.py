@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from gputui.inventory.errors import GputuiError
 from gputui.launching.launch import Launch
 
 
@@ -32,7 +33,7 @@ def missing_program(launch: Launch, environ: Mapping[str, str]) -> str | None:
     return None if found else f"there is no program {program!r}"
 
 
-class StartError(Exception):
+class StartError(GputuiError):
     """The command could not be started; `status` is what a shell would end with (126 or 127)."""
 
     def __init__(self, message: str, status: int) -> None:
