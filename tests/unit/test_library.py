@@ -186,6 +186,7 @@ def test_a_shortage_is_a_typed_error() -> None:
         {"devices": ["GPU-none"]},
         {"wait": -1},
         {"wait": float("nan")},
+        {"window": -1},
         {"wait": True},
     ],
     ids=str,
@@ -341,6 +342,12 @@ def test_waiting_ends_in_its_time_or_with_a_device(box: Box, inside: Inside) -> 
 
     inside(too_long)
     holder.kill()
+
+    def at_once() -> None:
+        with hold(1, wait=30, window=0) as held:
+            assert held.claimed
+
+    inside(at_once)
 
 
 def test_a_demo_box_is_held_without_claims() -> None:

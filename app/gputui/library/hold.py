@@ -121,6 +121,7 @@ def pick(
     vendor: str | None = None,
     never: Names = (),
     wait: float | bool | None = None,
+    window: float | None = None,
     demo: str | None = None,
     recording: str | os.PathLike[str] | None = None,
 ) -> Picked:
@@ -134,6 +135,7 @@ def pick(
     vendor    those of one vendor only
     never     devices that are not picked, instead of those of the settings
     wait      seconds to wait in line for them; True: for ever
+    window    seconds for which they must have been free while it waits (the settings': 10)
     demo, recording   as of `read`
 
     Raises NotEnoughError, WaitedTooLongError, RequestError, NoSourceError, SettingsError. Warns by
@@ -141,7 +143,7 @@ def pick(
     """
     from gputui.library.request import Limits, warn
 
-    limits = Limits(min_free, max_util, group, order, vendor, never, wait)
+    limits = Limits(min_free, max_util, group, order, vendor, never, wait, False, window)
     allocation = _allocated(limits, n, devices, demo, recording, holds=False)
     warn(allocation, 2)
     return Picked(allocation)
@@ -159,6 +161,7 @@ def hold(
     vendor: str | None = None,
     never: Names = (),
     wait: float | bool | None = None,
+    window: float | None = None,
     force: bool = False,
     demo: str | None = None,
     recording: str | os.PathLike[str] | None = None,
@@ -174,7 +177,7 @@ def hold(
     """
     from gputui.library.request import Limits, warn
 
-    limits = Limits(min_free, max_util, group, order, vendor, never, wait, force)
+    limits = Limits(min_free, max_util, group, order, vendor, never, wait, force, window)
     allocation = _allocated(limits, n, devices, demo, recording, holds=True)
     with held(allocation):
         warn(allocation, 3)

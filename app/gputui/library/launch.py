@@ -34,6 +34,7 @@ def launch(
     vendor: str | None = ...,
     never: Names = ...,
     wait: float | bool | None = ...,
+    window: float | None = ...,
     force: bool = ...,
     detach: Literal[False] = ...,
     dry_run: Literal[False] = ...,
@@ -61,6 +62,7 @@ def launch(
     vendor: str | None = ...,
     never: Names = ...,
     wait: float | bool | None = ...,
+    window: float | None = ...,
     force: bool = ...,
     detach: Literal[True],
     dry_run: Literal[False] = ...,
@@ -88,6 +90,7 @@ def launch(
     vendor: str | None = ...,
     never: Names = ...,
     wait: float | bool | None = ...,
+    window: float | None = ...,
     force: bool = ...,
     detach: bool = ...,
     dry_run: Literal[True],
@@ -114,6 +117,7 @@ def launch(
     vendor: str | None = None,
     never: Names = (),
     wait: float | bool | None = None,
+    window: float | None = None,
     force: bool = False,
     detach: bool = False,
     dry_run: bool = False,
@@ -158,7 +162,7 @@ def launch(
     if n is not None and devices is not None:
         raise RequestError("n and devices: say either how many or which")
     options = _options(command, launcher, processes, python, directory, env)
-    limits = Limits(min_free, max_util, group, order, vendor, never, wait, force)
+    limits = Limits(min_free, max_util, group, order, vendor, never, wait, force, window)
     intent = read_intent(options, os.environ)
     asked = Asked(n, None if devices is None else listed(devices), limits.grouping())
     asked = settled_with(asked, intent, force)

@@ -42,6 +42,7 @@ class Limits:
     never: Names = ()
     wait: float | bool | None = None
     force: bool = False
+    window: float | None = None
 
     def grouping(self) -> Grouping | None:
         """What the devices do together, None where nobody says. Raises RequestError."""
@@ -55,7 +56,8 @@ class Limits:
         given = (("--vendor", self.vendor), ("--group", self.group), ("--order", self.order))
         words = [word for option, value in given if value is not None for word in (option, value)]
         never = listed(self.never)
-        return [*words, f"--never={never}"] if never else words
+        words += [f"--never={never}"] if never else []
+        return [*words, f"--window={self.window:.15g}"] if self.window is not None else words
 
     def request(self, n: int | None, names: str | None, group: Grouping | None, purpose: str) -> Request:
         """The request for so many devices, or for these. Raises RequestError, SettingsError."""
@@ -84,7 +86,9 @@ class Limits:
         from gputui.allocating.settings import settings
 
         rules, never = settings(os.environ).rules, listed(self.never)
-        return replace(rules, never=tuple(never.split(","))) if never else rules
+        if never:
+            rules = replace(rules, never=tuple(never.split(",")))
+        return rules if self.window is None else replace(rules, window=_duration(self.window, "window"))
 
     def _vendor(self) -> str | None:
         from gputui.vendors.registry import vendors
@@ -124,9 +128,14 @@ def _seconds(wait: float | bool | None) -> float | None:
         return None
     if wait is True:
         return math.inf
-    if not wait >= 0:
-        raise RequestError(f"{wait!r} is not a number of seconds to wait")
-    return float(wait)
+    return _duration(wait, "wait")
+
+
+def _duration(seconds: float, name: str) -> float:
+    """Seconds that are some. Raises RequestError."""
+    if not seconds >= 0:
+        raise RequestError(f"{name}: {seconds!r} is not a number of seconds")
+    return float(seconds)
 
 
 def own_purpose() -> str:
