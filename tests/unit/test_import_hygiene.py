@@ -46,6 +46,8 @@ CALLS = {
     ],
     "export": ["export", "--demo", "--as", "json", "--", "python", "train.py"],
     "compare --dry-run": ["compare", "--demo", "--dry-run", "--vary", "env:X=0,1", "--", "python", "t.py"],
+    "metrics": ["metrics", "--demo"],
+    "ls --format": ["ls", "--demo", "--format", "{free}"],
     "record": ["record", "--demo", "-"],
 }
 

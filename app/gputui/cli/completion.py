@@ -47,7 +47,7 @@ def whole_parser() -> argparse.ArgumentParser:
     names = _variable_names()
     for each in parsers:
         for action in each._actions:
-            if action.dest in ("recording", "file"):
+            if action.dest in ("recording", "file", "output"):
                 action.complete = {"bash": "_shtab_compgen_files", "zsh": "_files"}  # type: ignore[attr-defined]
             elif action.dest == "root":
                 action.complete = {"bash": "_shtab_compgen_dirs", "zsh": "_files -/"}  # type: ignore[attr-defined]
