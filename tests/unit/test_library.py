@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -380,6 +381,44 @@ def test_a_launch_ends_with_the_commands_status_on_claimed_devices(box: Box, ins
         assert (box.folder / "seen").read_text() == f"{pick(2).ids}\n"
         assert launch(["/bin/sh", "-c", "kill -9 $$"], 1) == -9
         assert len(pick(8)) == 8
+
+    inside(work)
+
+
+def test_ctrl_c_lets_the_command_end_in_its_own_time(box: Box, tmp_path: Path) -> None:
+    script = "trap 'sleep 0.6; echo saved; exit 3' INT; echo started; while :; do sleep 0.05; done"
+    code = (
+        "from gputui import launch, pick\n"
+        f"try: launch(['/bin/sh', '-c', {script!r}], 2)\n"
+        "except KeyboardInterrupt: print('interrupted', len(pick(8)), flush=True)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=box.environ,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        cwd=tmp_path,
+    )
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "started\n"
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.communicate(timeout=60)[0].split("\n") == ["saved", "interrupted 8", ""]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_others_read_the_script_and_none_of_its_arguments(
+    box: Box, inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "orig_argv", ["python", "sweep.py", "--token", "hunter2"])
+
+    def work() -> None:
+        with hold(1):
+            out = box.call("claims", "--json")[1]
+            assert "python sweep.py" in out and "hunter2" not in out
 
     inside(work)
 
