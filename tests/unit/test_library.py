@@ -163,6 +163,14 @@ def test_what_is_picked_is_what_the_command_line_picks(box: Box, inside: Inside)
     inside(work)
 
 
+def test_devices_that_no_variable_can_make_visible_have_no_environment() -> None:
+    picked = pick(1, demo="apple")
+    assert len(picked) == 1
+    for read_it in (lambda: picked.env, lambda: picked.variables):
+        with pytest.raises(RequestError):
+            read_it()
+
+
 def test_a_shortage_is_a_typed_error() -> None:
     with pytest.raises(NotEnoughError) as caught:
         pick(64, demo="dgx-h100")

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from gputui.choosing.verdict import verdicts
+from gputui.cli import metrics_server
 from gputui.cli.job_mapping import VARIABLE, read_jobs
 from gputui.cli.metrics_server import Server
 from gputui.cli.metrics_text import DEVICE_METRICS, metrics_text
@@ -244,6 +245,26 @@ def test_a_driver_that_is_gone_is_an_error_and_not_old_figures() -> None:
     with served(text) as url:
         assert fetched(url)[0] == 200
         until(lambda: fetched(url)[0] == 503)
+
+
+def test_a_scrape_does_not_wait_for_ever_for_another_one_s_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "_PATIENCE", 0.05)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def text() -> str:
+        begun.set()
+        assert go_on.wait(30)
+        return "# EOF\n"
+
+    with served(text) as url:
+        answers: list[int] = []
+        first = threading.Thread(target=lambda: answers.append(fetched(url)[0]))
+        first.start()
+        assert begun.wait(30)
+        assert fetched(url)[0] == 503
+        go_on.set()
+        first.join()
+    assert answers == [200]
 
 
 def test_connections_are_bounded_and_a_later_one_is_answered() -> None:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from gputui.choosing.order import Order
     from gputui.inventory.device import Device
     from gputui.library.request import Limits, Names
-    from gputui.vendors.visibility import Visibility
 
 
 class Picked(Sequence["Device"]):
@@ -45,7 +44,7 @@ class Picked(Sequence["Device"]):
     @property
     def ids(self) -> str:
         """As the vendor's variable names them by index: "5,4"."""
-        return self._visibility.identifiers(self.devices)
+        return self._allocation.visibility.identifiers(self.devices)
 
     @property
     def uuids(self) -> tuple[str, ...]:
@@ -56,23 +55,15 @@ class Picked(Sequence["Device"]):
     def variables(self) -> dict[str, str | None]:
         """The variables that make exactly these devices visible, in this order; None: to be unset.
 
-        gputui sets none of them in this process.
+        gputui sets none of them in this process. Raises RequestError where no variable can do it (Apple).
         """
-        found = self._visibility
-        here = found.changes_here(os.environ) if self.devices else ()
-        return dict((*here, *found.changes(self.devices)))
+        return dict(self._allocation.changes(os.environ))
 
     @property
     def env(self) -> dict[str, str]:
         """A copy of `os.environ` with these variables: `subprocess.run(…, env=picked.env)`."""
         changed = {**os.environ, **self.variables}
         return {name: value for name, value in changed.items() if value is not None}
-
-    @property
-    def _visibility(self) -> Visibility:
-        from gputui.vendors.registry import vendor_of, vendors_of
-
-        return vendor_of(self.devices, vendors_of(self._allocation.snapshot.devices)).visibility
 
     def __len__(self) -> int:
         return len(self.devices)
