@@ -27,7 +27,9 @@ from gputui.checking import plan_proof
 from gputui.checking.interpreter_process import Ended
 from gputui.choosing.verdict import verdicts
 from gputui.cli import jobs as jobs_cli
+from gputui.cli.job_mapping import read_jobs, with_own_jobs, write_jobs
 from gputui.cli.ls import document_text
+from gputui.cli.metrics_text import metrics_text
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.process_tree import here
 from gputui.planning.box import box_of
@@ -82,6 +84,8 @@ def _recording(data: bytes) -> None:
             ("ls", "--json"),
             ("topo", "--tree"),
             ("topo", "--json"),
+            ("ls", "--format", "{host} {models} {free}/{total}"),
+            ("metrics",),
             ("people",),
             ("queue",),
             ("claims",),
@@ -109,6 +113,25 @@ def _one_sided(draw: st.DrawFn) -> bytes:
             rows = [[draw(cells) if i != j else "X" for j in range(count)] for i in range(count)]
             document[key] = rows
     return json.dumps(document).encode()
+
+
+# The jobs that a cluster tells dcgm-exporter of
+
+_SAMPLE = re.compile(r"[A-Za-z_]+(\{[A-Za-z_]+=\"(?:[^\"\\\n]|\\[\"\\])*\".*\})? -?[0-9.e+-]+")
+
+
+def _job_mapping(files: list[tuple[str, bytes]]) -> None:
+    with own_folders() as folder:
+        for name, data in files:
+            (folder / name).write_bytes(data)
+        before = read_jobs(folder)
+        box = _box("shared")
+        after = with_own_jobs(before, box)
+        write_jobs(folder, before, after)
+        assert read_jobs(folder) == after
+        *lines, last = metrics_text(box, verdicts(box), after).splitlines()
+        assert last == "# EOF"
+        assert all(line.startswith(("# HELP ", "# TYPE ")) or _SAMPLE.fullmatch(line) for line in lines)
 
 
 # accelerate's files
@@ -498,6 +521,14 @@ ENTRANCES = {
     ),
     "recordings": Entrance(st.one_of(*(bytes_of(_document(name)) for name in BOXES), _ANY_BYTES), _recording),
     "one-sided links": Entrance(_one_sided(), _recording),
+    "job mappings": Entrance(
+        st.lists(
+            st.tuples(st.sampled_from(["0", "3", "01", "x", "4"]), TEXT.map(str.encode) | _ANY_BYTES),
+            max_size=3,
+            unique_by=lambda file: file[0],
+        ),
+        _job_mapping,
+    ),
     "files of accelerate": Entrance(bytes_of(_ACCELERATE) | _ANY_BYTES, _accelerate),
     "proofs of a plan": Entrance(
         st.tuples(*(bytes_of(document) | _ANY_BYTES | st.none() for _, document in _PROOF)), _proof

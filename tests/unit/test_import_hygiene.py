@@ -49,6 +49,8 @@ CALLS = {
     "run -n auto": ["run", "--demo", "--dry-run", "-n", "auto", "--parameters", "1B", "--", "t.py"],
     "export": ["export", "--demo", "--as", "json", "--", "python", "train.py"],
     "compare --dry-run": ["compare", "--demo", "--dry-run", "--vary", "env:X=0,1", "--", "python", "t.py"],
+    "metrics": ["metrics", "--demo"],
+    "ls --format": ["ls", "--demo", "--format", "{free}"],
     "record": ["record", "--demo", "-"],
 }
 

@@ -370,7 +370,7 @@ def test_conditions_on_a_busy_device_that_is_named_are_judged_by_what_it_has(
 def test_a_driver_that_never_answers_ends_a_call_with_status_3(simulated_nvml: SimulatedNvml) -> None:
     simulated_nvml.show_box(BOXES["idle"])
     simulated_nvml.hang("nvmlDeviceGetMemoryInfo", 0)
-    code = "import gputui.cli.common as c; c.PATIENCE = 0.3; from gputui.cli.main import main; "
+    code = "import gputui.sources.in_time as c; c.PATIENCE = 0.3; from gputui.cli.main import main; "
     code += "exit(main(['pick']))"
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from gputui.allocating.errors import RequestError
 from gputui.allocating.request import Notice, Request
 from gputui.choosing.best import Alternative
 from gputui.choosing.verdict import Verdict
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     # (`pick`, which must be quick, takes no lease: flock, json and pathlib cost some milliseconds.)
     from gputui.allocating.claims.lease import Lease, TakenError
     from gputui.inventory.waiter import Waiter
+    from gputui.vendors.visibility import Changes, Ids, Visibility
 
 T = TypeVar("T")
 
@@ -105,6 +107,23 @@ class Allocation(NamedTuple):
     def labels(self) -> tuple[str, ...]:
         """How the devices are called on this box, in their order."""
         return tuple(map(self.snapshot.label, self.devices))
+
+    @property
+    def visibility(self) -> Visibility:
+        """Of the vendor whose devices they are; of none, of whose they would have been."""
+        from gputui.vendors.registry import vendor_of, vendors_of
+
+        return vendor_of(self.devices, vendors_of(self.snapshot.devices)).visibility
+
+    def changes(self, environ: Mapping[str, str], ids: Ids = "index") -> Changes:
+        """The changes of `environ` that make exactly the devices visible, in their order.
+
+        Raises RequestError where no variable can: without one, a program would run on every device.
+        """
+        changes = self.visibility.changes(self.devices, ids)
+        if not changes:
+            raise RequestError("no environment variable can make exactly these devices visible")
+        return (*self.visibility.changes_here(environ), *changes) if self.devices else changes
 
     def recheck(
         self, later: Snapshot, judged: Mapping[str, Verdict], before: Mapping[str, Verdict]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from gputui.inventory.errors import GputuiError
 
-class RequestError(Exception):
+
+class RequestError(GputuiError):
     """The request itself cannot be met on any box, or contradicts the command. The message is one line."""
 
 
-class NotEnoughError(Exception):
+class NotEnoughError(GputuiError):
     """Fewer devices than asked for. The message is one line that says why the others are not to be had."""
 
 
-class WaitedTooLongError(Exception):
+class WaitedTooLongError(GputuiError):
     """The time that the caller was willing to wait is over."""

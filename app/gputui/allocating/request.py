@@ -86,6 +86,12 @@ class Request:
         return 0 if self.names is None or self.cpu_only else len((self.names or "").split(","))
 
 
+def count_of(number: int | None, names: str | None, group: Grouping) -> int | None:
+    """`Request.count` of who asks for a `number` of devices, or for those with these `names`, or for neither:
+    then as many as the group needs."""
+    return None if number is None and names is not None else number or group.unit
+
+
 NoticeKind = Literal["warning", "note", "reason"]
 
 

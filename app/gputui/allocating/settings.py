@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 
 from gputui.choosing.named_devices import could_name
 from gputui.choosing.rules import DEFAULT_RULES, Rules
+from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import read_size
 from gputui.system.users import own_name
 
@@ -53,7 +54,7 @@ DEFAULT_LOG_CAP = 1024**3
 _LEAST_LOG_CAP = 16 * 1024**2
 
 
-class SettingsError(Exception):
+class SettingsError(GputuiError):
     """A file that cannot be what is meant; the message names it and the place."""
 
 

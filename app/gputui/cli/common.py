@@ -6,16 +6,12 @@ import argparse
 import contextlib
 import os
 import sys
-import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from gputui.inventory.formatting import printable, read_duration
-from gputui.inventory.snapshot import Snapshot
-from gputui.sources.source import NoDevices, NoSourceError, Source, Want
-
-T = TypeVar("T")
+from gputui.sources.source import Source
 
 DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH, CHECK_FAILED, TOO_LONG = 0, 2, 3, 4, 5, 124
 """Exit statuses (the contract's; `run` ends with its command's own)."""
@@ -111,105 +107,14 @@ def _box(name: str) -> str:
     return name
 
 
-def make_source(demo: str | None, recording: str | None, root: str | None = None) -> Source:
-    """The source that the options name; this machine's when they name none."""
-    if demo is not None:
-        from gputui.sources.simulated.source import named as simulated
-
-        return simulated(demo or None)
-    if recording is not None:
-        from gputui.sources.recorded import RecordedSource
-
-        return RecordedSource(recording)
-    if root is not None:
-        from gputui.vendors.box import box_below
-
-        return box_below(root)
-    from gputui.allocating.claims.source import WithClaims
-    from gputui.vendors.box import this_box
-
-    return WithClaims(this_box(), os.environ)
-
-
 @contextmanager
 def opened(args: argparse.Namespace, cpu_only: bool = False) -> Iterator[Source]:
-    """The source of a call, open, and closed at the end.
+    """The source of a call, open, and closed at the end; `cpu_only`: no device is needed."""
+    # (Imported here, as help and wrong calls need no source.)
+    from gputui.allocating.named_source import named_source, opened_in_time
 
-    With `cpu_only` no device is needed: a machine without a driver is a box without devices then.
-    """
-    source: Source = InTime(make_source(args.demo, args.recording, args.root))
-    if cpu_only and not elsewhere(args):
-        source = _for_cpu_only(source)
-    source.open()
-    try:
+    with opened_in_time(named_source(args.demo, args.recording, args.root), cpu_only) as source:
         yield source
-    finally:
-        source.close()
-
-
-def _for_cpu_only(source: Source) -> Source:
-    """A source for a launch without devices. Whose devices are to be hidden must be looked up only where
-    several vendors may be here."""
-    from gputui.vendors.registry import vendors_here
-
-    if len(vendors_here()) > 1:
-        with contextlib.suppress(NoSourceError):
-            source.open()
-            return source
-    return NoDevices()
-
-
-PATIENCE = 30.0
-"""Seconds after which a one-shot call gives a driver up that does not answer (calls can hang for ever)."""
-
-
-class InTime:
-    """A source whose readings come back within `patience` seconds or raise NoSourceError.
-
-    It is read on a daemon thread: a call that hangs in the kernel holds that thread and nothing else. Where
-    there can be no thread (`ulimit -u`) it is read on the caller's, however long that takes.
-    """
-
-    def __init__(self, source: Source, patience: float | None = None) -> None:
-        self.label = source.label
-        self._source = source
-        self._patience = PATIENCE if patience is None else patience
-        self._hangs = False
-
-    def open(self) -> None:
-        self._done(self._source.open)
-
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
-        return self._done(lambda: self._source.read(want, among))
-
-    def close(self) -> None:
-        # Closing NVML under a running call crashes (nvitop #222).
-        if not self._hangs:
-            self._source.close()
-
-    def _done(self, work: Callable[[], T]) -> T:
-        answers: list[T] = []
-        errors: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                answers.append(work())
-            except BaseException as error:  # noqa: BLE001 - raised again below, on the caller's thread
-                errors.append(error)
-
-        thread = threading.Thread(target=run, daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            run()
-        else:
-            thread.join(self._patience)
-        if errors:
-            raise errors[0]
-        if not answers:
-            self._hangs = True
-            raise NoSourceError(f"the driver has not answered for {self._patience:.0f} seconds; see `dmesg`")
-        return answers[0]
 
 
 def say(message: str) -> None:

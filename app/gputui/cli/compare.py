@@ -34,7 +34,6 @@ from gputui.cli.launch_call import (
     NEAR,
     add_force,
     add_launch_options,
-    agreement,
     allocated,
     launch_on,
     options_of,
@@ -68,6 +67,7 @@ from gputui.launching.quoting import quote
 from gputui.launching.read_intent import read_intent
 from gputui.launching.secrets import MARK, is_secret, program_and_script, without_secrets
 from gputui.launching.start import StartError
+from gputui.library.agreement import agreement
 from gputui.planning.comparison import Comparison, Row, Run, as_csv, document, summaries
 from gputui.planning.comparison_axes import (
     JOIN,
@@ -513,7 +513,7 @@ def _own(variant: _Variant, devices: Sequence[Device], allocation: Allocation | 
 
 def _approve(every: Sequence[_Variant], request: Request) -> Approve:
     """What every variant's command says to the devices."""
-    checks = [(variant, agreement(variant.options, variant.intent, request)) for variant in every]
+    checks = [(variant, agreement(variant.options, variant.intent, request, os.environ)) for variant in every]
 
     def approve(devices: Sequence[Device] | int, box: object) -> None:
         for variant, check in checks:

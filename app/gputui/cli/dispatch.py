@@ -34,6 +34,7 @@ SUBCOMMANDS: dict[str, str] = {
     "claims": "list who holds which devices through gputui",
     "queue": "list who waits for devices, and why",
     "launches": "saved and recent launches: list, name, forget",
+    "metrics": "print OpenMetrics text, or serve it, for Prometheus",
     "record": "write a snapshot to a file, for a bug report or for --from",
     "completion": "print a completion script for bash, zsh, fish or tcsh",
 }

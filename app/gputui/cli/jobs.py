@@ -8,19 +8,19 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from gputui.allocating.named_source import named_source
 from gputui.cli.common import (
     DONE,
-    InTime,
     Parser,
     WrongCallError,
     duration_type,
-    make_source,
     print_line,
     say,
     starting_nothing,
 )
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.store import Stored, Unreadable, find_job, forget, stored
+from gputui.sources.in_time import InTime
 from gputui.sources.source import NoSourceError, Want
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _box(jobs: Stored) -> Snapshot | None:
     """The box, where jobs of ours hold devices: whether they run on those. None where it cannot be read."""
     if not any(job.state == "running" and job.devices for job in jobs.jobs):
         return None
-    source = InTime(make_source(None, None), _PATIENCE)
+    source = InTime(named_source(None, None), _PATIENCE)
     try:
         source.open()
         box = source.read(Want.NAMES | Want.PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES)

@@ -11,25 +11,23 @@ from dataclasses import replace
 from gputui.allocating.allocate import allocate
 from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Approve
-from gputui.allocating.errors import NotEnoughError, RequestError
+from gputui.allocating.errors import NotEnoughError
 from gputui.allocating.request import Request
-from gputui.choosing.named_devices import NONE, NamingError, entries_of
+from gputui.choosing.named_devices import NONE
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, add_source_options, opened, say
 from gputui.cli.request_options import AUTO, add_request_options, count, request_of
-from gputui.inventory.device import Device
 from gputui.inventory.text_table import aligned
-from gputui.launching.compose import compose, launcher_of, refusal
+from gputui.launching.compose import launcher_of
 from gputui.launching.environment_hints import THREADS, hints, threads_near
-from gputui.launching.intent import Asked, ContradictionError, Intent, settle
+from gputui.launching.intent import Asked, Intent
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Option, OptionError, table
 from gputui.launching.read_intent import read_intent
 from gputui.launching.secrets import program_and_script
 from gputui.launching.shell_words import assignments
+from gputui.library.agreement import agreement, facts_of, launch_of_allocation, settled_with
 from gputui.sources.source import Want
-from gputui.vendors.registry import order_to_read, vendor_of, vendors_here, vendors_of
-from gputui.vendors.vendor import Vendor
 
 NEAR = "near"
 
@@ -180,7 +178,9 @@ def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
     options = options_of(args, command)
     intent = read_intent(options, os.environ)
     request = request_for(args, options, intent)
-    allocation = allocated(args, request, holds=False, approve=agreement(options, intent, request))
+    allocation = allocated(
+        args, request, holds=False, approve=agreement(options, intent, request, os.environ)
+    )
     return noted(launch_on(allocation, options, intent, near=args.threads == NEAR))
 
 
@@ -189,7 +189,7 @@ def request_for(
 ) -> Request:
     """The request of a call that launches: what the call says of devices, and what its command says.
 
-    Raises WrongCallError where they contradict each other, unless the call has `--force`.
+    Raises RequestError where they contradict each other, unless the call has `--force`.
     """
     facts = Want.VERDICT | Want.TOPOLOGY if args.threads == NEAR else Want.VERDICT
     if args.n == AUTO:
@@ -198,21 +198,13 @@ def request_for(
 
         settle_auto(args, options, intent)
     asked = Asked(args.n, args.gpus, args.group)
-    try:
-        if args.gpus is not None:
-            # (A list with an empty entry is wrong by itself, whatever the command says.)
-            entries_of(args.gpus)
-        settled = settle(asked, intent, args.force)
-    except (ContradictionError, NamingError) as error:
-        raise WrongCallError(str(error)) from None
+    settled = settled_with(asked, intent, args.force)
     default = intent.devices if settled.names is not None else intent.count
     if asked.names is None and asked.count is None and default is not None and not default.firm:
         option = f"--gpus {settled.names}" if settled.names is not None else f"-n {settled.count}"
         said = f"as if {option} were given" if settled.names != NONE else "no device is selected"
         say(f"note: {said} ({default.words}); -n or --gpus overrides that")
-    named = settled.by_command
-    if named is not None:
-        facts |= order_to_read(named.environ, named.listed)
+    facts |= facts_of(settled)
     return request_of(args, program_and_script(options.command), facts, job=job, asked=settled)
 
 
@@ -241,43 +233,6 @@ def allocated(
         raise
 
 
-def agreement(options: LaunchOptions, intent: Intent, request: Request) -> Approve:
-    """What refuses devices for launch options whose command cannot be started on them: as it will use others,
-    which would not be claimed, or for another reason.
-
-    It raises RequestError. With `--force` the devices win wherever the command can be rewritten.
-    """
-
-    def approve(devices: Sequence[Device] | int, box: Sequence[Vendor]) -> None:
-        if isinstance(devices, int):
-            why = refusal(options, devices, os.environ, box=box, intent=intent)
-        else:
-            why = compose(devices, options, os.environ, box=box, intent=intent).refusal
-            if request.command_list is None:
-                _agree(devices, intent, request.force)
-        if why is not None:
-            raise RequestError(why)
-
-    return approve
-
-
-def _agree(devices: Sequence[Device], intent: Intent, force: bool) -> None:
-    """Raises RequestError for devices that are not those which the command names, in its order; with `force`
-    only where it cannot be rewritten.
-
-    (Where both are written as indices, that was seen before: this is for UUIDs.)
-    """
-    named = intent.devices
-    if named is None or not named.firm or (force and named.rewritable):
-        return
-    visibility = vendor_of(devices).visibility
-    same = visibility.names_in_order(named.listed, devices) if named.listed else not devices
-    if not same:
-        found = visibility.identifiers(devices) or NONE
-        remedy = " (--force rewrites it)" if named.rewritable else ""
-        raise RequestError(f"--gpus {found} contradicts {named.words} of the command{remedy}")
-
-
 def launch_on(allocation: Allocation, options: LaunchOptions, intent: Intent, near: bool = False) -> Launch:
     """The launch of launch options on allocated devices; `near` adds the threads of the CPUs near them."""
     if near:
@@ -286,9 +241,7 @@ def launch_on(allocation: Allocation, options: LaunchOptions, intent: Intent, ne
             say(f"warning: the CPUs near these devices are not known: no {THREADS}")
         else:
             options = replace(options, additions=(*options.additions, (THREADS, str(threads))))
-    # (Without devices, those of all vendors that are installed are hidden.)
-    box = vendors_of(allocation.snapshot.devices) or vendors_here()
-    return compose(allocation.devices, options, os.environ, box=box, intent=intent)
+    return launch_of_allocation(allocation, options, intent, os.environ)
 
 
 def noted(launch: Launch) -> Launch:

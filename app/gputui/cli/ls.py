@@ -1,7 +1,8 @@
-"""`gputui ls`: the box as a table, or as JSON."""
+"""`gputui ls`: the box as a table, as JSON, or as a line for a status bar."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import sys
@@ -9,7 +10,15 @@ from collections.abc import Callable, Sequence
 
 from gputui.choosing.verdict import GLYPHS, State, Verdict, verdicts
 from gputui.choosing.verdict_text import brief, for_document, reason
-from gputui.cli.common import DONE, Parser, add_source_options, opened, starting_nothing
+from gputui.cli.common import (
+    DONE,
+    Parser,
+    WrongCallError,
+    add_source_options,
+    opened,
+    print_line,
+    starting_nothing,
+)
 from gputui.cli.request_options import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_name
@@ -30,7 +39,13 @@ _COLOURS: dict[State, int] = {
 
 def parser() -> Parser:
     made = Parser("ls", "List the devices and their state, as a table or as JSON (schema 1).")
-    made.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    form = made.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    form.add_argument(
+        "--format",
+        metavar="TEXT",
+        help="print one line for a status bar, as '{free}/{total} free' (a wrong field lists all)",
+    )
     made.add_argument(
         "--details", action="store_true", help="also show clocks, links, errors, and the load of each process"
     )
@@ -40,6 +55,8 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
+    if args.format is not None:
+        return _status_line(args)
     with opened(args) as source:
         snapshot = source.read(Want.ALL | Want.DETAILS | Want.HOST if args.details else Want.ALL)
     judged = verdicts(snapshot, rules_of(None))
@@ -51,6 +68,19 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         from gputui.cli.details_text import details_text
 
         print(details_text(snapshot, _terminal()[0]), end="")
+    return DONE
+
+
+def _status_line(args: argparse.Namespace) -> int:
+    from gputui.cli.status_line import fields_of, status_line
+
+    if args.details:
+        raise WrongCallError("--details is for the table and for JSON")
+    fields_of(args.format)
+    # (It is called every few seconds: links and what is near each device say nothing here.)
+    with opened(args) as source:
+        snapshot = source.read(Want.MONITOR | Want.MODES | Want.QUEUE | Want.HOST)
+    print_line(status_line(args.format, snapshot, verdicts(snapshot, rules_of(None))))
     return DONE
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gputui.allocating.allocate import allocate
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import DONE, Parser, WrongCallError, add_source_options, opened, starting_nothing
+from gputui.cli.common import DONE, Parser, add_source_options, opened, starting_nothing
 from gputui.cli.request_options import (
     AUTO,
     add_request_options,
@@ -17,7 +17,6 @@ from gputui.cli.request_options import (
     request_of,
 )
 from gputui.sources.source import Want
-from gputui.vendors.registry import vendor_of, vendors_of
 
 
 def parser() -> Parser:
@@ -58,19 +57,12 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     with opened(args, request.cpu_only) as source:
         allocation = allocate(request, source, os.environ, AllocationListener(args.why))
     devices = allocation.devices
-    visibility = vendor_of(devices, vendors_of(allocation.snapshot.devices)).visibility
     if args.format == "ids":
-        print(visibility.identifiers(devices, args.ids))
+        print(allocation.visibility.identifiers(devices, args.ids))
     elif args.format == "env":
         from gputui.launching.launch import Launch
 
-        changes = visibility.changes(devices, args.ids)
-        if changes and devices:
-            changes = (*visibility.changes_here(os.environ), *changes)
-        if not changes:
-            # `env $E python train.py` with nothing in E would run on every device.
-            raise WrongCallError("no environment variable can make exactly these devices visible")
-        print(Launch((), changes).line)
+        print(Launch((), allocation.changes(os.environ, args.ids)).line)
     else:
         import json
 
@@ -83,7 +75,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
                         | {"parent": device.parent or device.board}
                         for device in devices
                     ],
-                    "environment": dict(visibility.changes(devices, args.ids)),
+                    "environment": dict(allocation.visibility.changes(devices, args.ids)),
                     "weakest_link": allocation.weakest_link,
                     "reason": allocation.reason,
                 }

@@ -18,7 +18,7 @@ from gputui.inventory.formatting import read_size
 from gputui.sources.source import Want
 
 if TYPE_CHECKING:
-    from gputui.allocating.request import CommandList, Request
+    from gputui.allocating.request import Request
     from gputui.allocating.settings import Settings
     from gputui.launching.intent import Asked
 
@@ -238,20 +238,16 @@ def request_of(
     number, names = (args.n, args.gpus) if asked is None else (asked.count, asked.names)
     group = (args.group if asked is None else asked.group) or ALL_REDUCE
     # (Imported here: the screen wants the rules only, before its first frame.)
-    from gputui.allocating.request import Request
+    from gputui.allocating.request import Request, count_of
 
-    count = None
-    if number is not None or names is None:
-        count = number or group.unit
-    return Request(
-        count=count,
+    made = Request(
+        count=count_of(number, names, group),
         names=names,
-        command_list=_list_of_command(asked),
         group=group,
         order=args.order,
         min_free=getattr(args, "min_free", None),
         max_util=getattr(args, "max_util", None),
-        rules=_without(rules_of(args), asked),
+        rules=rules_of(args),
         wait=getattr(args, "wait", None),
         force=getattr(args, "force", False),
         explain=explain or args.why,
@@ -261,21 +257,11 @@ def request_of(
         job=job,
         vendor=getattr(args, "vendor", None),
     )
+    if asked is None:
+        return made
+    from gputui.library.agreement import as_asked
 
-
-def _without(rules: Rules, asked: Asked | None) -> Rules:
-    """The rules, by which none of the devices is taken that the command leaves out."""
-    if asked is None or asked.excluded is None:
-        return rules
-    return replace(rules, never=(*rules.never, *asked.excluded.listed.split(",")))
-
-
-def _list_of_command(asked: Asked | None) -> CommandList | None:
-    if asked is None or asked.by_command is None:
-        return None
-    from gputui.allocating.request import CommandList
-
-    return CommandList(asked.by_command.words, asked.by_command.environ)
+    return as_asked(made, asked)
 
 
 def settings_or_wrong_call() -> Settings:

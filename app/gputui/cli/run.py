@@ -22,7 +22,6 @@ from gputui.cli.launch_call import (
     NEAR,
     add_force,
     add_launch_options,
-    agreement,
     allocated,
     launch_on,
     noted,
@@ -38,6 +37,7 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.model_memory import memory_warning
 from gputui.launching.read_intent import read_intent
 from gputui.launching.start import StartError
+from gputui.library.agreement import agreement
 from gputui.system.environment import given_environment
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError("no command after the variables")
     intent = read_intent(options, os.environ)
     request = request_for(args, options, intent, own_job())
-    approve = agreement(options, intent, request)
+    approve = agreement(options, intent, request, os.environ)
     if args.detach and args.wait is not None and not args.dry_run and not request.cpu_only:
         return _queue(words, command or (), options, request, approve, args)
     allocation = allocated(args, request, holds=not args.dry_run, approve=approve)

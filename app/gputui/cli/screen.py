@@ -9,25 +9,25 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from gputui import __version__
+from gputui.allocating.named_source import named_source
 from gputui.allocating.settings import INTERVALS, SettingsError
 from gputui.choosing.verdict import verdicts
 from gputui.cli.become import become
 from gputui.cli.common import (
     DONE,
     WRONG_CALL,
-    InTime,
     Parser,
     WrongCallError,
     add_source_options,
     duration_type,
     elsewhere,
-    make_source,
     say,
 )
 from gputui.cli.dispatch import SUBCOMMANDS
 from gputui.cli.request_options import rules_of, settings_or_wrong_call
 from gputui.jobs.source import WithJobs
 from gputui.launching.start import StartError
+from gputui.sources.in_time import InTime
 from gputui.sources.source import NoSourceError, Source, Want
 from gputui.system.environment import given_environment
 
@@ -60,7 +60,7 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = parser().parse_args(words)
-    source = WithJobs(make_source(args.demo, args.recording, args.root), os.environ)
+    source = WithJobs(named_source(args.demo, args.recording, args.root), os.environ)
     found = settings_or_wrong_call()
     reason = _no_screen()
     if reason:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from gputui.inventory.errors import GputuiError
 from gputui.inventory.process import Identity
 
 State = Literal["starting", "waiting", "running", "done", "failed", "stopped", "ended", "elsewhere"]
@@ -23,7 +24,7 @@ elsewhere  its record is seen through a shared folder; it belongs to another mac
 ENDED: frozenset[State] = frozenset(("done", "failed", "stopped", "ended"))
 
 
-class JobError(Exception):
+class JobError(GputuiError):
     """Something that cannot be done with jobs; the message is one line with the cause and the remedy."""
 
 

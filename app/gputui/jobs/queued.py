@@ -6,6 +6,7 @@ import os.path
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from gputui.allocating.claims.own_lease import own_lease
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
@@ -16,12 +17,16 @@ from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launch_options import words_of as option_words
 
+_PACKAGES = str(Path(__file__).parents[2])
+"""The folder that has gputui, which our interpreter alone may not know (a zip that has unpacked itself)."""
 _GPUTUI = (
-    "import sys; sys.path = [place for place in sys.path if place];"
+    "import sys; places = [place for place in sys.path if place];"
+    " others = [n for n, place in enumerate(places) if place.endswith('-packages')];"
+    f" places.insert(others[0] if others else len(places), {_PACKAGES!r}); sys.path = places;"
     " from gputui.cli.main import queued_entry; queued_entry()"
 )
-"""gputui by our own interpreter. (`-m` would look for modules in the project's folder first: a json.py there
-would be ours.)"""
+"""gputui by our own interpreter, and the very one that runs. (`-m` would look for modules in the project's
+folder first: a json.py there would be ours.)"""
 
 
 def queue_job(

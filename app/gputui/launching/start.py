@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
 import signal
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from gputui.inventory.errors import GputuiError
 from gputui.launching.launch import Launch
 
 
@@ -32,7 +35,7 @@ def missing_program(launch: Launch, environ: Mapping[str, str]) -> str | None:
     return None if found else f"there is no program {program!r}"
 
 
-class StartError(Exception):
+class StartError(GputuiError):
     """The command could not be started; `status` is what a shell would end with (126 or 127)."""
 
     def __init__(self, message: str, status: int) -> None:
@@ -45,20 +48,18 @@ def run_child(launch: Launch, environ: Mapping[str, str], pass_fds: Sequence[int
 
     `pass_fds` are open descriptors that it inherits (a lease on its devices).
     """
-    import subprocess
-
     program = launch.argv[0]
     environment = launch.environment(environ)
     words = list(launch.argv)
     try:
         try:
-            return subprocess.call(words, env=environment, cwd=launch.directory, pass_fds=pass_fds)
+            return _status_of(words, environment, launch.directory, pass_fds)
         except OSError as error:
             script = _shell_script(program, environment) if error.errno == errno.ENOEXEC else None
             if script is None:
                 raise
             words = ["/bin/sh", script, *words[1:]]
-            return subprocess.call(words, env=environment, cwd=launch.directory, pass_fds=pass_fds)
+            return _status_of(words, environment, launch.directory, pass_fds)
     except FileNotFoundError as error:
         if error.filename == launch.directory and launch.directory is not None:
             raise StartError(f"cannot change to {launch.directory!r}: {error.strerror}", 126) from None
@@ -66,6 +67,47 @@ def run_child(launch: Launch, environ: Mapping[str, str], pass_fds: Sequence[int
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise StartError(f"cannot start {program!r}: {reason}", 126) from None
+
+
+@contextlib.contextmanager
+def _no_interrupt() -> Iterator[list[int]]:
+    """Ctrl-C raises nothing meanwhile, and is noted: between its start and our hold on it, a program would be
+    left alone. (A handler of somebody else's stays, and so does a signal that is ignored.)"""
+    noted: list[int] = []
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield noted
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _status_of(
+    words: Sequence[str], environment: Mapping[str, str], directory: str | None, pass_fds: Sequence[int]
+) -> int:
+    """Start a program and wait for it. Raises OSError, ValueError.
+
+    Ctrl-C reaches the program, too, which may save what it has: it gets the time, as a shell would give it
+    (`subprocess.call` kills it after a quarter of a second). A second Ctrl-C kills it.
+    """
+    import subprocess
+
+    with _no_interrupt() as interrupted:
+        process = subprocess.Popen(words, env=environment, cwd=directory, pass_fds=pass_fds)
+    try:
+        if interrupted:
+            raise KeyboardInterrupt
+        return process.wait()
+    except KeyboardInterrupt:
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            process.kill()
+            process.wait()
+        raise
 
 
 def replace_process(launch: Launch, environ: Mapping[str, str]) -> NoReturn:

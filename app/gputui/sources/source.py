@@ -7,6 +7,7 @@ from collections.abc import Collection
 from enum import Flag, auto
 from typing import Protocol
 
+from gputui.inventory.errors import GputuiError
 from gputui.inventory.snapshot import Host, Snapshot
 
 
@@ -67,7 +68,7 @@ class Want(Flag):
     MONITOR = LOAD | PROCESSES | OWNERS | SENSORS | NAMES
 
 
-class NoSourceError(Exception):
+class NoSourceError(GputuiError):
     """There is nothing to read from: no library, no driver, no such box, no such file.
 
     The message is one line with the cause and the remedy; the command line ends with status 3.

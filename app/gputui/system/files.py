@@ -107,6 +107,28 @@ def write_private(file: Path, content: str | bytes, synced: bool = False) -> Non
         os.close(folder)
 
 
+def write_public(file: Path, data: bytes) -> None:
+    """Write a file that everybody may read, into a folder of our own that nobody else can write into.
+
+    A link there is replaced, not followed. Raises OSError, and then leaves what was there.
+    """
+    folder = os.open(file.parent, _NAME_ONLY | _FOLDER)
+    try:
+        _check_folder(folder)
+        _replace(folder, file.name, data, 0o644)
+    finally:
+        os.close(folder)
+
+
+def open_plain(file: Path) -> int:
+    """A descriptor of a regular file, whoever's, which is no link; never waits. Raises OSError."""
+    handle = os.open(file, os.O_RDONLY | _OLD)
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    raise OSError(errno.EINVAL, "it is not a regular file")
+
+
 def create_private(file: Path, flags: int) -> int:
     """A descriptor of a new file that only its owner can read, `flags` in addition. Raises OSError."""
     handle = os.open(file, flags | _NEW, 0o600)

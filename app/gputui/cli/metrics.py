@@ -1,0 +1,115 @@
+"""`gputui metrics`: the box as OpenMetrics text, once or over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gputui.choosing.verdict import verdicts
+from gputui.cli.common import (
+    DONE,
+    Parser,
+    WrongCallError,
+    add_source_options,
+    elsewhere,
+    opened,
+    say,
+    starting_nothing,
+)
+from gputui.cli.job_mapping import VARIABLE, read_jobs, with_own_jobs, write_jobs
+from gputui.cli.metrics_text import metrics_text
+from gputui.cli.request_options import rules_of
+from gputui.sources.source import Source, Want
+
+_WANTED = Want.MONITOR | Want.MODES | Want.QUEUE | Want.DETAILS
+
+
+def parser() -> Parser:
+    made = Parser(
+        "metrics",
+        "Print the box as OpenMetrics text, with the names of NVIDIA's dcgm-exporter.",
+        epilog="gputui metrics -o /var/lib/node_exporter/textfile/gputui.prom\n"
+        "gputui metrics --serve 9400    # on the loopback: http://127.0.0.1:9400/metrics",
+    )
+    where = made.add_mutually_exclusive_group()
+    where.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write to a file, whole or not at all (node_exporter's textfile collector)",
+    )
+    where.add_argument(
+        "--serve",
+        type=_address,
+        metavar="ADDR:PORT",
+        help="answer over HTTP until Ctrl-C; a PORT alone is on the loopback",
+    )
+    add_source_options(made)
+    return made
+
+
+def _address(text: str) -> tuple[str, int]:
+    """ "9400", "127.0.0.1:9400", "[::1]:9400": an address and a port."""
+    address, colon, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) < 65536) or (colon and not address):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not ADDR:PORT (9400 is on the loopback, 0.0.0.0:9400 on every address)"
+        )
+    if address.startswith("[") and address.endswith("]"):
+        address = address[1:-1]
+    elif ":" in address:
+        raise argparse.ArgumentTypeError(f"{text!r}: an IPv6 address stands in brackets, [::1]:9400")
+    return address or "127.0.0.1", int(port)
+
+
+def main(words: Sequence[str], command: Sequence[str] | None) -> int:
+    args = starting_nothing(parser(), words, command)
+    with opened(args) as source:
+        text = _texts(source, args)
+        if args.serve is not None:
+            from gputui.cli.metrics_server import serve
+
+            return serve(args.serve, text)
+        if args.output is None:
+            print(text(), end="")
+        else:
+            _write(args.output, text())
+    return DONE
+
+
+def _texts(source: Source, args: argparse.Namespace) -> Callable[[], str]:
+    """What reads the box and makes the text of it."""
+    rules = rules_of(None)
+    named = os.environ.get(VARIABLE)
+    folder = None if not named or elsewhere(args) else Path(named)
+    publishes = args.output is not None or args.serve is not None
+    said: set[str] = set()
+
+    def text() -> str:
+        snapshot = source.read(_WANTED)
+        jobs: dict[str, tuple[str, ...]] = {}
+        if folder is not None:
+            try:
+                before = read_jobs(folder)
+                jobs = with_own_jobs(before, snapshot)
+                if publishes:
+                    write_jobs(folder, before, jobs)
+            except OSError as error:
+                message = f"warning: {VARIABLE}={folder}: {error.strerror}"
+                if message not in said:
+                    said.add(message)
+                    say(message)
+        return metrics_text(snapshot, verdicts(snapshot, rules), jobs)
+
+    return text
+
+
+def _write(name: str, text: str) -> None:
+    from gputui.system.files import write_result
+
+    try:
+        write_result(Path(name), text.encode())
+    except OSError as error:
+        raise WrongCallError(f"cannot write {name!r}: {error.strerror}") from None

@@ -1,0 +1,139 @@
+"""`gputui metrics --serve`: a small HTTP server for a Prometheus that scrapes this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import socketserver
+import sys
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from gputui.cli.common import WrongCallError, say
+from gputui.sources.source import NoSourceError
+
+FRESH = 1.0
+"""Seconds for which one reading answers all scrapes."""
+_PATIENCE = 10.0
+"""Seconds that a client has for its request, and that a scrape waits for a reading."""
+_MOST = 16
+"""Connections at once; the next one is closed."""
+_OPENMETRICS = "application/openmetrics-text"
+
+
+_Request = socket.socket | tuple[bytes, socket.socket]
+
+
+class _Shared:
+    """One reading for all who ask within a second."""
+
+    def __init__(self, text: Callable[[], str]) -> None:
+        self._text = text
+        self._reading = threading.Lock()
+        self._last = b""
+        self._at = float("-inf")
+
+    def text(self) -> bytes:
+        """Raises NoSourceError, also where another reading does not come back."""
+        if not self._reading.acquire(timeout=_PATIENCE):
+            raise NoSourceError("the driver does not answer")
+        try:
+            if time.monotonic() - self._at >= FRESH:
+                self._last = self._text().encode()
+                self._at = time.monotonic()
+            return self._last
+        finally:
+            self._reading.release()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    server_version, sys_version = "gputui", ""
+    timeout = _PATIENCE
+
+    def do_GET(self) -> None:
+        self._answer(with_body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(with_body=False)
+
+    def _answer(self, with_body: bool) -> None:
+        kind, status = "text/plain; charset=utf-8", 200
+        if self.path.partition("?")[0] not in ("/", "/metrics"):
+            status, body = 404, b"/metrics\n"
+        else:
+            try:
+                body = self.server.shared.text()
+                kind = "text/plain; version=0.0.4; charset=utf-8"
+                if _OPENMETRICS in self.headers.get("Accept", ""):
+                    kind = f"{_OPENMETRICS}; version=1.0.0; charset=utf-8"
+            except NoSourceError as error:
+                status, body = 503, f"{error}\n".encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: a scrape every few seconds is no news."""
+
+
+class Server(ThreadingHTTPServer):
+    """Answers a bounded number of connections, each in a thread that ends with the program."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], text: Callable[[], str]) -> None:
+        self.shared = _Shared(text)
+        self._places = threading.BoundedSemaphore(_MOST)
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: _Request, client_address: object) -> None:
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._places.release()
+            raise
+
+    def process_request_thread(self, request: _Request, client_address: object) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: _Request, client_address: object) -> None:
+        """A client that has gone, or is too slow, is nobody's trouble; anything else is a defect."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+    def server_bind(self) -> None:
+        # (HTTPServer's own looks the address up in the DNS, which can take long.)
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+
+def serve(address: tuple[str, int], text: Callable[[], str]) -> int:
+    """Answer until Ctrl-C, which is raised. Raises WrongCallError where the address cannot be had."""
+    try:
+        server = Server(address, text)
+    except OSError as error:
+        reason = error.strerror or error
+        raise WrongCallError(f"cannot serve on {address[0]}:{address[1]}: {reason}") from None
+    with server:
+        host = str(server.server_address[0])
+        shown = f"[{host}]" if ":" in host else host
+        say(f"serving http://{shown}:{server.server_address[1]}/metrics")
+        if not ipaddress.ip_address(host).is_loopback:
+            say("warning: other machines can read this, user names included, without a password")
+        server.serve_forever(poll_interval=0.2)
+    return 0

@@ -1,0 +1,209 @@
+"""A snapshot as OpenMetrics text, with the names and labels of NVIDIA's dcgm-exporter. Pure.
+
+The text is in the older format of Prometheus (0.0.4), too, which node_exporter's textfile collector reads:
+every type is a gauge or is left out, and no sample has a time stamp. What is not known is left out, never 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, get_args
+
+from gputui import __version__
+from gputui.choosing.verdict import State, Verdict
+from gputui.inventory.device import Device
+from gputui.inventory.formatting import printable
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.telemetry import Telemetry
+
+MIB = 1024 * 1024
+_PROFILE = re.compile(r"MIG (?P<profile>[0-9][0-9a-z.+]*)$")
+_BLANK = Telemetry()
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class _Metric(NamedTuple):
+    """A metric of a device. `counts` since the driver was loaded: such a one has no type, as the name of a
+    counter must end with "_total" in OpenMetrics, and DCGM's does not."""
+
+    name: str
+    about: str
+    value: Callable[[Device, Telemetry], float | None]
+    counts: bool = False
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+DEVICE_METRICS: tuple[_Metric, ...] = (
+    _Metric("DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", lambda d, t: d.sm_clock),
+    _Metric("DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", lambda d, t: t.memory_clock),
+    _Metric("DCGM_FI_DEV_MEMORY_TEMP", "Memory temperature (in C).", lambda d, t: t.memory_temperature),
+    _Metric("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", lambda d, t: d.temperature),
+    _Metric("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", lambda d, t: d.power),
+    _Metric("DCGM_FI_DEV_POWER_MGMT_LIMIT", "Power limit (in W).", lambda d, t: d.power_limit),
+    _Metric(
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+        "Total energy consumption since the driver was loaded (in mJ).",
+        lambda d, t: _scaled(t.energy, 1000.0),
+        counts=True,
+    ),
+    _Metric("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", lambda d, t: d.utilization),
+    _Metric("DCGM_FI_DEV_MEM_COPY_UTIL", "Memory utilization (in %).", lambda d, t: d.memory_utilization),
+    _Metric("DCGM_FI_DEV_ENC_UTIL", "Encoder utilization (in %).", lambda d, t: t.encoder),
+    _Metric("DCGM_FI_DEV_DEC_UTIL", "Decoder utilization (in %).", lambda d, t: t.decoder),
+    _Metric("DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered.", lambda d, t: t.xid),
+    _Metric(
+        "DCGM_FI_DEV_FB_TOTAL",
+        "Framebuffer memory in all (in MiB).",
+        lambda d, t: _scaled(d.memory_total, 1 / MIB),
+    ),
+    _Metric(
+        "DCGM_FI_DEV_FB_FREE",
+        "Framebuffer memory free (in MiB).",
+        lambda d, t: _scaled(d.memory_free, 1 / MIB),
+    ),
+    _Metric(
+        "DCGM_FI_DEV_FB_USED",
+        "Framebuffer memory used (in MiB).",
+        lambda d, t: _scaled(d.memory_used, 1 / MIB),
+    ),
+    _Metric(
+        "DCGM_FI_PROF_SM_ACTIVE",
+        "The ratio of cycles an SM has at least 1 warp assigned.",
+        lambda d, t: _scaled(t.sm_active, 0.01),
+    ),
+    _Metric(
+        "DCGM_FI_PROF_SM_OCCUPANCY",
+        "The ratio of number of warps resident on an SM.",
+        lambda d, t: _scaled(t.sm_occupancy, 0.01),
+    ),
+    _Metric(
+        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+        "Ratio of cycles the tensor (HMMA) pipe is active.",
+        lambda d, t: _scaled(t.tensor_active, 0.01),
+    ),
+)
+"""What dcgm-exporter has, too: its names, its units, its words (etc/default-counters.csv,
+dcp-metrics-included.csv)."""
+
+
+def metrics_text(
+    snapshot: Snapshot, judged: Mapping[str, Verdict], jobs: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """The text, ended by "# EOF".
+
+    `jobs` are the ids of jobs by the index of the GPU, for the label `hpc_job`: a sample for each, as
+    dcgm-exporter does.
+    """
+    devices = [device for device in snapshot.devices if device.apart is None and device.index >= 0]
+    labels = {device.key: _labels(snapshot, device) for device in devices}
+    lines: list[str] = []
+    for metric in DEVICE_METRICS:
+        samples = [
+            (each, value)
+            for device in devices
+            if (value := metric.value(device, device.telemetry or _BLANK)) is not None
+            for each in _with_jobs(labels[device.key], device, jobs or {})
+        ]
+        lines += _family(metric.name, metric.about, samples, typed=not metric.counts)
+    lines += _own(snapshot, judged, devices, labels)
+    return "\n".join((*lines, "# EOF")) + "\n"
+
+
+def _own(
+    snapshot: Snapshot, judged: Mapping[str, Verdict], devices: Sequence[Device], labels: Mapping[str, Labels]
+) -> Iterator[str]:
+    """What gputui knows and DCGM does not."""
+    host = snapshot.host
+    about = (("version", __version__), ("driver", host.driver), ("cuda", host.cuda), ("Hostname", host.name))
+    info = tuple((name, value) for name, value in about if value is not None)
+    yield from _family("gputui_info", "Versions of gputui and of the driver.", [(info, 1)])
+    yield from _family(
+        "gputui_read_time_seconds", "When the devices were read (Unix time).", [((), snapshot.time)]
+    )
+    yield from _family(
+        "gputui_device_state",
+        "1 for the state that the device is in, 0 for the others.",
+        [
+            ((*labels[device.key], ("state", state)), float(judged[device.key].state == state))
+            for device in devices
+            for state in get_args(State)
+            if state != "cooling"  # (one reading cannot tell)
+        ],
+    )
+    yield from _family(
+        "gputui_device_claim",
+        "1 for a device that somebody has claimed through gputui.",
+        [
+            ((*labels[device.key], ("user", claim.user), *([("job", claim.job)] if claim.job else [])), 1)
+            for device in devices
+            if (claim := snapshot.claimed.get(device.key)) is not None
+        ],
+    )
+    yield from _family(
+        "gputui_device_processes",
+        "Processes on the device.",
+        [(labels[d.key], len(d.processes)) for d in devices if d.processes is not None],
+    )
+    yield from _family(
+        "gputui_waiters", "Those who wait in the queue for devices.", [((), len(snapshot.waiters))]
+    )
+    yield from _family(
+        "gputui_waited_for_devices",
+        "Devices that those in the queue wait for.",
+        [((), sum(waiter.count for waiter in snapshot.waiters))],
+    )
+
+
+def _labels(snapshot: Snapshot, device: Device) -> Labels:
+    """dcgm-exporter's labels. Of a MIG instance `gpu` is its GPU's, and `UUID` its own."""
+    gpu = snapshot.by_key.get(device.parent or "", device)
+    profile = _PROFILE.search(device.name or "") if device.parent else None
+    found = (
+        ("gpu", str(gpu.index)),
+        ("UUID", device.uuid),
+        ("pci_bus_id", device.pci_bus_id or gpu.pci_bus_id),
+        ("device", f"{device.vendor}{gpu.index}"),
+        ("modelName", gpu.name),
+        ("GPU_I_PROFILE", profile and profile["profile"]),
+        ("Hostname", snapshot.host.name),
+    )
+    return tuple((name, value) for name, value in found if value)
+
+
+def _with_jobs(labels: Labels, device: Device, jobs: Mapping[str, Sequence[str]]) -> Iterator[Labels]:
+    """The labels for each job of the GPU, or once where it has none."""
+    ids = jobs.get(dict(labels)["gpu"], ()) if device.vendor == "nvidia" else ()
+    if not ids:
+        yield labels
+    for job in ids:
+        yield (*labels, ("hpc_job", job))
+
+
+def _family(
+    name: str, about: str, samples: Iterable[tuple[Labels, float]], typed: bool = True
+) -> Iterator[str]:
+    """The lines of one metric; none where nothing is known of it."""
+    lines = [f"{name}{_braces(labels)} {_number(value)}" for labels, value in samples]
+    if lines:
+        yield f"# HELP {name} {about}"
+        if typed:
+            yield f"# TYPE {name} gauge"
+        yield from lines
+
+
+def _braces(labels: Labels) -> str:
+    return f"{{{','.join(f'{name}={_quoted(value)}' for name, value in labels)}}}" if labels else ""
+
+
+def _quoted(value: str) -> str:
+    text = printable(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+def _number(value: float) -> str:
+    return f"{value:.15g}"

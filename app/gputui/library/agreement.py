@@ -1,0 +1,100 @@
+"""What a call and its command ask for together, and whether the devices that are found suit the command.
+
+The command line and the library both ask here; the screen, where a person selects the devices, does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from gputui.allocating.allocation import Allocation
+from gputui.allocating.allocator import Approve
+from gputui.allocating.errors import RequestError
+from gputui.allocating.request import CommandList, Request
+from gputui.choosing.named_devices import NONE, NamingError, entries_of
+from gputui.inventory.device import Device
+from gputui.launching.compose import compose, refusal
+from gputui.launching.intent import Asked, ContradictionError, Intent, settle
+from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
+from gputui.sources.source import Want
+from gputui.vendors.registry import order_to_read, vendor_of, vendors_here, vendors_of
+from gputui.vendors.vendor import Vendor
+
+
+def settled_with(asked: Asked, intent: Intent, force: bool) -> Asked:
+    """What to ask for, where call and command are both heard. Raises RequestError where they contradict each
+    other, unless `force` is given, or where the call's own list is wrong."""
+    try:
+        if asked.names is not None:
+            # (A list with an empty entry is wrong by itself, whatever the command says.)
+            entries_of(asked.names)
+        return settle(asked, intent, force)
+    except (ContradictionError, NamingError) as error:
+        raise RequestError(str(error)) from None
+
+
+def facts_of(asked: Asked) -> Want:
+    """What must be read of the devices to understand the command's own list of them."""
+    named = asked.by_command
+    return Want(0) if named is None else order_to_read(named.environ, named.listed)
+
+
+def as_asked(request: Request, asked: Asked) -> Request:
+    """The request, for the list in the command and without the devices that the command leaves out."""
+    if asked.by_command is not None:
+        listed = CommandList(asked.by_command.words, asked.by_command.environ)
+        request = replace(request, command_list=listed)
+    if asked.excluded is not None:
+        never = (*request.rules.never, *asked.excluded.listed.split(","))
+        request = replace(request, rules=replace(request.rules, never=never))
+    return request
+
+
+def agreement(
+    options: LaunchOptions, intent: Intent, request: Request, environ: Mapping[str, str]
+) -> Approve:
+    """What refuses devices for launch options whose command cannot be started on them: as it will use others,
+    which would not be claimed, or for another reason.
+
+    It raises RequestError. With `--force` the devices win wherever the command can be rewritten.
+    """
+
+    def approve(devices: Sequence[Device] | int, box: Sequence[Vendor]) -> None:
+        if isinstance(devices, int):
+            why = refusal(options, devices, environ, box=box, intent=intent)
+        else:
+            why = compose(devices, options, environ, box=box, intent=intent).refusal
+            if request.command_list is None:
+                _agree(devices, intent, request.force)
+        if why is not None:
+            raise RequestError(why)
+
+    return approve
+
+
+def _agree(devices: Sequence[Device], intent: Intent, force: bool) -> None:
+    """Raises RequestError for devices that are not those which the command names, in its order; with `force`
+    only where it cannot be rewritten.
+
+    (Where both are written as indices, that was seen before: this is for UUIDs.)
+    """
+    named = intent.devices
+    if named is None or not named.firm or (force and named.rewritable):
+        return
+    visibility = vendor_of(devices).visibility
+    same = visibility.names_in_order(named.listed, devices) if named.listed else not devices
+    if not same:
+        found = visibility.identifiers(devices) or NONE
+        remedy = " (--force rewrites it)" if named.rewritable else ""
+        raise RequestError(f"--gpus {found} contradicts {named.words} of the command{remedy}")
+
+
+def launch_of_allocation(
+    allocation: Allocation, options: LaunchOptions, intent: Intent, environ: Mapping[str, str]
+) -> Launch:
+    """The launch of launch options on allocated devices."""
+    # (Without devices, those of all vendors that are installed are hidden.)
+    box = vendors_of(allocation.snapshot.devices) or vendors_here()
+    return compose(allocation.devices, options, environ, box=box, intent=intent)

@@ -1,0 +1,109 @@
+"""`read()`: the box as one value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    # (To import `read` costs a caller next to nothing: what it needs is imported when it is called.)
+    from gputui.choosing.verdict import State, Verdict
+    from gputui.inventory.claim import Claim
+    from gputui.inventory.device import Device
+    from gputui.inventory.snapshot import Snapshot
+    from gputui.inventory.waiter import Waiter
+
+
+@dataclass(frozen=True)
+class Box:
+    """The box at one moment: immutable, like all that it has.
+
+    snapshot  everything that was read
+    verdicts  the verdict on each device by the rules of the settings, by `Device.key`
+    """
+
+    snapshot: Snapshot
+    verdicts: Mapping[str, Verdict]
+
+    @property
+    def host(self) -> str | None:
+        """The name of the machine, None where it is not known."""
+        return self.snapshot.host.name
+
+    @property
+    def time(self) -> float:
+        """When it was read, in seconds since the epoch."""
+        return self.snapshot.time
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """All devices in the box's own order, each GPU before its MIG instances."""
+        return self.snapshot.devices
+
+    @property
+    def free(self) -> tuple[Device, ...]:
+        """The devices that are free, in the box's own order."""
+        return tuple(device for device in self.devices if self.verdicts[device.key].free)
+
+    @property
+    def waiters(self) -> tuple[Waiter, ...]:
+        """Who waits for devices, the first one first."""
+        return self.snapshot.waiters
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """What could not be read of the box as a whole; a device's own trouble is in `Device.fault`."""
+        return self.snapshot.errors
+
+    def state(self, device: Device) -> State:
+        """ "free", "busy", "held", "claimed", "unknown" or "lost"; one reading never says "cooling"."""
+        return self.verdicts[device.key].state
+
+    def reason(self, device: Device) -> str:
+        """Why the device is in its state, as a phrase for people."""
+        from gputui.choosing.verdict_text import reason
+
+        return reason(self.verdicts[device.key], self.time)
+
+    def claim(self, device: Device) -> Claim | None:
+        """The claim on a device, None where nobody has one."""
+        return self.snapshot.claimed.get(device.key)
+
+    def label(self, device: Device) -> str:
+        """The number that a person sees: "3", "0:1" for instance 1 of GPU 0, "amd:0" in a mixed box."""
+        return self.snapshot.label(device)
+
+    def link(self, one: Device, other: Device) -> str | None:
+        """What joins two devices ("NV18", "PIX", …); None where it is not known or was not read."""
+        return self.snapshot.link(one, other)
+
+    def document(self) -> dict[str, Any]:
+        """What `gputui ls --json` prints, as JSON-ready values; the schema is in `inventory/`."""
+        from gputui.choosing.verdict_text import for_document
+        from gputui.inventory.document import to_document
+
+        return to_document(self.snapshot, for_document(self.verdicts, self.time))
+
+
+def read(
+    *, links: bool = True, demo: str | None = None, recording: str | os.PathLike[str] | None = None
+) -> Box:
+    """The box as it is now: what `gputui ls --json` reads.
+
+    `links=False` leaves out the links and what is near each device, which take seconds on some boxes: for who
+    reads again and again. `demo` is a simulated box ("shared", "dgx-h100", …), `recording` a file of
+    `gputui record`, instead of this machine.
+
+    Raises NoSourceError (no driver, no such box or file), SettingsError.
+    """
+    from gputui.allocating.settings import settings
+    from gputui.choosing.verdict import verdicts
+    from gputui.library.source import opened
+    from gputui.sources.source import Want
+
+    rules = settings(os.environ).rules
+    with opened(demo, recording) as source:
+        snapshot = source.read(Want.ALL if links else Want.ALL & ~(Want.LINKS | Want.TOPOLOGY))
+    return Box(snapshot, verdicts(snapshot, rules))

@@ -1,0 +1,207 @@
+"""`pick()` and `hold()`: the best free devices, in order; those that are held are claimed meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, overload
+
+if TYPE_CHECKING:
+    # (To import `hold` costs a caller next to nothing: what it needs is imported when it is called.)
+    from gputui.allocating.allocation import Allocation
+    from gputui.choosing.order import Order
+    from gputui.inventory.device import Device
+    from gputui.library.request import Limits, Names
+
+
+class Picked(Sequence["Device"]):
+    """Devices in order: the n-th is what a program that is started with `env` sees as its n-th."""
+
+    def __init__(self, allocation: Allocation) -> None:
+        self._allocation = allocation
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices as they were when they were chosen."""
+        return self._allocation.devices
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The numbers that a person sees: "3", "0:1"."""
+        return self._allocation.labels
+
+    @property
+    def reason(self) -> str | None:
+        """Why these, as a phrase; None where nothing was compared."""
+        return self._allocation.reason
+
+    @property
+    def weakest_link(self) -> str | None:
+        """The weakest link between them ("NV18"); None where it is not known or decided nothing."""
+        return self._allocation.weakest_link
+
+    @property
+    def ids(self) -> str:
+        """As the vendor's variable names them by index: "5,4"."""
+        return self._allocation.visibility.identifiers(self.devices)
+
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        """Their UUIDs; "" of a device that has none of its own."""
+        return tuple(device.name_by_uuid for device in self.devices)
+
+    @property
+    def variables(self) -> dict[str, str | None]:
+        """The variables that make exactly these devices visible, in this order; None: to be unset.
+
+        gputui sets none of them in this process. Raises RequestError where no variable can do it (Apple).
+        """
+        return dict(self._allocation.changes(os.environ))
+
+    @property
+    def env(self) -> dict[str, str]:
+        """A copy of `os.environ` with these variables: `subprocess.run(…, env=picked.env)`."""
+        changed = {**os.environ, **self.variables}
+        return {name: value for name, value in changed.items() if value is not None}
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    @overload
+    def __getitem__(self, place: int) -> Device: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Device, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Device | tuple[Device, ...]:
+        return self.devices[place]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} GPU {','.join(self.labels) or 'none'}>"
+
+
+class Held(Picked):
+    """Devices that this process has claimed.
+
+    Other gputui users are kept from them until the `with` block ends, or this process does, however.
+    """
+
+    @property
+    def claimed(self) -> bool:
+        """Whether each of them is: not of a demo box or a recording, nor where `force` ignored a claim."""
+        lease = self._allocation.lease
+        return lease is not None and {device.key for device in self.devices} <= set(lease.keys)
+
+    @property
+    def pass_fds(self) -> tuple[int, ...]:
+        """Descriptors that keep the claim for a program that outlives this one:
+        `subprocess.Popen(…, env=held.env, pass_fds=held.pass_fds)`."""
+        lease = self._allocation.lease
+        return () if lease is None else tuple(lease.passed_on)
+
+
+def pick(
+    n: int | None = None,
+    *,
+    devices: Names | None = None,
+    min_free: int | str | None = None,
+    max_util: int | None = None,
+    group: str | None = None,
+    order: Order | None = None,
+    vendor: str | None = None,
+    never: Names = (),
+    wait: float | bool | None = None,
+    window: float | None = None,
+    demo: str | None = None,
+    recording: str | os.PathLike[str] | None = None,
+) -> Picked:
+    """The best `n` free devices, in order, as `gputui pick`. Nothing is claimed: see `hold`.
+
+    n         how many; without it one, or as many as `group` needs
+    devices   those to take, in this order, or with `n` those to pick from: indices, UUIDs, `Device` values
+    min_free  memory that must be free on each: bytes, or "20G";  max_util: percent of utilization at most
+    group     how they work together: "tp=2,pp=2", "all" (default), "none"
+    order     "best", "given", "fastest", "emptiest"
+    vendor    those of one vendor only
+    never     devices that are not picked, instead of those of the settings
+    wait      seconds to wait in line for them; True: for ever
+    window    seconds for which they must have been free while it waits (the settings': 10)
+    demo, recording   as of `read`
+
+    Raises NotEnoughError, WaitedTooLongError, RequestError, NoSourceError, SettingsError. Warns by
+    DeviceWarning.
+    """
+    from gputui.library.request import Limits, warn
+
+    limits = Limits(min_free, max_util, group, order, vendor, never, wait, False, window)
+    allocation = _allocated(limits, n, devices, demo, recording, holds=False)
+    warn(allocation, 2)
+    return Picked(allocation)
+
+
+@contextmanager
+def hold(
+    n: int | None = None,
+    *,
+    devices: Names | None = None,
+    min_free: int | str | None = None,
+    max_util: int | None = None,
+    group: str | None = None,
+    order: Order | None = None,
+    vendor: str | None = None,
+    never: Names = (),
+    wait: float | bool | None = None,
+    window: float | None = None,
+    force: bool = False,
+    demo: str | None = None,
+    recording: str | os.PathLike[str] | None = None,
+) -> Iterator[Held]:
+    """Claim devices for a `with` block: `with hold(2) as held: subprocess.run(…, env=held.env)`.
+
+    It takes what `pick` takes, and `force`: take devices that others have claimed or wait for as well. They
+    are chosen when the block is entered, read again once they are claimed, and given back at its end. Two
+    holds of one process, also in threads, never get the same device. A process made by `os.fork` has the
+    claim too, until it ends.
+
+    Raises and warns as `pick` does.
+    """
+    from gputui.library.request import Limits, warn
+
+    limits = Limits(min_free, max_util, group, order, vendor, never, wait, force, window)
+    allocation = _allocated(limits, n, devices, demo, recording, holds=True)
+    with held(allocation):
+        warn(allocation, 3)
+        yield Held(allocation)
+
+
+def _allocated(
+    limits: Limits,
+    n: int | None,
+    devices: Names | None,
+    demo: str | None,
+    recording: str | os.PathLike[str] | None,
+    holds: bool,
+) -> Allocation:
+    from gputui.allocating.allocate import allocate
+    from gputui.library.request import Quiet, listed, own_purpose
+    from gputui.library.source import opened
+
+    names = None if devices is None else listed(devices)
+    request = limits.request(n, names, limits.grouping(), own_purpose())
+    with opened(demo, recording, request.cpu_only) as source:
+        return allocate(request, source, os.environ, Quiet(), holds)
+
+
+@contextmanager
+def held(allocation: Allocation) -> Iterator[None]:
+    """This process is seen to hold what is leased, and gives it back at the end."""
+    from gputui.library.source import forget_held, note_held
+
+    keys = () if allocation.lease is None else allocation.lease.keys
+    note_held(keys, allocation.request.purpose)
+    try:
+        yield
+    finally:
+        allocation.release()
+        forget_held(keys)

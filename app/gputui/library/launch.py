@@ -1,0 +1,229 @@
+"""`launch()`: a command on the best free devices, started as `gputui run` starts it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, overload
+
+if TYPE_CHECKING:
+    # (To import `launch` costs a caller next to nothing: what it needs is imported when it is called.)
+    from gputui.allocating.allocation import Allocation
+    from gputui.choosing.order import Order
+    from gputui.jobs.job import Job
+    from gputui.launching.launch import Launch
+    from gputui.launching.launch_options import LaunchOptions
+    from gputui.library.request import Limits, Names
+
+
+@overload
+def launch(
+    command: Sequence[str],
+    n: int | None = None,
+    *,
+    devices: Names | None = ...,
+    launcher: str = ...,
+    processes: int | None = ...,
+    python: str | None = ...,
+    directory: str | os.PathLike[str] | None = ...,
+    env: Mapping[str, str] | None = ...,
+    min_free: int | str | None = ...,
+    max_util: int | None = ...,
+    group: str | None = ...,
+    order: Order | None = ...,
+    vendor: str | None = ...,
+    never: Names = ...,
+    wait: float | bool | None = ...,
+    window: float | None = ...,
+    force: bool = ...,
+    detach: Literal[False] = ...,
+    dry_run: Literal[False] = ...,
+    name: None = ...,
+    demo: str | None = ...,
+    recording: str | os.PathLike[str] | None = ...,
+) -> int: ...
+
+
+@overload
+def launch(
+    command: Sequence[str],
+    n: int | None = None,
+    *,
+    devices: Names | None = ...,
+    launcher: str = ...,
+    processes: int | None = ...,
+    python: str | None = ...,
+    directory: str | os.PathLike[str] | None = ...,
+    env: Mapping[str, str] | None = ...,
+    min_free: int | str | None = ...,
+    max_util: int | None = ...,
+    group: str | None = ...,
+    order: Order | None = ...,
+    vendor: str | None = ...,
+    never: Names = ...,
+    wait: float | bool | None = ...,
+    window: float | None = ...,
+    force: bool = ...,
+    detach: Literal[True],
+    dry_run: Literal[False] = ...,
+    name: str | None = ...,
+    demo: str | None = ...,
+    recording: str | os.PathLike[str] | None = ...,
+) -> Job: ...
+
+
+@overload
+def launch(
+    command: Sequence[str],
+    n: int | None = None,
+    *,
+    devices: Names | None = ...,
+    launcher: str = ...,
+    processes: int | None = ...,
+    python: str | None = ...,
+    directory: str | os.PathLike[str] | None = ...,
+    env: Mapping[str, str] | None = ...,
+    min_free: int | str | None = ...,
+    max_util: int | None = ...,
+    group: str | None = ...,
+    order: Order | None = ...,
+    vendor: str | None = ...,
+    never: Names = ...,
+    wait: float | bool | None = ...,
+    window: float | None = ...,
+    force: bool = ...,
+    detach: bool = ...,
+    dry_run: Literal[True],
+    name: str | None = ...,
+    demo: str | None = ...,
+    recording: str | os.PathLike[str] | None = ...,
+) -> Launch: ...
+
+
+def launch(
+    command: Sequence[str],
+    n: int | None = None,
+    *,
+    devices: Names | None = None,
+    launcher: str = "auto",
+    processes: int | None = None,
+    python: str | None = None,
+    directory: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    min_free: int | str | None = None,
+    max_util: int | None = None,
+    group: str | None = None,
+    order: Order | None = None,
+    vendor: str | None = None,
+    never: Names = (),
+    wait: float | bool | None = None,
+    window: float | None = None,
+    force: bool = False,
+    detach: bool = False,
+    dry_run: bool = False,
+    name: str | None = None,
+    demo: str | None = None,
+    recording: str | os.PathLike[str] | None = None,
+) -> int | Job | Launch:
+    """Start a command on the best `n` free devices (or on `devices`), as `gputui run` does: they are claimed,
+    and the command is completed for its launcher and agrees with what it says of devices itself.
+
+    It waits for the command, which has this process's standard streams, and returns its exit status (-n after
+    signal n). With `detach` the command is a background job (`gputui jobs`), called `name`, and the Job is
+    returned; with `dry_run` nothing is claimed or started, and the Launch is returned: `launch.line`,
+    `launch.argv`, `launch.environment(os.environ)`.
+
+    launcher, processes, python, directory   the options of `gputui run` with these names
+    env      variables for the command
+    wait     seconds to wait in line, before anything is started; True: for ever
+    force    use devices that others have claimed, and others than the command names
+    The other arguments are those of `pick`.
+
+    Raises StartError (the command could not be started), JobError, and what `pick` raises; RequestError also
+    where the command asks for other devices. Warns as `pick` does.
+    """
+    from dataclasses import replace
+
+    from gputui.allocating.allocate import allocate
+    from gputui.allocating.errors import RequestError
+    from gputui.launching.intent import Asked
+    from gputui.launching.read_intent import read_intent
+    from gputui.launching.secrets import program_and_script
+    from gputui.launching.start import run_child
+    from gputui.library.agreement import agreement, as_asked, facts_of, launch_of_allocation, settled_with
+    from gputui.library.hold import held
+    from gputui.library.request import Limits, Quiet, listed, warn
+    from gputui.library.source import opened
+    from gputui.sources.source import Want
+    from gputui.system.environment import given_environment
+
+    if isinstance(command, str):
+        raise TypeError("the command is a sequence of words: shlex.split makes them from a string")
+    if n is not None and devices is not None:
+        raise RequestError("n and devices: say either how many or which")
+    options = _options(command, launcher, processes, python, directory, env)
+    limits = Limits(min_free, max_util, group, order, vendor, never, wait, force, window)
+    intent = read_intent(options, os.environ)
+    asked = Asked(n, None if devices is None else listed(devices), limits.grouping())
+    asked = settled_with(asked, intent, force)
+    request = limits.request(asked.count, asked.names, asked.group, program_and_script(options.command))
+    request = replace(as_asked(request, asked), facts=Want.VERDICT | facts_of(asked))
+    approve = agreement(options, intent, request, os.environ)
+    with opened(demo, recording, request.cpu_only) as source:
+        allocation = allocate(request, source, os.environ, Quiet(), holds=not dry_run, approve=approve)
+    with held(allocation):
+        warn(allocation, 2)
+        made = launch_of_allocation(allocation, options, intent, os.environ)
+        if detach:
+            return _detached(made, allocation, options, limits, name, dry_run)
+        if dry_run:
+            return made
+        passed_on = () if allocation.lease is None else allocation.lease.passed_on
+        return run_child(made, given_environment(), passed_on)
+
+
+def _options(
+    command: Sequence[str],
+    launcher: str,
+    processes: int | None,
+    python: str | None,
+    directory: str | os.PathLike[str] | None,
+    env: Mapping[str, str] | None,
+) -> LaunchOptions:
+    """The launch options. Raises RequestError for a value that one cannot have."""
+    from gputui.allocating.errors import RequestError
+    from gputui.launching.launch_options import LaunchOptions, OptionError, table
+
+    if not command:
+        raise RequestError("no command")
+    given = {"launcher": launcher, "processes": processes, "python": python}
+    given["directory"] = None if directory is None else os.fspath(directory)
+    known = table()
+    for name, value in given.items():
+        try:
+            if value is not None and not known[name].accepts(value):
+                known[name].typed(str(value))
+        except OptionError as error:
+            raise RequestError(f"{name}: {error}") from None
+    return LaunchOptions(tuple(command), additions=tuple((env or {}).items()), **given)  # type: ignore[arg-type]
+
+
+def _detached(
+    made: Launch,
+    allocation: Allocation,
+    options: LaunchOptions,
+    limits: Limits,
+    name: str | None,
+    dry_run: bool,
+) -> Job | Launch:
+    """The launch as a job, which has the lease then."""
+    from gputui.jobs.start import detached, start_leased_job
+    from gputui.system.environment import given_environment
+
+    environ = given_environment()
+    made = detached(made, environ)
+    if dry_run:
+        return made
+    return allocation.start(
+        lambda lease: start_leased_job(made, environ, lease, name, options, limits.words())
+    )

@@ -1,0 +1,76 @@
+"""The source of a library call: one thread at a time reads it; it knows what this process itself holds."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from gputui.allocating.named_source import named_source, opened_in_time
+from gputui.inventory.claim import Claim
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.source import Source, Want
+from gputui.system.users import own_name
+
+_reading = threading.RLock()
+"""Sources are not thread-safe, and a vendor's library is one for the whole process."""
+
+_held: dict[str, Claim] = {}
+"""The devices that `hold` and `launch` hold now in this process, by `Device.key`."""
+
+
+def note_held(keys: Collection[str], purpose: str) -> None:
+    """From now on these devices are shown as claimed to this process, too."""
+    since = time.time()
+    for key in keys:
+        _held[key] = Claim(key, own_name(), since, purpose, os.getpid(), own=True)
+
+
+def forget_held(keys: Collection[str]) -> None:
+    """These devices are not held any more."""
+    for key in keys:
+        _held.pop(key, None)
+
+
+class _ForThreads:
+    """Another source, read by one thread at a time.
+
+    A snapshot leaves out the claims of the very process that reads it, as `gputui run` is about to become its
+    command. A library lives on, and its next `pick` must not get what its last `hold` still has.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.label = source.label
+        self._source = source
+
+    def open(self) -> None:
+        with _reading:
+            self._source.open()
+
+    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+        with _reading:
+            snapshot = self._source.read(want, among)
+        if self.label or not _held:
+            return snapshot
+        known = {claim.key for claim in snapshot.claims}
+        ours = tuple(
+            claim for key, claim in _held.copy().items() if key in snapshot.by_key and key not in known
+        )
+        return replace(snapshot, claims=(*snapshot.claims, *ours)) if ours else snapshot
+
+    def close(self) -> None:
+        with _reading:
+            self._source.close()
+
+
+@contextmanager
+def opened(
+    demo: str | None, recording: str | os.PathLike[str] | None, cpu_only: bool = False
+) -> Iterator[Source]:
+    """The source that a caller names, open, and closed at the end. Raises NoSourceError."""
+    file = None if recording is None else os.fspath(recording)
+    with opened_in_time(_ForThreads(named_source(demo, file)), cpu_only) as source:
+        yield source

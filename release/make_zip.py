@@ -1,0 +1,138 @@
+"""Makes gputui.pyz: one file that runs where there is a Python (3.10 or newer), without root or internet.
+
+    python release/make_zip.py [-o gputui.pyz]              # packages from the registry, for every Python
+    python release/make_zip.py --installed [-o gputui.pyz]  # those of this environment, for its Python alone
+
+It is a zip of shiv's: at its first start it unpacks itself into ~/.cache/gputui (SHIV_ROOT names another
+folder), so that files of it can be started by their path: the supervisor of a job is. Needs shiv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+PLATFORMS = ("manylinux2014", "manylinux_2_17", "manylinux_2_28")
+BY_VERSION = {"tree-sitter": VERSIONS, "tomli": ("3.10",)}
+"""The packages that are compiled for each version of Python, and those that only some need. (Compiled parts
+have the version in their names, and lie side by side; those of psutil and others are for all.)"""
+_LEFT_OUT = ("bin/", "../", "__pycache__", "yaml/_yaml.")
+"""Of PyYAML the compiled part is left out: 0.7 MB a version, for files of a few lines."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-o", "--output", type=Path, default=Path("gputui.pyz"), metavar="FILE")
+    parser.add_argument(
+        "--installed", action="store_true", help="take the packages of this environment; no network"
+    )
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        site = Path(folder, "site-packages")
+        if args.installed:
+            copy_installed(site)
+        else:
+            install(site)
+            for version in VERSIONS:
+                add_compiled(site, Path(folder, version), version)
+        shutil.rmtree(site / "bin", ignore_errors=True)
+        pack(site, args.output)
+    print(f"{args.output}: {args.output.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+def install(site: Path) -> None:
+    """gputui and what it needs, as pip finds it."""
+    _pip("install", "--target", str(site), "--no-compile", str(ROOT))
+    for file in site.glob("yaml/_yaml.*.so"):
+        file.unlink()
+
+
+def add_compiled(site: Path, folder: Path, version: str) -> None:
+    """The compiled parts for another version of Python, and the packages that only that one needs."""
+    platforms = [word for name in PLATFORMS for word in ("--platform", f"{name}_{platform.machine()}")]
+    words = ["--target", str(folder), "--no-compile", "--no-deps", "--only-binary=:all:", *platforms]
+    # (Of the version that is there already: only the compiled part is another one.)
+    known = {each.name.lower(): each.version for each in metadata.distributions(path=[str(site)])}
+    wanted = [
+        f"{name}=={known[name]}" if name in known else name
+        for name, versions in BY_VERSION.items()
+        if version in versions
+    ]
+    _pip("install", *words, "--python-version", version, "--implementation", "cp", *wanted)
+    for file in sorted(folder.rglob("*")):
+        place = site / file.relative_to(folder)
+        if file.is_file() and not place.exists() and ".dist-info" not in str(place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, place)
+
+
+def copy_installed(site: Path) -> None:
+    """gputui's own source, and the packages that it needs, from where this interpreter has them."""
+    shutil.copytree(ROOT / "app" / "gputui", site / "gputui", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in sorted(_needed()):
+        for file in metadata.files(name) or ():
+            if not any(part in str(file) for part in _LEFT_OUT):
+                place = site / file
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(file.locate(), place)
+
+
+def _needed() -> set[str]:
+    """The packages that gputui needs, and those that these need."""
+    found: set[str] = set()
+    asked = [*_names(metadata.requires("gputui") or ())]
+    while asked:
+        each = asked.pop()
+        if each not in found:
+            found.add(each)
+            asked += _names(metadata.requires(each) or ())
+    return found
+
+
+def _names(requirements: Iterable[str]) -> Iterator[str]:
+    """The names of those that this environment has. (What has a condition may be for another Python; what an
+    extra asks for is no need.)"""
+    for requirement in requirements:
+        name, condition = re.split(r"[^\w.-]", requirement, maxsplit=1)[0], requirement.partition(";")[2]
+        if "extra" in condition:
+            continue
+        try:
+            metadata.version(name)
+        except metadata.PackageNotFoundError:
+            if not condition:
+                raise
+        else:
+            yield name
+
+
+def pack(site: Path, output: Path) -> None:
+    """The zip of a folder of packages."""
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "shiv", "--site-packages", str(site)),
+            *("--entry-point", "gputui.cli.main:entry", "--python", "/usr/bin/env python3"),
+            *("--root", "~/.cache/gputui", "--compressed", "--reproducible"),
+            *("--output-file", str(output.absolute())),
+        ],
+        check=True,
+    )
+
+
+def _pip(*words: str) -> None:
+    command = [sys.executable, "-m", "pip", words[0], "--quiet", "--disable-pip-version-check", *words[1:]]
+    subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""Every example of docs/api.md runs as it stands, on a simulated driver."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from unit.claims_support import Box
+
+PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+TRAINING = """
+import os, sys
+assert os.environ["CUDA_VISIBLE_DEVICES"].replace(",", "").isdigit()
+print("loss", 0.5)
+"""
+
+
+def _title(example: str) -> str:
+    """The last call that it shows: what tells one from the other."""
+    return re.findall(r"\b(read|pick|hold|launch|files|create_study)\(|$", example)[0] or "import"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=map(_title, EXAMPLES))
+def test_an_example_runs(example: str, box: Box, tmp_path: Path) -> None:
+    for name in re.findall(r"^(?:import|from) (\w+)", example, re.MULTILINE):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+    (tmp_path / "train.py").write_text(TRAINING)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", example],
+            env=box.environ,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    finally:
+        box.call("jobs", "wait", "nightly")
+    assert box.claimed() == []
+
+
+def test_the_page_has_examples() -> None:
+    assert len(EXAMPLES) >= 9

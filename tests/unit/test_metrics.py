@@ -1,0 +1,329 @@
+"""`gputui metrics`: text that Prometheus' own parsers read, with DCGM's names; over HTTP, bounded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gputui.choosing.verdict import verdicts
+from gputui.cli import metrics_server
+from gputui.cli.job_mapping import VARIABLE, read_jobs
+from gputui.cli.metrics_server import Server
+from gputui.cli.metrics_text import DEVICE_METRICS, metrics_text
+from gputui.inventory.claim import Claim
+from gputui.inventory.device import Device
+from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.telemetry import Telemetry
+from gputui.inventory.waiter import Waiter
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.details import detailed
+from gputui.sources.simulated.motion import at
+from gputui.sources.source import NoSourceError
+from unit.builders import NOW, box, busy, gpu, instance
+from unit.calling import Call
+from unit.claims_support import Box
+from unit.jobs_support import until
+
+openmetrics = pytest.importorskip("prometheus_client.openmetrics.parser")
+older = pytest.importorskip("prometheus_client.parser")
+
+Samples = dict[str, list[tuple[dict[str, str], float]]]
+
+
+def samples(text: str) -> Samples:
+    """What both of Prometheus' parsers read of a text, which must be the same."""
+    found: list[Samples] = []
+    for parse in (openmetrics.text_string_to_metric_families, older.text_string_to_metric_families):
+        read: Samples = {}
+        for family in parse(text):
+            assert family.documentation and family.type in ("gauge", "unknown"), family
+            for sample in family.samples:
+                assert sample.timestamp is None
+                read.setdefault(sample.name, []).append((sample.labels, sample.value))
+        found.append(read)
+    assert found[0] == found[1]
+    return found[0]
+
+
+def of(snapshot: Snapshot, **more: object) -> Samples:
+    return samples(metrics_text(snapshot, verdicts(snapshot), **more))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_prometheus_reads_the_metrics_of_every_box(name: str) -> None:
+    snapshot = detailed(at(BOXES[name], 20.0, NOW), BOXES[name], 20.0)
+    found = of(snapshot)
+    offered = [d for d in snapshot.devices if d.apart is None and d.index >= 0]
+    states = [labels for labels, value in found["gputui_device_state"] if value == 1]
+    assert len(states) == len(offered)
+    for metric in DEVICE_METRICS:
+        known = [metric.value(d, d.telemetry or Telemetry()) for d in offered]
+        expected = sorted(value for value in known if value is not None)
+        assert sorted(value for _, value in found.get(metric.name, [])) == pytest.approx(expected)
+
+
+def test_the_names_units_and_labels_are_dcgms() -> None:
+    device = replace(gpu(3), memory_used=3 * 2**30, utilization=97, power=612.5)
+    found = of(box(device))
+    labels, value = found["DCGM_FI_DEV_FB_USED"][0]
+    assert value == 3072
+    assert (labels["gpu"], labels["UUID"], labels["device"]) == ("3", device.uuid, "nvidia3")
+    assert labels["modelName"] == device.name and "Hostname" in labels
+    assert found["DCGM_FI_DEV_GPU_UTIL"][0][1] == 97 and found["DCGM_FI_DEV_POWER_USAGE"][0][1] == 612.5
+
+
+def test_an_instance_has_its_gpus_number_and_its_own_uuid() -> None:
+    parent = gpu(2, mig=True)
+    small = instance(parent, 1)
+    found = of(box(parent, small))
+    labels = [labels for labels, _ in found["gputui_device_processes"]]
+    assert [(each["gpu"], each["UUID"]) for each in labels] == [("2", parent.uuid), ("2", small.uuid)]
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    found = of(Snapshot(Host(), NOW, (Device(index=0, uuid="GPU-1"),)))
+    assert not [name for name in found if name.startswith("DCGM_")]
+    assert "gputui_device_processes" not in found
+
+
+def test_states_claims_and_waiters_are_there() -> None:
+    snapshot = replace(
+        box(gpu(0), busy(gpu(1)), gpu(2)),
+        claims=(Claim(gpu(2).key, 'a"n\\a', NOW, "python", 1, "m6u5"),),
+        waiters=(Waiter((1, "a"), "ben", 2), Waiter((2, "b"), "eve", 3)),
+    )
+    found = of(snapshot)
+    states = {each["gpu"]: each["state"] for each, value in found["gputui_device_state"] if value == 1}
+    assert states == {"0": "free", "1": "busy", "2": "claimed"}
+    ((labels, value),) = found["gputui_device_claim"]
+    assert (labels["user"], labels["job"], value) == ('a"n\\a', "m6u5", 1)
+    assert (found["gputui_waiters"][0][1], found["gputui_waited_for_devices"][0][1]) == (2, 5)
+
+
+def test_a_strangers_text_cannot_add_a_line() -> None:
+    name = 'x"} 1\ngputui_free 1\n\x1b[0m\udc80'
+    found = of(replace(box(replace(gpu(0), name=name)), host=Host(name)))
+    assert "gputui_free" not in found
+
+
+def test_a_sample_for_each_job_of_the_gpu() -> None:
+    found = of(box(gpu(0), gpu(1)), jobs={"1": ("17", "gputui-m6u5")})
+    jobs = [(each["gpu"], each.get("hpc_job")) for each, _ in found["DCGM_FI_DEV_GPU_UTIL"]]
+    assert jobs == [("0", None), ("1", "17"), ("1", "gputui-m6u5")]
+
+
+# The call.
+
+
+def test_the_text_is_printed_or_written_whole(tmp_path: Path, call: Call) -> None:
+    printed = call("metrics", "--demo=idle")
+    assert printed.status == 0 and printed.out.endswith("# EOF\n")
+    file = tmp_path / "gputui.prom"
+    file.write_text("old")
+    assert call("metrics", "--demo=idle", "-o", str(file)).status == 0
+    assert samples(file.read_text()).keys() == samples(printed.out).keys()
+    assert [each.name for each in tmp_path.glob("*.prom")] == ["gputui.prom"]
+    assert not [*tmp_path.glob(".gputui*")]
+    call("metrics", "--demo=idle", "-o", str(tmp_path / "none" / "x.prom")).refused(2)
+
+
+@pytest.mark.parametrize(
+    "address", ["", ":9400", "host", "1.2.3.4", "127.0.0.1:", "::1:9400", "1:65536", "-1"]
+)
+def test_an_address_that_is_none_is_a_wrong_call(address: str, call: Call) -> None:
+    call("metrics", "--demo=idle", f"--serve={address}").refused(2)
+
+
+def test_a_job_is_in_the_cluster_s_folder_as_long_as_it_runs(box: Box, tmp_path: Path) -> None:
+    folder = tmp_path / "mapping"
+    folder.mkdir()
+    (folder / "1").write_text("4711\n")
+    (folder / "notes").write_text("no GPU\n")
+    box.environ[VARIABLE] = str(folder)
+    file = tmp_path / "gputui.prom"
+    status, job, _ = box.call("run", "--gpus", "0,1", "--detach", "--", "sleep", "60")
+    assert status == 0
+    ours = f"gputui-{job.strip()}"
+    # What is only printed writes nothing.
+    text = box.call("metrics")[1]
+    assert read_jobs(folder) == {"1": ("4711",)}
+    assert box.call("metrics", "-o", str(file))[0] == 0
+    for each_text in (text, file.read_text()):
+        found = samples(each_text)
+        pairs = [(each["gpu"], each.get("hpc_job")) for each, _ in found["DCGM_FI_DEV_GPU_UTIL"]]
+        assert pairs[:4] == [("0", ours), ("1", "4711"), ("1", ours), ("2", None)]
+    assert read_jobs(folder) == {"0": (ours,), "1": ("4711", ours)}
+    assert box.call("jobs", "stop", job.strip())[0] == 0
+    assert box.call("metrics", "-o", str(file))[0] == 0
+    assert read_jobs(folder) == {"0": (), "1": ("4711",)}
+
+
+def test_a_folder_that_others_can_write_into_is_read_and_not_written(box: Box, tmp_path: Path) -> None:
+    folder = tmp_path / "mapping"
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    (folder / "0").symlink_to(tmp_path / "secret")
+    (tmp_path / "secret").write_text("secret\n")
+    box.environ[VARIABLE] = str(folder)
+    _, job, _ = box.call("run", "--gpus", "0", "--detach", "--", "sleep", "60")
+    status, _, err = box.call("metrics", "-o", str(tmp_path / "x.prom"))
+    assert status == 0 and len(err.splitlines()) == 1
+    assert "secret" not in (tmp_path / "x.prom").read_text()
+    assert (tmp_path / "secret").read_text() == "secret\n"
+    box.call("jobs", "stop", job.strip())
+
+
+# The server.
+
+
+@contextmanager
+def served(text: Callable[[], str], address: str = "127.0.0.1") -> Iterator[str]:
+    with Server((address, 0), text) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def fetched(url: str, **headers: str) -> tuple[int, str, str]:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers["Content-Type"], error.read().decode()
+
+
+def test_scrapes_within_a_second_share_one_reading() -> None:
+    readings: list[float] = []
+
+    def text() -> str:
+        readings.append(time.monotonic())
+        return "# EOF\n"
+
+    with served(text) as url:
+        began = time.monotonic()
+        answers = [fetched(f"{url}/metrics") for _ in range(5)]
+        took = time.monotonic() - began
+    assert {each[0] for each in answers} == {200}
+    assert len(readings) <= 1 + took
+
+
+def test_the_format_is_the_one_that_is_asked_for() -> None:
+    with served(lambda: "# EOF\n") as url:
+        assert fetched(f"{url}/metrics")[1].startswith("text/plain; version=0.0.4")
+        kind = fetched(f"{url}/metrics", Accept="application/openmetrics-text; version=1.0.0,*/*;q=0.1")[1]
+        assert kind.startswith("application/openmetrics-text")
+        assert fetched(f"{url}/etc/passwd")[0] == 404
+
+
+def test_a_driver_that_is_gone_is_an_error_and_not_old_figures() -> None:
+    answers = iter(["# EOF\n"])
+
+    def text() -> str:
+        try:
+            return next(answers)
+        except StopIteration:
+            raise NoSourceError("no driver") from None
+
+    with served(text) as url:
+        assert fetched(url)[0] == 200
+        until(lambda: fetched(url)[0] == 503)
+
+
+def test_a_scrape_does_not_wait_for_ever_for_another_one_s_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "_PATIENCE", 0.05)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def text() -> str:
+        begun.set()
+        assert go_on.wait(30)
+        return "# EOF\n"
+
+    with served(text) as url:
+        answers: list[int] = []
+        first = threading.Thread(target=lambda: answers.append(fetched(url)[0]))
+        first.start()
+        assert begun.wait(30)
+        assert fetched(url)[0] == 503
+        go_on.set()
+        first.join()
+    assert answers == [200]
+
+
+def test_connections_are_bounded_and_a_later_one_is_answered() -> None:
+    with served(lambda: "# EOF\n") as url:
+        port = int(url.rpartition(":")[2])
+        opened = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(40)]
+        try:
+            # Those that are too many are closed at once; none of the others has said anything yet.
+            until(lambda: sum(_closed(each) for each in opened) >= 24)
+        finally:
+            for each in opened:
+                each.close()
+
+        def answered() -> bool:
+            try:
+                return fetched(url)[0] == 200
+            except OSError:
+                return False
+
+        until(answered)
+
+
+def _closed(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("address", ["0", "0.0.0.0:0"])
+def test_it_serves_until_ctrl_c_and_on_the_loopback_unless_told(address: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gputui", "metrics", "--demo=idle", f"--serve={address}"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    )
+    try:
+        assert process.stderr is not None
+        url = process.stderr.readline().split()[-1]
+        if address == "0":
+            assert url.startswith("http://127.0.0.1:")
+        else:
+            assert "warning" in process.stderr.readline()
+        status, _, text = fetched(url.replace("0.0.0.0", "127.0.0.1"))
+        assert status == 200 and samples(text)["gputui_waiters"] == [({}, 0)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def test_a_port_that_is_taken_is_one_line(call: Call) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        call("metrics", "--demo=idle", f"--serve={taken.getsockname()[1]}").refused(2)
