@@ -179,17 +179,19 @@ def test_every_fact_is_shown_at_every_width_in_columns(width: int, columns: int)
     assert len(titles) == columns
 
 
-def test_the_head_says_who_it_is_and_its_state_in_full() -> None:
+@pytest.mark.parametrize("own", [False, True])
+def test_the_head_says_who_it_is_and_its_state_in_full(own: bool) -> None:
     device = on()
-    app_state = AppState({}).with_snapshot(
-        replace(box(device), jobs=(JobSummary(id="m6u5", title="sft", state="running", keys=(device.key,)),))
-    )
+    job = JobSummary(id="m6u5", title="sft", state="running", keys=(device.key,))
+    app_state = AppState({}).with_snapshot(replace(box(device), jobs=(job,) if own else ()))
     app_state, _ = app_state.toggle(device)
     text = "\n".join("".join(piece for piece, _ in line) for line in device_facts(app_state, device, 130))
     for words in (device.uuid, "PCI 10:00.0", "NUMA node 0", "compute capability 9.0", "selected: cuda:0"):
         assert words in text
-    assert state_and_reason(app_state.verdicts[device.key], NOW) in " ".join(text.split())
-    assert "your job m6u5: sft" in text
+    if own:
+        assert "your job m6u5: sft" in text
+    else:
+        assert state_and_reason(app_state.verdicts[device.key], NOW) in " ".join(text.split())
 
 
 def test_hostile_names_do_nothing_to_the_terminal() -> None:
