@@ -9,7 +9,15 @@ from collections.abc import Callable, Sequence
 
 from gputui.choosing.verdict import GLYPHS, State, Verdict, verdicts
 from gputui.choosing.verdict_text import brief, for_document, reason
-from gputui.cli.common import DONE, Parser, add_source_options, opened, starting_nothing
+from gputui.cli.common import (
+    DONE,
+    Parser,
+    WrongCallError,
+    add_source_options,
+    elsewhere,
+    opened,
+    starting_nothing,
+)
 from gputui.cli.request_options import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_name
@@ -34,12 +42,23 @@ def parser() -> Parser:
     made.add_argument(
         "--details", action="store_true", help="also show clocks, links, errors, and the load of each process"
     )
+    made.add_argument(
+        "--slurm", action="store_true", help="the nodes of Slurm instead: devices, state, and your jobs"
+    )
     add_source_options(made)
     return made
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
+    if args.slurm:
+        if elsewhere(args) or args.details:
+            raise WrongCallError(
+                "--slurm shows Slurm's nodes; --demo, --from, --root and --details do not go with it"
+            )
+        from gputui.cli.ls_slurm import list_nodes
+
+        return list_nodes(args.json, _terminal()[0])
     with opened(args) as source:
         snapshot = source.read(Want.ALL | Want.DETAILS | Want.HOST if args.details else Want.ALL)
     judged = verdicts(snapshot, rules_of(None))
