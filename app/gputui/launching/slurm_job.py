@@ -24,11 +24,19 @@ SRUN = option_table(
 
 def no_job(launch: Launch) -> str | None:
     """Why Slurm cannot start the command, None where it can."""
-    container = read_container(unwrap(launch.argv)[1])
-    if container is not None and any(gives_devices(each, launch.vendor) for each in container.options):
-        return f"the {container.engine} command names devices of this box itself, and Slurm chooses others"
     if launch.argv[0].startswith("-"):
         return f"srun would read {launch.argv[0]!r} as its own option"
+    return names_devices(launch, "Slurm")
+
+
+def names_devices(launch: Launch, scheduler: str) -> str | None:
+    """That the command is a container's with devices of this box, where a scheduler chooses others; else
+    None."""
+    container = read_container(unwrap(launch.argv)[1])
+    if container is not None and any(gives_devices(each, launch.vendor) for each in container.options):
+        return (
+            f"the {container.engine} command names devices of this box itself, and {scheduler} chooses others"
+        )
     return None
 
 
