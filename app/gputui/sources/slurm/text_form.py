@@ -43,9 +43,9 @@ def _node(line: str) -> Node:
 def _fields(line: str) -> dict[str, str]:
     """The fields of a line "A=1 B=two words C=3". The first of a name counts."""
     found = [*_KEY.finditer(line)]
-    ends = [*(match.start() for match in found[1:]), len(line)]
     fields: dict[str, str] = {}
-    for match, end in zip(found, ends, strict=True):
+    for place, match in enumerate(found):
+        end = found[place + 1].start() if place + 1 < len(found) else len(line)
         value = line[match.end() : end].strip()
         fields.setdefault(match[1], "" if value == "(null)" else value)
     return fields

@@ -15,6 +15,8 @@ MOST_GPUS = 1024
 """Of one node."""
 MOST_NAME = 256
 MOST_REASON = 1024
+_MOST_DIMENSIONS = 5
+"""Brackets of one name (HIGHEST_DIMENSIONS of hostlist.h)."""
 
 _GRES = re.compile(r"(?:gres[:/])?gpu(?::([^:,()=]+?))??(?:[:=]([0-9]{1,6}))?(?:\(([^()]*)\))?")
 
@@ -77,20 +79,19 @@ def hosts(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _expanded(part: str) -> Iterator[str]:
-    match = re.fullmatch(r"([^\[\]]*)\[([0-9,-]+)\](.*)", part, re.DOTALL)
+def _expanded(part: str, dimensions: int = _MOST_DIMENSIONS) -> Iterator[str]:
+    match = re.fullmatch(r"([^\[\]]*)\[([0-9,-]+)\](.*)", part, re.DOTALL) if dimensions else None
     if match is None:
         yield part[:MOST_NAME]
         return
     for piece in match[2].split(","):
-        first, _, last = piece.partition("-")
-        last = last or first
-        if not (first.isdigit() and last.isdigit()) or int(last) - int(first) >= MOST_NODES:
+        between = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", piece)
+        if between is None or int(between[2] or 0) - int(between[1]) >= MOST_NODES:
             continue
-        for number in range(int(first), int(last) + 1):
+        for number in range(int(between[1]), int(between[2] or between[1]) + 1):
             # (More brackets behind are the next dimension.)
-            for rest in _expanded(match[3]):
-                yield f"{match[1]}{number:0{len(first)}d}{rest}"[:MOST_NAME]
+            for rest in _expanded(match[3], dimensions - 1):
+                yield f"{match[1]}{number:0{len(between[1])}d}{rest}"[:MOST_NAME]
 
 
 def _split(text: str) -> Iterator[str]:
