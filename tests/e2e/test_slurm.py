@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from e2e.slurm_cluster import PATIENCE, Slurm, needs_slurm, until
+from gputui.sources.simulated.boxes import DGX_H100
 from gputui.sources.slurm import text_form
 from gputui.sources.slurm.cluster import Cluster
 from gputui.sources.slurm.read import Slurm as Reader
+from simnvml import SimulatedNvml
 from unit.test_quoting_in_shells import DUMP, HOSTILE
 
 pytestmark = [pytest.mark.e2e, needs_slurm]
@@ -198,3 +200,26 @@ def test_the_dry_run_is_the_line_that_runs(environ: dict[str, str], tmp_path: Pa
         ["bash", "-c", line], env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert pasted.stdout == "0 1,0\n"
+
+
+def test_inside_a_job_gputui_selects_among_its_devices(
+    environ: dict[str, str], tmp_path: Path, simulated_nvml: SimulatedNvml
+) -> None:
+    simulated_nvml.show_box(replace(DGX_H100, tasks=()))
+    job = ("srun", "-w", "n2", "--gpus-per-node=h100:2", sys.executable, "-m", "gputui")
+    inside = simulated_nvml.environment(environ)
+    for words, status, out in (
+        (("pick", "-n", "2", "--order", "given"), 0, "2,3\n"),
+        (("pick", "-n", "3"), 4, ""),
+        (("run", "-q", "--gpus", "3", "--", "printenv", "CUDA_VISIBLE_DEVICES"), 0, "3\n"),
+    ):
+        done = subprocess.run(
+            [*job, *words],
+            env=inside,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (status, out), done.stderr
