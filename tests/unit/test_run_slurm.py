@@ -77,6 +77,18 @@ def test_what_cannot_be_asked_of_slurm_ends_before(call: Call, words: tuple[str,
     assert call("run", *words, "--dry-run", "--", "python", "train.py").status == status
 
 
+@pytest.mark.parametrize(("place", "waits"), [("h1", False), ("night", True), ("a1", True), ("m1", True)])
+def test_a_job_that_will_wait_is_told_of(call: Call, place: str, waits: bool) -> None:
+    ended = call("run", f"--slurm={place}", "-n", "1", "--dry-run", "--", "python", "train.py")
+    assert ended.status == 0 and ("queue" in ended.err) is waits
+
+
+def test_the_table_tells_of_drained_nodes_and_partitions_that_are_down(call: Call) -> None:
+    ended = call("ls", "--slurm")
+    assert ended.status == 0
+    assert "drained" in ended.out and "fan" in ended.out and "night" in ended.out.splitlines()[-2]
+
+
 def test_the_command_says_how_many(call: Call) -> None:
     ended = call("run", "--slurm=h1", "--dry-run", "--", "torchrun", "--nproc-per-node", "8", "t.py")
     assert "--gpus-per-node=h100:8" in ended.out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -48,7 +48,8 @@ def _box(node: Node, cluster: Cluster, now: float) -> dict[str, Any]:
         Device(index=index, uuid="", name=kind or None) for index, kind in enumerate(node.device_types())
     )
     snapshot = Snapshot(Host(name=node.name), now, devices)
-    own = to_document(snapshot, {each.key: _state(each.index, node, cluster.jobs) for each in devices})
+    used = node.in_use()
+    own = to_document(snapshot, {each.key: _state(each.index, node, used, cluster.jobs) for each in devices})
     for device in own["devices"]:
         # (Slurm knows names of the site's, no vendors.)
         device["vendor"] = None
@@ -84,12 +85,11 @@ def _job(job: Job) -> dict[str, Any]:
     }
 
 
-def _state(index: int, node: Node, jobs: Sequence[Job]) -> tuple[State, str]:
-    """The state of a device, as far as Slurm knows it, and why."""
+def _state(index: int, node: Node, used: Collection[int] | None, jobs: Sequence[Job]) -> tuple[State, str]:
+    """The state of a device, as far as Slurm knows it, and why; `used` are those of the node in use."""
     mine = next((job for job in jobs if index in job.indices_on(node.name)), None)
     if mine is not None:
         return "busy", f"your Slurm job {mine.id} ({printable(mine.name)})"
-    used = node.in_use()
     if used is None:
         return "unknown", "Slurm tells how many are in use here, and not which"
     if index in used:
@@ -122,6 +122,7 @@ def table(cluster: Cluster, width: int | None) -> str:
             "",
             *aligned([("JOB", "NAME", "STATE", "GPUS", "NODES", "WHY"), *map(_job_row, cluster.jobs)]),
         ]
+    lines += [f"partition {printable(each.name)} is not up" for each in cluster.partitions if not each.up]
     lines += [printable(error) for error in cluster.errors]
     if not cluster.nodes:
         lines.append("no nodes")

@@ -137,7 +137,9 @@ def _place(text: str, count: int, cluster: Cluster) -> SlurmRequest:
         best = max((each.total(kind) for each in nodes), default=0)
         there = where or (partition.name if partition else "Slurm")
         raise NotEnoughError(f"{count} devices asked for, and no node of {there} has more than {best}")
-    if not any(each.free(kind) >= count for each in able):
+    if partition is not None and not partition.up:
+        say(f"note: partition {partition.name} is not up: the job waits in Slurm's queue")
+    elif not any(each.free(kind) >= count for each in able):
         say(f"note: {_shortage(able, count)}: the job waits in Slurm's queue")
     if not kind and len(known) == 1 and all(gpus.type for each in able for gpus in each.gpus):
         kind = known[0]
