@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.slurm_cluster import slurm, slurm_cluster  # noqa: F401 - one cluster for all files
 from e2e.terminal import Terminal
 
 GPUTUI = (sys.executable, "-m", "gputui")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -27,10 +28,12 @@ from gputui.checking import plan_proof
 from gputui.checking.interpreter_process import Ended
 from gputui.choosing.verdict import verdicts
 from gputui.cli import jobs as jobs_cli
+from gputui.cli import ls_slurm
 from gputui.cli.job_mapping import read_jobs, with_own_jobs, write_jobs
 from gputui.cli.ls import document_text
 from gputui.cli.metrics_text import metrics_text
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.untrusted_json import DocumentError
 from gputui.jobs.process_tree import here
 from gputui.planning.box import box_of
 from gputui.planning.comparison_log import read_figures
@@ -40,6 +43,8 @@ from gputui.planning.plan import plan
 from gputui.planning.reading import read_model
 from gputui.planning.workload import Workload
 from gputui.sources.simulated.source import named
+from gputui.sources.slurm import json_form, text_form
+from gputui.sources.slurm.cluster import Cluster
 from gputui.sources.source import Want
 from gputui.system.containers import container
 from gputui.system.namespaces import pid_namespace
@@ -513,6 +518,70 @@ def _model(files: tuple[bytes, bytes, int]) -> None:
                 assert all(plain(text) for text in (found.model.name, *found.notices))
 
 
+_SLURM_WORDS = st.lists(
+    st.sampled_from(
+        [
+            *(
+                "NodeName=n1 ",
+                "Gres=gpu:h100:4",
+                "GresUsed=gpu:h100:2(IDX:0-1)",
+                " State=IDLE*+DRAIN",
+                " Reason=",
+            ),
+            *(
+                "gpu:",
+                "(",
+                ")",
+                "[",
+                "]",
+                "n[1-3]",
+                ",",
+                "-",
+                "0-9999999999",
+                "(IDX:",
+                "|",
+                "\n",
+                "=",
+                " ",
+                "+",
+            ),
+        ]
+    )
+    | TEXT,
+    max_size=12,
+).map("".join)
+_SLURM_NODE = {
+    "name": "n1",
+    "state": ["MIXED", "DRAIN"],
+    "reason": "fan",
+    "partitions": ["all"],
+    "gres": "gpu:h100:4",
+    "gres_used": "gpu:h100:2(IDX:0-1)",
+}
+_SLURM_JOB = {
+    "job_id": 9,
+    "array_job_id": {"set": True, "number": 9},
+    "array_task_id": None,
+    "job_state": "RUNNING",
+    "user_name": "ana",
+    "name": "a",
+    "nodes": "n[1-2]",
+    "gres_detail": ["gpu:h100:1(IDX:0)", "gpu:1"],
+}
+
+
+def _slurm(said: tuple[str, bytes, bytes]) -> None:
+    text, nodes, jobs = said
+    found = [Cluster(text_form.read_nodes(text), text_form.read_partitions(text), text_form.read_jobs(text))]
+    with contextlib.suppress(DocumentError):
+        found.append(Cluster(json_form.read_nodes(nodes.decode(errors="replace"))))
+    with contextlib.suppress(DocumentError):
+        found.append(Cluster((), jobs=json_form.read_jobs(jobs.decode(errors="replace"), "ana")))
+    for cluster in found:
+        assert plain(ls_slurm.table(cluster, None))
+        assert plain(json.dumps(ls_slurm.document(cluster, 0.0)))
+
+
 _ANY_BYTES = st.binary(max_size=60)
 ENTRANCES = {
     "models": Entrance(
@@ -554,4 +623,12 @@ ENTRANCES = {
     "commands": Entrance(_COMMANDS, _command),
     "names": Entrance(st.tuples(TEXT, TEXT, TEXT | NASTY.map(lambda x: f"/docker-{x}.scope")), _names),
     "logs": Entrance(_LOGS, _log),
+    "answers of Slurm": Entrance(
+        st.tuples(
+            _SLURM_WORDS,
+            bytes_of({"nodes": [_SLURM_NODE]}) | _ANY_BYTES,
+            bytes_of({"jobs": [_SLURM_JOB]}) | _ANY_BYTES,
+        ),
+        _slurm,
+    ),
 }

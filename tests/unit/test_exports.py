@@ -37,6 +37,7 @@ BEGINNINGS = {
     "dotenv": "# CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1,0 python train.py\nCUDA_DEVICE_ORDER=",
     "docker": "docker run --rm -it --gpus '\"device=GPU-00000001-",
     "sbatch": "#!/bin/bash\n#SBATCH --job-name=train\n",
+    "ray": "ray job submit --working-dir=. --entrypoint-num-gpus=2 -- python train.py",
     "accelerate": "# CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1,0 accelerate launch --config_file",
     "vscode": '{\n    "version": "0.2.0",\n',
     "json": '{"argv": ["python", "train.py"]',

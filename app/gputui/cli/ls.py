@@ -15,6 +15,7 @@ from gputui.cli.common import (
     Parser,
     WrongCallError,
     add_source_options,
+    elsewhere,
     opened,
     print_line,
     starting_nothing,
@@ -49,12 +50,23 @@ def parser() -> Parser:
     made.add_argument(
         "--details", action="store_true", help="also show clocks, links, errors, and the load of each process"
     )
+    made.add_argument(
+        "--slurm", action="store_true", help="the nodes of Slurm instead: devices, state, and your jobs"
+    )
     add_source_options(made)
     return made
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
+    if args.slurm:
+        if elsewhere(args) or args.details or args.format is not None:
+            raise WrongCallError(
+                "--slurm shows Slurm's nodes; --demo, --from, --root, --details and --format do not go with it"
+            )
+        from gputui.cli.ls_slurm import list_nodes
+
+        return list_nodes(args.json, _terminal()[0])
     if args.format is not None:
         return _status_line(args)
     with opened(args) as source:

@@ -62,6 +62,13 @@ def parser() -> Parser:
     made.add_argument("--dry-run", action="store_true", help="print the launch line and start nothing")
     made.add_argument("--detach", action="store_true", help="start as a background job and print its id")
     made.add_argument("--name", help="name of the job (`gputui jobs`)")
+    made.add_argument(
+        "--slurm",
+        nargs="?",
+        const="",
+        metavar="PLACE",
+        help="through Slurm: on any node, or on PLACE, a NODE or PARTITION (with :TYPE of the devices)",
+    )
     add_wait_option(made)
     add_force(made)
     made.add_argument("-q", "--quiet", action="store_true", help="do not print the launch line on stderr")
@@ -75,6 +82,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError("no command: put it after --, as in `gputui run -n 2 -- python train.py`")
     if args.name is not None:
         _check_name(args)
+    if args.slurm is not None:
+        from gputui.cli.run_slurm import run_in_slurm
+
+        return run_in_slurm(args, command or ())
     options = options_of(args, command or ())
     if not options.command:
         raise WrongCallError("no command after the variables")

@@ -1,4 +1,4 @@
-"""A vendor's own program, asked for facts that the kernel does not tell (xpu-smi, hl-smi, ioreg).
+"""Another's program, asked for facts that the kernel does not tell (xpu-smi, hl-smi, ioreg, Slurm's).
 
 Such a program is somebody else's, can hang and can print anything: it has a deadline, what it prints is
 bounded, and after it has failed to answer in time it is left alone for a while.
@@ -35,8 +35,9 @@ class Program:
         name: str,
         deadline: float = DEADLINE,
         clock: Callable[[], float] = time.monotonic,
+        most: int = MOST_OUTPUT,
     ) -> None:
-        self.name = name
+        self.name, self._most = name, most
         self.trouble: str | None = None
         self._root, self._deadline, self._clock = root, deadline, clock
         self._path: str | None = None
@@ -66,7 +67,7 @@ class Program:
         self.trouble = None
         began = self._clock()
         try:
-            status, output = _output((path, *words), self._deadline)
+            status, output = _output((path, *words), self._deadline, self._most)
         except OSError as error:
             self.trouble = f"{self.name} cannot be started: {error.strerror or error}"
             self._not_before = began + PAUSE
@@ -86,7 +87,7 @@ class Program:
         return text
 
 
-def _output(argv: tuple[str, ...], deadline: float) -> tuple[int | None, bytes]:
+def _output(argv: tuple[str, ...], deadline: float, most: int) -> tuple[int | None, bytes]:
     """The status and the standard output of a program; no status where it took too long or printed too
     much. It is ended with all that it has started."""
     import contextlib
@@ -110,7 +111,7 @@ def _output(argv: tuple[str, ...], deadline: float) -> tuple[int | None, bytes]:
     try:
         with selectors.DefaultSelector() as waiting:
             waiting.register(process.stdout, selectors.EVENT_READ)
-            while size <= MOST_OUTPUT and (left := ends - time.monotonic()) > 0:
+            while size <= most and (left := ends - time.monotonic()) > 0:
                 if not waiting.select(left):
                     break
                 part = os.read(process.stdout.fileno(), 65_536)

@@ -7,6 +7,7 @@ from gputui.launching.exports.docker import docker_notes, to_docker
 from gputui.launching.exports.dotenv import to_dotenv
 from gputui.launching.exports.form import DEFAULT, ExportError, ExportOptions, Form
 from gputui.launching.exports.json_document import to_json
+from gputui.launching.exports.ray import ray_notes, to_ray
 from gputui.launching.exports.sbatch import sbatch_notes, to_sbatch
 from gputui.launching.exports.shell_lines import to_fish, to_powershell, to_sh
 from gputui.launching.exports.vscode import to_vscode
@@ -26,6 +27,11 @@ FORMS: dict[str, Form] = {
         to_sbatch,
         lambda launch, options: sbatch_notes(launch),
         frozenset(("name",)),
+    ),
+    "ray": Form(
+        "ray job submit, which selects itself",
+        to_ray,
+        lambda launch, options: ray_notes(launch),
     ),
     "accelerate": Form(
         "for accelerate launch --config_file",

@@ -11,50 +11,35 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gputui.launching.argument_vector import Arguments, option_table, program_name, read_options
-from gputui.launching.container_command import gives_devices, read_container
+from gputui.launching.argument_vector import program_name, read_options
 from gputui.launching.exports.form import (
     DEFAULT,
     ExportError,
     ExportOptions,
-    final_changes,
     need_command,
     need_variable,
     other_changes,
     visible_devices,
 )
 from gputui.launching.launch import Launch
-from gputui.launching.launchers.mpirun import COUNTS, Mpirun, parts
+from gputui.launching.launchers.mpirun import parts
 from gputui.launching.launchers.torchrun import RENDEZVOUS, Torchrun
 from gputui.launching.quoting import quote
+from gputui.launching.slurm_job import CORES, SRUN, cores_of, job_name, no_job, tasks_of
 from gputui.launching.wrappers import unwrap
 from gputui.vendors.visibility import Changes
 
 _PORT = 29500
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@,+=-]+")
-_CORES = "OMP_NUM_THREADS"
-_SRUN = option_table(
-    flags="contiguous disable-status|X exact exclusive external help|h hold|H immediate|I interactive"
-    " kill-on-bad-exit|K label|l multi-prog nice no-allocate|Z no-kill|k overcommit|O overlap oversubscribe|s"
-    " preserve-env|E propagate pty quiet|Q quit-on-interrupt reboot resv-ports spread-job unbuffered|u usage"
-    " use-min-nodes verbose|v version|V bcast compress",
-    valued="ntasks|n ntasks-per-node",
-    unlisted="value",
-)
-"""srun's manual of Slurm 22.05; a value that may be left out is given with "=" only."""
 
 
 def to_sbatch(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     """The script. Raises ExportError for what Slurm cannot start: several machines without torchrun."""
     need_command(launch, "a batch script")
     need_variable(launch, "Slurm chooses others")
-    container = read_container(unwrap(launch.argv)[1])
-    if container is not None and any(gives_devices(each, launch.vendor) for each in container.options):
-        raise ExportError(
-            f"the {container.engine} command names devices of this box itself, and Slurm chooses others"
-        )
-    if launch.argv[0].startswith("-"):
-        raise ExportError(f"srun would read {launch.argv[0]!r} as its own option")
+    why_not = no_job(launch)
+    if why_not is not None:
+        raise ExportError(why_not)
     lines = ["#!/bin/bash", *_header(launch, options), ""]
     if launch.devices:
         visibility = launch.vendor.visibility
@@ -68,7 +53,7 @@ def to_sbatch(launch: Launch, options: ExportOptions = DEFAULT) -> str:
         lines.append(f"cd -- {quote(place)} || exit")
     for name, value in other_changes(launch).items():
         lines.append(f"unset {name}" if value is None else f"export {name}={quote(value) if value else ''}")
-    if _cores(launch):
+    if cores_of(launch):
         # Since 22.05 srun does not take this over from the job.
         lines.append('export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"')
     if options.nodes == 1:
@@ -90,18 +75,18 @@ def sbatch_notes(launch: Launch) -> tuple[str, ...]:
         notes.append(f"a site may call them otherwise than {launch.vendor.gres}: `sinfo -o %G` names it")
     if any(device.parent for device in launch.devices):
         notes.append("MIG instances may need their type: --gpus-per-node=TYPE:N, as `sinfo -o %G` names it")
-    if not _cores(launch):
-        notes.append(f"no --cpus-per-task: Slurm then gives a task one core ({_CORES}=N says how many)")
+    if not cores_of(launch):
+        notes.append(f"no --cpus-per-task: Slurm then gives a task one core ({CORES}=N says how many)")
     return tuple(notes)
 
 
 def _header(launch: Launch, options: ExportOptions) -> list[str]:
     count, gres = len(launch.devices), launch.vendor.gres
-    cores = _cores(launch)
+    cores = cores_of(launch)
     asked = {
         "job-name": _name(launch, options),
         "nodes": str(options.nodes),
-        "ntasks-per-node": str(_tasks(launch) or 1),
+        "ntasks-per-node": str(tasks_of(launch) or 1),
         "gpus-per-node": str(count) if count and gres == "gpu" else None,
         "gres": f"{gres}:{count}" if count and gres != "gpu" else None,
         "cpus-per-task": str(cores) if cores else None,
@@ -116,43 +101,13 @@ def _name(launch: Launch, options: ExportOptions) -> str:
         if not _PLAIN.fullmatch(options.name) or "/" in options.name:
             raise ExportError(f"{options.name!r} cannot be the name of a job: letters, digits and ._- can")
         return options.name
-    script = next((word for word in launch.argv if word.endswith(".py")), launch.argv[0])
-    stem = script.rsplit("/", 1)[-1].removesuffix(".py")
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", stem)[:64].strip("-.") or "gputui"
-
-
-def _cores(launch: Launch) -> int | None:
-    """Cores of a task, where the launch says how many threads each of its processes has."""
-    threads = final_changes(launch).get(_CORES) or ""
-    if not (threads.isascii() and threads.isdigit()) or not int(threads):
-        return None
-    of_one_process = launch.launcher == "python" or _tasks(launch) is not None
-    return int(threads) * (1 if of_one_process else max(1, len(launch.devices)))
-
-
-def _tasks(launch: Launch) -> int | None:
-    """The processes of a command that starts Slurm's tasks itself (mpirun, srun); None of another command."""
-    command = unwrap(launch.argv)[1]
-    if program_name(command) == "srun":
-        given = read_options(command[1:], _SRUN)
-        return given.number("ntasks") or given.number("ntasks-per-node") or 1
-    if not Mpirun().recognises(command):
-        return None
-    counts = [_processes(given, len(launch.devices)) for given, _ in parts(command)]
-    return sum(counts) or None
-
-
-def _processes(given: Arguments, devices: int) -> int:
-    """How many processes mpirun starts of one program; where that cannot be told, one a device."""
-    if "pernode" in given:
-        return 1
-    return next((number for name in COUNTS if (number := given.number(name))), max(1, devices))
+    return job_name(launch)
 
 
 def _started(words: list[str], launch: Launch) -> str:
     """The line that starts the words, which are quoted already: through srun, unless they start Slurm's tasks
     themselves."""
-    own = _tasks(launch) is not None
+    own = tasks_of(launch) is not None
     hidden = [] if launch.devices else [f"{name}={value}" for name, value in _hiding(launch)]
     if hidden and own:
         words = [quote(word) for word in _hidden_within(launch, ("env", *hidden))]
@@ -173,7 +128,7 @@ def _hidden_within(launch: Launch, hiding: Sequence[str]) -> list[str]:
     without devices, an empty list would be lost."""
     before, command = unwrap(launch.argv)
     if program_name(command) == "srun":
-        given = read_options(command[1:], _SRUN)
+        given = read_options(command[1:], SRUN)
         return [*before, command[0], *given.option_words, *hiding, *given.operands]
     words = [*before, command[0]]
     for place, (given, program) in enumerate(parts(command)):

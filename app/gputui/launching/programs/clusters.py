@@ -22,7 +22,10 @@ CLUSTERS = (
         name="Ray",
         starts=("ray start",),
         sizes=(Size("num-gpus", "processes"),),
-        # Else all that are visible.
+        # (By itself it counts NVML's GPUs, as many as the list is long: MIG instances are fewer then.)
+        tells="--num-gpus={count}",
+        warning="start comes back at once, and the claim ends; Ray goes on with the devices (--block stays)",
+        warned_without="block",
         source="ray/scripts/scripts.py, ray/_private/accelerators/nvidia_gpu.py, 2.60",
     ),
     Program(

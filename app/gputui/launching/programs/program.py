@@ -144,6 +144,8 @@ class Program:
     usual         what it takes where nothing says how many, None for all that are visible
     asks          what makes it use more than one device ("--tp={count}", "device={devices}"), where it uses
                   only the first one without; it is added to a command that says nothing
+    tells         what tells it how many devices there are ("--num-gpus={count}"), where it would count by
+                  itself; it is added to a command that says nothing
     key_value     whether its arguments are `key=value` words, and not options with dashes (yolo, Hydra)
     abbreviations whether the beginning of a long option stands for it, as argparse takes it
     only_indices  whether it cannot read UUIDs in the list of visible devices
@@ -151,7 +153,8 @@ class Program:
     elsewhere_by  the options with which that is so, "" for always
     images        the names of images (without registry, tag and digest) that start it of themselves, as
                   the first of `starts`
-    warning       what is always to be said of it, behind its name
+    warning       what is to be said of it, behind its name
+    warned_without  the option with which the warning is not said; "" for always
     launches      the command of a launcher that it makes of its arguments; () where it starts none
     behind_dashes whether the options for that launcher stand behind a "--"
     source        where upstream this can be read: a file of a version, a page of the documentation
@@ -171,6 +174,7 @@ class Program:
     total: Callable[[Sizes], int] = product_of_sizes
     usual: Callable[[Sequence[str]], DeviceCount | None] | None = None
     asks: str = ""
+    tells: str = ""
     key_value: bool = False
     abbreviations: bool = False
     only_indices: bool = False
@@ -178,6 +182,7 @@ class Program:
     elsewhere_by: str = ""
     images: tuple[str, ...] = ()
     warning: str = ""
+    warned_without: str = ""
     launches: Callable[[Sequence[str]], tuple[str, ...]] | None = None
     behind_dashes: bool = False
     source: str = field(default="", compare=False)
@@ -204,7 +209,7 @@ class Program:
             count=count,
             group=group if whole else None,
             only_indices=self.name if self.only_indices else None,
-            warnings=(f"{program_name(command)} {self.warning}",) if self.warning else (),
+            warnings=(f"{program_name(command)} {self.warning}",) if self._warns(arguments) else (),
         )
 
     def runs_elsewhere(self, command: Sequence[str]) -> bool:
@@ -259,6 +264,9 @@ class Program:
                 added = self.asks.format(count=asked, devices=numbers["visible"])
                 words = [*words, added] if self.key_value else [added, *words]
                 remarks.append(f"{added}: {self.name} would use {takes} by default")
+        if self.tells and not self._says_how_many(arguments):
+            words.append(self.tells.format(count=len(devices)))
+            remarks.append(f"{words[-1]}: {self.name} would count by itself")
         if self._machines(arguments) != 1:
             named = next(self._options(arguments, self.hosts)).spelling
             remarks.append(f"{named}: processes on other machines get other devices, by their own indices")
@@ -300,6 +308,10 @@ class Program:
     def _is_elsewhere(self, arguments: Sequence[str]) -> bool:
         by = self.elsewhere_by
         return bool(self.elsewhere) and (not by or any(self._options(arguments, by)))
+
+    def _warns(self, arguments: Sequence[str]) -> bool:
+        spared = bool(self.warned_without) and self.warned_without in map(_name_of, arguments)
+        return bool(self.warning) and not spared
 
     def _machines(self, arguments: Sequence[str]) -> int:
         """How many machines take part; 0 where only a file says so."""

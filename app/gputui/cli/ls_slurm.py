@@ -1,0 +1,150 @@
+"""`gputui ls --slurm`: the nodes of a Slurm cluster as boxes, and the caller's own jobs there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from gputui.choosing.verdict import State
+from gputui.cli.common import DONE
+from gputui.inventory.device import Device
+from gputui.inventory.document import SCHEMA, to_document
+from gputui.inventory.formatting import printable
+from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.text_table import aligned, cut
+from gputui.sources.slurm.cluster import Cluster, Job, Node, free_of
+from gputui.sources.slurm.read import Slurm
+
+
+def list_nodes(as_json: bool, width: int | None) -> int:
+    """Print the cluster. Raises NoSourceError where there is no Slurm."""
+    cluster = Slurm().read()
+    if as_json:
+        import json
+
+        print(json.dumps(document(cluster, time.time())))
+    else:
+        print(table(cluster, width), end="")
+    return DONE
+
+
+def document(cluster: Cluster, now: float) -> dict[str, Any]:
+    """The nodes as JSON-ready values: each as `ls --json` has a box, with what Slurm says of it besides."""
+    return {
+        "schema": SCHEMA,
+        "boxes": [_box(node, cluster, now) for node in cluster.nodes],
+        "slurm": {
+            "partitions": [asdict(each) for each in cluster.partitions],
+            "jobs": [_job(each) for each in cluster.jobs],
+            "errors": list(cluster.errors),
+        },
+    }
+
+
+def _box(node: Node, cluster: Cluster, now: float) -> dict[str, Any]:
+    devices = tuple(
+        Device(index=index, uuid="", name=kind or None) for index, kind in enumerate(node.device_types())
+    )
+    snapshot = Snapshot(Host(name=node.name), now, devices)
+    used = node.in_use()
+    own = to_document(snapshot, {each.key: _state(each.index, node, used, cluster.jobs) for each in devices})
+    for device in own["devices"]:
+        # (Slurm knows names of the site's, no vendors.)
+        device["vendor"] = None
+    return {
+        "host": node.name,
+        "error": None,
+        "hostname": node.name,
+        **{key: value for key, value in own.items() if key not in ("schema", "host")},
+        "slurm": {
+            "state": node.state,
+            "states": list(node.states),
+            "usable": node.usable,
+            "reason": node.reason or None,
+            "partitions": list(node.partitions),
+            "gpus": [{**asdict(each), "free": free_of(node, each)} for each in node.gpus],
+            "jobs": [job.id for job in cluster.jobs if node.name in job.nodes],
+        },
+    }
+
+
+def _job(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "name": job.name,
+        "state": job.state,
+        "partition": job.partition,
+        "nodes": list(job.nodes),
+        "count": job.count,
+        "reason": job.reason or None,
+        "devices": {
+            name: [index for each in gpus for index in each.indices or ()] for name, gpus in job.devices
+        },
+    }
+
+
+def _state(index: int, node: Node, used: Collection[int] | None, jobs: Sequence[Job]) -> tuple[State, str]:
+    """The state of a device, as far as Slurm knows it, and why; `used` are those of the node in use."""
+    mine = next((job for job in jobs if index in job.indices_on(node.name)), None)
+    if mine is not None:
+        return "busy", f"your Slurm job {mine.id} ({printable(mine.name)})"
+    if used is None:
+        return "unknown", "Slurm tells how many are in use here, and not which"
+    if index in used:
+        return "busy", "a Slurm job has it"
+    if not node.usable:
+        return "unknown", f"Slurm starts nothing here: {_why(node)}"
+    return "free", "no Slurm job has it"
+
+
+def _why(node: Node) -> str:
+    return f"{node.state} ({printable(node.reason)})" if node.reason else node.state
+
+
+def table(cluster: Cluster, width: int | None) -> str:
+    """A line for each type of device of each node, and one for each of the caller's jobs."""
+    rows = [("NODE", "STATE", "GPUS", "FREE", "IN USE", "PARTITIONS", "WHY")]
+    for node in cluster.nodes:
+        partitions = printable(",".join(node.partitions))
+        why = printable(node.reason) or ("not available" if not node.usable else "")
+        if not node.gpus:
+            rows.append((printable(node.name), node.state, "none", "–", "–", partitions, why))
+        for place, gpus in enumerate(node.gpus):
+            named = (printable(node.name), printable(node.state)) if place == 0 else ("", "")
+            about = (partitions, why) if place == 0 else ("", "")
+            kind = f"{gpus.total}× {printable(gpus.type) or 'gpu'}"
+            rows.append((*named, kind, str(free_of(node, gpus)), _in_use(gpus.used, gpus.indices), *about))
+    lines = aligned(rows, right=(3,))
+    if cluster.jobs:
+        lines += [
+            "",
+            *aligned([("JOB", "NAME", "STATE", "GPUS", "NODES", "WHY"), *map(_job_row, cluster.jobs)]),
+        ]
+    lines += [f"partition {printable(each.name)} is not up" for each in cluster.partitions if not each.up]
+    lines += [printable(error) for error in cluster.errors]
+    if not cluster.nodes:
+        lines.append("no nodes")
+    return "".join(f"{cut(line, width)}\n" for line in lines)
+
+
+def _in_use(used: int, indices: Sequence[int] | None) -> str:
+    """ "2 (0,1)": how many jobs have, and which."""
+    return f"{used} ({','.join(map(str, indices))})" if indices else str(used)
+
+
+def _job_row(job: Job) -> tuple[str, ...]:
+    devices = " ".join(
+        f"{printable(name)}:{','.join(str(index) for each in gpus for index in each.indices or ())}"
+        for name, gpus in job.devices
+        if any(each.indices for each in gpus)
+    )
+    return (
+        printable(job.id),
+        printable(job.name)[:32],
+        printable(job.state.lower()),
+        "–" if job.count is None else str(job.count),
+        devices or printable(",".join(job.nodes)) or "–",
+        printable(job.reason),
+    )

@@ -1,0 +1,143 @@
+"""A launch handed over to Slurm: `srun`, or `sbatch` for one that goes on in the background. Pure.
+
+Slurm selects the devices itself; by index nobody can. What can be chosen is the node, the type, how many, and
+the order inside: which of the devices that Slurm gives is the first.
+
+Seen with Slurm 22.05: `--gpu-bind` does nothing for a single task, and its `none` hides the devices from
+several. Where devices are not constrained (cgroup.conf), its `map_gpu` counts the node's devices, and binds
+every task to the job's first one where it meets none of them. So it is used for whole nodes only, and
+elsewhere each task orders its own list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gputui.launching.exports.form import other_changes
+from gputui.launching.launch import Launch
+from gputui.launching.quoting import posix
+from gputui.launching.slurm_job import cores_of, job_name, no_job, tasks_of
+
+
+class SlurmError(ValueError):
+    """Slurm cannot start the launch; the message says why, and what can."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmRequest:
+    """What is asked of Slurm besides the number of devices, which is the launch's.
+
+    node       the one to run on, "" for any;  partition: "" for the default
+    type       of the devices, as the site calls it; "" for any
+    whole      whether these are all devices that the node has
+    order      the order inside, as positions among the devices that Slurm gives
+    processes  how many tasks, where the command has no launcher that starts them
+    detach     as a batch job, whose id is printed
+    name       of the job, None for one made from the command
+    """
+
+    node: str = ""
+    partition: str = ""
+    type: str = ""
+    whole: bool = False
+    order: tuple[int, ...] = ()
+    processes: int = 1
+    detach: bool = False
+    name: str | None = None
+
+
+def through_slurm(launch: Launch, request: SlurmRequest) -> Launch:
+    """The launch through Slurm. Raises SlurmError for a command that Slurm cannot start this way."""
+    _check(launch, request)
+    own = tasks_of(launch)
+    job = [
+        *([f"--job-name={request.name or job_name(launch)}"] if request.detach or request.name else []),
+        *([f"--partition={request.partition}"] if request.partition else []),
+        *([f"--nodelist={request.node}"] if request.node else []),
+        "--nodes=1",
+        f"--ntasks={own or request.processes}",
+        _devices(launch, request.type),
+    ]
+    cores = cores_of(launch)
+    of_a_task = [f"--cpus-per-task={cores}"] if cores else []
+    bound, words = _in_order(launch, request)
+    if own is None and ":" in words:
+        # (srun takes a lone ":" for the start of another job's options.)
+        words = ["bash", "-c", "exec " + " ".join(map(posix, words))]
+    if not request.detach:
+        argv = ["srun", *job, *of_a_task, *bound, *words]
+    else:
+        started = words if own is not None else ["srun", *of_a_task, *bound, *words]
+        script = "exec " + " ".join(map(posix, started))
+        argv = ["sbatch", "--parsable", *job, *of_a_task, "--output=%x-%j.out", f"--wrap={script}"]
+    remark = (
+        f"Slurm selects the devices: {len(launch.devices)} {request.type or 'of any type'}"
+        f" on {request.node or 'a node of its choice'}; indices cannot be chosen"
+    )
+    return replace(
+        launch,
+        argv=tuple(argv),
+        changes=tuple(other_changes(launch).items()),
+        remarks=(*launch.remarks, remark),
+    )
+
+
+def _check(launch: Launch, request: SlurmRequest) -> None:
+    why_not = launch.refusal or no_job(launch)
+    if why_not is not None:
+        raise SlurmError(why_not)
+    if launch.names:
+        raise SlurmError(
+            f"the {launch.launcher} command names devices itself, and Slurm chooses others;"
+            " --launcher torchrun names none"
+        )
+    if not launch.devices:
+        raise SlurmError("a job without devices needs no gputui: srun starts it")
+    if sorted(request.order) not in ([], list(range(len(launch.devices)))):
+        raise SlurmError("the order inside names each device once")
+    if tasks_of(launch) is None:
+        return
+    if not request.detach:
+        raise SlurmError(f"{launch.argv[0]} starts Slurm's tasks itself, in a job that is there: --detach")
+    if _reordered(request):
+        raise SlurmError(f"{launch.argv[0]} starts the tasks itself: the order inside is its own")
+
+
+def _devices(launch: Launch, kind: str) -> str:
+    of_type = f"{kind}:" if kind else ""
+    gres, count = launch.vendor.gres, len(launch.devices)
+    if gres == "gpu":
+        return f"--gpus-per-node={of_type}{count}"
+    return f"--gres={gres}:{of_type}{count}"
+
+
+def _reordered(request: SlurmRequest) -> bool:
+    return list(request.order) != sorted(request.order)
+
+
+def _in_order(launch: Launch, request: SlurmRequest) -> tuple[list[str], list[str]]:
+    """srun's options for which task gets which device, and the words that it starts."""
+    words, count = [*launch.argv], len(launch.devices)
+    if request.processes > 1:
+        if request.processes != count:
+            return [], words
+        if not _reordered(request):
+            return ["--gpu-bind=single:1"], words
+        if request.whole:
+            return [f"--gpu-bind=map_gpu:{','.join(map(str, request.order))}"], words
+        places = " ".join(map(str, request.order))
+        return [], _reading_list(launch, f"o=({places})", ["${d[${o[$SLURM_LOCALID]}]}"], words)
+    if not _reordered(request):
+        return [], words
+    return [], _reading_list(launch, "", [f"${{d[{place}]}}" for place in request.order], words)
+
+
+def _reading_list(launch: Launch, before: str, entries: Sequence[str], words: Sequence[str]) -> list[str]:
+    """The words, started with other entries of the list that Slurm has set. (With -u a list that is too short
+    ends the job.)"""
+    visibility = launch.vendor.visibility
+    variable = visibility.slurm or visibility.variable
+    first = f"{before}; " if before else ""
+    script = f'{first}IFS=, read -ra d <<<"${variable}" && {variable}={",".join(entries)} exec "$@"'
+    return ["bash", "-uc", script, "gputui", *words]

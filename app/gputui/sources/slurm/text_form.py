@@ -1,0 +1,91 @@
+"""The text that Slurm's programs print, for versions without JSON: `scontrol -o show`, `squeue -o`."""
+
+from __future__ import annotations
+
+import re
+
+from gputui.sources.slurm.cluster import Job, Node, Partition
+from gputui.sources.slurm.words import (
+    MOST_NAME,
+    MOST_NODES,
+    MOST_REASON,
+    hosts,
+    node_gpus,
+    read_gres,
+    states,
+)
+
+JOB_FORMAT = "%i|%T|%P|%N|%b|%r|%j"
+"""For `squeue -o`. The name is last: it may have anything in it."""
+
+_KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z]*)=")
+_SET_BY = re.compile(r" \[[^\[\]]*@[0-9T:-]+\]$")
+
+
+def read_nodes(text: str) -> tuple[Node, ...]:
+    """The nodes of `scontrol -d -o show node`: a line each."""
+    return tuple(_node(line) for line in text.splitlines()[:MOST_NODES] if line.startswith("NodeName="))
+
+
+def _node(line: str) -> Node:
+    # (What follows is a person's, and may look like a field.)
+    line, _, reason = line.partition(" Reason=")
+    fields = _fields(line)
+    return Node(
+        name=fields.get("NodeName", "")[:MOST_NAME],
+        states=states(fields.get("State", "")),
+        reason=_SET_BY.sub("", reason.strip())[:MOST_REASON],
+        partitions=tuple(part for part in fields.get("Partitions", "").split(",") if part),
+        gpus=node_gpus(fields.get("Gres", ""), fields.get("GresUsed", "")),
+    )
+
+
+def _fields(line: str) -> dict[str, str]:
+    """The fields of a line "A=1 B=two words C=3". The first of a name counts."""
+    found = [*_KEY.finditer(line)]
+    fields: dict[str, str] = {}
+    for place, match in enumerate(found):
+        end = found[place + 1].start() if place + 1 < len(found) else len(line)
+        value = line[match.end() : end].strip()
+        fields.setdefault(match[1], "" if value == "(null)" else value)
+    return fields
+
+
+def read_partitions(text: str) -> tuple[Partition, ...]:
+    """The partitions of `scontrol -o show partition`."""
+    found = []
+    for line in text.splitlines()[:MOST_NODES]:
+        fields = _fields(line)
+        if "PartitionName" in fields:
+            limit = fields.get("MaxTime", "")
+            found.append(
+                Partition(
+                    name=fields["PartitionName"][:MOST_NAME],
+                    up=fields.get("State", "UP") == "UP",
+                    default=fields.get("Default") == "YES",
+                    limit="" if limit == "UNLIMITED" else limit[:MOST_NAME],
+                )
+            )
+    return tuple(found)
+
+
+def read_jobs(text: str) -> tuple[Job, ...]:
+    """The jobs of `squeue -o JOB_FORMAT`, whose first line is the heading."""
+    found = []
+    for line in text.splitlines()[1:MOST_NODES]:
+        fields = line.split("|", 6)
+        if len(fields) == 7:
+            number, state, partition, nodes, gres, reason, name = fields
+            gpus = read_gres(gres)
+            found.append(
+                Job(
+                    id=number[:MOST_NAME],
+                    name=name[:MOST_NAME],
+                    state=state[:MOST_NAME],
+                    partition=partition[:MOST_NAME],
+                    nodes=hosts(nodes),
+                    count=sum(each.total for each in gpus) if gpus else None,
+                    reason="" if reason == "None" else reason[:MOST_REASON],
+                )
+            )
+    return tuple(found)

@@ -1,0 +1,122 @@
+"""Words of Slurm that its text and its JSON have in common: GRES, lists of hosts, ranges. All bounded.
+
+Node and partition names, reasons and job names are strangers' text: whoever shows them makes them printable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gputui.sources.slurm.cluster import Gpus
+
+MOST_NODES = 20_000
+MOST_GPUS = 1024
+"""Of one node."""
+MOST_NAME = 256
+MOST_REASON = 1024
+_MOST_DIMENSIONS = 5
+"""Brackets of one name (HIGHEST_DIMENSIONS of hostlist.h)."""
+
+_GRES = re.compile(r"(?:gres[:/])?gpu(?::([^:,()=]+?))??(?:[:=]([0-9]{1,6}))?(?:\(([^()]*)\))?")
+
+
+def read_gres(text: str) -> tuple[Gpus, ...]:
+    """The GPUs of "gpu:h100:2(IDX:0-1),shard:4"; other resources are left out.
+
+    `used` is 0: whether these are a node's or those in use, the caller knows.
+    """
+    found = []
+    for part in _split(text):
+        match = _GRES.fullmatch(part)
+        if match is None:
+            continue
+        # ("gpu" alone is one of them.)
+        count = min(int(match[2]), MOST_GPUS) if match[2] else 1
+        about = match[3] or ""
+        indices = ranges(about[4:]) if about.startswith("IDX:") else None
+        if indices is not None and len(indices) != count:
+            indices = None
+        found.append(Gpus(match[1] or "", count, indices=indices))
+    return tuple(found)
+
+
+def node_gpus(has: str, used: str) -> tuple[Gpus, ...]:
+    """The GPUs of a node, by what it has and what jobs have of them."""
+    taken = read_gres(used)
+    found = []
+    for each in read_gres(has):
+        of_it = [gpus for gpus in taken if gpus.type == each.type]
+        count = min(each.total, sum(gpus.total for gpus in of_it))
+        told = all(gpus.indices is not None for gpus in of_it)
+        indices = tuple(index for gpus in of_it for index in gpus.indices or ()) if told else None
+        found.append(Gpus(each.type, each.total, count, indices))
+    return tuple(found)
+
+
+def ranges(text: str) -> tuple[int, ...]:
+    """The numbers of "0-1,3"; () of "N/A" and of anything else that is none."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", part.strip())
+        if match is None:
+            return ()
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last - first >= MOST_GPUS or len(numbers) > MOST_GPUS:
+            return ()
+        numbers += range(first, last + 1)
+    return tuple(numbers)
+
+
+def hosts(text: str) -> tuple[str, ...]:
+    """The names of a list of hosts, "n[01-03,7],login"; at most MOST_NODES."""
+    found: list[str] = []
+    for part in _split(text):
+        for name in _expanded(part):
+            if len(found) >= MOST_NODES:
+                return tuple(found)
+            found.append(name)
+    return tuple(found)
+
+
+def _expanded(part: str, dimensions: int = _MOST_DIMENSIONS) -> Iterator[str]:
+    match = re.fullmatch(r"([^\[\]]*)\[([0-9,-]+)\](.*)", part, re.DOTALL) if dimensions else None
+    if match is None:
+        yield part[:MOST_NAME]
+        return
+    for piece in match[2].split(","):
+        between = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", piece)
+        if between is None or int(between[2] or 0) - int(between[1]) >= MOST_NODES:
+            continue
+        for number in range(int(between[1]), int(between[2] or between[1]) + 1):
+            # (More brackets behind are the next dimension.)
+            for rest in _expanded(match[3], dimensions - 1):
+                yield f"{match[1]}{number:0{len(between[1])}d}{rest}"[:MOST_NAME]
+
+
+def _split(text: str) -> Iterator[str]:
+    """The parts between commas that stand in no bracket."""
+    depth, begin = 0, 0
+    for place, letter in enumerate(text):
+        if letter in "([":
+            depth += 1
+        elif letter in ")]":
+            depth = max(0, depth - 1)
+        elif letter == "," and not depth:
+            if part := text[begin:place].strip():
+                yield part
+            begin = place + 1
+    if part := text[begin:].strip():
+        yield part
+
+
+def states(text: str) -> tuple[str, ...]:
+    """ "IDLE*+DRAIN" as ("IDLE", "NOT_RESPONDING", "DRAIN")."""
+    found = []
+    for word in text[:MOST_NAME].upper().split("+"):
+        plain = re.sub(r"[^A-Z_]+$", "", word.strip())
+        if plain:
+            found.append(plain)
+        if word.strip().endswith("*"):
+            found.append("NOT_RESPONDING")
+    return tuple(found)
