@@ -62,7 +62,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.slurm:
         if elsewhere(args) or args.details or args.format is not None:
             raise WrongCallError(
-                "--slurm shows Slurm's nodes; --demo, --from, --root, --details and --format do not go with it"
+                "--slurm shows Slurm's nodes: without --demo, --from, --root, --details and --format"
             )
         from gputui.cli.ls_slurm import list_nodes
 
