@@ -95,7 +95,7 @@ class Python:
             notices.remark(
                 f"this starts one process for {len(request.devices)} devices, in which the Trainer of"
                 " transformers uses DataParallel. Its guide measured that to be 8.5 to 15.9 % slower than one"
-                " process per device: press l, or use --launcher torchrun"
+                " process per device (--launcher torchrun, l)"
             )
         asked = {"--logs": request.logs, "--numa-binding": request.numa}
         if any(asked.values()):
