@@ -24,6 +24,7 @@ from gputui.tui.views.columns import COLUMNS
 from gputui.tui.views.first_frame import frame
 from gputui.tui.views.table import facts_shown, table
 from gputui.tui.views.text import width_of
+from gputui.tui.widgets.lines import Lines
 from tui.support import Session, StillSource, box_at, session
 from unit.builders import GIB, NOW, box, busy, gpu, instance
 from unit.builders import job as unit_job
@@ -252,6 +253,18 @@ async def test_the_columns_page_shows_hides_and_moves_columns() -> None:
         await s.press("x", "home", "down", "J", "escape")
         heading = s.texts("#table")[0]
         assert heading.index("MEMORY") < heading.index("UTIL")
+
+
+async def test_the_columns_page_tells_of_the_table_as_wide_as_it_is_beside_the_panels() -> None:
+    async with session(size=(130, 40)) as s:
+        heading = s.texts("#table")[0].split()
+        assert "NAME" not in heading
+        await s.press("f")
+        lines = s.app.screen.body.texts  # type: ignore[attr-defined]
+        assert next(line for line in lines if " NAME " in line).rstrip().endswith("no room")
+        assert not any(line.rstrip().endswith("no room") for line in lines if " UTIL " in line)
+        preview = "\n".join(s.app.screen.query_one("#page-footer", Lines).texts)
+        assert [word for word in preview.split("\n")[1].split() if word != "─"] == heading
 
 
 async def test_on_the_columns_page_showing_and_hiding_moves_no_row() -> None:

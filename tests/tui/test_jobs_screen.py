@@ -18,6 +18,7 @@ from gputui.choosing.grouping import Grouping
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.waiter import Waiter
 from gputui.jobs import source as jobs_source
 from gputui.jobs.job import Job
 from gputui.jobs.source import WithJobs
@@ -30,7 +31,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.jobs import JobsScreen
-from gputui.tui.views.jobs import jobs_panel, news, pieces_of
+from gputui.tui.views.jobs import jobs_panel, news, on_devices, pieces_of
 from gputui.tui.widgets.lines import Lines
 from messages import numbers
 from tui.support import OPENED, Session, box_at
@@ -439,6 +440,30 @@ async def test_the_end_of_a_job_is_told_with_a_bell_and_a_notification(desk: Des
         s.app.sampler.ask()
         await s.pilot.pause(0.1)
         assert len(s.written) == 1
+
+
+def test_a_job_that_waits_for_devices_by_name_says_which() -> None:
+    box = box_at("shared")
+    waits = summary(state="waiting", waits=2, keys=())
+    keys = frozenset(device.key for device in box.devices[2:4])
+    line = Waiter((1, ""), "me", 2, keys, job=waits.id, ours=True)
+    assert on_devices(waits, replace(box, waiters=(line,))) == "for GPU 2,3"
+    assert on_devices(waits, replace(box, waiters=(replace(line, devices=None),))) == "for 2 GPUs"
+    somebody = replace(line, ours=False)
+    assert on_devices(waits, replace(box, waiters=(somebody,))) == "for 2 GPUs", "ids of others mean nothing"
+    assert on_devices(waits, None) == "for 2 GPUs"
+
+
+async def test_the_page_has_the_jobs_in_the_order_of_the_panel(desk: Desk) -> None:
+    gate = desk.gate()
+    long = desk.sh(gate.wait)
+    short = ended(desk.sh("exit 0"))
+    gate.open()
+    ended(long)
+    async with session(environ=environ(desk)) as s:
+        await s.press("D")
+        in_panel = [job.id for job in WithJobs(SimulatedSource(BOXES["idle"]), desk.environ).read().jobs]
+        assert screen(s).item_keys() == in_panel == [long.id, short.id], "what ended last comes first"
 
 
 async def test_a_job_that_waited_and_starts_is_told_with_its_devices(desk: Desk) -> None:

@@ -419,6 +419,16 @@ def test_where_it_cannot_be_selected_the_hands_selection_stays_and_is_not_called
     assert not re.search(r"\bas .* says", head), head
 
 
+@pytest.mark.parametrize("cpu_only", [False, True])
+def test_what_is_said_of_the_selection_names_a_persons_own_keys(cpu_only: bool) -> None:
+    own = ScreenSettings(keymap={"cpu": "z", "copy": "c", "select": "S", "best": "ctrl+b"})
+    state = app_state(FOUR[0]).with_screen(own)
+    if cpu_only:
+        state = state.cpu_only()
+    words = "".join(text for text, _ in selection_lines(state, 120)[1]).split()
+    assert "z" in words and not {"c", "space", "b"} & {*words}
+
+
 def test_a_number_that_cannot_be_rewritten_contradicts_another_number_of_devices() -> None:
     state = with_command("torchrun --nproc-per-node 2 t.py")
     assert state.contradiction is None

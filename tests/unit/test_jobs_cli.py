@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gputui.cli.jobs_text import table
 from gputui.jobs.process_tree import alive
+from gputui.jobs.source import summary_of
 from gputui.jobs.store import all_jobs
 from messages import lines_of, only_warning
 from unit.calling import Call
@@ -119,6 +121,12 @@ def test_the_list_has_a_line_a_job_the_newest_last(call: Call, desk: Desk) -> No
     assert lines[2][:5] == [second.id, "–", "CPU", "failed", "SIGTERM"]
     assert lines[3][:5] == [third.id, "–", "CPU", "running", "–"]
     gate.open()
+
+
+def test_the_time_in_line_is_none_of_the_time_that_a_job_ran(desk: Desk) -> None:
+    job = replace(ended(desk.sh("exit 0")), started=1000.0, waits=2, taken=1037.0, ended=1057.0)
+    row = table([job], 1060.0, None)[1].split()
+    assert row[5] == "20s" and summary_of(job).started == 1037.0, "as on the screen"
 
 
 def test_the_table_keeps_to_the_width_of_a_terminal(desk: Desk) -> None:

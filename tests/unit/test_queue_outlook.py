@@ -54,7 +54,9 @@ def test_the_first_in_line_is_told_what_is_missing_and_the_others_whom_they_are_
         "after ana and 1 more",
     ]
     assert reasons(TWO_BUSY, waiter(1, "ana", 3)) == ["GPUs 2 and 3 are free, 1 more is needed"]
-    assert reasons(TWO_BUSY, waiter(1, "ana", 1, 0)) == ["no such device is free"]
+    assert reasons(TWO_BUSY, waiter(1, "ana", 1, 0)) == ["GPU 0 is not free"]
+    assert reasons(TWO_BUSY, waiter(1, "ana", 2, 0, 1)) == ["GPUs 0 and 1 are not free"], "others are free"
+    assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2, 0, 1, 2)) == ["GPUs 0, 1 and 2 are not free"]
     assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2)) == ["no device is free, 2 are needed"]
     assert reasons(TWO_BUSY, waiter(1, "ana", 2)) == ["GPUs 2 and 3 are free: it starts soon"]
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.sources.simulated.source import named
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.source import SimulatedSource, named
 from gputui.timeline import ring_file
 from gputui.timeline.keeper import Keeper
 from gputui.timeline.ring import Ring
@@ -144,6 +145,23 @@ def test_where_only_minutes_are_known_seconds_show_them() -> None:
     now.store.adopt(kept)
     columns = _read(Timelines(now.store, now.until, 1), 300, 300)
     assert columns[-1] == 10 and set(columns) == {None, 10, 80} and columns.count(80) == 60
+
+
+@pytest.mark.parametrize("second", [0, 10, 37])
+def test_the_past_of_the_demo_has_no_gap_wherever_in_a_minute_it_is_opened(second: int) -> None:
+    opened = NOW // 60 * 60 + second
+    source, store = SimulatedSource(BOXES["idle"], lambda: opened), Store()
+    now = source.read()
+    store.after(now, 1.0)
+    for stretch in source.past():
+        older, last = Store(), None
+        for moment, devices in stretch:
+            older.add(moment, devices, 1.0 if last is None else moment - last)
+            last = moment
+        store.adopt(older)
+    timelines = Timelines(store, now.time, store.adopted)
+    since = timelines.unused_since(now.devices[0].key, now.time, 5, 80 * GIB)
+    assert opened - since > 11 * 3600
 
 
 def test_the_demo_knows_its_last_twelve_hours() -> None:

@@ -197,6 +197,10 @@ def in_the_way(turn: Turn, snapshot: Snapshot) -> str:
     if missing <= 0:
         are = "is free" if len(turn.free) == 1 else "are free"
         return f"{free} {are}: it starts soon"
+    if not turn.free and waiter.devices is not None and len(turn.could) <= _MOST_LABELS:
+        # (Others may be free, and are to be seen: what he waits for is not.)
+        wanted = [*map(snapshot.label, turn.could)]
+        return f"{gpus(wanted)} {'is' if len(wanted) == 1 else 'are'} not free"
     if not turn.free:
         return "no such device is free" if waiter.count == 1 else f"no device is free, {missing} are needed"
     are = "is free" if len(turn.free) == 1 else "are free"

@@ -31,7 +31,7 @@ def table(
 
 
 def _row(job: Job, now: float, use: str) -> tuple[str, ...]:
-    began, until = job.started, job.ended if job.over else now
+    began, until = job.began, job.ended if job.over else now
     return (
         job.id,
         printable(job.name or "–"),

@@ -124,6 +124,11 @@ class Job:
         return self.state in ENDED
 
     @property
+    def began(self) -> float | None:
+        """Since when it has run, the time in line left out; of a job that is in line, since when it is."""
+        return self.taken or self.started
+
+    @property
     def exit_status(self) -> int | None:
         """What a shell would end with: the status, 128 + n after signal n; None while it is not known."""
         return self.status if self.signal is None else 128 + self.signal

@@ -150,12 +150,16 @@ class WithJobs:
                 self._peaks[claim.job] = max(sum(known), self._peaks.get(claim.job, 0))
 
 
+def place(job: Job | JobSummary) -> tuple[bool, bool, float]:
+    """The order in which jobs are listed: those that run, those that wait, the newest first, and then those
+    that have ended, the last one first."""
+    return job.over, job.state == "waiting", -((job.ended if job.over else None) or job.created or 0.0)
+
+
 def _shown(jobs: Collection[Job], now: float) -> list[Job]:
-    """Those that run, those that wait, and then those that have ended, each the newest first."""
-    current = sorted(
-        (job for job in jobs if not job.over), key=lambda job: (job.state == "waiting", -job.created)
-    )
-    ended = sorted((job for job in jobs if job.over), key=lambda job: -(job.ended or job.created))
+    """Those that have not ended, and the last ones that have."""
+    current = sorted((job for job in jobs if not job.over), key=place)
+    ended = sorted((job for job in jobs if job.over), key=place)
     recent = [job for job in ended if now - (job.ended or job.created) < _RECENT]
     return [*current, *recent[:_MOST_ENDED]]
 
@@ -175,7 +179,7 @@ def summary_of(job: Job, tail: tuple[str, ...] = (), peak_memory: int | None = N
         keys=() if waits else tuple(device.uuid for device in job.devices),
         waits=job.waits if waits else None,
         created=job.created,
-        started=job.taken or job.started,
+        started=job.began,
         ended=job.ended,
         status=job.exit_status,
         tail=tail,

@@ -30,6 +30,10 @@ class MainView(Protocol):
         """Show another app state. Where it changes the launch, a launch that is pending is cancelled."""
 
     @property
+    def table_width(self) -> int:
+        """Cells that the device table has beside the panels."""
+
+    @property
     def message(self) -> str:
         """The message that is shown, "" for none."""
 

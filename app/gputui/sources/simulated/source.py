@@ -18,9 +18,10 @@ from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import Box
 from gputui.sources.source import NoSourceError, Want
 
-_PAST = (range(3_600, 330, -13), range(43_200, 3_600, -89))
+_PAST = (range(3_700, 330, -13), range(43_200, 3_600, -89))
 """Seconds before the box was opened. Primes, as tasks that come and go at whole minutes would else be met at
-one and the same point of their round."""
+one and the same point of their round. The stretches overlap by more than a step, so that no minute between
+them is unknown."""
 
 
 class SimulatedSource:

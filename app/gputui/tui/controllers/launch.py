@@ -18,6 +18,7 @@ from gputui.launching.clipboard import Copied, copy
 from gputui.launching.shell_words import WordsError, assignments, command_line, shell_syntax, split
 from gputui.launching.start import missing_program
 from gputui.sources.sampler import Sampler
+from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
@@ -26,7 +27,12 @@ from gputui.tui.outcome import Outcome
 if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation, Queue
 
-SELECT_FIRST = "select devices first (space, 0-9, b), or c for CPU only"
+
+def select_first(keymap: Mapping[str, str]) -> str:
+    """What is said where devices are needed and none is selected."""
+    select, best, cpu = (key_of(action, keymap) for action in ("select", "best", "cpu"))
+    return f"select devices first ({select.removesuffix('/0-9')}, 0-9, {best}), or {cpu} for CPU only"
+
 
 _PATIENCE = 2.0
 """Seconds to wait for the selected devices to be read again before a launch."""
@@ -126,7 +132,7 @@ class LaunchController:
     def copy(self) -> None:
         """Put the launch line on the clipboard."""
         if not self._view.app_state.selection.decided:
-            self._view.show_message(SELECT_FIRST, "warn")
+            self._view.show_message(select_first(self._view.app_state.screen.keymap), "warn")
             return
         self.copy_text(self._view.app_state.launch.line)
 
@@ -152,7 +158,7 @@ class LaunchController:
         if not app_state.options.command:
             self.edit()
         elif not app_state.selection.decided:
-            self._view.show_message(SELECT_FIRST, "warn")
+            self._view.show_message(select_first(self._view.app_state.screen.keymap), "warn")
         elif self._cannot_start():
             return
         elif self.pending is None:
@@ -170,12 +176,15 @@ class LaunchController:
 
     def _cannot_start(self) -> bool:
         """Whether the command lacks something; what is shown."""
-        options = self._view.app_state.options
+        options, keymap = self._view.app_state.options, self._view.app_state.screen.keymap
+        edit, page, ask = (key_of(action, keymap) for action in ("edit", "launch_page", "command"))
         if self._view.app_state.is_example:
-            self._view.show_message("this command is the demo's example: press e to type your own", "warn")
+            words = f"this command is the demo's example: press {edit} to type your own"
+            self._view.show_message(words, "warn")
             return True
         if options.nodes > 1 and not options.rendezvous:
-            self._view.show_message("the first machine is not named yet: press L, then first machine", "warn")
+            words = f"the first machine is not named yet: press {page}, then first machine"
+            self._view.show_message(words, "warn")
             return True
         refused = self._view.app_state.launch.refused
         if refused is not None:
@@ -184,12 +193,12 @@ class LaunchController:
         own = self._view.app_state.launch.own
         if own is not None:
             # Devices are never claimed for a command that will use others.
-            words = f"the command itself uses {own.words}; press C to select those devices"
+            words = f"the command itself uses {own.words}; press {ask} to select those devices"
             self._view.show_message(words, "warn")
             return True
         missing = missing_program(self._view.app_state.launch, self._environ)
         if missing is not None:
-            self._view.show_message(f"{missing}: press e to edit the command", "lost")
+            self._view.show_message(f"{missing}: press {edit} to edit the command", "lost")
         return missing is not None
 
     def cancel(self) -> None:

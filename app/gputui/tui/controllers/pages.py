@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputui.tui.controllers.jobs import JobsController
-from gputui.tui.controllers.launch import SELECT_FIRST, LaunchController
+from gputui.tui.controllers.launch import LaunchController, select_first
 from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class PageController:
 
     def open_export(self) -> None:
         if not self._view.app_state.selection.decided:
-            self._view.show_message(SELECT_FIRST, "warn")
+            self._view.show_message(select_first(self._view.app_state.screen.keymap), "warn")
             return
         from gputui.tui.screens.export import ExportScreen
 
@@ -106,7 +106,7 @@ class PageController:
 
     def open_check(self) -> None:
         if not self._view.app_state.selection.decided:
-            self._view.show_message(SELECT_FIRST, "warn")
+            self._view.show_message(select_first(self._view.app_state.screen.keymap), "warn")
             return
         if self._view.app_state.snapshot is None:
             self._view.show_message("no reading yet", "warn")

@@ -285,7 +285,8 @@ class SelectionController:
     def read_command(self, again: bool = False) -> None:
         """Select what the command says of devices, if anything; `again`: also where it said that before."""
         if again and not self._view.app_state.options.command:
-            self._view.show_message("no command yet: press e to type one", "warn")
+            edit = key_of("edit", self._view.app_state.screen.keymap)
+            self._view.show_message(f"no command yet: press {edit} to type one", "warn")
         elif self._view.app_state.snapshot is not None:
             app_state, message = self._view.app_state.with_command_read(again)
             self._view.set_app_state(app_state)

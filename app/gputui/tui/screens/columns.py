@@ -48,13 +48,18 @@ class ColumnsScreen(ListPage):
     def notes(self, width: int) -> list[Line]:
         app_state = self.view.app_state
         notes = [title("preview", width)]
-        columns = columns_of(app_state, width)
-        notes.append(heading(app_state, columns, width))
-        return [*notes, *(row(app_state, device, columns, width) for device in app_state.rows[:1])]
+        across = self._table_width(width)
+        columns = columns_of(app_state, across)
+        notes.append(heading(app_state, columns, across))
+        return [*notes, *(row(app_state, device, columns, across) for device in app_state.rows[:1])]
+
+    def _table_width(self, width: int) -> int:
+        """Cells of the table on the main screen, whose columns are told of here: this page is wider."""
+        return min(width, self.view.table_width)
 
     def lines(self, width: int, height: int) -> list[Line]:
         names = [BY_ID[str(key)] for key in self.item_keys()]
-        there = {column.id for column, _ in columns_of(self.view.app_state, width).shown}
+        there = {column.id for column, _ in columns_of(self.view.app_state, self._table_width(width)).shown}
         listing: list[Line] = []
         for place, column in enumerate(names):
             wanted = column.id in self._chosen

@@ -11,7 +11,7 @@ from textual.app import App
 from gputui.inventory.job_summary import JobSummary
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.log import Tail
-from gputui.jobs.source import of_this_program, summary_of
+from gputui.jobs.source import of_this_program, place, summary_of
 from gputui.jobs.stop import GRACE, stop
 from gputui.jobs.store import Stored, forget, stored
 from gputui.tui.app_state import AppState
@@ -109,8 +109,7 @@ class JobsScreen(ListPage):
         if label:
             # (A job that was just removed is in the last reading still.)
             jobs += [job for job in seen.values() if job.id not in self._known]
-        newest = sorted(jobs, key=lambda job: -(job.created or 0.0))
-        self._jobs = tuple(sorted(newest, key=lambda job: (job.over, job.state == "waiting")))
+        self._jobs = tuple(sorted(jobs, key=place))
         return [job.id for job in self._jobs]
 
     @property

@@ -490,6 +490,11 @@ class MainScreen(Screen[None]):
         self._asked = frame, asked
         return lay_out(width, height, rows, self._below, asked, self._arranged if asked == before else None)
 
+    @property
+    def table_width(self) -> int:
+        """Cells that the device table has beside the panels."""
+        return self._layout().left.width
+
     def _read_details(self) -> None:
         """Have read what a usual reading does not bring: of the devices in view what some columns show, else
         of the one at the cursor what its panel shows."""

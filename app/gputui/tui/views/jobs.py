@@ -8,6 +8,7 @@ from dataclasses import replace
 from rich.cells import cell_len, chop_cells
 
 from gputui.choosing.claimed_use import ClaimedUse
+from gputui.choosing.queue_outlook import wants
 from gputui.choosing.verdict_text import claimed_and_runs_on
 from gputui.inventory.formatting import duration, gpus, peak_size, printable, size
 from gputui.inventory.job_summary import JobSummary
@@ -125,9 +126,12 @@ def _unclaimed_uses(app_state: AppState) -> list[ClaimedUse]:
 
 
 def on_devices(job: JobSummary, snapshot: Snapshot | None, record: Job | None = None) -> str:
-    """What a job runs on, or waits for: "GPU 4,5", "for 2 GPUs", "CPU". `record` names devices that are not
-    in the snapshot."""
+    """What a job runs on, or waits for: "GPU 4,5", "for 2 GPUs", "for GPU 4,5", "CPU". `record` names devices
+    that are not in the snapshot."""
     if job.waits is not None:
+        line = next((w for w in snapshot.waiters if w.ours and w.job == job.id), None) if snapshot else None
+        if line is not None and line.devices is not None:
+            return f"for {wants(line, snapshot)}"
         return f"for {job.waits} GPU" + ("s" if job.waits > 1 else "")
     if not job.keys:
         return "CPU"

@@ -24,10 +24,11 @@ def launch(app_state: AppState, width: int, room: LaunchRoom, page: bool = False
     page  it is drawn on the launch page, which has all of it: no key for more is named
     """
     name = _title(app_state)
-    tail = ["the demo's example: e to edit"] if app_state.is_example else []
+    edit = key_of("edit", app_state.screen.keymap)
+    tail = [f"the demo's example: {edit} to edit"] if app_state.is_example else []
     if not app_state.options.command:
         shown = app_state.launch.line if app_state.selection.decided else ""
-        hint = "press e to type a command" if not shown else "…  press e to type a command"
+        hint = f"press {edit} to type a command" if not shown else f"…  press {edit} to type a command"
         line = clip(((" $ ", "prompt"), (f"{shown} " if shown else "", ""), (hint, "dim")), width)
         return [*([title(name, width, "  ".join(tail))] if room.ruled else []), line]
     copy, key = (key_of(action, app_state.screen.keymap) for action in ("copy", "launch_page"))

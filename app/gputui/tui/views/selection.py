@@ -36,12 +36,17 @@ def strip(app_state: AppState, width: int, dragged: str | None = None) -> Strip:
     """The strip of the selected devices; the one with the key `dragged` is in somebody's hand."""
     notes = (_by_command(app_state), _limits(app_state), _hidden_panels(app_state))
     head = title("selected", width, "   ".join(filter(None, notes)))
+    keymap = app_state.screen.keymap
+    select, best, cpu = (key_of(action, keymap) for action in ("select", "best", "cpu"))
     if app_state.selection.cpu_only:
-        return Strip([head, clip(((" no device: CPU only", "strong"), ("   c not CPU only", "dim")), width)])
+        told: Line = ((" no device: CPU only", "strong"), (f"   {cpu} not CPU only", "dim"))
+        return Strip([head, clip(told, width)])
     if not app_state.selected or app_state.snapshot is None:
         if app_state.snapshot is not None and not app_state.snapshot.devices:
-            return Strip([head, clip(((" no devices in this box", "dim"), ("   c CPU only", "dim")), width)])
-        words = " nothing: space or 0-9 selects, b selects the best free one, c is CPU only"
+            told = ((" no devices in this box", "dim"), (f"   {cpu} CPU only", "dim"))
+            return Strip([head, clip(told, width)])
+        by_hand = select.removesuffix("/0-9")
+        words = f" nothing: {by_hand} or 0-9 selects, {best} selects the best free one, {cpu} is CPU only"
         return Strip([head, clip(((words, "dim"),), width)])
     facts = _facts(app_state)
     for before, texts, between in _forms(app_state):
