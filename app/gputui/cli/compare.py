@@ -50,7 +50,6 @@ from gputui.jobs.compare import Comparing, Planned, Reading
 from gputui.jobs.comparisons import (
     ComparisonError,
     Kept,
-    Unreadable,
     find,
     forget,
     keep,
@@ -58,6 +57,7 @@ from gputui.jobs.comparisons import (
     new_comparison,
 )
 from gputui.jobs.job import JobError
+from gputui.jobs.kept_records import Unreadable
 from gputui.jobs.queued import compare_job
 from gputui.jobs.record import without_secrets_of
 from gputui.jobs.start import detached
