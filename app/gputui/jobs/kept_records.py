@@ -1,4 +1,4 @@
-"""Records that are kept in the state folder, a folder each: of comparisons and of sweeps, and who runs one."""
+"""Records that are kept in the state folder, a folder each (comparisons, sweeps), and who runs one."""
 
 from __future__ import annotations
 

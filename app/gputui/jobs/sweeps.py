@@ -140,9 +140,7 @@ def read(folder: Path) -> Sweep:
 def _sweep(top: JsonValue, name: str) -> Sweep:
     if top["schema"].value != SCHEMA:
         raise top["schema"].wrong(f"schema {SCHEMA} of this gputui")
-    tasks = tuple(
-        _task(node, number) for number, node in enumerate(top["tasks"].items(MOST_TASKS), 1)
-    )
+    tasks = tuple(_task(node, number) for number, node in enumerate(top["tasks"].items(MOST_TASKS), 1))
     if not tasks:
         raise top["tasks"].wrong("tasks")
     state, ended = top["state"].word(("running", "done", "stopped")), top["ended"]
@@ -188,7 +186,9 @@ def last_job(sweep: Sweep, task: Task, jobs: Stored) -> Job | None:
     It is known by its name as well: we may have been killed before its id was written.
     """
     name = job_name(sweep.id, task.number)
-    own = [job for job in jobs.jobs if job.id == task.job or (job.name == name and job.created >= sweep.created)]
+    own = [
+        job for job in jobs.jobs if job.id == task.job or (job.name == name and job.created >= sweep.created)
+    ]
     return own[-1] if own else None
 
 
@@ -200,7 +200,13 @@ def came_to(task: Task, job: Job) -> Task:
         state = "done" if job.state == "done" else "stopped" if job.state == "stopped" else "failed"
         reason = "how it ended is not known" if job.state == "ended" else None
     return replace(
-        task, state=state, job=job.id, status=job.exit_status, reason=reason, started=job.started, ended=job.ended
+        task,
+        state=state,
+        job=job.id,
+        status=job.exit_status,
+        reason=reason,
+        started=job.started,
+        ended=job.ended,
     )
 
 
