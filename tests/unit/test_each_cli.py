@@ -1,10 +1,12 @@
-"""`gputui each` on a simulated driver, with real processes: a claim a task, a place in line, a table that stays."""
+"""`gputui each` on a simulated driver, with real processes: a claim a task, one place in line, a table."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -47,7 +49,7 @@ def job_of(box: Box, task: Any) -> Job:
     return job
 
 
-def outputs(box: Box, found: Any) -> list[str]:
+def outputs(found: Any) -> list[str]:
     return [Path(task["log"]).read_text().strip() for task in found["tasks"]]
 
 
@@ -55,9 +57,22 @@ def running(box: Box) -> list[Job]:
     return [job for job in all_jobs(box.environ) if job.state == "running"]
 
 
+class Gates:
+    """A gate for each task: `wait` are a shell's words for waiting at that of "$1"."""
+
+    def __init__(self, folder: Path) -> None:
+        self._gates = {number: Gate(folder / f"gate{number}") for number in range(1, 6)}
+        self.wait = f'read -r gate < {folder}/gate"$1"'
+
+    def open(self, *numbers: int) -> None:
+        """Returns when these tasks have been reached."""
+        for number in numbers:
+            self._gates[number].open()
+
+
 @pytest.fixture
-def gate(tmp_path: Path) -> Gate:
-    return Gate(tmp_path / "gate")
+def gates(tmp_path: Path) -> Gates:
+    return Gates(tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -81,14 +96,14 @@ def started(box: Box, count: int, *words: str) -> Forked:
 def test_every_combination_is_a_task_with_devices_of_its_own(box: Box) -> None:
     found = each(box, "-n", "2", *sh("echo $CUDA_VISIBLE_DEVICES $*", "--seed", "{1..2}", "--lr={0.1,0.01}"))
     assert states(found) == ["done"] * 4 and found["state"] == "done"
-    assert [text.split(maxsplit=1)[1] for text in outputs(box, found)] == [
+    assert [text.split(maxsplit=1)[1] for text in outputs(found)] == [
         "--seed 1 --lr=0.1",
         "--seed 1 --lr=0.01",
         "--seed 2 --lr=0.1",
         "--seed 2 --lr=0.01",
     ]
     assert [task["label"] for task in found["tasks"]][:2] == ["--seed 1 --lr=0.1", "--seed 1 --lr=0.01"]
-    for task, text in zip(found["tasks"], outputs(box, found), strict=True):
+    for task, text in zip(found["tasks"], outputs(found), strict=True):
         assert ",".join(task["devices"]) == text.split()[0] and len(task["devices"]) == 2
         assert task["status"] == 0 and task["attempts"] == 1 and task["seconds"] >= 0
     assert box.claimed() == []
@@ -98,26 +113,25 @@ def test_tasks_of_a_file_and_of_stdin(box: Box, tmp_path: Path) -> None:
     file = tmp_path / "tasks.txt"
     file.write_text("# seeds\nSOME=1 sh -c 'echo $SOME \"$1\"' sh 'a b'\n\n  echo {1..2}\n")
     found = each(box, "-n", "1", "--from-file", str(file))
-    assert outputs(box, found) == ["1 a b", "{1..2}"]
+    assert outputs(found) == ["1 a b", "{1..2}"]
 
     def from_stdin() -> int:
         from gputui.cli.main import main
 
-        os.dup2(os.open(file, os.O_RDONLY), 0)
+        sys.stdin = file.open()
         return main(["each", "-q", "--json", "--from-file", "-"])
 
     client = box.fork(from_stdin)
     assert client.end() == 0
-    assert outputs(box, json.loads(client.out)) == ["1 a b", "{1..2}"]
+    assert outputs(json.loads(client.out)) == ["1 a b", "{1..2}"]
 
 
-def test_tasks_run_at_once_on_different_devices_as_far_as_jobs_says(box: Box, gate: Gate) -> None:
-    client = started(box, 3, "-n", "2", "--jobs", "3", *sh(gate.wait, "{1..5}"))
+def test_tasks_run_at_once_on_different_devices_as_far_as_jobs_says(box: Box, gates: Gates) -> None:
+    client = started(box, 3, "-n", "2", "--jobs", "3", *sh(gates.wait, "{1..5}"))
     assert states(show(box)) == ["running"] * 3 + ["waiting"] * 2
     assert len(box.claimed()) == 6
     assert {claim.job for claim in box.claims()} == {job.id for job in running(box)}
-    for _ in range(5):
-        gate.open()
+    gates.open(1, 2, 3, 4, 5)
     assert client.end() == 0
     assert states(show(box)) == ["done"] * 5 and box.claimed() == []
 
@@ -129,9 +143,9 @@ def test_only_the_devices_that_are_named_are_used(box: Box) -> None:
 
 def test_tasks_without_devices_run_one_by_one(box: Box) -> None:
     found = each(box, "--gpus", "none", *sh('echo "$CUDA_VISIBLE_DEVICES"', "{1..3}"))
-    assert outputs(box, found) == ["", "", ""] and [task["devices"] for task in found["tasks"]] == [[]] * 3
+    assert outputs(found) == ["", "", ""] and [task["devices"] for task in found["tasks"]] == [[]] * 3
     times = [(task["started"], task["ended"]) for task in found["tasks"]]
-    assert all(before[1] <= after[0] for before, after in zip(times, times[1:], strict=False))
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(times))
 
 
 def test_inside_a_lease_the_tasks_are_steps_of_it(box: Box) -> None:
@@ -143,25 +157,34 @@ def test_inside_a_lease_the_tasks_are_steps_of_it(box: Box) -> None:
 
 
 def _gputui(*words: str) -> tuple[str, ...]:
-    import sys
-
     return (sys.executable, "-c", "from gputui.cli.main import entry; entry()", *words)
 
 
 # In line with others
 
 
-def test_whoever_is_in_line_is_before_the_next_task(box: Box, gate: Gate) -> None:
+def test_whoever_is_in_line_is_before_the_next_task(box: Box, gates: Gates) -> None:
     box.hold(2, 3, 4, 5, 6, 7)
-    client = started(box, 2, "-n", "1", *sh(gate.wait, "{1..3}"))
+    client = started(box, 2, "-n", "1", "--jobs", "2", *sh(gates.wait, "{1..4}"))
+    other = box.start("run", "-q", "--wait", "--window", "0", "-n", "1", *sh(gates.wait, "5"))
     until(lambda: len(_line(box)) == 1)
-    other = box.start("run", "-q", "--wait", "--window", "0", "-n", "1", "--", "true")
-    until(lambda: len(_line(box)) == 2)
-    assert [waiter["ours"] for waiter in _line(box)] == [True, True]
-    # One place in line is all that a sweep has, however many tasks it has left.
-    for _ in range(3):
-        gate.open()
-    assert other.end() == 0 and client.end() == 0
+    gates.open(1, 5)
+    assert other.end() == 0
+    assert states(show(box)) == ["done", "running", "waiting", "waiting"]
+    client.kill()
+
+
+def test_a_sweep_has_one_place_in_line(box: Box, gates: Gates) -> None:
+    box.hold(2, 3, 4, 5, 6, 7)
+    client = started(box, 2, "-n", "1", *sh(gates.wait, "{1..5}"))
+    until(lambda: len(_line(box)) == 1)
+    assert box.call("run", "-q", "--wait=0.1", "-n", "1", "--", "true")[0] == 124
+    assert len(_line(box)) == 1
+    gates.open(1)
+    until(lambda: len(running(box)) == 2 and states(show(box))[2] == "running")
+    until(lambda: len(_line(box)) == 1)
+    client.kill()
+    assert _line(box) == []
 
 
 def test_a_task_takes_the_devices_of_the_one_before_without_a_wait(box: Box) -> None:
@@ -213,9 +236,9 @@ def test_a_failed_task_is_started_again_as_often_as_is_said(box: Box, tmp_path: 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_tasks_that_run_and_the_table_stays(
-    box: Box, gate: Gate, number: int, status: int
+    box: Box, gates: Gates, number: int, status: int
 ) -> None:
-    client = started(box, 2, "-n", "1", "--jobs", "2", *sh(gate.wait, "{1..3}"))
+    client = started(box, 2, "-n", "1", "--jobs", "2", *sh(gates.wait, "{1..3}"))
     jobs = running(box)
     os.kill(client.pid, number)
     assert client.end() == status
@@ -225,8 +248,8 @@ def test_a_signal_ends_the_tasks_that_run_and_the_table_stays(
     assert box.claimed() == [] and found["id"] in client.out
 
 
-def test_a_closed_terminal_leaves_the_tasks_that_run(box: Box, gate: Gate) -> None:
-    client = started(box, 2, "-n", "1", "--jobs", "2", *sh(gate.wait, "{1..3}"))
+def test_a_closed_terminal_leaves_the_tasks_that_run(box: Box, gates: Gates) -> None:
+    client = started(box, 2, "-n", "1", "--jobs", "2", *sh(gates.wait, "{1..3}"))
     os.kill(client.pid, signal.SIGHUP)
     assert client.end() == 129
     assert len(running(box)) == 2 and states(show(box)) == ["running", "running", "waiting"]
@@ -236,9 +259,9 @@ def test_a_closed_terminal_leaves_the_tasks_that_run(box: Box, gate: Gate) -> No
 
 
 def test_after_kill_9_what_runs_is_adopted_and_what_ended_well_is_not_run_again(
-    box: Box, gate: Gate, tmp_path: Path
+    box: Box, gates: Gates, tmp_path: Path
 ) -> None:
-    count = f"echo $1 >> {tmp_path}/began; test $1 = 1 || {{ {gate.wait}; }}"
+    count = f"echo $1 >> {tmp_path}/began; test $1 = 1 || {{ {gates.wait}; }}"
     client = started(box, 2, "-n", "1", "--jobs", "2", *sh(count, "{1..4}"))
     until(lambda: states(show(box)) == ["done", "running", "running", "waiting"])
     client.kill()
@@ -253,8 +276,7 @@ def test_after_kill_9_what_runs_is_adopted_and_what_ended_well_is_not_run_again(
     again = box.start("each", "--resume", found["id"], "-q", "--json")
     until(lambda: again.over or len(running(box)) == 2)
     assert not again.over, again.err
-    for _ in range(3):
-        gate.open()
+    gates.open(2, 3, 4)
     assert again.end() == 0, again.err
     found = json.loads(again.out)
     assert states(found) == ["done"] * 4 and found["state"] == "done"
@@ -263,8 +285,8 @@ def test_after_kill_9_what_runs_is_adopted_and_what_ended_well_is_not_run_again(
     assert box.claimed() == []
 
 
-def test_a_job_whose_id_was_not_written_any_more_is_found_by_its_name(box: Box, gate: Gate) -> None:
-    client = started(box, 1, "-n", "1", "--jobs", "1", *sh(gate.wait, "{1..2}"))
+def test_a_job_whose_id_was_not_written_any_more_is_found_by_its_name(box: Box, gates: Gates) -> None:
+    client = started(box, 1, "-n", "1", "--jobs", "1", *sh(gates.wait, "{1..2}"))
     client.kill()
     (job,) = running(box)
     (sweep,) = kept(box.environ).sweeps
@@ -273,8 +295,7 @@ def test_a_job_whose_id_was_not_written_any_more_is_found_by_its_name(box: Box, 
     record["tasks"][0].update(state="waiting", job=None, attempts=0)
     file.write_text(json.dumps(record))
     again = box.start("each", "--resume", sweep.id, "-q", "--json")
-    gate.open()
-    gate.open()
+    gates.open(1, 2)
     assert again.end() == 0, again.err
     assert json.loads(again.out)["tasks"][0]["job"] == job.id and len(all_jobs(box.environ)) == 2
 
@@ -306,16 +327,15 @@ def test_a_sweep_is_resumed_where_it_was_called(box: Box, tmp_path: Path) -> Non
     assert client.end() == 1
     (tmp_path / "fixed").touch()
     again = each(box, "--resume", json.loads(client.out)["id"])
-    assert outputs(box, again) == [str(tmp_path)] * 2
+    assert outputs(again) == [str(tmp_path)] * 2
 
 
-def test_only_one_runs_a_sweep(box: Box, gate: Gate) -> None:
-    client = started(box, 1, "-n", "1", "--jobs", "1", *sh(gate.wait, "{1..2}"))
+def test_only_one_runs_a_sweep(box: Box, gates: Gates) -> None:
+    client = started(box, 1, "-n", "1", "--jobs", "1", *sh(gates.wait, "{1..2}"))
     name = show(box)["id"]
     assert box.call("each", "--resume", name)[0] == 2
     assert box.call("each", "--forget", name)[0] == 2
-    gate.open()
-    gate.open()
+    gates.open(1, 2)
     assert client.end() == 0
     assert box.call("each", "--forget", name)[0] == 0 and kept(box.environ).sweeps == ()
 
@@ -331,48 +351,50 @@ def test_detached_it_goes_on_as_a_job(box: Box) -> None:
 # Devices that tasks share
 
 
-def test_tasks_share_a_device_as_far_as_their_memory_goes(box: Box, gate: Gate) -> None:
+def test_tasks_share_a_device_as_far_as_their_memory_goes(box: Box, gates: Gates) -> None:
     box.hold(1, 2, 3, 4, 5, 6, 7)
-    client = started(box, 3, "-n", "1", "--memory", "24G", *sh(gate.wait, "{1..5}"))
+    client = started(box, 3, "-n", "1", "--memory", "24G", "--window", "0", *sh(gates.wait, "{1..5}"))
     until(lambda: _line(box))
     assert states(show(box)) == ["running"] * 3 + ["waiting"] * 2
     assert [task["devices"] for task in show(box)["tasks"]] == [["0"]] * 3 + [[], []]
     assert len([claim for claim in box.claims() if claim.key == box.uuids[0]]) == 1
-    for _ in range(5):
-        gate.open()
+    gates.open(1, 2, 3, 4, 5)
     assert client.end() == 0, client.err
     assert box.claimed() == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_a_shared_device_stays_claimed_for_the_tasks_if_the_sweep_is_killed(box: Box, gate: Gate) -> None:
+def test_a_shared_device_stays_claimed_for_the_tasks_if_the_sweep_is_killed(box: Box, gates: Gates) -> None:
     box.hold(1, 2, 3, 4, 5, 6, 7)
-    client = started(box, 2, "-n", "1", "--jobs", "2", "--memory", "24G", *sh(gate.wait, "{1..3}"))
+    client = started(
+        box, 2, "-n", "1", "--jobs", "2", "--memory", "24G", "--window", "0", *sh(gates.wait, "{1..3}")
+    )
     client.kill()
     assert 0 in box.claimed()
-    gate.open()
+    gates.open(1)
     until(lambda: len(running(box)) == 1)
     assert 0 in box.claimed()
-    gate.open()
+    gates.open(2)
     until(lambda: 0 not in box.claimed())
 
 
-def test_nobody_is_added_to_a_shared_device_while_others_are_in_line(box: Box, gate: Gate) -> None:
+def test_nobody_is_added_to_a_shared_device_while_others_are_in_line(box: Box, gates: Gates) -> None:
     box.hold(1, 2, 3, 4, 5, 6, 7)
-    client = started(box, 3, "-n", "1", "--memory", "24G", *sh(gate.wait, "{1..5}"))
-    other = box.start("run", "-q", "--wait", "--window", "0", "-n", "1", "--", "true")
+    client = started(box, 2, "-n", "1", "--jobs", "2", "--memory", "24G", *sh(gates.wait, "{1..3}"))
+    other = box.start("run", "-q", "--wait", "-n", "1", "--", "true")
+    until(lambda: len(_line(box)) == 1)
+    gates.open(1)
+    # There is room for the third: it goes to the end of the line all the same.
     until(lambda: len(_line(box)) == 2)
-    for _ in range(5):
-        gate.open()
-    assert other.end() == 0 and client.end() == 0
+    assert states(show(box)) == ["done", "running", "waiting"]
+    client.kill()
+    other.kill()
 
 
 # Calls
 
 
 def test_dry_run_prints_every_launch_line_and_starts_nothing(box: Box) -> None:
-    status, out, err = box.call(
-        "each", "--dry-run", "-n", "2", "--", "torchrun", "t.py", "--seed", "{1..3}"
-    )
+    status, out, err = box.call("each", "--dry-run", "-n", "2", "--", "torchrun", "t.py", "--seed", "{1..3}")
     assert status == 0, err
     assert [line.rpartition(" ")[2] for line in out.splitlines()] == ["1", "2", "3"]
     assert all("CUDA_VISIBLE_DEVICES=" in line for line in out.splitlines())

@@ -49,6 +49,7 @@ CALLS = {
     "run -n auto": ["run", "--demo", "--dry-run", "-n", "auto", "--parameters", "1B", "--", "t.py"],
     "export": ["export", "--demo", "--as", "json", "--", "python", "train.py"],
     "compare --dry-run": ["compare", "--demo", "--dry-run", "--vary", "env:X=0,1", "--", "python", "t.py"],
+    "each --dry-run": ["each", "--demo", "--dry-run", "--", "python", "t.py", "--seed", "{1..2}"],
     "record": ["record", "--demo", "-"],
 }
 

@@ -47,7 +47,10 @@ def whole_parser() -> argparse.ArgumentParser:
     names = _variable_names()
     for each in parsers:
         for action in each._actions:
-            if action.dest in ("recording", "file", "model", "measured") or action.metavar == "MODEL":
+            if (
+                action.dest in ("recording", "file", "from_file", "model", "measured")
+                or action.metavar == "MODEL"
+            ):
                 action.complete = {"bash": "_shtab_compgen_files", "zsh": "_files"}  # type: ignore[attr-defined]
             elif action.dest in ("root", "folder"):
                 action.complete = {"bash": "_shtab_compgen_dirs", "zsh": "_files -/"}  # type: ignore[attr-defined]

@@ -134,9 +134,9 @@ def _moment(seconds: float | None) -> str | None:
 
 
 def _seconds(task: Task, now: float | None) -> float | None:
-    """How long it ran, or with `now` has run; None where that is not known."""
+    """How long it ran, or with `now` has run, in milliseconds' precision; None where that is not known."""
     end = now if task.state == "running" else task.ended
-    return None if task.started is None or end is None else max(0.0, end - task.started)
+    return None if task.started is None or end is None else round(max(0.0, end - task.started), 3)
 
 
 def headline(sweep: Sweep) -> str:
