@@ -209,8 +209,9 @@ def test_more_devices_than_there_are_is_status_4(box: Box) -> None:
 # How tasks end
 
 
-def test_a_task_that_fails_is_a_row_and_the_others_run(box: Box) -> None:
-    found = each(box, "-n", "1", *sh("exit $1", "{0,3,0}"), status=1)
+@pytest.mark.parametrize("going", [(), ("--keep-going",)])
+def test_a_task_that_fails_is_a_row_and_the_others_run(box: Box, going: tuple[str, ...]) -> None:
+    found = each(box, "-n", "1", "--jobs", "1", *going, *sh("exit $1", "{0,3,0}"), status=1)
     assert states(found) == ["done", "failed", "done"] and found["state"] == "done"
     assert [task["status"] for task in found["tasks"]] == [0, 3, 0]
     found = each(box, "-n", "1", "--", "{true,no-such-program}", status=1)
@@ -346,6 +347,27 @@ def test_detached_it_goes_on_as_a_job(box: Box) -> None:
     (client,) = (job for job in all_jobs(box.environ) if job.id == out.strip())
     assert ended(client).exit_status == 0, client.log.read_text()
     assert states(show(box)) == ["done"] * 3
+
+
+def test_a_detached_sweep_that_is_stopped_stops_its_tasks(box: Box, gates: Gates) -> None:
+    status, out, err = box.call("each", "--detach", "-n", "1", "--jobs", "2", *sh(gates.wait, "{1..3}"))
+    assert status == 0, err
+    until(lambda: states(show(box)) == ["running", "running", "waiting"])
+    assert box.call("jobs", "stop", out.strip())[0] == 0
+    assert states(show(box)) == ["stopped", "stopped", "waiting"] and running(box) == []
+
+
+def test_a_detached_sweep_is_told_secrets_that_are_not_kept(box: Box, tmp_path: Path) -> None:
+    words = ("each", "--detach", "-n", "1", *sh("echo $*", "--api-key=geheim", "{1..2}"))
+    status, out, err = box.call(*words)
+    assert status == 0, err
+    (client,) = (job for job in all_jobs(box.environ) if job.id == out.strip())
+    assert ended(client).exit_status == 0, client.log.read_text()
+    assert outputs(show(box)) == ["--api-key=geheim 1", "--api-key=geheim 2"]
+    assert "geheim" not in client.line
+    file = tmp_path / "tasks"
+    file.write_text("true --api-key=geheim\n")
+    assert box.call("each", "--detach", "--from-file", str(file))[0] == 2
 
 
 # Devices that tasks share

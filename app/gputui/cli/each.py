@@ -115,6 +115,7 @@ def parser() -> Parser:
         "--keep-going",
         dest="stop_on_failure",
         action="store_false",
+        default=False,
         help="a failed task is a row, the others run (default)",
     )
     failed.add_argument(
