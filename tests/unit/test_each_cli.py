@@ -8,18 +8,21 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gputui.jobs import sweep
 from gputui.jobs.job import Job
 from gputui.jobs.process_tree import alive
 from gputui.jobs.stop import stop
 from gputui.jobs.store import all_jobs
 from gputui.jobs.sweeps import kept
+from gputui.sources.simulated.spec import Task
 from messages import lines_of
-from unit.claims_support import Box, Forked, until
+from unit.claims_support import EIGHT, Box, Forked, until
 from unit.jobs_support import Gate, command, ended, gone, kill_supervisor
 
 
@@ -32,8 +35,8 @@ def each(box: Box, *words: str, status: int = 0) -> Any:
 
 def show(box: Box) -> Any:
     """The only sweep that is kept, as it stands."""
-    (sweep,) = json.loads(box.call("each", "--list", "--json")[1])["sweeps"]
-    return sweep
+    (found,) = json.loads(box.call("each", "--list", "--json")[1])["sweeps"]
+    return found
 
 
 def sh(script: str, *words: str) -> tuple[str, ...]:
@@ -196,6 +199,24 @@ def test_a_task_takes_the_devices_of_the_one_before_without_a_wait(box: Box) -> 
     assert time.monotonic() - began < 10
 
 
+def test_devices_of_a_task_that_has_just_ended_are_tried_again_before_the_line(
+    box: Box, gates: Gates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "_SETTLING", 600.0)
+    monkeypatch.setattr(sweep, "_PAUSE", 0.01)
+    client = started(
+        box, 1, "--gpus", "0", "-n", "1", "--jobs", "1", "--window", "1h", *sh(gates.wait, "{1..2}")
+    )
+    # What the driver still says of the task that has ended.
+    stale = Task(devices=("0",), user="ana", command="python t.py", pid=4711, memory=3000, load=97)
+    box.driver.show_box(replace(EIGHT, tasks=(stale,)))
+    gates.open(1)
+    until(lambda: states(show(box)) == ["done", "waiting"])
+    box.driver.show_box(EIGHT)
+    gates.open(2)
+    assert client.end() == 0
+
+
 def _line(box: Box) -> Any:
     return json.loads(box.call("queue", "--json")[1])["waiters"]
 
@@ -290,12 +311,12 @@ def test_a_job_whose_id_was_not_written_any_more_is_found_by_its_name(box: Box, 
     client = started(box, 1, "-n", "1", "--jobs", "1", *sh(gates.wait, "{1..2}"))
     client.kill()
     (job,) = running(box)
-    (sweep,) = kept(box.environ).sweeps
-    file = box.folder / "state/gputui/sweeps" / sweep.id / "sweep.json"
+    (known,) = kept(box.environ).sweeps
+    file = box.folder / "state/gputui/sweeps" / known.id / "sweep.json"
     record = json.loads(file.read_text())
     record["tasks"][0].update(state="waiting", job=None, attempts=0)
     file.write_text(json.dumps(record))
-    again = box.start("each", "--resume", sweep.id, "-q", "--json")
+    again = box.start("each", "--resume", known.id, "-q", "--json")
     gates.open(1, 2)
     assert again.end() == 0, again.err
     assert json.loads(again.out)["tasks"][0]["job"] == job.id and len(all_jobs(box.environ)) == 2

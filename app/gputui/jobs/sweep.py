@@ -40,6 +40,10 @@ from gputui.sources.source import NoSourceError, Source, Want
 from gputui.system.ending_signals import EndedError, without_signals
 from gputui.vendors.registry import vendors_of
 
+_SETTLING, _PAUSE = 2.0, 0.25
+"""Seconds after the end of a task for which its devices are tried again before we get in line, and between
+two tries: a driver's utilization is a mean over up to a second, in which the task still ran."""
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
@@ -124,6 +128,7 @@ class Sweeping:
         self._running: dict[int, _Running] = {}
         self._shared: list[_Held] = []
         self._halted = False
+        self._settled = 0.0
 
     def run(self) -> Sweep:
         """Run every task that has not ended well. Tasks that run already are adopted.
@@ -184,11 +189,14 @@ class Sweeping:
         place = self._todo[0]
         planned = self._planned[place]
         with self._opened(planned.request.cpu_only) as source:
-            held = (
-                self._at_once(planned, source)
-                or self._beside(planned, source)
-                or self._in_turn(planned, source)
-            )
+            held = self._at_once(planned, source) or self._beside(planned, source)
+            while held is None and time.monotonic() < self._settled and not self._others(own=0):
+                if not self._running:
+                    time.sleep(_PAUSE)
+                elif self._collect(_PAUSE):
+                    raise _AgainError
+                held = self._at_once(planned, source)
+            held = held or self._in_turn(planned, source)
         try:
             with without_signals():
                 self._start(place, held)
@@ -289,9 +297,12 @@ class Sweeping:
             return
         if not self._collect(seconds):
             return
-        others = [waiter for waiter in waiters(self._environ) if not waiter.silent]
-        if self._halted or len(others) <= 1:
+        if self._halted or not self._others(own=1):
             raise _AgainError
+
+    def _others(self, own: int) -> bool:
+        """Whether others are in line, where we have so many places ourselves."""
+        return sum(not waiter.silent for waiter in waiters(self._environ)) > own
 
     def _collect(self, seconds: float | None) -> bool:
         """Wait until tasks end, at most so long; whether any did."""
@@ -304,6 +315,7 @@ class Sweeping:
     def _came_to_end(self, place: int, job: Job) -> None:
         with without_signals():
             running = self._running.pop(place)
+            self._settled = time.monotonic() + _SETTLING
             held = running.held
             if held is not None:
                 held.tasks.discard(place)
