@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gputui.choosing.tree import lines
+from gputui.choosing.tree import lines, links_in_words
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.watch import Watch
 from gputui.inventory.device import Device
@@ -55,3 +55,15 @@ def test_a_lost_device_stays_at_the_switch_where_it_was() -> None:
         == before[:6]
         == ["NUMA node 0", "└─ PCIe switch", *(f"   ├─ {n}" for n in (0, 1, 2)), "   └─ 3"]
     )
+
+
+def test_a_link_that_only_one_of_two_gpus_tells_of_is_a_link_of_both() -> None:
+    box = at(BOXES["idle"], 0.0, NOW)
+    links = [list(row) for row in box.links]
+    for row in links:
+        row[:] = ["X" if word == "X" else "SYS" for word in row]
+    for told in ((0, 1), (1, 0)):
+        one_sided = [list(row) for row in links]
+        one_sided[told[0]][told[1]] = "NV2"
+        found = links_in_words(replace(box, links=tuple(map(tuple, one_sided))))
+        assert found == (("NVLink", "NV2 0━1"),)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 
 from gputui.inventory.device import Device
 from gputui.inventory.link import PCIE_CLASSES, connected_components, direct_links, family, strength
@@ -89,9 +89,10 @@ def links_in_words(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
     joins, or "between all 8 GPUs" of the box."""
     devices = [device for device in snapshot.devices if device.parent is None]
     described = []
-    words = {word for a, b in combinations(devices, 2) if (word := snapshot.link(a, b))}
+    # (A recording may have a link that only one of the two tells of.)
+    words = {word for a, b in permutations(devices, 2) if (word := snapshot.link(a, b))}
     for word in sorted(filter(direct_links, words), key=strength, reverse=True):
-        joined = [[snapshot.link(a, b) == word for b in devices] for a in devices]
+        joined = [[word in (snapshot.link(a, b), snapshot.link(b, a)) for b in devices] for a in devices]
         home = _components(joined)
         parts = []
         for first in sorted(set(home)):
