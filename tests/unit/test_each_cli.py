@@ -322,6 +322,18 @@ def test_a_job_whose_id_was_not_written_any_more_is_found_by_its_name(box: Box, 
     assert json.loads(again.out)["tasks"][0]["job"] == job.id and len(all_jobs(box.environ)) == 2
 
 
+def test_a_sweep_with_a_task_in_another_container_is_resumed_there_only(box: Box, gates: Gates) -> None:
+    client = started(box, 2, "-n", "1", "--jobs", "2", *sh(gates.wait, "{1..3}"))
+    client.kill()
+    first, second = running(box)
+    file = second.folder / "job.json"
+    record = file.read_text()
+    file.write_text(json.dumps({**json.loads(record), "pids": "pid:[1]"}))
+    assert box.call("each", "--resume", show(box)["id"])[0] == 2
+    file.write_text(record)
+    assert len(running(box)) == 2 and alive(command(first))
+
+
 def test_what_failed_or_was_stopped_runs_again_with_other_limits(box: Box, tmp_path: Path) -> None:
     found = each(
         box,

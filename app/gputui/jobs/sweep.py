@@ -155,7 +155,8 @@ class Sweeping:
                     # Those that run come to their end.
                     trouble, self._halted = error, True
         except BaseException as error:
-            if not (isinstance(error, EndedError) and error.hangs_up):
+            # (Whatever else ends us, those that run are adopted by who resumes the sweep.)
+            if isinstance(error, EndedError) and not error.hangs_up:
                 self._stop_all()
             self._set(replace(self.sweep, state="stopped", ended=time.time()))
             raise
@@ -168,18 +169,19 @@ class Sweeping:
     def _adopt(self) -> None:
         jobs = stored(self._job_environ)
         self.sweep = as_it_stands(self.sweep, jobs)
-        tasks = []
+        tasks, running = [], {}
         for place, task in enumerate(self.sweep.tasks):
             if task.state == "running":
                 job = last_job(self.sweep, task, jobs)
                 if job is None or job.state == "elsewhere":
                     where = repr(job.scope.host) if job is not None else "another place"
                     raise SweepError(f"task {task.number} runs on {where}: resume the sweep there")
-                self._running[place] = _Running(job)
+                running[place] = _Running(job)
             elif task.state != "done":
                 self._todo.append(place)
                 task = Task(task.number, task.words, task.label)
             tasks.append(task)
+        self._running = running
         self._set(replace(self.sweep, state="running", ended=None, tasks=tuple(tasks)))
 
     # Starting
