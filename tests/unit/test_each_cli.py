@@ -380,6 +380,11 @@ def test_detached_it_goes_on_as_a_job(box: Box) -> None:
     (client,) = (job for job in all_jobs(box.environ) if job.id == out.strip())
     assert ended(client).exit_status == 0, client.log.read_text()
     assert states(show(box)) == ["done"] * 3
+    before = show(box)["tasks"]
+    status, out, err = box.call("jobs", "rerun", client.id)
+    assert status == 0, err
+    (again,) = (job for job in all_jobs(box.environ) if job.id == out.strip())
+    assert ended(again).exit_status == 0 and show(box)["tasks"] == before
 
 
 def test_a_detached_sweep_that_is_stopped_stops_its_tasks(box: Box, gates: Gates) -> None:
