@@ -326,6 +326,53 @@ def _comparison(data: bytes) -> None:
         call("compare", "--forget", "k3f9")
 
 
+# Sweeps
+
+_SWEPT = {
+    "schema": 1,
+    "id": "k3f9",
+    "state": "running",
+    "created": "2026-05-04T14:00:00+00:00",
+    "ended": None,
+    "directory": "/",
+    "call": ["-n", "1"],
+    "withheld": [],
+    "tasks": [
+        {
+            "label": "--seed 1",
+            "command": ["train.py", "--seed", "1"],
+            "state": "running",
+            "devices": ["0"],
+            "job": "m6u5",
+            "attempts": 1,
+            "status": None,
+            "reason": None,
+            "started": "2026-05-04T14:00:00+00:00",
+            "ended": None,
+        }
+    ],
+    "runner": {"host": "h", "boot": None, "pids": None, "pid": 1, "ticks": 1},
+}
+
+
+def _sweep(data: bytes) -> None:
+    with own_folders() as folder:
+        sweep = folder / "state" / "gputui" / "sweeps" / "k3f9"
+        sweep.mkdir(parents=True)
+        (sweep / "sweep.json").write_bytes(data)
+        for words in (("--list",), ("--show", "k3f9"), ("--list", "--json")):
+            ended = call("each", *words)
+            assert plain(ended.out), (words, ended.out)
+        call("each", "--forget", "k3f9")
+
+
+def _tasks_of_file(data: bytes) -> None:
+    with own_folders() as folder:
+        (folder / "tasks").write_bytes(data)
+        ended = call("each", "--demo", "idle", "--dry-run", "--from-file", str(folder / "tasks"))
+        assert plain(ended.err), ended.err
+
+
 _SPEEDS = st.sampled_from(
     [
         *("train_runtime", "': ", "1e9", "1 day, 0:00:0.5", "it/s", "s/it", "|1/2 ", "[00:01<00:00, "),
@@ -614,6 +661,8 @@ ENTRANCES = {
         st.tuples(bytes_of(_GIVEN), bytes_of(_STARTED) | st.just(b""), bytes_of(_ENDED) | st.just(b"")), _jobs
     ),
     "records of comparisons": Entrance(bytes_of(_COMPARED) | _ANY_BYTES, _comparison),
+    "records of sweeps": Entrance(bytes_of(_SWEPT) | _ANY_BYTES, _sweep),
+    "files of tasks": Entrance(_ANY_BYTES, _tasks_of_file),
     "speeds in logs": Entrance(st.lists(_SPEEDS | TEXT, max_size=8).map("".join), _figures),
     "settings": Entrance(
         _SETTINGS.map(lambda text: text.encode(errors="surrogatepass")) | _ANY_BYTES, _settings

@@ -10,7 +10,7 @@ import pytest
 
 from gputui.jobs.comparisons import keep, kept, new_comparison
 from gputui.jobs.job import Job
-from gputui.jobs.queued import compare_call, compare_job
+from gputui.jobs.queued import call_job, call_of
 from gputui.jobs.start import start_job
 from gputui.jobs.store import all_jobs
 from gputui.launching.launch import Launch
@@ -149,7 +149,7 @@ async def test_v_starts_variants_of_a_jobs_command_as_a_job(desk: Desk) -> None:
         await s.press(*"env:X=0,1", "enter")
         await s.until(lambda: isinstance(s.app.screen, JobsScreen))
         assert "V shows" in texts(s, "#page-footer")[0]
-    (client,) = (each for each in all_jobs(desk.environ) if compare_call(each))
+    (client,) = (each for each in all_jobs(desk.environ) if call_of(each))
     assert ended(client).status == 0, client.log.read_text()
     (found,) = kept(desk.environ).comparisons
     logs = {each.id: each.log.read_text() for each in all_jobs(desk.environ)}
@@ -172,6 +172,6 @@ async def test_a_comparison_itself_and_no_job_at_all_are_not_compared(desk: Desk
     async with session(environ={**os.environ, **desk.environ}) as s:
         await s.press("D", "v")
         assert isinstance(s.app.screen, JobsScreen)
-        ended(compare_job(("--list",), (), desk.environ))
+        ended(call_job("compare", ("--list",), (), desk.environ))
         await s.press("v", "R")
         assert isinstance(s.app.screen, JobsScreen)

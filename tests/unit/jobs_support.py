@@ -92,7 +92,8 @@ def ended(job: Job) -> Job:
 
 def says(job: Job, text: str) -> None:
     """Wait until the log has this text."""
-    until(lambda: text in job.log.read_text(errors="replace"))
+    # (Its record is there before its log.)
+    until(lambda: job.log.exists() and text in job.log.read_text(errors="replace"))
 
 
 def kill_supervisor(job: Job) -> None:

@@ -51,6 +51,7 @@ CALLS = {
     "compare --dry-run": ["compare", "--demo", "--dry-run", "--vary", "env:X=0,1", "--", "python", "t.py"],
     "metrics": ["metrics", "--demo"],
     "ls --format": ["ls", "--demo", "--format", "{free}"],
+    "each --dry-run": ["each", "--demo", "--dry-run", "--", "python", "t.py", "--seed", "{1..2}"],
     "record": ["record", "--demo", "-"],
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Protocol
 
@@ -34,8 +34,10 @@ class TurnListener(Listener, Protocol):
         """Waiting is over after so many seconds; None: without an allocation."""
 
 
-def allocate_in_turn(allocator: Allocator, listener: TurnListener) -> Allocation:
-    """The devices of a request, when they can be had. Raises what `allocate` raises.
+def allocate_in_turn(
+    allocator: Allocator, listener: TurnListener, sleep: Callable[[float], None] = time.sleep
+) -> Allocation:
+    """The devices of a request, when they can be had. Raises what `allocate` and `sleep` raise.
 
     The place in line is kept until the devices are held, so that nobody behind us is quicker.
     """
@@ -61,6 +63,7 @@ def allocate_in_turn(allocator: Allocator, listener: TurnListener) -> Allocation
         replace(request.rules, window=0.0) if step else request.rules,
         listener.progress,
         None if request.wait in (None, math.inf) else began + (request.wait or 0.0),
+        sleep=sleep,
         box=snapshot,
     )
     allocation = None

@@ -9,11 +9,9 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 
 from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Approve
@@ -49,7 +47,6 @@ from gputui.jobs.compare import Comparing, Planned, Reading
 from gputui.jobs.comparisons import (
     ComparisonError,
     Kept,
-    Unreadable,
     find,
     forget,
     keep,
@@ -57,7 +54,8 @@ from gputui.jobs.comparisons import (
     new_comparison,
 )
 from gputui.jobs.job import JobError
-from gputui.jobs.queued import compare_job
+from gputui.jobs.kept_records import Unreadable
+from gputui.jobs.queued import call_job
 from gputui.jobs.record import without_secrets_of
 from gputui.jobs.start import detached
 from gputui.launching.intent import Asked, ContradictionError, Intent, settle
@@ -84,6 +82,7 @@ from gputui.planning.comparison_axes import (
 from gputui.planning.comparison_log import read_metric
 from gputui.planning.comparison_text import how, lines, seconds
 from gputui.sources.source import NoSourceError, Source, Want
+from gputui.system.ending_signals import EndedError, until_a_signal
 from gputui.system.environment import given_environment
 
 NONE_WENT_WELL = 1
@@ -387,7 +386,7 @@ def _detach(words: Sequence[str], command: Sequence[str], quiet: bool) -> int:
     environ = given_environment()
     environ.pop(FOLDER, None)
     try:
-        job = compare_job([word for word in words if word != "--detach"], command, environ)
+        job = call_job("compare", [word for word in words if word != "--detach"], command, environ)
     except StartError as error:
         say(str(error))
         return error.status
@@ -597,11 +596,12 @@ def _run(call: Prepared, launches: Sequence[Launch], allocation: Allocation) -> 
     )
     number = 0
     try:
-        with _until_a_signal() as came:
+        with until_a_signal():
             try:
+                # (The variant that runs is ended first.)
                 comparing.run()
-            except _EndedError:
-                number = came[0]
+            except EndedError as error:
+                number = error.number
     except (JobError, ComparisonError) as error:
         say(str(error))
         number = -1
@@ -622,32 +622,6 @@ def _run(call: Prepared, launches: Sequence[Launch], allocation: Allocation) -> 
         return 128 + number
     went_well = any(run.state == "done" for row in found.rows for run in row.runs)
     return DONE if went_well and number == 0 else NONE_WENT_WELL
-
-
-class _EndedError(BaseException):
-    """A signal asked us to end. (No Exception: nothing on the way may take it for an error of its own.)"""
-
-
-@contextmanager
-def _until_a_signal() -> Iterator[list[int]]:
-    """Signals that end us end the variant that runs first; the list has the one that came."""
-    came: list[int] = []
-
-    def end(number: int, _: FrameType | None) -> None:
-        came.append(number)
-        raise _EndedError
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
-    try:
-        for number in numbers:
-            # (`nohup gputui compare` goes on when its terminal is closed.)
-            if before[number] is not signal.SIG_IGN:
-                signal.signal(number, end)
-        yield came
-    finally:
-        for number, answer in before.items():
-            signal.signal(number, answer)
 
 
 class _Progress:

@@ -48,7 +48,7 @@ def whole_parser() -> argparse.ArgumentParser:
     for each in parsers:
         for action in each._actions:
             if (
-                action.dest in ("recording", "file", "model", "measured", "output")
+                action.dest in ("recording", "file", "from_file", "model", "measured", "output")
                 or action.metavar == "MODEL"
             ):
                 action.complete = {"bash": "_shtab_compgen_files", "zsh": "_files"}  # type: ignore[attr-defined]

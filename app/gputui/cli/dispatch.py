@@ -30,6 +30,7 @@ SUBCOMMANDS: dict[str, str] = {
     "export": "write the launch for a shell, docker, Slurm, VS Code, …",
     "check": "verify which devices the command's Python will see",
     "compare": "run a command in variants, and compare them",
+    "each": "run many tasks, each on devices of its own",
     "jobs": "background jobs: list, log, wait, stop, rerun",
     "claims": "list who holds which devices through gputui",
     "queue": "list who waits for devices, and why",

@@ -274,17 +274,18 @@ def _stop(args: argparse.Namespace, jobs: Stored) -> int:
 def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
     from gputui.cli import run
     from gputui.jobs.again import again
-    from gputui.jobs.queued import compare_call
+    from gputui.jobs.queued import call_of
 
     job = _readable(args.id, jobs, newest=True)
-    comparison = compare_call(job)
-    if comparison is not None:
+    call = call_of(job)
+    if call is not None:
         if job.withheld:
             raise WrongCallError(f"job {job.id}: secrets are not saved: type its call again")
-        from gputui.cli import compare
+        import importlib
 
-        words, inner = comparison
-        return compare.main(["--detach", *words, *args.options], inner)
+        called = importlib.import_module(f"gputui.cli.{call.subcommand}")
+        status: int = called.main(["--detach", *call.words, *args.options], call.command)
+        return status
     words, command = _call(job)
     given = run.parser().parse_args(args.options)
     lacks = again(job).lacks({*os.environ, *(name for name, _ in given.env or ())})
@@ -308,10 +309,10 @@ def _call(job: Job) -> tuple[list[str], tuple[str, ...]]:
 def _show(args: argparse.Namespace, jobs: Stored) -> int:
     job = _readable(args.id, jobs, newest=True)
     if args.command:
-        from gputui.jobs.queued import compare_call
+        from gputui.jobs.queued import call_of
         from gputui.launching.quoting import quote
 
-        if compare_call(job) is not None:
+        if call_of(job) is not None:
             print_line(" ".join(map(quote, job.argv)))
             return DONE
         words, command = _call(job)

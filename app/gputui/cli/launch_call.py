@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gputui.allocating.allocate import allocate
@@ -32,9 +32,9 @@ from gputui.sources.source import Want
 NEAR = "near"
 
 
-def add_launch_options(parser: argparse.ArgumentParser) -> None:
-    """Which devices, and how the command is started on them."""
-    add_request_options(parser, exclusive=True)
+def add_launch_options(parser: argparse.ArgumentParser, exclusive: bool = True) -> None:
+    """Which devices, and how the command is started on them; not `exclusive`: `--gpus` beside `-n`."""
+    add_request_options(parser, exclusive)
     how = parser.add_argument_group("how it is started")
     how.add_argument(
         "--saved", metavar="NAME|N", help="start a saved launch instead of a command (see `gputui launches`)"
@@ -185,11 +185,16 @@ def launch_of(args: argparse.Namespace, command: Sequence[str]) -> Launch:
 
 
 def request_for(
-    args: argparse.Namespace, options: LaunchOptions, intent: Intent, job: str | None = None
+    args: argparse.Namespace,
+    options: LaunchOptions,
+    intent: Intent,
+    job: str | None = None,
+    tell: Callable[[str], None] = say,
 ) -> Request:
     """The request of a call that launches: what the call says of devices, and what its command says.
 
-    Raises RequestError where they contradict each other, unless the call has `--force`.
+    `tell` is told what the command decides. Raises RequestError where they contradict each other, unless the
+    call has `--force`.
     """
     facts = Want.VERDICT | Want.TOPOLOGY if args.threads == NEAR else Want.VERDICT
     if args.n == AUTO:
@@ -203,7 +208,7 @@ def request_for(
     if asked.names is None and asked.count is None and default is not None and not default.firm:
         option = f"--gpus {settled.names}" if settled.names is not None else f"-n {settled.count}"
         said = f"as if {option} were given" if settled.names != NONE else "no device is selected"
-        say(f"note: {said} ({default.words}); -n or --gpus overrides that")
+        tell(f"note: {said} ({default.words}); -n or --gpus overrides that")
     facts |= facts_of(settled)
     return request_of(args, program_and_script(options.command), facts, job=job, asked=settled)
 

@@ -313,6 +313,11 @@ def add_wait_option(parser: argparse.ArgumentParser) -> None:
         help="wait in the queue until enough are free; with TIME at most that long (90, 30m,"
         " 2h), then status 124",
     )
+    add_window_option(parser)
+
+
+def add_window_option(parser: argparse.ArgumentParser) -> None:
+    """`--window S`."""
     parser.add_argument(
         "--window",
         type=duration_type(),

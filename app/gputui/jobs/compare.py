@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.start import StartError
 from gputui.planning.comparison import Comparison, Run, RunState
 from gputui.planning.comparison_log import Figures, read_figures
+from gputui.system.ending_signals import without_signals
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
@@ -121,7 +121,7 @@ class Comparing:
         meter = _Meter(self._read, [device.key for device in planned.launch.devices])
         with _tie() as tie:
             try:
-                with _without_signals():
+                with without_signals():
                     job = self._start(row, planned, tie)
                     run = replace(run, job=job.id)
                     self._put(row, run)
@@ -209,16 +209,6 @@ def _tie() -> Iterator[int]:
     finally:
         os.close(writing)
         os.close(reading)
-
-
-@contextlib.contextmanager
-def _without_signals() -> Iterator[None]:
-    """Signals that end us come afterwards: a job that is just being started is known only then."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Meter:

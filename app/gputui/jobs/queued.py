@@ -1,4 +1,4 @@
-"""Jobs that are gputui itself: `gputui run --wait` until it becomes the command, and comparisons."""
+"""Jobs that are gputui itself: `gputui run --wait` until it becomes the command, comparisons, sweeps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from gputui.allocating.claims.own_lease import own_lease
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
@@ -63,25 +64,43 @@ def queue_job(
     )
 
 
-def compare_job(
-    words: Sequence[str], command: Sequence[str], environ: Mapping[str, str], name: str | None = None
+CALLS: Mapping[str, str] = {"compare": "a comparison", "each": "a sweep"}
+"""The subcommands that a job can be and stay, and what such a job is for people."""
+
+
+def call_job(
+    subcommand: str,
+    words: Sequence[str],
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    name: str | None = None,
 ) -> Job:
-    """Start `gputui compare` with these words as a job. Raises StartError and JobError."""
-    launch = Launch((sys.executable, "-c", _GPUTUI, "gputui", "compare"))
+    """Start a subcommand of CALLS with these words as a job. Raises StartError and JobError."""
+    launch = Launch((sys.executable, "-c", _GPUTUI, "gputui", subcommand))
     call = (*words, *(("--", *command) if command else ()))
-    queued = Queued(None, ("gputui", "compare", *call), call, "compare")
+    queued = Queued(None, ("gputui", subcommand, *call), call, subcommand)
     return start_job(launch, environ, name, own_lease(environ).descriptors, queued)
 
 
-def compare_call(job: Job) -> tuple[list[str], list[str] | None] | None:
-    """The words of `gputui compare` that a job is, and its command; None where it is no comparison."""
-    if job.argv[:2] != ("gputui", "compare") or job.launch is not None:
+class Call(NamedTuple):
+    """A call of gputui that a job is: a subcommand of CALLS, its words, and its command."""
+
+    subcommand: str
+    words: list[str]
+    command: list[str] | None
+
+
+def call_of(job: Job) -> Call | None:
+    """The call that a job is; None where it is another command."""
+    if job.argv[:1] != ("gputui",) or job.argv[1:2] == () or job.argv[1] not in CALLS:
+        return None
+    if job.launch is not None:
         return None
     words = list(job.argv[2:])
     if "--" not in words:
-        return words, None
+        return Call(job.argv[1], words, None)
     place = words.index("--")
-    return words[:place], words[place + 1 :]
+    return Call(job.argv[1], words[:place], words[place + 1 :])
 
 
 def words_of(

@@ -9,8 +9,9 @@ import contextlib
 import os
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from gputui.inventory.process import Identity
@@ -59,7 +60,34 @@ def wait_for(job: Job, timeout: float | None = None) -> Job:
             if descriptor is None:
                 time.sleep(min(left, _ASK_AGAIN))
             else:
-                _readable(descriptor, min(left, _LONGEST))
+                _readable([descriptor], min(left, _LONGEST))
+
+
+def wait_for_any(jobs: Sequence[Job], timeout: float | None = None) -> list[Job]:
+    """Those of the jobs that have ended, as soon as there is one; [] after `timeout` seconds.
+
+    One whose record has been removed has ended, nobody knows how. Raises JobError as `wait_for` does.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        over = [job for job in map(_as_it_is, jobs) if job.over]
+        left = _LONGEST if deadline is None else deadline - time.monotonic()
+        if over or left <= 0:
+            return over
+        with contextlib.ExitStack() as opened:
+            found = [opened.enter_context(ending(job)) for job in jobs]
+            known = [descriptor for descriptor in found if descriptor is not None]
+            _readable(known, min(left, _LONGEST if len(known) == len(jobs) else _ASK_AGAIN))
+
+
+def _as_it_is(job: Job) -> Job:
+    try:
+        job = refreshed(job)
+    except JobError:
+        return replace(job, state="ended")
+    if job.state == "elsewhere":
+        raise JobError(f"job {job.id} belongs to {job.scope.host!r}; it can be waited for there")
+    return job
 
 
 @contextmanager
@@ -89,10 +117,11 @@ def _pidfd(process: Identity) -> int | None:
     return None
 
 
-def _readable(descriptor: int, seconds: float) -> None:
+def _readable(descriptors: Sequence[int], seconds: float) -> None:
     # (poll, not select: a descriptor may be above 1024 in a process with many files open.)
     poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
     poll.poll(seconds * 1000)
 
 

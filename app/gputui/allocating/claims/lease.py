@@ -106,9 +106,12 @@ class Lease:
         """The paths of the records that tell others who holds the devices."""
         return tuple(str(path) for _, _, path in self._records)
 
-    def belongs_to(self, pid: int, job: str, supervisor: int | None = None) -> None:
-        """Write into the records that the devices belong to this job, whose command has this pid."""
-        roots = _roots(pid, *((supervisor,) if supervisor else ()))
+    def belongs_to(
+        self, pid: int, job: str, supervisor: int | None = None, others: Sequence[int] = ()
+    ) -> None:
+        """Write into the records that the devices belong to this job, whose command has this pid; `others`
+        are the processes of jobs that share them."""
+        roots = _roots(pid, *((supervisor,) if supervisor else ()), *others)
         for descriptor, about, _ in self._records:
             data = json.dumps({**about, "pid": pid, "job": job, "roots": roots}).encode()
             # (The job runs already, and what the record says is only for people.)

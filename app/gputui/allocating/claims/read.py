@@ -60,8 +60,8 @@ _MAX_PROBLEMS = 3
 
 _MAX_TEXT = 4000
 """Characters of a command or job id that are read of a record."""
-_MAX_ROOTS = 4
-"""Roots that are read of one record: a job has two, its command and its supervisor."""
+_MAX_ROOTS = 64
+"""Roots that are read of one record: a job has two, its command and its supervisor; jobs share a claim."""
 
 File = tuple[int, int]
 """A file, by device and inode."""

@@ -104,11 +104,12 @@ class JobsController:
         from gputui.cli.request_options import with_rules
         from gputui.cli.run import parser
         from gputui.jobs.again import again
-        from gputui.jobs.queued import compare_call
+        from gputui.jobs.queued import CALLS, call_of
         from gputui.launching.environment_hints import THREADS, threads_near
 
-        if compare_call(job) is not None:
-            return None, f"a comparison: gputui jobs rerun {job.id} starts it again"
+        call = call_of(job)
+        if call is not None:
+            return None, f"{CALLS[call.subcommand]}: gputui jobs rerun {job.id} starts it again"
         kept = again(job)
         lacks = kept.lacks(self._environ)
         if lacks is not None:
@@ -154,10 +155,11 @@ class JobsController:
     def not_comparable(self, job: Job) -> str | None:
         """Why variants of a job's command cannot be started, None where they can."""
         from gputui.jobs.again import again
-        from gputui.jobs.queued import compare_call
+        from gputui.jobs.queued import CALLS, call_of
 
-        if compare_call(job) is not None:
-            return f"a comparison itself: gputui jobs rerun {job.id} starts it again"
+        call = call_of(job)
+        if call is not None:
+            return f"{CALLS[call.subcommand]} itself: gputui jobs rerun {job.id} starts it again"
         return again(job).lacks(self._environ)
 
     def explain_comparison(self, job: Job, line: str) -> str:
@@ -179,7 +181,7 @@ class JobsController:
         from gputui.cli.compare import prepared
         from gputui.jobs.again import again
         from gputui.jobs.job import JobError
-        from gputui.jobs.queued import compare_job
+        from gputui.jobs.queued import call_job
         from gputui.launching.launch_options import words_of
         from gputui.launching.start import StartError
 
@@ -188,7 +190,7 @@ class JobsController:
         words = [*_without_devices(line, devices), *words_of(options), *_compare_words(line)]
         try:
             prepared(words, options.command)
-            started = compare_job(words, options.command, self._environ)
+            started = call_job("compare", words, options.command, self._environ)
         except (WrongCallError, RequestError, JobError, StartError) as error:
             return f"nothing is started: {error}"
         return f"job {started.id} compares: V shows how far it is"

@@ -1,0 +1,52 @@
+"""Signals that end a call which runs jobs (Ctrl-C, SIGTERM, SIGHUP): as an exception, or later."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class EndedError(BaseException):
+    """A signal asked us to end. (No Exception: nothing on the way may take it for an error of its own.)"""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    @property
+    def hangs_up(self) -> bool:
+        """Whether only the terminal was closed."""
+        return self.number == signal.SIGHUP
+
+
+@contextmanager
+def until_a_signal() -> Iterator[None]:
+    """The first signal that ends us raises EndedError, and so do others."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        raise EndedError(number)
+
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    try:
+        for number in _ENDING:
+            # (`nohup gputui compare` goes on when its terminal is closed.)
+            if before[number] is not signal.SIG_IGN:
+                signal.signal(number, end)
+        yield
+    finally:
+        for number, answer in before.items():
+            signal.signal(number, answer)
+
+
+@contextmanager
+def without_signals() -> Iterator[None]:
+    """Signals that end us come afterwards: a job that is just being started is known only then."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
