@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
 
+from gputui.allocating.settings import INTERVALS
 from gputui.choosing.verdict import GLYPHS, State, Verdict, verdicts
 from gputui.choosing.verdict_text import brief, for_document, reason
-from gputui.cli.common import DONE, Parser, add_source_options, opened, starting_nothing
+from gputui.cli.common import (
+    DONE,
+    Parser,
+    WrongCallError,
+    add_source_options,
+    duration_type,
+    make_source,
+    opened,
+    starting_nothing,
+)
 from gputui.cli.request_options import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_name
@@ -34,12 +45,30 @@ def parser() -> Parser:
     made.add_argument(
         "--details", action="store_true", help="also show clocks, links, errors, and the load of each process"
     )
+    made.add_argument(
+        "--follow",
+        action="store_true",
+        help="with --json: a document a line, again and again, until standard input ends; a line of standard"
+        " input is a number of seconds, the pace from then on",
+    )
+    made.add_argument(
+        "--interval",
+        type=duration_type(*INTERVALS),
+        metavar="S",
+        help="with --follow: seconds from one document to the next (default 1)",
+    )
     add_source_options(made)
     return made
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
+    if args.follow and (args.details or not args.json):
+        raise WrongCallError("--follow goes with --json, and without --details")
+    if args.interval is not None and not args.follow:
+        raise WrongCallError("--interval goes with --follow")
+    if args.follow:
+        return _follow(args)
     with opened(args) as source:
         snapshot = source.read(Want.ALL | Want.DETAILS | Want.HOST if args.details else Want.ALL)
     judged = verdicts(snapshot, rules_of(None))
@@ -52,6 +81,14 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
         print(details_text(snapshot, _terminal()[0]), end="")
     return DONE
+
+
+def _follow(args: argparse.Namespace) -> int:
+    from gputui.cli.follow import INTERVAL, follow
+
+    rules = rules_of(None)
+    source = make_source(args.demo, args.recording, args.root)
+    return follow(source, lambda read: document_text(read, verdicts(read, rules)), args.interval or INTERVAL)
 
 
 def document_text(snapshot: Snapshot, judged: dict[str, Verdict], details: bool = False) -> str:
