@@ -25,9 +25,10 @@ _LONGEST_LINE = 4096
 def follow(source: Source, text_of: Callable[[Snapshot], str], interval: float = INTERVAL) -> int:
     """Print each reading of the source as one line, until standard input ends.
 
-    A line of standard input is a number of seconds: the pace from then on. A reading that fails is a line with
-    the key "error", and reading goes on. Nothing is buffered: a reader that has gone ends the call at once, and
-    one that is slow gets fewer lines. Raises NoSourceError where there is nothing to read from at the start.
+    A line of standard input is a number of seconds: the pace from then on. A reading that fails is a line
+    with the key "error", and reading goes on. Nothing is buffered: a reader that has gone ends the call at
+    once, and one that is slow gets fewer lines. Raises NoSourceError where there is nothing to read from at
+    the start.
     """
     failed: list[Exception] = []
     wake, woken = os.pipe()

@@ -21,6 +21,7 @@ from gputui.cli.common import (
     opened,
     starting_nothing,
 )
+from gputui.cli.hosts_options import add_hosts_option, boxes_of
 from gputui.cli.request_options import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_name
@@ -57,6 +58,7 @@ def parser() -> Parser:
         metavar="S",
         help="with --follow: seconds from one document to the next (default 1)",
     )
+    add_hosts_option(made)
     add_source_options(made)
     return made
 
@@ -67,6 +69,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError("--follow goes with --json, and without --details")
     if args.interval is not None and not args.follow:
         raise WrongCallError("--interval goes with --follow")
+    if args.hosts is not None:
+        from gputui.cli.ls_hosts import list_boxes
+
+        return list_boxes(boxes_of(args), args.json, args.details, rules_of(None), *_terminal())
     if args.follow:
         return _follow(args)
     with opened(args) as source:

@@ -6,6 +6,7 @@ import os.path
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from gputui.allocating.claims.own_lease import own_lease
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
@@ -17,11 +18,11 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launch_options import words_of as option_words
 
 _GPUTUI = (
-    "import sys; sys.path = [place for place in sys.path if place];"
+    f"import sys; sys.path = [*filter(None, sys.path), {str(Path(__file__).parents[2])!r}];"
     " from gputui.cli.main import queued_entry; queued_entry()"
 )
-"""gputui by our own interpreter. (`-m` would look for modules in the project's folder first: a json.py there
-would be ours.)"""
+"""gputui by our own interpreter, also where it is not installed for it, as on a box that it was sent to.
+(`-m` would look for modules in the project's folder first: a json.py there would be ours.)"""
 
 
 def queue_job(

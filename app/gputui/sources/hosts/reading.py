@@ -1,0 +1,46 @@
+"""What a box answers to `ls --json`, read as strictly as a stranger's recording."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from gputui.inventory.document_reader import from_document
+from gputui.inventory.formatting import printable
+from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.untrusted_json import DocumentError
+from gputui.sources.hosts.nvidia_smi import snapshot_of
+from gputui.sources.hosts.remote_script import Mode
+
+MOST_REASON = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A box as it was, or why it is not known. `document` is the box's own JSON; None of nvidia-smi."""
+
+    alias: str
+    snapshot: Snapshot | None = None
+    document: dict[str, Any] | None = None
+    error: str | None = None
+
+
+def read(alias: str, text: bytes, mode: Mode | None, now: float) -> Reading:
+    """The reading that an answer, or a line of one, is; `now` is seconds since the epoch."""
+    try:
+        if mode == "nvidia-smi":
+            lines = text.decode(errors="replace").strip().splitlines()
+            return Reading(alias, snapshot_of(lines, alias, now))
+        document = json.loads(text)
+        if isinstance(document, dict) and isinstance(error := document.get("error"), str):
+            return Reading(alias, error=printable(error)[:MOST_REASON])
+        return Reading(alias, from_document(document), document)
+    except (DocumentError, ValueError, RecursionError) as error:
+        return Reading(alias, error=printable(f"its answer cannot be read: {error}")[:MOST_REASON])
+
+
+def reason(said: str) -> str:
+    """The last line of the messages of gputui there, without its name."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return printable(lines[-1].removeprefix("gputui: "))[:MOST_REASON] if lines else "no answer"

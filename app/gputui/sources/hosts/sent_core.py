@@ -1,0 +1,63 @@
+"""gputui without its screen as a zip file, which is sent to a box that has none."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import zipfile
+from functools import lru_cache
+from pathlib import Path
+
+_START = b"from gputui.cli.main import entry\n\nentry()\n"
+START = "start.py"
+"""The file in it that is gputui."""
+
+_NOT_SENT = ("tui", "__pycache__")
+_DEPENDENCIES = ("pynvml", "platformdirs", "yaml")
+"""What it needs besides, as far as that is written in Python."""
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+@lru_cache(maxsize=1)
+def _files() -> dict[str, Path]:
+    """The files, by their names there."""
+    found: dict[str, Path] = {}
+    package = Path(__file__).parents[2]
+    _add(found, package)
+    for name in _DEPENDENCIES:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            _add(found, Path(spec.origin).parent if spec.submodule_search_locations else Path(spec.origin))
+    return found
+
+
+def _add(found: dict[str, Path], place: Path) -> None:
+    if place.is_file():
+        found[place.name] = place
+        return
+    for file in sorted(place.rglob("*")):
+        inside = file.relative_to(place)
+        if file.is_file() and file.suffix not in (".so", ".pyc") and not set(inside.parts) & {*_NOT_SENT}:
+            found[f"{place.name}/{inside.as_posix()}"] = file
+
+
+@lru_cache(maxsize=1)
+def digest() -> str:
+    """A name for this very content: 16 hexadecimal digits."""
+    made = hashlib.sha256(_START)
+    for name, file in _files().items():
+        data = file.read_bytes()
+        made.update(f"{name}\0{len(data)}\0".encode() + data)
+    return made.hexdigest()[:16]
+
+
+@lru_cache(maxsize=1)
+def zipped() -> bytes:
+    """The zip file: the same bytes for the same content."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, file in _files().items():
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), file.read_bytes(), zipfile.ZIP_DEFLATED)
+        archive.writestr(zipfile.ZipInfo(START, _EPOCH), _START)
+    return made.getvalue()

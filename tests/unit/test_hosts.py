@@ -1,0 +1,243 @@
+"""Other boxes over a real ssh: `ls --hosts`, and what becomes of boxes that are not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputui.sources.hosts.remote_script import in_any_shell
+from gputui.sources.simulated.boxes import BOXES
+from simnvml import SimulatedNvml
+from ssh_boxes import PROGRAMS, CannotStartError, SshBoxes
+from unit.calling import Call
+
+pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keygen")
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshBoxes]:
+    try:
+        made = SshBoxes(tmp_path_factory.mktemp("ssh") / "boxes")
+    except (CannotStartError, OSError) as error:
+        pytest.skip(f"sshd does not start here: {error}")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def boxes(daemon: SshBoxes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SshBoxes:
+    """The daemon, reached by our calls."""
+    monkeypatch.setenv("PATH", daemon.environment(dict(os.environ))["PATH"])
+    config = tmp_path / "config" / "gputui"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text("[hosts]\nconnect_timeout = 1\n")
+    return daemon
+
+
+def shown(nvml: SimulatedNvml, box: str) -> dict[str, str]:
+    """The variables of a box that a simulated driver shows."""
+    nvml.show_box(BOXES[box])
+    names = ("LD_LIBRARY_PATH", "SIMNVML_BOX", "SIMNVML_CONTROL", "SIMNVML_COUNTS")
+    found = nvml.environment()
+    return {name: found[name] for name in names}
+
+
+def test_a_box_is_listed_as_it_lists_itself(
+    boxes: SshBoxes, call: Call, simulated_nvml: SimulatedNvml
+) -> None:
+    boxes.add("idle", shown(simulated_nvml, "idle"))
+    found = call("ls", "--hosts", "idle", "--json").json
+    (entry,) = found["boxes"]
+    assert found["schema"] == 1 and (entry["host"], entry["error"]) == ("idle", None)
+    assert [device["verdict"]["state"] for device in entry["devices"]] == ["free"] * 2
+    assert "idle" in call("ls", "--hosts", "idle").text
+
+
+@pytest.fixture
+def idle(simulated_nvml: SimulatedNvml) -> dict[str, str]:
+    return shown(simulated_nvml, "idle")
+
+
+def fresh(boxes: SshBoxes, name: str) -> str:
+    """A name that no box has."""
+    taken = {file.stem for file in boxes.folder.glob("*.env")}
+    return next(each for number in range(99) if (each := f"{name}{number}") not in taken)
+
+
+def entry(call: Call, alias: str) -> dict[str, Any]:
+    (found,) = call("ls", "--hosts", alias, "--json").json["boxes"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_boxes_that_cannot_be_reached_say_why_and_leave_the_others(
+    boxes: SshBoxes, idle: dict[str, str], call: Call
+) -> None:
+    boxes.add("well", idle)
+    boxes.add_dead("dead")
+    boxes.add_changed("changed")
+    boxes.add_denied("denied")
+    with boxes.add_hung("hung"):
+        ended = call("ls", "--hosts", "dead,well,hung,changed,denied,no.such.box.invalid", "--json")
+    found = {each["host"]: each for each in json.loads(ended.out)["boxes"]}
+    assert ended.status == 0 and list(found)[1] == "well"
+    assert found["well"]["error"] is None and len(found["well"]["devices"]) == 2
+    errors = {name: each["error"] for name, each in found.items() if name != "well"}
+    assert all("devices" not in found[name] for name in errors)
+    assert errors["dead"] == "connection refused"
+    assert "host key" in errors["changed"] and "denied" in errors["denied"]
+    assert "time" in errors["hung"] and errors["no.such.box.invalid"] == "no such host name"
+
+
+def test_where_no_box_can_be_reached_the_status_says_so(boxes: SshBoxes, call: Call) -> None:
+    boxes.add_dead("dead")
+    ended = call("ls", "--hosts", "dead", "--json")
+    assert ended.status == 3 and json.loads(ended.out)["boxes"][0]["error"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash", "fish", "zsh", "tcsh"])
+def test_words_arrive_through_any_login_shell(tmp_path: Path, shell: str) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"no {shell}")
+    words = [
+        "a b",
+        "it's",
+        '"',
+        "$HOME `id`",
+        "!x !! %s \\ \\n",
+        "two\nlines\n",
+        "",
+        "ä€",
+        "*",
+        "-n",
+        "\udcff",
+    ]
+    script = "for w; do printf '%s\\0' \"$w\"; done"
+    line = in_any_shell(f"set -- {' '.join(map(shlex.quote, words))}\n{script}")
+    said = subprocess.run([program, "-c", line], capture_output=True, check=True, cwd=tmp_path).stdout
+    assert said == b"".join(os.fsencode(word) + b"\0" for word in words)
+
+
+@pytest.fixture
+def no_packages(tmp_path: Path) -> str:
+    """A PATH with a Python that has nothing but its standard library, and the system's programs."""
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    base = getattr(sys, "_base_executable", sys.executable)
+    script = folder / "python3"
+    script.write_text(f'#!/bin/sh\nexec {base} -S "$@"\n')
+    script.chmod(0o755)
+    return f"{folder}:{system_programs(tmp_path)}"
+
+
+def system_programs(tmp_path: Path) -> str:
+    """A folder with the programs that a bare system has, and no Python."""
+    folder = tmp_path / "system"
+    folder.mkdir(exist_ok=True)
+    for name in ("sh", "cat", "env", "head", "sleep", "mkdir", "rm", "printf", "true"):
+        found = shutil.which(name)
+        if found and not (folder / name).exists():
+            (folder / name).symlink_to(found)
+    return str(folder)
+
+
+def test_a_box_without_gputui_is_sent_one_once(
+    boxes: SshBoxes, idle: dict[str, str], call: Call, no_packages: str
+) -> None:
+    name = fresh(boxes, "bare")
+    home = boxes.add(name, idle, gputui=False, path=no_packages)
+    assert len(entry(call, name)["devices"]) == 2
+    (core,) = (home / ".cache" / "gputui").iterdir()
+    sent = (core / "start.py").stat()
+    assert not (core / "gputui" / "tui").exists()
+    assert len(entry(call, name)["devices"]) == 2
+    assert (core / "start.py").stat() == sent
+
+
+def test_what_login_scripts_print_is_no_answer(boxes: SshBoxes, idle: dict[str, str], call: Call) -> None:
+    name = fresh(boxes, "noisy")
+    boxes.add(name, idle, before="echo 'Welcome!'; echo '{\"schema\": 1}'; printf 'no newline '; echo")
+    assert len(entry(call, name)["devices"]) == 2
+    boxes.add(f"{name}x", idle, before="head -c 100000 /dev/zero")
+    assert entry_of_failed(call, f"{name}x")
+
+
+def entry_of_failed(call: Call, alias: str) -> str:
+    ended = call("ls", "--hosts", alias, "--json")
+    assert ended.status == 3
+    return str(json.loads(ended.out)["boxes"][0]["error"])
+
+
+SMI = """\
+0, GPU-11111111-1111, NVIDIA H100, 00000000:1B:00.0, 81559, 10, 81000, 0, 30, 66.05, 700.00, 550.54
+1, GPU-22222222-2222, NVIDIA H100, 00000000:1C:00.0, 81559, 10, 81000, [N/A], 30, [N/A], 700.00, 550.54
+"""
+
+
+def test_without_a_python_that_can_nvidia_smi_is_asked_and_nothing_counts_as_free(
+    boxes: SshBoxes, call: Call, tmp_path: Path
+) -> None:
+    name = fresh(boxes, "old")
+    home = boxes.add(name, gputui=False, path=system_programs(tmp_path))
+    assert "Python" in entry_of_failed(call, name)
+    program = home / "bin" / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{SMI}END\n")
+    program.chmod(0o755)
+    found = entry(call, name)
+    assert [device["verdict"]["state"] for device in found["devices"]] == ["unknown"] * 2
+    assert found["devices"][1]["utilization"] is None and found["devices"][0]["memory_used"] == 10 * 1024**2
+    assert any("Python" in error["message"] for error in found["errors"])
+
+
+def test_what_gputui_says_there_is_the_reason(boxes: SshBoxes, call: Call, tmp_path: Path) -> None:
+    name = fresh(boxes, "driverless")
+    boxes.add(name, path=f"{tmp_path}:/usr/bin:/bin")
+    assert entry_of_failed(call, name)
+
+
+@pytest.mark.parametrize(
+    "answer", ["nonsense", "{}", '{"schema": 2}', "[" * 100_000, '{"schema": 1, "error": 3}']
+)
+def test_an_answer_that_is_no_snapshot_is_an_error_of_that_box(
+    boxes: SshBoxes, call: Call, answer: str
+) -> None:
+    name = fresh(boxes, "liar")
+    home = boxes.add(name)
+    (home / "answer").write_text(answer)
+    (home / "bin" / "gputui").write_text('#!/bin/sh\ncat "$HOME/answer"\n')
+    assert entry_of_failed(call, name).isprintable()
+
+
+def test_its_text_does_nothing_to_the_terminal(boxes: SshBoxes, call: Call) -> None:
+    name = fresh(boxes, "evil")
+    home = boxes.add(name)
+    (home / "bin" / "gputui").write_text("#!/bin/sh\nprintf '\\033]0;x\\007\\342\\200\\256' >&2; exit 3\n")
+    ended = call("ls", "--hosts", name)
+    assert ended.status == 3 and "\x1b" not in ended.out + ended.err and ended.out[:-1].isprintable()
+
+
+@pytest.mark.parametrize("name", ["-oProxyCommand=id", "", "a b", "a;b", "a:1", "all,x", "anywhere", "$(id)"])
+def test_what_ssh_or_a_shell_would_misread_is_no_box(call: Call, name: str) -> None:
+    call("ls", f"--hosts={name}").refused(2)
+
+
+def test_all_are_those_of_the_settings(
+    boxes: SshBoxes, idle: dict[str, str], call: Call, tmp_path: Path
+) -> None:
+    call("ls", "--hosts", "all").refused(2)
+    boxes.add("one", idle)
+    boxes.add_dead("dead")
+    file = tmp_path / "config" / "gputui" / "config.toml"
+    file.write_text('[hosts]\nboxes = ["one", "dead"]\nconnect_timeout = 1\n')
+    found = call("ls", "--hosts", "all", "--json").json["boxes"]
+    assert [(each["host"], each["error"] is None) for each in found] == [("one", True), ("dead", False)]
