@@ -241,3 +241,30 @@ def test_all_are_those_of_the_settings(
     file.write_text('[hosts]\nboxes = ["one", "dead"]\nconnect_timeout = 1\n')
     found = call("ls", "--hosts", "all", "--json").json["boxes"]
     assert [(each["host"], each["error"] is None) for each in found] == [("one", True), ("dead", False)]
+
+
+def test_the_best_set_of_all_boxes_is_picked(
+    boxes: SshBoxes, call: Call, tmp_path: Path, nvml_library: Path
+) -> None:
+    for name in ("idle", "dgx-h100", "rtx3090"):
+        folder = tmp_path / name
+        folder.mkdir()
+        boxes.add(f"pick-{name}", shown(SimulatedNvml(folder, nvml_library), name))
+    boxes.add_dead("dead")
+    every = "pick-idle,dead,pick-dgx-h100"
+    ended = call("pick", "-n", "2", "--hosts", every)
+    box, ids = ended.out.split()
+    # Two GPUs that NVLink joins are better than two on a workstation.
+    assert (ended.status, box) == (0, "pick-dgx-h100") and "dead" in ended.err
+    alone = call("pick", "-n", "2", "--hosts", box).line
+    assert alone == f"{box} {ids}"
+    found = json.loads(call("pick", "-n", "2", f"--hosts={every}", "--format=json", "--ids", "uuid").out)
+    assert found["host"] == box and found["ids"] == ",".join(each["uuid"] for each in found["devices"])
+    assert call("pick", "-n", "64", "--hosts", every).status == 4
+    assert call("pick", "-n", "1", "--hosts", "dead").status == 3
+    assert call("pick", "-n", "2", "--group", "tp=3", "--hosts", box).status == 2
+
+
+@pytest.mark.parametrize("words", [["--wait"], ["--format", "env"], ["--demo"]])
+def test_what_has_no_meaning_for_other_boxes_is_refused(call: Call, words: list[str]) -> None:
+    call("pick", "--hosts", "a", *words).refused(2)

@@ -27,6 +27,18 @@ def add_hosts_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def without_options(words: Sequence[str], *names: str) -> list[str]:
+    """The words of a call without these options and their values."""
+    left, rest = list[str](), list(words)
+    while rest:
+        word = rest.pop(0)
+        if word in names:
+            del rest[:1]
+        elif word.partition("=")[0] not in names:
+            left.append(word)
+    return left
+
+
 def boxes_named(text: str) -> tuple[str, ...]:
     """The boxes that a list names, each once. Raises WrongCallError."""
     if text == ALL:
