@@ -176,3 +176,14 @@ def _free_port() -> int:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]
     return port
+
+
+def system_programs(tmp_path: Path) -> str:
+    """A folder with the programs that a bare system has, and no Python."""
+    folder = tmp_path / "system"
+    folder.mkdir(exist_ok=True)
+    for name in ("sh", "cat", "env", "head", "sleep", "mkdir", "rm", "printf", "true"):
+        found = shutil.which(name)
+        if found and not (folder / name).exists():
+            (folder / name).symlink_to(found)
+    return str(folder)

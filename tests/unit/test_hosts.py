@@ -7,8 +7,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +15,10 @@ import pytest
 from gputui.sources.hosts.remote_script import in_any_shell
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
-from ssh_boxes import PROGRAMS, CannotStartError, SshBoxes
+from ssh_boxes import PROGRAMS, SshBoxes, system_programs
 from unit.calling import Call
 
 pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keygen")
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshBoxes]:
-    try:
-        made = SshBoxes(tmp_path_factory.mktemp("ssh") / "boxes")
-    except (CannotStartError, OSError) as error:
-        pytest.skip(f"sshd does not start here: {error}")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def boxes(daemon: SshBoxes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SshBoxes:
-    """The daemon, reached by our calls."""
-    monkeypatch.setenv("PATH", daemon.environment(dict(os.environ))["PATH"])
-    config = tmp_path / "config" / "gputui"
-    config.mkdir(parents=True)
-    (config / "config.toml").write_text("[hosts]\nconnect_timeout = 1\n")
-    return daemon
 
 
 def shown(nvml: SimulatedNvml, box: str) -> dict[str, str]:
@@ -126,29 +104,6 @@ def test_words_arrive_through_any_login_shell(tmp_path: Path, shell: str) -> Non
     line = in_any_shell(f"set -- {' '.join(map(shlex.quote, words))}\n{script}")
     said = subprocess.run([program, "-c", line], capture_output=True, check=True, cwd=tmp_path).stdout
     assert said == b"".join(os.fsencode(word) + b"\0" for word in words)
-
-
-@pytest.fixture
-def no_packages(tmp_path: Path) -> str:
-    """A PATH with a Python that has nothing but its standard library, and the system's programs."""
-    folder = tmp_path / "plain"
-    folder.mkdir()
-    base = getattr(sys, "_base_executable", sys.executable)
-    script = folder / "python3"
-    script.write_text(f'#!/bin/sh\nexec {base} -S "$@"\n')
-    script.chmod(0o755)
-    return f"{folder}:{system_programs(tmp_path)}"
-
-
-def system_programs(tmp_path: Path) -> str:
-    """A folder with the programs that a bare system has, and no Python."""
-    folder = tmp_path / "system"
-    folder.mkdir(exist_ok=True)
-    for name in ("sh", "cat", "env", "head", "sleep", "mkdir", "rm", "printf", "true"):
-        found = shutil.which(name)
-        if found and not (folder / name).exists():
-            (folder / name).symlink_to(found)
-    return str(folder)
 
 
 def test_a_box_without_gputui_is_sent_one_once(

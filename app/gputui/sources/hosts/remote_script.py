@@ -1,8 +1,8 @@
 """What the shell of a box runs: it finds gputui there, asks for it where there is none, and becomes it.
 
 The login shell there may be any (fish and csh too), so it is given words without anything that one of them
-reads differently: `sh -c 'eval "$(printf %b "$0")"' 'SCRIPT'`, every unusual byte of the script in octal. Its
-first line of output that begins with `MARK` says how it goes on; what a .bashrc prints stands before that.
+reads differently: `exec sh -c 'eval "$(printf %b "$0")"' 'SCRIPT'`, every unusual byte of the script in octal
+form. Its first line of output that begins with `MARK` says how it goes on; a .bashrc may print before.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ except OSError:
 """Runs there. It reads no byte more than the file: what follows is for gputui."""
 
 _FIND = """\
-tell() {{ printf '%s\\n' "{mark} $1"; }}
+tell() {{ {tell}; }}
 find_gputui() {{
   if command -v gputui >/dev/null 2>&1; then
     program=gputui
@@ -120,18 +120,20 @@ def command(
     tied: bool = False,
     follows: bool = False,
     views: bool = False,
+    marks: bool = True,
 ) -> str:
     """The command for ssh that runs gputui with these words there.
 
     words    of gputui;  digest, size  of the core that is sent where it is missing, in bytes
     tied     it is ended when the connection ends, and a line of input interrupts it; else input is its own
+    marks    whether it tells how it goes on; not on a terminal, where it has been looked for before
     views    where it cannot run, nvidia-smi is asked instead, with `follows` again and again
 
     Raises ValueError for words that are too long for a command line.
     """
     view = _VIEW.format(query=QUERY, again="sleep 2" if follows else "exit 0") if views else "tell none\n"
     script = _FIND.format(
-        mark=MARK,
+        tell=f"printf '%s\\n' \"{MARK} $1\"" if marks else ":",
         digest=digest,
         size=size,
         start=START,
@@ -150,4 +152,5 @@ def in_any_shell(script: str) -> str:
     encoded = "".join(chr(byte) if byte in _PLAIN else f"\\0{byte:03o}" for byte in data)
     if len(encoded) > MOST:
         raise ValueError("the command is too long to be sent")
-    return f"""sh -c 'eval "$(printf %b "$0")"' '{encoded}'"""
+    # (exec: a shell that stayed as the parent would die of the Ctrl-C that is for the command.)
+    return f"""exec sh -c 'eval "$(printf %b "$0")"' '{encoded}'"""

@@ -45,7 +45,7 @@ class Session:
         so that Ctrl-C does not reach it."""
         self.alias = alias
         self.mode: Mode | None = None
-        self._said = b""
+        self._said = self._news = b""
         self._before = b""
         self.process = subprocess.Popen(
             ssh_argv(alias, command(words, digest(), len(zipped()), tied, follows, views), way),
@@ -65,9 +65,11 @@ class Session:
         self._open = {self._out, self._err}
         self.foreign = False
 
-    def receive(self, seconds: float | None, wake: int | None = None) -> bytes | None:
+    def receive(
+        self, seconds: float | None, wake: int | None = None, or_messages: bool = False
+    ) -> bytes | None:
         """The output that has come, b"" where none came in so many seconds (None: however long it takes) or
-        `wake` can be read; None at its end."""
+        `wake` can be read, or with `or_messages` where messages came; None at its end."""
         if wake is not None:
             self._poll.register(wake, select.POLLIN)
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -80,6 +82,8 @@ class Session:
                 data = self._some(descriptor)
                 if descriptor == self._out and data and (data := self._after_mark(data)):
                     return data
+                if descriptor == self._err and data and or_messages:
+                    return b""
         return None
 
     def _some(self, descriptor: int) -> bytes:
@@ -89,6 +93,7 @@ class Session:
             self._open.discard(descriptor)
         elif descriptor == self._err:
             self._said = (self._said + data)[-_MOST_SAID:]
+            self._news = (self._news + data)[-_MOST_SAID:]
         return data
 
     def _after_mark(self, data: bytes) -> bytes:
@@ -137,6 +142,12 @@ class Session:
     def said(self) -> str:
         """The messages of what has run, and of ssh, the last ones."""
         return self._said.decode(errors="replace")
+
+    def new_messages(self) -> list[str]:
+        """The whole lines of messages that have come since the last call."""
+        lines, newline, rest = self._news.rpartition(b"\n")
+        self._news = rest
+        return lines.decode(errors="replace").splitlines() if newline else []
 
     def close(self) -> int | None:
         """End it. The status of what has run there, or ssh's own; None where it has not ended yet."""

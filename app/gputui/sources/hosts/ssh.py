@@ -35,7 +35,9 @@ class Way:
     prompts: bool = False
 
 
-def ssh_argv(alias: str, command: str, way: Way, terminal: bool = False) -> tuple[str, ...]:
+def ssh_argv(
+    alias: str, command: str, way: Way, terminal: bool = False, quiet: bool = False
+) -> tuple[str, ...]:
     """The command that runs `command` by the shell of that box.
 
     Host keys, masters, agents and jumps are the configuration's. Only what a second connection must not do
@@ -47,6 +49,8 @@ def ssh_argv(alias: str, command: str, way: Way, terminal: bool = False) -> tupl
         *("-o", f"ServerAliveInterval={_ALIVE_EVERY}", "-o", f"ServerAliveCountMax={_ALIVE_TIMES}"),
         *(() if way.prompts else ("-o", "BatchMode=yes")),
         *("-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none"),
+        # (Else it says at the end that the connection is closed.)
+        *(("-o", "LogLevel=ERROR") if quiet else ()),
         "-tt" if terminal else "-T",
         "--",
         alias,
