@@ -6,7 +6,12 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +228,105 @@ def test_the_best_set_of_all_boxes_is_picked(
 @pytest.mark.parametrize("words", [["--wait"], ["--format", "env"], ["--demo"]])
 def test_what_has_no_meaning_for_other_boxes_is_refused(call: Call, words: list[str]) -> None:
     call("pick", "--hosts", "a", *words).refused(2)
+
+
+# ls --hosts --json --follow
+
+
+@contextmanager
+def following(boxes: SshBoxes, names: str, *words: str) -> Iterator[Callable[[], dict[str, dict[str, Any]]]]:
+    """The boxes by name, document by document."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "gputui", "ls", "--hosts", names, "--json", "--follow", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=boxes.environment(dict(os.environ)),
+    ) as process:
+
+        def following_document() -> dict[str, dict[str, Any]]:
+            assert process.stdout is not None
+            found = json.loads(process.stdout.readline())
+            return {each["host"]: each for each in found["boxes"]}
+
+        try:
+            yield following_document
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
+def until(
+    document: Callable[[], dict[str, dict[str, Any]]], true: Callable[[dict[str, dict[str, Any]]], object]
+) -> dict[str, dict[str, Any]]:
+    deadline = time.monotonic() + 30
+    while not true(found := document()):
+        assert time.monotonic() < deadline, found
+    return found
+
+
+def test_boxes_that_are_not_there_hold_up_no_other(boxes: SshBoxes, idle: dict[str, str]) -> None:
+    boxes.add("lively", idle)
+    boxes.add_dead("dead")
+    boxes.add_changed("changed")
+    with (
+        boxes.add_hung("hung2"),
+        following(boxes, "hung2,dead,lively,changed", "--interval", "0.1") as document,
+    ):
+        first = until(document, lambda found: found["lively"]["state"] == "live")
+        seen = until(
+            document,
+            lambda found: (
+                all(found[name]["state"] == "dead" for name in ("hung2", "dead", "changed"))
+                and found["lively"]["time"] > first["lively"]["time"]
+            ),
+        )
+        assert len(seen["lively"]["devices"]) == 2 and seen["lively"]["error"] is None
+        assert all(seen[name]["error"] for name in ("hung2", "dead", "changed"))
+
+
+def test_a_connection_that_ends_is_made_again_and_meanwhile_the_last_reading_stays(
+    boxes: SshBoxes, idle: dict[str, str]
+) -> None:
+    name = fresh(boxes, "again")
+    home = boxes.add(name, idle)
+    program = home / "bin" / "gputui"
+    program.write_text(program.read_text().replace("exec", 'echo $$ > "$HOME/pid"; exec'))
+    with following(boxes, name, "--interval", "0.1") as document:
+        until(document, lambda found: found[name]["state"] == "live")
+        os.kill(int((home / "pid").read_text()), signal.SIGKILL)
+        gone = until(document, lambda found: found[name]["state"] == "dead")[name]
+        assert gone["error"] and len(gone["devices"]) == 2
+        until(document, lambda found: found[name]["state"] == "live")
+
+
+def test_what_runs_there_ends_with_us(boxes: SshBoxes, idle: dict[str, str]) -> None:
+    name = fresh(boxes, "ends")
+    home = boxes.add(name, idle)
+    program = home / "bin" / "gputui"
+    program.write_text(program.read_text().replace("exec", 'echo $$ > "$HOME/pid"; exec'))
+    with following(boxes, name, "--interval", "0.1") as document:
+        until(document, lambda found: found[name]["state"] == "live")
+    pid = int((home / "pid").read_text())
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_box_that_goes_silent_is_stale(boxes: SshBoxes, idle: dict[str, str]) -> None:
+    name = fresh(boxes, "silent")
+    home = boxes.add(name, idle)
+    program = home / "bin" / "gputui"
+    program.write_text(program.read_text().replace("exec", 'echo $$ > "$HOME/pid"; exec'))
+    with following(boxes, name, "--interval", "0.1") as document:
+        until(document, lambda found: found[name]["state"] == "live")
+        pid = int((home / "pid").read_text())
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            stale = until(document, lambda found: found[name]["state"] == "stale")[name]
+            assert stale["error"] and len(stale["devices"]) == 2
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        until(document, lambda found: found[name]["state"] == "live")

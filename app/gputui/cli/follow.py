@@ -43,7 +43,7 @@ def follow(source: Source, text_of: Callable[[Snapshot], str], interval: float =
                 raise news
             else:
                 line = text_of(news)
-            _write(output, f"{line}\n".encode())
+            write_line(output, line)
         except Exception as error:  # noqa: BLE001 - raised on the thread of the call
             failed.append(error)
             os.write(woken, b"x")
@@ -52,7 +52,7 @@ def follow(source: Source, text_of: Callable[[Snapshot], str], interval: float =
     sampler = Sampler(source, tell, interval, owners_at_once=True)
     sampler.start()
     try:
-        _obey(wake, sampler)
+        obey(wake, sampler.set_interval)
     finally:
         sampler.stop()
     if failed:
@@ -60,7 +60,7 @@ def follow(source: Source, text_of: Callable[[Snapshot], str], interval: float =
     return DONE
 
 
-def _obey(wake: int, sampler: Sampler) -> None:
+def obey(wake: int, set_interval: Callable[[float], None]) -> None:
     """Set the pace that standard input asks for, until it ends or `wake` can be read."""
     if sys.stdin is None:
         return
@@ -75,18 +75,20 @@ def _obey(wake: int, sampler: Sampler) -> None:
         *lines, rest = (rest + data).split(b"\n")
         rest = rest[-_LONGEST_LINE:]
         for line in lines:
-            _set_pace(line.decode(errors="replace").strip(), sampler)
+            _set_pace(line.decode(errors="replace").strip(), set_interval)
 
 
-def _set_pace(text: str, sampler: Sampler) -> None:
+def _set_pace(text: str, set_interval: Callable[[float], None]) -> None:
     least, most = INTERVALS
     with contextlib.suppress(ValueError):
         if least <= float(text) <= most:
-            sampler.set_interval(float(text))
+            set_interval(float(text))
             return
     say(f"not a number of seconds from {least} to {most:.0f}: {text[:40]!r}")
 
 
-def _write(output: int, data: bytes) -> None:
+def write_line(output: int, line: str) -> None:
+    """Write it at once, past Python's buffer, whose lock a slow reader would hold. Raises OSError."""
+    data = f"{line}\n".encode()
     while data:
         data = data[os.write(output, data) :]

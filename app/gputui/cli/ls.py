@@ -70,8 +70,12 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.interval is not None and not args.follow:
         raise WrongCallError("--interval goes with --follow")
     if args.hosts is not None:
-        from gputui.cli.ls_hosts import list_boxes
+        from gputui.cli.ls_hosts import follow_boxes, list_boxes
 
+        if args.follow:
+            from gputui.cli.follow import INTERVAL
+
+            return follow_boxes(boxes_of(args), rules_of(None), args.interval or INTERVAL)
         return list_boxes(boxes_of(args), args.json, args.details, rules_of(None), *_terminal())
     if args.follow:
         return _follow(args)
