@@ -17,8 +17,12 @@ from typing import Any
 
 import pytest
 
+from gputui.choosing.verdict import verdicts
+from gputui.cli.ls import document_text
+from gputui.sources.hosts.reading import read
 from gputui.sources.hosts.remote_script import in_any_shell
 from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.motion import at
 from simnvml import SimulatedNvml
 from ssh_boxes import PROGRAMS, SshBoxes, system_programs
 from unit.calling import Call
@@ -231,6 +235,21 @@ def test_what_has_no_meaning_for_other_boxes_is_refused(call: Call, words: list[
 
 
 # ls --hosts --json --follow
+
+
+def test_what_is_as_it_was_is_the_same_without_being_read_again() -> None:
+    snapshot = at(BOXES["shared"], 1.0, 1_750_000_000.0)
+    text = document_text(snapshot, verdicts(snapshot)).encode()
+    first = read("a", text, "run", 0.0)
+    again = read("a", text, "run", 0.0, first)
+    assert again == first and again.snapshot is not None and first.snapshot is not None
+    assert again.snapshot.links is first.snapshot.links and again.snapshot.links
+    document = json.loads(text)
+    document["links"][0][1] = "nonsense"
+    changed = read("a", json.dumps(document).encode(), "run", 0.0, first)
+    assert changed.snapshot is None and "links" in str(changed.error)
+    document = {**json.loads(text), "devices": []}
+    assert read("a", json.dumps(document).encode(), "run", 0.0, first).snapshot is None
 
 
 @contextmanager

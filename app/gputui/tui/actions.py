@@ -302,6 +302,16 @@ ACTIONS: tuple[Action, ...] = (
         "who uses which devices, for how long, and who is idle",
     ),
     Action(
+        "Box & people",
+        "boxes",
+        "O",
+        "O",
+        "",
+        "Show other boxes",
+        "those of the settings, over ssh: what is free where",
+        "hosts machines servers cluster remote",
+    ),
+    Action(
         "Look",
         "messages",
         "M",

@@ -191,7 +191,9 @@ class Channel:
                 return came, "it prints more than an answer"
             if whole:
                 # (Of several that came at once only the last one counts.)
-                error = self._take(read(self._alias, whole[-1], session.mode, time.time()))
+                error = self._take(
+                    read(self._alias, whole[-1], session.mode, time.time(), self._state.reading)
+                )
                 if error is not None and not came:
                     return came, error
                 came = came or error is None
