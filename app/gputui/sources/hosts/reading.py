@@ -57,7 +57,7 @@ def _snapshot(document: Any, last: Reading | None) -> Snapshot:
     )
     if not same or last is None or last.snapshot is None:
         return from_document(document)
-    left_out = {key: None if key == "topology" else [] for key in _STEADY}
+    left_out: dict[str, Any] = {key: None if key == "topology" else [] for key in _STEADY}
     found = from_document({**document, **left_out})
     return replace(found, **{key: getattr(last.snapshot, key) for key in _STEADY})
 
