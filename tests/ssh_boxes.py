@@ -63,8 +63,10 @@ class SshBoxes:
         shell: str = "/bin/sh",
         path: str = "/usr/bin:/bin",
         before: str = "",
+        options: str = "",
     ) -> Path:
-        """A box of that name; its home. `before` is what its login scripts do."""
+        """A box of that name; its home. `before` is what its login scripts do; `options`, lines of our ssh's
+        configuration for it."""
         home = self.folder / f"box-{alias}"
         (home / "bin").mkdir(parents=True)
         if gputui:
@@ -78,7 +80,7 @@ class SshBoxes:
         }
         lines = [f"export {name}={shlex.quote(value)}" for name, value in given.items()]
         (self.folder / f"{alias}.env").write_text("\n".join([*lines, before, ""]))
-        self._host(alias, self.port, f"  SetEnv GPUTUI_BOX={alias}\n")
+        self._host(alias, self.port, f"  SetEnv GPUTUI_BOX={alias}\n{options}")
         return home
 
     def add_dead(self, alias: str) -> None:

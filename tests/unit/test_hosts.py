@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from gputui.sources.simulated.motion import at
 from simnvml import SimulatedNvml
 from ssh_boxes import PROGRAMS, SshBoxes, system_programs
 from unit.calling import Call
+from unit.jobs_support import until as until_true
 
 pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keygen")
 
@@ -328,10 +330,37 @@ def test_what_runs_there_ends_with_us(boxes: SshBoxes, idle: dict[str, str]) -> 
     with following(boxes, name, "--interval", "0.1") as document:
         until(document, lambda found: found[name]["state"] == "live")
     pid = int((home / "pid").read_text())
-    deadline = time.monotonic() + 20
-    while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until_true(lambda: not Path(f"/proc/{pid}").exists())
+
+
+@pytest.fixture
+def control(boxes: SshBoxes) -> Iterator[tuple[str, Callable[[str], int]]]:
+    """Options by which connections share a master, and `ssh -O` to it. (A path of a socket must be short.)"""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/master"
+
+        def tell(what: str) -> int:
+            argv = [str(boxes.path / "ssh"), "-S", path, "-O", what, "any"]
+            return subprocess.run(argv, capture_output=True, check=False).returncode
+
+        yield f"  ControlMaster auto\n  ControlPath {path}\n  ControlPersist 60\n", tell
+        tell("exit")
+
+
+def test_the_users_master_is_used_and_when_it_dies_the_connection_is_made_again(
+    boxes: SshBoxes, idle: dict[str, str], call: Call, control: tuple[str, Callable[[str], int]]
+) -> None:
+    options, tell = control
+    name = fresh(boxes, "shared")
+    boxes.add(name, idle, options=options)
+    assert len(entry(call, name)["devices"]) == 2
+    # (It was left as it was: alive, for the next connection.)
+    assert tell("check") == 0
+    with following(boxes, name, "--interval", "0.1") as document:
+        until(document, lambda found: found[name]["state"] == "live")
+        assert tell("exit") == 0
+        until(document, lambda found: found[name]["state"] == "dead")
+        until(document, lambda found: found[name]["state"] == "live")
 
 
 def test_a_box_that_goes_silent_is_stale(boxes: SshBoxes, idle: dict[str, str]) -> None:
