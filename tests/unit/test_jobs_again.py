@@ -42,6 +42,8 @@ NOT_KEPT = {
     "quiet": "says nothing, once",
     "dry_run": "starts no job",
     "detach": "a rerun is a job always",
+    "attach": "it is followed once, by whoever started it",
+    "on": "a rerun is on the box that has the job",
     "saved": "its options are kept in full",
     "env": "variables are kept with the launch options",
     "demo": "where to look",

@@ -210,6 +210,9 @@ def test_anywhere_is_the_best_of_the_boxes(
     assert ended.status == 0 and ended.out.startswith(f"{remote.name}:") and "gone" in ended.err
     assert call("run", "--on", "anywhere", "--detach", "-n", "3", "--", "true").status == 4
     call("run", "--on", "anywhere", "--gpus", "0", "--", "true").refused(2)
+    # What the command itself asks for counts, as in `run`.
+    assert call("run", "--on", "anywhere", "--detach", "--", "vllm", "serve", "m", "-tp", "4").status == 4
+    call("run", "--on", "anywhere", "--", "env", "CUDA_VISIBLE_DEVICES=0", "true").refused(2)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 
 from gputui.cli.common import WrongCallError, elsewhere, say
 from gputui.cli.hosts_options import all_boxes, boxes_named, way, without_options
+from gputui.cli.launch_call import options_of, request_for
 from gputui.cli.there import become_ssh, on_a_terminal, reached, start_there, through
+from gputui.launching.read_intent import read_intent
 from gputui.sources.hosts.alias import ANYWHERE
 
 _SWITCHES = ("--attach", "--detach")
@@ -30,7 +32,7 @@ def run_on(args: argparse.Namespace, words: Sequence[str], command: Sequence[str
     if args.on == ANYWHERE:
         from gputui.cli.pick_hosts import best
 
-        box = best(all_boxes(), _picking(args)).box
+        box = best(all_boxes(), _picking(args, command)).box
         how = way()
         say(f"on {box}")
     else:
@@ -66,7 +68,7 @@ def _forwarded(args: argparse.Namespace, words: Sequence[str]) -> list[str]:
     return left
 
 
-def _picking(args: argparse.Namespace) -> list[str]:
+def _picking(args: argparse.Namespace, command: Sequence[str]) -> list[str]:
     """The words of `pick` that find a set like the one that the call wants."""
     from gputui.cli.request_options import constraints_of
 
@@ -74,5 +76,9 @@ def _picking(args: argparse.Namespace) -> list[str]:
         raise WrongCallError(f"--gpus names devices of one box: --on {ANYWHERE} takes -n")
     if args.wait is not None:
         raise WrongCallError(f"--wait waits in the line of one box: it does not go with --on {ANYWHERE}")
+    options = options_of(args, command)
+    request = request_for(args, options, read_intent(options, os.environ))
+    if request.count is None:
+        raise WrongCallError(f"the command names devices of one box: --on {ANYWHERE} takes a number of them")
     constraints = constraints_of(argparse.Namespace(**{**vars(args), "threads": None}))
-    return [*(["-n", str(args.n)] if args.n is not None else []), *constraints]
+    return ["-n", str(request.count), *constraints]
