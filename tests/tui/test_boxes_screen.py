@@ -20,7 +20,7 @@ class Told(Channels):
     """Channels that say what a test tells them, and connect to nothing."""
 
     def __init__(self, *states: BoxState) -> None:
-        super().__init__((), Way(), 1.0)
+        super().__init__((), Way(1), 1.0)
         self.told = states
 
     @property

@@ -43,7 +43,6 @@ from gputui.choosing.named_devices import could_name
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.formatting import read_size
 from gputui.sources.hosts.alias import alias
-from gputui.sources.hosts.ssh import CONNECT_TIMEOUT
 from gputui.system.users import own_name
 
 SYSTEM = "/etc/gputui.toml"
@@ -54,6 +53,9 @@ BOM = "\ufeff"
 
 INTERVALS = (0.1, 3600.0)
 """The shortest and the longest time between two readings, in seconds."""
+
+CONNECT_TIMEOUT = 10
+"""Seconds until another box that does not answer is given up."""
 
 DEFAULT_LOG_CAP = 1024**3
 _LEAST_LOG_CAP = 16 * 1024**2

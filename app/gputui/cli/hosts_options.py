@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from gputui.cli.common import WrongCallError, elsewhere
 from gputui.cli.request_options import settings_or_wrong_call
 from gputui.sources.hosts.alias import ALL, AliasError, alias
-from gputui.sources.hosts.ssh import Way
 
 if TYPE_CHECKING:
     # (`pick`, which must be quick, has this option too.)
     from gputui.sources.hosts.calls import Answer
+    from gputui.sources.hosts.ssh import Way
 
 NO_BOXES = 'no boxes are in the settings: `[hosts]` with `boxes = ["…"]` names them'
 
@@ -66,6 +66,8 @@ def boxes_of(args: argparse.Namespace) -> tuple[str, ...]:
 
 def way(prompts: bool = False) -> Way:
     """How the settings say that boxes are connected to."""
+    from gputui.sources.hosts.ssh import Way
+
     return Way(settings_or_wrong_call().hosts.timeout, prompts)
 
 

@@ -8,8 +8,6 @@ from typing import Literal
 
 from gputui.inventory.formatting import printable
 
-CONNECT_TIMEOUT = 10
-"""Seconds until a box that does not answer is given up (ssh_config(5), ConnectTimeout)."""
 _ALIVE_EVERY, _ALIVE_TIMES = 5, 3
 """A connection on which nothing has come back for 15 seconds is over."""
 
@@ -29,9 +27,13 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How boxes are connected to. `timeout`: seconds; `prompts`: whether ssh may ask for a password."""
+    """How boxes are connected to.
 
-    timeout: int = CONNECT_TIMEOUT
+    timeout  seconds until one that does not answer is given up (ssh_config(5), ConnectTimeout)
+    prompts  whether ssh may ask for a password
+    """
+
+    timeout: int
     prompts: bool = False
 
 
