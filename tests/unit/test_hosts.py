@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ import pytest
 
 from gputui.choosing.verdict import verdicts
 from gputui.cli.ls import document_text
+from gputui.sources.hosts import sent_core
 from gputui.sources.hosts.reading import read
 from gputui.sources.hosts.remote_script import in_any_shell
 from gputui.sources.simulated.boxes import BOXES
@@ -128,6 +131,18 @@ def test_a_box_without_gputui_is_sent_one_once(
     assert not (core / "gputui" / "tui").exists()
     assert len(entry(call, name)["devices"]) == 2
     assert (core / "start.py").stat() == sent
+
+
+def test_what_is_sent_needs_no_package_and_reads_settings_on_every_python(tmp_path: Path) -> None:
+    zipfile.ZipFile(io.BytesIO(sent_core.zipped())).extractall(tmp_path)
+    look = (
+        "import gputui, pynvml, platformdirs, yaml, tomli; print(tomli.loads('a = 1')['a'], tomli.__file__)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-S", "-c", look], cwd=tmp_path, env={}, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert said[0] == "1" and Path(said[1]).is_relative_to(tmp_path)
+    assert sent_core.digest() == sent_core.digest.__wrapped__()
 
 
 def test_what_login_scripts_print_is_no_answer(boxes: SshBoxes, idle: dict[str, str], call: Call) -> None:

@@ -230,7 +230,11 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
     if args.plain:
         if args.follow:
             raise WrongCallError("--plain shows a log as it is now; it does not go with --follow")
-        from gputui.jobs.log import Tail
+        try:
+            from gputui.jobs.log import Tail
+        except ImportError as error:
+            # (On a box that gputui was sent to.)
+            raise WrongCallError(f"--plain needs an installed gputui: {error}") from None
 
         tail = Tail(job.log, most=1024 * 1024)
         tail.feed()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import io
+import sys
 import zipfile
 from functools import lru_cache
 from pathlib import Path
@@ -14,8 +15,14 @@ START = "start.py"
 """The file in it that is gputui."""
 
 _NOT_SENT = ("tui", "__pycache__")
-_DEPENDENCIES = ("pynvml", "platformdirs", "yaml")
-"""What it needs besides, as far as that is written in Python."""
+_DEPENDENCIES = {
+    "pynvml": "pynvml",
+    "platformdirs": "platformdirs",
+    "yaml": "yaml",
+    "tomllib" if sys.version_info >= (3, 11) else "tomli": "tomli",
+}
+"""What it needs besides, as far as that is written in Python, and its name there: Python 3.10 has no tomllib,
+which is tomli by another name."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -24,22 +31,23 @@ def _files() -> dict[str, Path]:
     """The files, by their names there."""
     found: dict[str, Path] = {}
     package = Path(__file__).parents[2]
-    _add(found, package)
-    for name in _DEPENDENCIES:
-        spec = importlib.util.find_spec(name)
+    _add(found, package, package.name)
+    for module, name in _DEPENDENCIES.items():
+        spec = importlib.util.find_spec(module)
         if spec is not None and spec.origin is not None:
-            _add(found, Path(spec.origin).parent if spec.submodule_search_locations else Path(spec.origin))
+            place = Path(spec.origin)
+            _add(found, place.parent if spec.submodule_search_locations else place, name)
     return found
 
 
-def _add(found: dict[str, Path], place: Path) -> None:
+def _add(found: dict[str, Path], place: Path, name: str) -> None:
     if place.is_file():
-        found[place.name] = place
+        found[f"{name}{place.suffix}"] = place
         return
     for file in sorted(place.rglob("*")):
         inside = file.relative_to(place)
         if file.is_file() and file.suffix not in (".so", ".pyc") and not set(inside.parts) & {*_NOT_SENT}:
-            found[f"{place.name}/{inside.as_posix()}"] = file
+            found[f"{name}/{inside.as_posix()}"] = file
 
 
 @lru_cache(maxsize=1)
