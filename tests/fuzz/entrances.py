@@ -30,7 +30,7 @@ from gputui.choosing.verdict import verdicts
 from gputui.cli import jobs as jobs_cli
 from gputui.cli import ls_slurm
 from gputui.cli.job_mapping import read_jobs, with_own_jobs, write_jobs
-from gputui.cli.ls import document_text
+from gputui.cli.ls import document_text, table
 from gputui.cli.metrics_text import metrics_text
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.untrusted_json import DocumentError
@@ -42,6 +42,8 @@ from gputui.planning.model import PlanningError
 from gputui.planning.plan import plan
 from gputui.planning.reading import read_model
 from gputui.planning.workload import Workload
+from gputui.sources.hosts.reading import read
+from gputui.sources.hosts.remote_script import Mode
 from gputui.sources.simulated.source import named
 from gputui.sources.slurm import json_form, text_form
 from gputui.sources.slurm.cluster import Cluster
@@ -629,6 +631,18 @@ def _slurm(said: tuple[str, bytes, bytes]) -> None:
         assert plain(json.dumps(ls_slurm.document(cluster, 0.0)))
 
 
+def _answer_of_box(given: tuple[bytes, Mode]) -> None:
+    """What another box answers is a snapshot that can be shown, or one line that says why not."""
+    reading = read("gpu1", given[0], given[1], 1_750_000_000.0)
+    if reading.snapshot is None:
+        assert reading.error and plain(reading.error) and "\n" not in reading.error
+    else:
+        judged = verdicts(reading.snapshot)
+        assert plain(table(reading.snapshot, judged, 80, colour=False))
+        assert json.loads(document_text(reading.snapshot, judged))
+
+
+_SMI = b"0, GPU-1, NVIDIA H100, 00000000:1B:00.0, 81559, 10, 81000, 0, 30, 66.05, [N/A], 550.54\n"
 _ANY_BYTES = st.binary(max_size=60)
 ENTRANCES = {
     "models": Entrance(
@@ -636,6 +650,14 @@ ENTRANCES = {
         _model,
     ),
     "recordings": Entrance(st.one_of(*(bytes_of(_document(name)) for name in BOXES), _ANY_BYTES), _recording),
+    "answers of boxes": Entrance(
+        st.tuples(bytes_of(_document("shared")) | _ANY_BYTES, st.just("run"))
+        | st.tuples(
+            st.tuples(_ANY_BYTES, st.integers(0, 90)).map(lambda x: _SMI[: x[1]] + x[0] + _SMI[x[1] :]),
+            st.just("nvidia-smi"),
+        ),
+        _answer_of_box,
+    ),
     "one-sided links": Entrance(_one_sided(), _recording),
     "job mappings": Entrance(
         st.lists(

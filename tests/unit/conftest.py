@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from gputui.allocating.claims import lease as leases
 from gputui.allocating.claims.lease import Lease, take
 from simnvml import SimulatedNvml
+from ssh_boxes import CannotStartError, SshBoxes, system_programs
 from unit.calling import Call, caller
 from unit.claims_support import Box, Take, box_at
 
@@ -66,3 +68,38 @@ def lease() -> Iterator[Take]:
     yield made
     for each in taken:
         each.release()
+
+
+# Other boxes, over a real ssh (ssh_boxes.py).
+
+
+@pytest.fixture(scope="session")
+def ssh_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshBoxes]:
+    try:
+        made = SshBoxes(tmp_path_factory.mktemp("ssh") / "boxes")
+    except (CannotStartError, OSError) as error:
+        pytest.skip(f"sshd does not start here: {error}")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def boxes(ssh_daemon: SshBoxes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SshBoxes:
+    """The daemon, reached by our calls."""
+    monkeypatch.setenv("PATH", ssh_daemon.environment(dict(os.environ))["PATH"])
+    config = tmp_path / "config" / "gputui"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text("[hosts]\nconnect_timeout = 1\n")
+    return ssh_daemon
+
+
+@pytest.fixture
+def no_packages(tmp_path: Path) -> str:
+    """A PATH with a Python that has nothing but its standard library, and the system's programs."""
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    base = getattr(sys, "_base_executable", sys.executable)
+    script = folder / "python3"
+    script.write_text(f'#!/bin/sh\nexec {base} -S "$@"\n')
+    script.chmod(0o755)
+    return f"{folder}:{system_programs(tmp_path)}"

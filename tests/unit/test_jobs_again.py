@@ -42,7 +42,10 @@ NOT_KEPT = {
     "quiet": "says nothing, once",
     "dry_run": "starts no job",
     "detach": "a rerun is a job always",
+    "attach": "it is followed once, by whoever started it",
+    "on": "a rerun is on the box that has the job",
     "saved": "its options are kept in full",
+    "slurm": "Slurm starts it, and it is no job of ours",
     "env": "variables are kept with the launch options",
     **dict.fromkeys(
         (

@@ -17,6 +17,10 @@ notify = ["notify-send", "gputui", "{message}"]
 [jobs]
 log_cap = "1G"             # of a longer log the middle is removed; "none": never
 
+[hosts]
+boxes = ["gpu1", "gpu2"]   # what `--hosts all` and `run --on anywhere` mean, as ssh names them
+connect_timeout = 10       # seconds until one that does not answer is given up
+
 [screen]
 theme = "light"            # or "dark", "ansi"
 interval = 2               # seconds between two readings
@@ -39,6 +43,7 @@ from gputui.choosing.named_devices import could_name
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import read_size
+from gputui.sources.hosts.alias import alias
 from gputui.system.users import own_name
 
 SYSTEM = "/etc/gputui.toml"
@@ -49,6 +54,9 @@ BOM = "\ufeff"
 
 INTERVALS = (0.1, 3600.0)
 """The shortest and the longest time between two readings, in seconds."""
+
+CONNECT_TIMEOUT = 10
+"""Seconds until another box that does not answer is given up."""
 
 DEFAULT_LOG_CAP = 1024**3
 _LEAST_LOG_CAP = 16 * 1024**2
@@ -82,17 +90,26 @@ class ScreenSettings(NamedTuple):
 DEFAULT_SCREEN = ScreenSettings()
 
 
+class HostSettings(NamedTuple):
+    """boxes: the boxes that "all" means, as ssh names them; timeout: seconds until one is given up."""
+
+    boxes: tuple[str, ...] = ()
+    timeout: int = CONNECT_TIMEOUT
+
+
 class Settings(NamedTuple):
     """rules    what counts as free
     notify   a command that is told when waiting is over; "{message}" in it is what happened
     screen   how the screen looks
     log_cap  the most bytes of a job's log that are kept, 0 for all
+    hosts    other boxes
     """
 
     rules: Rules = DEFAULT_RULES
     notify: tuple[str, ...] = ()
     screen: ScreenSettings = DEFAULT_SCREEN
     log_cap: int = DEFAULT_LOG_CAP
+    hosts: HostSettings = HostSettings()
 
 
 def settings(environ: Mapping[str, str]) -> Settings:
@@ -166,6 +183,8 @@ def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
         rules = replace(rules, mine=own_name() if mine else None)
     notify = reader.get("wait", "notify", _words)
     log_cap = reader.get("jobs", "log_cap", _log_cap)
+    boxes = reader.get("hosts", "boxes", _boxes)
+    timeout = reader.get("hosts", "connect_timeout", _connect_timeout)
     on_screen = {
         "theme": reader.get("screen", "theme", _name),
         "interval": reader.get("screen", "interval", _interval),
@@ -184,6 +203,10 @@ def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
         notify=before.notify if notify is None else notify,
         log_cap=before.log_cap if log_cap is None else log_cap,
         screen=before.screen._replace(**given),
+        hosts=HostSettings(
+            before.hosts.boxes if boxes is None else boxes,
+            before.hosts.timeout if timeout is None else timeout,
+        ),
     )
 
 
@@ -250,6 +273,16 @@ def _interval(value: object) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most:
         return float(value)
     raise ValueError(f"{value!r} is not a number of seconds ({least} to {most:.0f})")
+
+
+def _connect_timeout(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 600:
+        return value
+    raise ValueError(f"{value!r} is not a number of seconds (1 to 600)")
+
+
+def _boxes(value: object) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(alias, _names(value))))
 
 
 def _text(value: object) -> str:

@@ -18,6 +18,7 @@ from gputui.cli.common import (
     say,
     starting_nothing,
 )
+from gputui.cli.hosts_options import add_hosts_option, boxes_of
 from gputui.jobs.job import Job, JobError
 from gputui.jobs.store import Stored, Unreadable, find_job, forget, stored
 from gputui.sources.in_time import InTime
@@ -26,6 +27,7 @@ from gputui.sources.source import NoSourceError, Want
 if TYPE_CHECKING:
     from gputui.choosing.claimed_use import ClaimedUse
     from gputui.inventory.snapshot import Snapshot
+    from gputui.jobs.foreground import Foreground
 
 NOT_KNOWN = 1
 """The exit status of `wait` where a job's own is not known, and of `stop` where a job goes on."""
@@ -50,6 +52,7 @@ def parser() -> Parser:
         epilog="gputui jobs log -f k3f9",
     )
     made.add_argument("--json", action="store_true", help="print the list as JSON")
+    add_hosts_option(made)
     actions = made.add_subparsers(dest="action", metavar="ACTION", parser_class=_ActionParser)
     listing = actions.add_parser(
         "list", help="list the jobs, as without an action", description="List the jobs."
@@ -66,6 +69,14 @@ def parser() -> Parser:
         action="store_true",
         help="as a terminal would show it: one line for a progress bar (at most the last MiB)",
     )
+    attach = actions.add_parser(
+        "attach",
+        help="follow a job as if it ran in this terminal",
+        description="Print a job's output until it ends, and exit with its status. Ctrl-C goes to the job.\n"
+        "When the terminal or the connection ends, a job that runs goes on, and one that waits in line is\n"
+        "stopped.",
+    )
+    attach.add_argument("id", metavar="ID")
     wait = actions.add_parser(
         "wait",
         help="wait until a job ends",
@@ -131,12 +142,30 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command, "`gputui run --detach -- …` does")
+    if args.hosts is not None and args.action not in (None, "list"):
+        raise WrongCallError(f"--hosts is for the list; name a job of another box as BOX:ID to {args.action}")
     if args.json and args.action not in (None, "list"):
         raise WrongCallError(f"--json is for the list, not for {args.action}")
     try:
-        return _ACTIONS[args.action](args, stored(os.environ))
+        if args.hosts is not None:
+            from gputui.cli.jobs_hosts import list_jobs
+
+            return list_jobs(boxes_of(args), args.json)
+        jobs = stored(os.environ)
+        there = _of_other_boxes(args, words, jobs)
+        return _ACTIONS[args.action](args, jobs) if there is None else there
     except JobError as error:
         raise WrongCallError(str(error)) from None
+
+
+def _of_other_boxes(args: argparse.Namespace, words: Sequence[str], jobs: Stored) -> int | None:
+    """The status of an action on jobs of other boxes (BOX:ID); None where it is about our own."""
+    ids = [args.id] if getattr(args, "id", None) else getattr(args, "ids", None) or []
+    if not any(":" in word for word in ids):
+        return None
+    from gputui.cli.jobs_hosts import act
+
+    return act(args.action, ids, words, jobs)
 
 
 def _list(args: argparse.Namespace, jobs: Stored) -> int:
@@ -201,7 +230,11 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
     if args.plain:
         if args.follow:
             raise WrongCallError("--plain shows a log as it is now; it does not go with --follow")
-        from gputui.jobs.log import Tail
+        try:
+            from gputui.jobs.log import Tail
+        except ImportError as error:
+            # (On a box that gputui was sent to.)
+            raise WrongCallError(f"--plain needs an installed gputui: {error}") from None
 
         tail = Tail(job.log, most=1024 * 1024)
         tail.feed()
@@ -213,9 +246,32 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
     on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
     lines = args.lines if args.lines is not None else _LINES if args.follow and on_a_terminal else None
     start = 0 if lines is None else last_lines(job.log, lines)
-    write = _to_a_terminal if on_a_terminal else _as_it_is
     write(follow(job, start, args.follow))
     return DONE
+
+
+def _attach(args: argparse.Namespace, jobs: Stored) -> int:
+    from gputui.jobs.foreground import Foreground
+
+    with Foreground() as foreground:
+        return attached(_readable(args.id, jobs, newest=True), foreground)
+
+
+def attached(job: Job, foreground: Foreground) -> int:
+    """Show a job's output until it ends; its status, or 129 when our terminal has gone. Raises JobError."""
+    from gputui.jobs.foreground import LEFT, LeftError
+
+    try:
+        write(foreground.output(job))
+    except (LeftError, BrokenPipeError):
+        return LEFT
+    return _status_of(job)
+
+
+def write(pieces: Iterable[bytes]) -> None:
+    """Print a log piece by piece; on a terminal without what could do it harm."""
+    on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
+    (_to_a_terminal if on_a_terminal else _as_it_is)(pieces)
 
 
 def _as_it_is(pieces: Iterable[bytes]) -> None:
@@ -240,9 +296,14 @@ def _to_a_terminal(pieces: Iterable[bytes]) -> None:
 
 
 def _wait(args: argparse.Namespace, jobs: Stored) -> int:
+    return _status_of(_readable(args.id, jobs, newest=True))
+
+
+def _status_of(job: Job) -> int:
+    """The job's own status, once it has ended."""
     from gputui.jobs.wait import wait_for
 
-    job = wait_for(_readable(args.id, jobs, newest=True))
+    job = wait_for(job)
     if job.trouble is not None:
         from gputui.jobs.start import why_not
 
@@ -339,6 +400,7 @@ _ACTIONS: dict[str | None, Callable[[argparse.Namespace, Stored], int]] = {
     None: _list,
     "list": _list,
     "log": _log,
+    "attach": _attach,
     "wait": _wait,
     "stop": _stop,
     "rerun": _rerun,

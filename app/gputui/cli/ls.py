@@ -8,6 +8,8 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 
+from gputui.allocating.named_source import named_source
+from gputui.allocating.settings import INTERVALS
 from gputui.choosing.verdict import GLYPHS, State, Verdict, verdicts
 from gputui.choosing.verdict_text import brief, for_document, reason
 from gputui.cli.common import (
@@ -15,11 +17,13 @@ from gputui.cli.common import (
     Parser,
     WrongCallError,
     add_source_options,
+    duration_type,
     elsewhere,
     opened,
     print_line,
     starting_nothing,
 )
+from gputui.cli.hosts_options import add_hosts_option, boxes_of
 from gputui.cli.request_options import rules_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_name
@@ -53,20 +57,48 @@ def parser() -> Parser:
     made.add_argument(
         "--slurm", action="store_true", help="the nodes of Slurm instead: devices, state, and your jobs"
     )
+    made.add_argument(
+        "--follow",
+        action="store_true",
+        help="with --json: a document a line, again and again, until standard input ends; a line of standard"
+        " input is a number of seconds, the pace from then on",
+    )
+    made.add_argument(
+        "--interval",
+        type=duration_type(*INTERVALS),
+        metavar="S",
+        help="with --follow: seconds from one document to the next (default 1)",
+    )
+    add_hosts_option(made)
     add_source_options(made)
     return made
 
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
+    if args.follow and (args.details or not args.json):
+        raise WrongCallError("--follow goes with --json, and without --details")
+    if args.interval is not None and not args.follow:
+        raise WrongCallError("--interval goes with --follow")
     if args.slurm:
-        if elsewhere(args) or args.details or args.format is not None:
-            raise WrongCallError(
-                "--slurm shows Slurm's nodes: without --demo, --from, --root, --details and --format"
-            )
+        others = (args.details, args.format, args.follow, args.hosts)
+        if elsewhere(args) or any(each not in (None, False) for each in others):
+            raise WrongCallError("--slurm shows Slurm's nodes: nothing but --json goes with it")
         from gputui.cli.ls_slurm import list_nodes
 
         return list_nodes(args.json, _terminal()[0])
+    if args.hosts is not None and args.format is not None:
+        raise WrongCallError("--format is for this machine: --hosts has the table and JSON")
+    if args.hosts is not None:
+        from gputui.cli.ls_hosts import follow_boxes, list_boxes
+
+        if args.follow:
+            from gputui.cli.follow import INTERVAL
+
+            return follow_boxes(boxes_of(args), rules_of(None), args.interval or INTERVAL)
+        return list_boxes(boxes_of(args), args.json, args.details, rules_of(None), *_terminal())
+    if args.follow:
+        return _follow(args)
     if args.format is not None:
         return _status_line(args)
     with opened(args) as source:
@@ -94,6 +126,14 @@ def _status_line(args: argparse.Namespace) -> int:
         snapshot = source.read(Want.MONITOR | Want.MODES | Want.QUEUE | Want.HOST)
     print_line(status_line(args.format, snapshot, verdicts(snapshot, rules_of(None))))
     return DONE
+
+
+def _follow(args: argparse.Namespace) -> int:
+    from gputui.cli.follow import INTERVAL, follow
+
+    rules = rules_of(None)
+    source = named_source(args.demo, args.recording, args.root)
+    return follow(source, lambda read: document_text(read, verdicts(read, rules)), args.interval or INTERVAL)
 
 
 def document_text(snapshot: Snapshot, judged: dict[str, Verdict], details: bool = False) -> str:

@@ -42,6 +42,7 @@ from gputui.system.environment import given_environment
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
+    from gputui.jobs.foreground import Foreground
     from gputui.jobs.job import Job
 
 CANNOT_START = 126
@@ -59,8 +60,18 @@ def parser() -> Parser:
         "gputui run [-n N | --gpus LIST] [--launcher NAME] [--wait [TIME]] [--detach [--name NAME]]"
         " [--dry-run] -- COMMAND…"
     )
+    made.add_argument(
+        "--on",
+        metavar="BOX|anywhere",
+        help="start it on another box, over ssh; anywhere: on the best of those of the settings",
+    )
     made.add_argument("--dry-run", action="store_true", help="print the launch line and start nothing")
     made.add_argument("--detach", action="store_true", help="start as a background job and print its id")
+    made.add_argument(
+        "--attach",
+        action="store_true",
+        help="start as a job and show its output here; it outlives this terminal (`gputui jobs attach`)",
+    )
     made.add_argument("--name", help="name of the job (`gputui jobs`)")
     made.add_argument(
         "--slurm",
@@ -83,23 +94,47 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.name is not None:
         _check_name(args)
     if args.slurm is not None:
+        if args.on is not None or args.attach:
+            raise WrongCallError("--slurm goes with neither --on nor --attach")
         from gputui.cli.run_slurm import run_in_slurm
 
         return run_in_slurm(args, command or ())
+    if args.attach and args.detach:
+        raise WrongCallError("--attach and --detach exclude each other")
+    if args.on is not None:
+        from gputui.cli.run_on import run_on
+
+        return run_on(args, words, command or ())
+    if args.attach:
+        from gputui.jobs.foreground import Foreground
+
+        with Foreground() as foreground:
+            return _run(args, words, command, foreground)
+    return _run(args, words, command, None)
+
+
+def _run(
+    args: argparse.Namespace,
+    words: Sequence[str],
+    command: Sequence[str] | None,
+    foreground: Foreground | None,
+) -> int:
+    """The call; with `foreground` its job is followed there."""
+    as_job = args.detach or foreground is not None
     options = options_of(args, command or ())
     if not options.command:
         raise WrongCallError("no command after the variables")
     intent = read_intent(options, os.environ)
     request = request_for(args, options, intent, own_job())
     approve = agreement(options, intent, request, os.environ)
-    if args.detach and args.wait is not None and not args.dry_run and not request.cpu_only:
-        return _queue(words, command or (), options, request, approve, args)
+    if as_job and args.wait is not None and not args.dry_run and not request.cpu_only:
+        return _queue(words, command or (), options, request, approve, args, foreground)
     allocation = allocated(args, request, holds=not args.dry_run, approve=approve)
     launch = noted(launch_on(allocation, options, intent, near=args.threads == NEAR))
     lacking = memory_warning(options, allocation.snapshot, allocation.devices, os.environ)
     if lacking is not None:
         say(f"warning: {lacking}")
-    if args.detach:
+    if as_job:
         from gputui.jobs.start import detached
 
         launch = detached(launch, os.environ)
@@ -113,8 +148,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if sys.stdin is not None and sys.stdin.isatty():
         # What a script starts over and over is not for a person's list.
         remember(options, len(launch.devices))
-    if args.detach:
-        return allocation.start(lambda lease: _detach(launch, lease, args, options))
+    if as_job:
+        return allocation.start(lambda lease: _detach(launch, lease, args, options, foreground))
     try:
         return allocation.start(lambda lease: become(launch, _environment(launch, lease), lease))
     except StartError as error:
@@ -155,11 +190,14 @@ def _queue(
     request: Request,
     approve: Approve,
     args: argparse.Namespace,
+    foreground: Foreground | None,
 ) -> int:
     """Start a job that waits in line: this very call without `--detach`, by itself."""
     from gputui.jobs.queued import queue_job
 
-    inner = [word for word in words if word != "--detach" and not word.startswith("--name=")]
+    inner = [
+        word for word in words if word not in ("--detach", "--attach") and not word.startswith("--name=")
+    ]
     while "--name" in inner:
         place = inner.index("--name")
         del inner[place : place + 2]
@@ -171,6 +209,7 @@ def _queue(
         lambda: queue_job(inner, options.command, count, given_environment(), args.name, options, words),
         lambda job: f"in line for {count}: gputui jobs log -f {job.id} follows it",
         args.quiet,
+        foreground,
     )
 
 
@@ -185,7 +224,7 @@ def _check_name(args: argparse.Namespace) -> None:
     from gputui.jobs.job import JobError
     from gputui.jobs.start import check_name
 
-    if not args.detach:
+    if not (args.detach or args.attach or args.on):
         raise WrongCallError("--name is for a job: it goes with --detach")
     try:
         check_name(args.name)
@@ -193,7 +232,13 @@ def _check_name(args: argparse.Namespace) -> None:
         raise WrongCallError(str(error)) from None
 
 
-def _detach(launch: Launch, lease: Lease | None, args: argparse.Namespace, options: LaunchOptions) -> int:
+def _detach(
+    launch: Launch,
+    lease: Lease | None,
+    args: argparse.Namespace,
+    options: LaunchOptions,
+    foreground: Foreground | None,
+) -> int:
     """Start the launch as a job, which has the lease then."""
     from gputui.jobs.start import start_leased_job
 
@@ -203,11 +248,15 @@ def _detach(launch: Launch, lease: Lease | None, args: argparse.Namespace, optio
         ),
         lambda job: f"job {job.id}: `gputui jobs log -f {job.id}` follows it",
         args.quiet,
+        foreground,
     )
 
 
-def _as_job(start: Callable[[], Job], told: Callable[[Job], str], quiet: bool) -> int:
-    """Start a job and come back: its id on stdout, 126 or 127 when it could not be started."""
+def _as_job(
+    start: Callable[[], Job], told: Callable[[Job], str], quiet: bool, foreground: Foreground | None
+) -> int:
+    """Start a job and come back: its id on stdout, 126 or 127 when it could not be started. With `foreground`
+    it is followed there, and the status is its own."""
     from gputui.jobs.job import JobError
 
     try:
@@ -218,6 +267,12 @@ def _as_job(start: Callable[[], Job], told: Callable[[Job], str], quiet: bool) -
     except JobError as error:
         say(str(error))
         return CANNOT_START
+    if foreground is not None:
+        from gputui.cli.jobs import attached
+
+        if not quiet:
+            say(f"job {job.id}: it outlives this terminal; `gputui jobs attach {job.id}` comes back to it")
+        return attached(job, foreground)
     print_line(job.id)
     if not quiet:
         say(told(job))

@@ -133,6 +133,12 @@ class Sampler:
         """Seconds since the last good reading came back; None before the first."""
         return None if self._last_good is None else time.monotonic() - self._last_good
 
+    def set_interval(self, interval: float) -> None:
+        """Read every so many seconds from now on."""
+        with self._wake:
+            self._interval = interval
+            self._wake.notify()
+
     @property
     def pace(self) -> float:
         """Seconds between two readings, as things are."""

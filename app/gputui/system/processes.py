@@ -17,6 +17,7 @@ from typing import Any
 from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN, Ancestor, Process
 from gputui.system.containers import container
 from gputui.system.namespaces import in_initial_namespace
+from gputui.system.plain_processes import process_library
 from gputui.system.process_stat import process_stat
 
 _MOST_ANCESTORS = 8
@@ -115,7 +116,7 @@ class ProcessTable:
     def _use(self, pid: int) -> HostUse:
         if not self.lives(pid):
             return HostUse()
-        import psutil
+        psutil = process_library()
 
         ticks, before = self._known[pid].ticks, self._measured.get(pid)
         first = before is None or before[0] != ticks
@@ -133,7 +134,7 @@ class ProcessTable:
         # (Before all else: if the pid is given to another process meanwhile, this tells later.)
         ticks = _start(pid)
         # psutil takes 20 ms to import, and a box with nobody on it never needs it.
-        import psutil
+        psutil = process_library()
 
         try:
             return self._look(psutil.Process(pid), ticks)
@@ -148,7 +149,7 @@ class ProcessTable:
         self._lines.clear()
 
     def _look(self, process: Any, ticks: int | None) -> Owner:
-        import psutil
+        psutil = process_library()
 
         facts: dict[str, Any] = {}
         with process.oneshot():
@@ -167,7 +168,7 @@ class ProcessTable:
         return Owner(**facts, note=note, container=_container(process.pid), ancestors=ancestors, ticks=ticks)
 
     def _ancestors(self, process: Any, user: str | None) -> tuple[Ancestor, ...]:
-        import psutil
+        psutil = process_library()
 
         try:
             parent = process.parent()
@@ -186,7 +187,7 @@ def _start(pid: int) -> int | None:
 
 def _line(process: Any, user: str | None) -> tuple[Ancestor, ...]:
     """A process and who started it, up to the first process of somebody else (sshd, init)."""
-    import psutil
+    psutil = process_library()
 
     found: list[Ancestor] = []
     with contextlib.suppress(psutil.Error):

@@ -326,6 +326,16 @@ ACTIONS: tuple[Action, ...] = (
         page=True,
     ),
     Action(
+        "Box & people",
+        "boxes",
+        "O",
+        "O",
+        "",
+        "Show other boxes",
+        "those of the settings, over ssh: what is free where",
+        "hosts machines servers cluster remote",
+    ),
+    Action(
         "Look",
         "messages",
         "M",

@@ -65,7 +65,7 @@ def shell_intent(script: StartedScript, context: CommandContext, read: ReadComma
     warnings = []
     if followed is not None or not script.whole:
         where = f"from line {followed} on" if followed is not None else "behind its first MiB"
-        warnings.append(f"{script.name} is too long to be followed {where}")
+        warnings.append(f"{script.name} cannot be followed {where}")
     intents, cpu_only = [], []
     for command in _unlike(commands, lists):
         intent = _of_command(command, script.name, context, read)

@@ -164,6 +164,8 @@ def read_shell(
     reads with `source`, None for one that cannot be read; `not_known` are variables that it inherits with a
     value that is not known yet, and what stands for that.
     """
+    if not _can_parse():
+        return (), 1
     state = _State(environ, [Value(each) for each in arguments])
     key = (text, tuple(arguments), frozenset(environ.items()), frozenset(not_known.items()))
     if key in _READ:
@@ -185,6 +187,16 @@ def read_shell(
             del _READ[next(iter(_READ))]
         _READ[key] = found
     return found
+
+
+@lru_cache(maxsize=1)
+def _can_parse() -> bool:
+    """Whether the parser is installed: on a box that gputui was sent to it is not."""
+    try:
+        _parser()
+    except ImportError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=1)

@@ -64,6 +64,23 @@ class PageController:
 
         self._view.open(PeopleScreen(self._view, self.open_processes))
 
+    def open_boxes(self) -> None:
+        from gputui.allocating.settings import SettingsError, settings
+
+        try:
+            hosts = settings(self._environ).hosts
+        except SettingsError as error:
+            self._view.show_message(str(error), "warn")
+            return
+        if not hosts.boxes:
+            self._view.show_message("no other boxes: `[hosts]` in the settings names them", "warn")
+            return
+        from gputui.sources.hosts.channel import Channels
+        from gputui.sources.hosts.ssh import Way
+        from gputui.tui.screens.boxes import BoxesScreen
+
+        self._view.open(BoxesScreen(self._view, Channels(hosts.boxes, Way(hosts.timeout), 1.0)))
+
     def open_timelines(self, timelines: TimelineController) -> None:
         from gputui.tui.screens.timelines import TimelinesScreen
 

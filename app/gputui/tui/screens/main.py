@@ -189,6 +189,7 @@ class MainScreen(Screen[None]):
             "topology": pages.open_topology,
             "processes": pages.open_processes,
             "people": pages.open_people,
+            "boxes": pages.open_boxes,
             "timelines": partial(pages.open_timelines, self.timelines),
             "device": pages.open_device,
             "launch_page": pages.open_launch_page,

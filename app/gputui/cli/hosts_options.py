@@ -1,0 +1,92 @@
+"""`--hosts`: which other boxes a call is about, and how they are asked."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gputui.cli.common import WrongCallError, elsewhere
+from gputui.cli.request_options import settings_or_wrong_call
+from gputui.sources.hosts.alias import ALL, AliasError, alias
+
+if TYPE_CHECKING:
+    # (`pick`, which must be quick, has this option too.)
+    from gputui.sources.hosts.calls import Answer
+    from gputui.sources.hosts.ssh import Way
+
+NO_BOXES = 'no boxes are in the settings: `[hosts]` with `boxes = ["…"]` names them'
+
+
+def add_hosts_option(parser: argparse.ArgumentParser) -> None:
+    """`--hosts A,B` or `--hosts all`."""
+    parser.add_argument(
+        "--hosts",
+        metavar="A,B|all",
+        help="these other boxes, over ssh, as your ssh configuration names them; all: those of the settings",
+    )
+
+
+def without_options(words: Sequence[str], *names: str) -> list[str]:
+    """The words of a call without these options and their values."""
+    left, rest = list[str](), list(words)
+    while rest:
+        word = rest.pop(0)
+        if word in names:
+            del rest[:1]
+        elif word.partition("=")[0] not in names:
+            left.append(word)
+    return left
+
+
+def boxes_named(text: str) -> tuple[str, ...]:
+    """The boxes that a list names, each once. Raises WrongCallError."""
+    if text == ALL:
+        return all_boxes()
+    try:
+        return tuple(dict.fromkeys(alias(word.strip()) for word in text.split(",")))
+    except AliasError as error:
+        raise WrongCallError(str(error)) from None
+
+
+def all_boxes() -> tuple[str, ...]:
+    """The boxes of the settings. Raises WrongCallError where there are none."""
+    boxes = settings_or_wrong_call().hosts.boxes
+    if not boxes:
+        raise WrongCallError(NO_BOXES)
+    return boxes
+
+
+def boxes_of(args: argparse.Namespace) -> tuple[str, ...]:
+    """The boxes of a call with `--hosts`. Raises WrongCallError."""
+    if hasattr(args, "demo") and elsewhere(args):
+        raise WrongCallError("--hosts shows other boxes; --demo, --from and --root do not go with it")
+    return boxes_named(args.hosts)
+
+
+def way(prompts: bool = False) -> Way:
+    """How the settings say that boxes are connected to."""
+    from gputui.sources.hosts.ssh import Way
+
+    return Way(settings_or_wrong_call().hosts.timeout, prompts)
+
+
+def answers(boxes: Sequence[str], words: Sequence[str], views: bool = False) -> list[Answer]:
+    """What each box answers to a call of gputui with these words. Raises WrongCallError for words that cannot
+    be sent."""
+    from gputui.sources.hosts.calls import ask, of_each
+
+    how = way()
+    try:
+        return of_each(boxes, lambda box: ask(box, words, how, views))
+    except ValueError as error:
+        raise WrongCallError(str(error)) from None
+
+
+def why_not(answer: Answer) -> str | None:
+    """Why an answer is none: the connection's trouble, or what gputui said there; None with status 0."""
+    from gputui.sources.hosts.reading import reason
+
+    if answer.trouble is not None:
+        return answer.trouble.text
+    return None if answer.status == 0 else reason(answer.said)

@@ -1,0 +1,109 @@
+"""`gputui pick --hosts`: each box picks its best set of devices, and the best of these wins."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gputui.allocating.errors import NotEnoughError
+from gputui.cli.common import NOT_ENOUGH, WRONG_CALL, WrongCallError, say
+from gputui.cli.hosts_options import answers, why_not
+from gputui.inventory.formatting import printable
+from gputui.inventory.link import is_link, strength
+from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.sources.hosts.calls import Answer
+from gputui.sources.hosts.reading import MOST_REASON, reason
+from gputui.sources.source import NoSourceError
+
+_IDS = re.compile(r"[A-Za-z0-9:,._/-]*")
+_MOST = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """What a box would give.
+
+    ids           its devices as `pick` prints them there
+    weakest_link  of the set, None for one device, or where it is not known
+    free          bytes that are free on each of them at least, None where that is not known
+    reason        why these
+    document      what `pick --format json` prints there
+    """
+
+    box: str
+    ids: str
+    weakest_link: str | None
+    free: int | None
+    reason: str
+    document: dict[str, Any]
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """More is better: first the weakest link, then free memory."""
+        return strength(self.weakest_link), -1 if self.free is None else self.free
+
+
+def best(boxes: Sequence[str], words: Sequence[str], explain: bool = False) -> Picked:
+    """The best set that any of the boxes has, of equal ones the first box's; `words` are options of `pick`.
+
+    What is wrong with a box is said. Raises NoSourceError where none could be asked, NotEnoughError where
+    none has enough, and WrongCallError where a box takes the words for a wrong call.
+    """
+    found: list[Picked] = []
+    asked = False
+    for answer in answers(boxes, ("pick", "--format", "json", *words)):
+        why = why_not(answer)
+        try:
+            picked = None if why is not None else _picked(answer)
+        except (DocumentError, ValueError, RecursionError) as error:
+            why = printable(f"its answer cannot be read: {error}")[:MOST_REASON]
+            picked = None
+        if picked is not None:
+            found.append(picked)
+            if explain:
+                say(f"{answer.alias}: {picked.ids}: {picked.reason}")
+            continue
+        if answer.trouble is None and answer.status == WRONG_CALL:
+            raise WrongCallError(f"{answer.alias}: {reason(answer.said)}")
+        asked = asked or (answer.trouble is None and answer.status == NOT_ENOUGH)
+        say(f"{answer.alias}: {why}")
+    if not found:
+        where = boxes[0] if len(boxes) == 1 else "no box"
+        if asked:
+            raise NotEnoughError(f"{where} has {'not ' if len(boxes) == 1 else ''}enough devices")
+        raise NoSourceError(f"{where} {'cannot be asked' if len(boxes) == 1 else 'can be asked'}")
+    return max(found, key=lambda picked: picked.rank)
+
+
+def _picked(answer: Answer) -> Picked:
+    """Raises DocumentError and ValueError."""
+    document = json.loads(answer.out)
+    root = JsonValue(document, "answer")
+    ids = root["ids"].text()
+    if not _IDS.fullmatch(ids):
+        raise root["ids"].wrong("a list of devices")
+    link = root["weakest_link"]
+    if link.known and not is_link(link.text()):
+        raise link.wrong("a link")
+    free = [device["memory_free"] for device in root["devices"].items(_MOST)]
+    why = root["reason"]
+    return Picked(
+        answer.alias,
+        ids,
+        link.text() if link.known else None,
+        min((node.whole() for node in free), default=None) if all(node.known for node in free) else None,
+        printable(why.text())[:MOST_REASON] if why.known else "",
+        document,
+    )
+
+
+def pick_from(boxes: Sequence[str], words: Sequence[str], form: str, explain: bool) -> None:
+    """Print the box and its devices on one line, or with `form` "json" as the box prints them, and "host"."""
+    picked = best(boxes, words, explain)
+    if form == "json":
+        print(json.dumps({"host": picked.box, **{k: v for k, v in picked.document.items() if k != "host"}}))
+    else:
+        print(f"{picked.box} {picked.ids}")

@@ -1,0 +1,84 @@
+"""`gputui run --on BOX`: the command starts as a job of another box, and is followed from here.
+
+Claims, queue, job and log are the box's own: gputui there does what `gputui run --attach` (or `--detach`)
+does, with the words of this call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from gputui.cli.common import WrongCallError, elsewhere, say
+from gputui.cli.hosts_options import all_boxes, boxes_named, way, without_options
+from gputui.cli.launch_call import options_of, request_for
+from gputui.cli.there import become_ssh, on_a_terminal, reached, start_there, through
+from gputui.launching.read_intent import read_intent
+from gputui.sources.hosts.alias import ANYWHERE
+
+_SWITCHES = ("--attach", "--detach")
+
+
+def run_on(args: argparse.Namespace, words: Sequence[str], command: Sequence[str]) -> int:
+    """Start the command there. Its own status; 3 where the box cannot be reached, 4 where it has not enough,
+    255 where the connection is lost on the way (the job goes on)."""
+    if elsewhere(args):
+        raise WrongCallError("--demo, --from and --root do not go with --on")
+    if args.saved is not None:
+        raise WrongCallError("--saved does not go with --on: saved launches are those of this machine")
+    inner = _forwarded(args, words)
+    if args.on == ANYWHERE:
+        from gputui.cli.pick_hosts import best
+
+        box = best(all_boxes(), _picking(args, command)).box
+        how = way()
+        say(f"on {box}")
+    else:
+        (box,) = _one(args.on)
+        how = way(prompts=sys.stdin is not None and sys.stdin.isatty())
+        reached(box, how)
+    call = ["run", *inner, "--", *command]
+    try:
+        if args.dry_run:
+            return through(box, call, how)
+        if args.detach:
+            return start_there(box, [*call[:1], "--detach", *call[1:]], how, args.quiet)
+        attached = [*call[:1], "--attach", *call[1:]]
+        if on_a_terminal():
+            become_ssh(box, attached, how)
+        return through(box, attached, how)
+    except ValueError as error:
+        raise WrongCallError(str(error)) from None
+
+
+def _one(text: str) -> tuple[str, ...]:
+    boxes = boxes_named(text)
+    if len(boxes) != 1:
+        raise WrongCallError(f"--on takes one box or {ANYWHERE!r}")
+    return boxes
+
+
+def _forwarded(args: argparse.Namespace, words: Sequence[str]) -> list[str]:
+    """The words for gputui there: in the directory of the same name, unless the call names one."""
+    left = [word for word in without_options(words, "--on") if word not in _SWITCHES]
+    if args.directory is None:
+        left += [f"--directory={os.getcwd()}"]  # noqa: PTH109 - as it is called, through links
+    return left
+
+
+def _picking(args: argparse.Namespace, command: Sequence[str]) -> list[str]:
+    """The words of `pick` that find a set like the one that the call wants."""
+    from gputui.cli.request_options import constraints_of
+
+    if args.gpus is not None:
+        raise WrongCallError(f"--gpus names devices of one box: --on {ANYWHERE} takes -n")
+    if args.wait is not None:
+        raise WrongCallError(f"--wait waits in the line of one box: it does not go with --on {ANYWHERE}")
+    options = options_of(args, command)
+    request = request_for(args, options, read_intent(options, os.environ))
+    if request.count is None:
+        raise WrongCallError(f"the command names devices of one box: --on {ANYWHERE} takes a number of them")
+    constraints = constraints_of(argparse.Namespace(**{**vars(args), "threads": None}))
+    return ["-n", str(request.count), *constraints]

@@ -1,0 +1,100 @@
+"""Calls of gputui on another box whose output, messages and status are those of this call."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import NoReturn
+
+from gputui.cli.common import DONE, NO_SOURCE, print_line, say
+from gputui.cli.jobs import write
+from gputui.inventory.formatting import printable
+from gputui.sources.hosts.calls import ask
+from gputui.sources.hosts.remote_script import command as remote_command
+from gputui.sources.hosts.sent_core import digest, zipped
+from gputui.sources.hosts.session import Session
+from gputui.sources.hosts.ssh import LOST, Way, ssh_argv
+from gputui.sources.source import NoSourceError
+
+
+def on_a_terminal() -> bool:
+    """Whether a person sits at both ends of a connection."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
+def reached(box: str, how: Way) -> None:
+    """Raises NoSourceError for a box that cannot be reached or has no gputui; sends it there if need be."""
+    answer = ask(box, ("--version",), how)
+    if answer.trouble is not None:
+        raise NoSourceError(f"{box}: {answer.trouble.text}")
+
+
+def start_there(box: str, call: Sequence[str], how: Way, quiet: bool = False) -> int:
+    """A call that starts a job there and comes back: BOX:ID on stdout. Raises NoSourceError."""
+    answer = ask(box, call, how)
+    said = answer.said.splitlines()
+    if answer.trouble is not None:
+        raise NoSourceError(f"{box}: {answer.trouble.text}")
+    if answer.status == DONE and not quiet:
+        # (The last line says how the job is followed there.)
+        del said[-1:]
+    for line in said:
+        say(f"{box}: {printable(line.removeprefix('gputui: '))}")
+    if answer.status == DONE:
+        job = f"{box}:{printable(answer.out.decode(errors='replace').strip())}"
+        print_line(job)
+        if not quiet:
+            say(f"job {job}: `gputui jobs log -f {job}` follows it")
+    return NO_SOURCE if answer.status is None else answer.status
+
+
+def become_ssh(box: str, call: Sequence[str], how: Way) -> NoReturn:
+    """Become the ssh that shows the job in this terminal: what ends this process ends the connection."""
+    there = remote_command(call, digest(), len(zipped()), marks=False)
+    words = ssh_argv(box, there, how, terminal=True, quiet=True)
+    sys.stdout.flush()
+    os.execvp(words[0], words)
+
+
+def through(box: str, call: Sequence[str], how: Way) -> int:
+    """A call there whose output and status are ours; Ctrl-C is sent on to it. Raises NoSourceError."""
+    try:
+        session = Session(box, call, how, tied=True, apart=True)
+    except OSError as error:
+        raise NoSourceError(f"ssh cannot be started: {error.strerror}") from None
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        with contextlib.suppress(OSError):
+            session.send(b"\n")
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        write(_output(session, box))
+        session.end_input()
+        status = session.process.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        session.close()
+    _pass_on(session, box)
+    trouble = session.trouble()
+    if trouble is not None and session.mode != "run":
+        raise NoSourceError(f"{box}: {trouble.text}")
+    if status == LOST:
+        say(f"{box}: the connection is lost; the job goes on (`gputui jobs --hosts {box}`)")
+    return status
+
+
+def _output(session: Session, box: str) -> Iterator[bytes]:
+    while (data := session.receive(None, or_messages=True)) is not None:
+        _pass_on(session, box)
+        yield data
+
+
+def _pass_on(session: Session, box: str) -> None:
+    """Print the messages that have come from there, line by line."""
+    for line in session.new_messages():
+        say(f"{box}: {printable(line.removeprefix('gputui: '))}")

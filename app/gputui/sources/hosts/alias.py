@@ -1,0 +1,25 @@
+"""What a box is called: an alias of the user's ssh configuration, a host name, or user@host."""
+
+from __future__ import annotations
+
+import re
+
+ALL, ANYWHERE = "all", "anywhere"
+"""Words of the command line that are no aliases: the boxes of the settings, and the best of them."""
+_ALIAS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@%+-]{0,254}")
+
+
+class AliasError(ValueError):
+    """It cannot be the name of a box; the message is one line."""
+
+
+def alias(text: str) -> str:
+    """The same text. Raises AliasError where ssh or a shell would take it for something else.
+
+    (A name that begins with "-" would be an option of ssh; ":" divides a box from a job.)
+    """
+    if not _ALIAS.fullmatch(text):
+        raise AliasError(f"{text[:80]!r} is not the name of a box: letters, digits and ._@%+- name one")
+    if text in (ALL, ANYWHERE):
+        raise AliasError(f"no box can be called {text!r}: the word has a meaning here")
+    return text

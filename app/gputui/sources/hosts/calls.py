@@ -1,0 +1,90 @@
+"""One call of gputui on each of several boxes, at most eight connecting at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gputui.inventory.document_reader import MOST_BYTES
+from gputui.sources.hosts.remote_script import Mode
+from gputui.sources.hosts.session import Session
+from gputui.sources.hosts.ssh import Trouble, Way
+
+T = TypeVar("T")
+
+AT_ONCE = 8
+"""Connections that are made at the same time: of more, sshd's MaxStartups (10:30:100) drops some where all go
+through one jump host."""
+PATIENCE = 60.0
+"""Seconds after which a box that is connected and does not answer is given up."""
+_ENDS_WITHIN = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call on a box has come to.
+
+    status   the exit status of gputui there, None where it has not run
+    out      what it printed;  said: its messages
+    trouble  why it has not run, or was not heard to the end
+    mode     what has answered: gputui or nvidia-smi
+    """
+
+    alias: str
+    status: int | None
+    out: bytes
+    said: str
+    trouble: Trouble | None
+    mode: Mode | None = None
+
+
+def ask(
+    alias: str, words: Sequence[str], way: Way, views: bool = False, patience: float = PATIENCE
+) -> Answer:
+    """The answer of one box; whatever happens to the connection is in it. Raises ValueError for words that
+    cannot be sent."""
+    try:
+        session = Session(alias, words, way, tied=True, views=views)
+    except OSError as error:
+        return Answer(alias, None, b"", "", Trouble("failed", f"ssh cannot be started: {error.strerror}"))
+    deadline = time.monotonic() + way.timeout + patience
+    out: list[bytes] = []
+    size = 0
+    late = False
+    while not late and (data := session.receive(max(0.0, deadline - time.monotonic()))) is not None:
+        out.append(data)
+        size += len(data)
+        late = not data or size > MOST_BYTES
+    if not late:
+        _wait(session)
+    status = session.close()
+    if size > MOST_BYTES:
+        trouble: Trouble | None = Trouble("failed", "it prints more than an answer")
+    elif late:
+        trouble = Trouble("unreachable", "no answer in time")
+    else:
+        trouble = session.trouble()
+        if trouble is None and status is None:
+            trouble = Trouble("failed", "ssh has not ended")
+    return Answer(alias, None if trouble else status, b"".join(out), session.said, trouble, session.mode)
+
+
+def _wait(session: Session) -> None:
+    """Let an ssh end whose output has ended. (The master of the user's other connections may live on.)"""
+    session.end_input()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        session.process.wait(_ENDS_WITHIN)
+
+
+def of_each(boxes: Sequence[str], work: Callable[[str], T]) -> list[T]:
+    """What `work` gives for each box, in their order, eight at a time."""
+    if len(boxes) == 1:
+        return [work(boxes[0])]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(min(AT_ONCE, len(boxes) or 1)) as pool:
+        return list(pool.map(work, boxes))

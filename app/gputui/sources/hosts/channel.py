@@ -1,0 +1,215 @@
+"""The long connection to a box that brings its readings, made again whenever it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gputui.inventory.document_reader import MOST_BYTES
+from gputui.sources.hosts.calls import AT_ONCE
+from gputui.sources.hosts.reading import Reading, read, reason
+from gputui.sources.hosts.session import Session
+from gputui.sources.hosts.ssh import Way
+
+State = Literal["connecting", "live", "stale", "dead"]
+
+SILENT = 5.0
+"""Seconds without news, or three turns where that is longer, after which a box is stale."""
+FIRST_WITHIN = 60.0
+"""Seconds for the first reading after the connection: starting a driver may take many."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+"""Seconds before a connection that has ended is made again: doubled each time, until a reading has come."""
+_LOOK = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class BoxState:
+    """What is known of a box.
+
+    reading  its last good one, None before the first
+    error    why it is not live, None where it is or is being connected to for the first time
+    since    when it got into this state; of a stale or dead one that was live: when it was last heard of
+             (seconds since the epoch)
+    """
+
+    alias: str
+    state: State = "connecting"
+    reading: Reading | None = None
+    error: str | None = None
+    since: float = 0.0
+
+
+class Channels:
+    """The channels of several boxes. `states` is for any thread."""
+
+    def __init__(self, boxes: Sequence[str], way: Way, interval: float) -> None:
+        slots = threading.BoundedSemaphore(AT_ONCE)
+        self._channels = [Channel(box, way, slots, interval) for box in boxes]
+
+    def start(self) -> None:
+        """Connect to all of them, as many at a time as may be."""
+        for channel in self._channels:
+            channel.start()
+
+    def stop(self) -> None:
+        """End all connections; what runs there ends by itself."""
+        for channel in self._channels:
+            channel.stop()
+        for channel in self._channels:
+            channel.join()
+
+    def set_interval(self, interval: float) -> None:
+        """Read every so many seconds from now on, on each box."""
+        for channel in self._channels:
+            channel.set_interval(interval)
+
+    @property
+    def states(self) -> tuple[BoxState, ...]:
+        """The boxes as they are now, in their order."""
+        return tuple(channel.state for channel in self._channels)
+
+
+class Channel:
+    """One box, read on a thread of its own."""
+
+    def __init__(self, alias: str, way: Way, slots: threading.Semaphore, interval: float) -> None:
+        self._alias, self._way, self._slots, self._interval = alias, way, slots, interval
+        self._state = BoxState(alias, since=time.time())
+        self._stopped = threading.Event()
+        self._wake, self._woken = os.pipe()
+        self._heard = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"gputui {alias}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, soon."""
+        self._stopped.set()
+        self._nudge()
+
+    def join(self) -> None:
+        """Wait a little for the end."""
+        self._thread.join(1.0)
+
+    def set_interval(self, interval: float) -> None:
+        """The pace from now on."""
+        self._interval = interval
+        self._nudge()
+
+    @property
+    def state(self) -> BoxState:
+        """As it is now: one that is silent is stale."""
+        state = self._state
+        if state.state == "live" and time.monotonic() - self._heard > max(SILENT, 3 * self._interval):
+            return replace(state, state="stale", error="no news from it")
+        return state
+
+    def _nudge(self) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._woken, b"x")
+
+    def _run(self) -> None:
+        pause = _FIRST_PAUSE
+        while not self._stopped.is_set():
+            was_live = self._connected()
+            pause = _FIRST_PAUSE if was_live else min(2 * pause, _LONGEST_PAUSE)
+            self._stopped.wait(pause)
+
+    def _connected(self) -> bool:
+        """Read until the connection ends; whether a reading has come."""
+        while not self._slots.acquire(timeout=_LOOK):
+            if self._stopped.is_set():
+                return False
+        holds = [True]
+
+        def connected() -> None:
+            # (From then on others may connect.)
+            if holds:
+                holds.clear()
+                self._slots.release()
+
+        try:
+            words = ("ls", "--json", "--follow", f"--interval={self._interval:g}")
+            session = Session(self._alias, words, self._way, follows=True, views=True, apart=True)
+        except OSError as error:
+            connected()
+            self._dead(f"ssh cannot be started: {error.strerror}")
+            return False
+        try:
+            came, wrong = self._listen(session, connected)
+        finally:
+            connected()
+            session.close()
+        if not self._stopped.is_set():
+            trouble = session.trouble()
+            if wrong is None:
+                wrong = trouble.text if trouble is not None else reason(session.said)
+            self._dead(wrong)
+        return came
+
+    def _dead(self, error: str) -> None:
+        # (Of one that was live it matters when it was heard of last; of another, since when it is not there.)
+        state = self._state
+        since = state.since if state.state == "dead" else time.time()
+        if state.state == "live" and state.reading is not None and state.reading.snapshot is not None:
+            since = state.reading.snapshot.time
+        self._state = replace(state, state="dead", error=error, since=since)
+
+    def _listen(self, session: Session, connected: Callable[[], None]) -> tuple[bool, str | None]:
+        """Take readings until the connection ends, or nothing readable comes. Whether any came, and what was
+        wrong, where it was not the connection."""
+        interval, buffer = self._interval, b""
+        deadline = time.monotonic() + self._way.timeout + FIRST_WITHIN
+        came = False
+        while not self._stopped.is_set():
+            left = None if came else max(0.0, deadline - time.monotonic())
+            data = session.receive(left, self._wake)
+            if data is None:
+                return came, None
+            if session.mode in ("run", "nvidia-smi"):
+                connected()
+            if not data:
+                if left == 0.0:
+                    return came, "no answer in time"
+                self._woken_up()
+                if interval != self._interval and session.mode == "run":
+                    interval = self._interval
+                    with contextlib.suppress(OSError):
+                        session.send(f"{interval:g}\n".encode())
+                continue
+            buffer += data
+            ends = b"\n\n" if session.mode == "nvidia-smi" else b"\n"
+            *whole, buffer = buffer.split(ends)
+            if len(buffer) > MOST_BYTES:
+                return came, "it prints more than an answer"
+            if whole:
+                # (Of several that came at once only the last one counts.)
+                error = self._take(
+                    read(self._alias, whole[-1], session.mode, time.time(), self._state.reading)
+                )
+                if error is not None and not came:
+                    return came, error
+                came = came or error is None
+        return came, None
+
+    def _take(self, reading: Reading) -> str | None:
+        """Keep a reading; what is wrong with it."""
+        self._heard = time.monotonic()
+        if reading.snapshot is None:
+            self._state = replace(self._state, state="stale", error=reading.error)
+            return reading.error
+        since = self._state.since if self._state.state == "live" else time.time()
+        self._state = BoxState(self._alias, "live", reading, None, since)
+        return None
+
+    def _woken_up(self) -> None:
+        with contextlib.suppress(OSError):
+            os.set_blocking(self._wake, False)
+            os.read(self._wake, 4096)

@@ -1,0 +1,156 @@
+"""What the shell of a box runs: it finds gputui there, asks for it where there is none, and becomes it.
+
+The login shell there may be any (fish and csh too), so it is given words without anything that one of them
+reads differently: `exec sh -c 'eval "$(printf %b "$0")"' 'SCRIPT'`, every unusual byte of the script in octal
+form. Its first line of output that begins with `MARK` says how it goes on; a .bashrc may print before.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from typing import Literal
+
+from gputui.sources.hosts.nvidia_smi import QUERY
+from gputui.sources.hosts.sent_core import START
+
+MARK = "gputui-hosts:"
+Mode = Literal["run", "send", "nvidia-smi", "none"]
+"""gputui runs; it waits for `sent_core.zipped()`; nvidia-smi tells what it can; there is nothing."""
+MODES: tuple[Mode, ...] = ("run", "send", "nvidia-smi", "none")
+
+MOST = 120_000
+"""Bytes of the command: Linux takes 128 KiB as one argument (MAX_ARG_STRLEN)."""
+
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./ -")
+
+_RECEIVE = """\
+import io, os, shutil, sys, tempfile, zipfile
+folder, left = sys.argv[1], int(sys.argv[2])
+data = b""
+while len(data) < left:
+    part = os.read(0, min(65536, left - len(data)))
+    if not part:
+        sys.exit("gputui could not be received")
+    data += part
+above = os.path.dirname(folder)
+os.makedirs(above, 0o700, exist_ok=True)
+made = tempfile.mkdtemp(dir=above)
+zipfile.ZipFile(io.BytesIO(data)).extractall(made)
+try:
+    os.rename(made, folder)
+except OSError:
+    # Another connection was quicker.
+    shutil.rmtree(made)
+"""
+"""Runs there. It reads no byte more than the file: what follows is for gputui."""
+
+_FIND = """\
+tell() {{ {tell}; }}
+find_gputui() {{
+  if command -v gputui >/dev/null 2>&1; then
+    program=gputui
+    return 0
+  fi
+  core="${{XDG_CACHE_HOME:-$HOME/.cache}}/gputui/{digest}"
+  for python in python3 python3.15 python3.14 python3.13 python3.12 python3.11 python3.10; do
+    if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+      program=$python
+      break
+    fi
+  done
+  [ -n "$program" ] || return 1
+  if [ ! -f "$core/{start}" ]; then
+    tell send
+    "$program" -c {receive} "$core" {size} || return 1
+  fi
+}}
+become_gputui() {{
+  if [ "$program" = gputui ]; then
+    exec gputui "$@"
+  fi
+  exec "$program" "$core/{start}" "$@"
+}}
+program=
+if find_gputui; then
+  tell run
+  {run}
+fi
+{otherwise}
+exit 3
+"""
+
+_BECOME = 'become_gputui "$@"'
+
+_TIED = """\
+exec 3<&0
+(become_gputui "$@") </dev/null 3<&- &
+child=$!
+{
+  while read -r line; do kill -INT "$child"; done
+  kill -HUP "$child"
+} <&3 3<&- >/dev/null 2>&1 &
+watch=$!
+exec 3<&-
+wait "$child"
+status=$?
+kill "$watch" 2>/dev/null
+exit "$status"
+"""
+"""A line of input is Ctrl-C; its end, because our side is gone, is the end of a terminal."""
+
+_VIEW = """\
+if command -v nvidia-smi >/dev/null 2>&1; then
+  tell nvidia-smi
+  while nvidia-smi --query-gpu={query} --format=csv,noheader,nounits; do
+    echo
+    {again}
+  done
+  exit 3
+fi
+tell none
+"""
+
+
+def command(
+    words: Sequence[str],
+    digest: str,
+    size: int,
+    tied: bool = False,
+    follows: bool = False,
+    views: bool = False,
+    marks: bool = True,
+) -> str:
+    """The command for ssh that runs gputui with these words there.
+
+    words    of gputui;  digest, size  of the core that is sent where it is missing, in bytes
+    tied     it is ended when the connection ends, and a line of input interrupts it; else input is its own
+    marks    whether it tells how it goes on; not on a terminal, where it has been looked for before
+    views    where it cannot run, nvidia-smi is asked instead, with `follows` again and again
+
+    Raises ValueError for words that are too long for a command line.
+    """
+    view = _VIEW.format(query=QUERY, again="sleep 2" if follows else "exit 0") if views else "tell none\n"
+    script = _FIND.format(
+        tell=f"printf '%s\\n' \"{MARK} $1\"" if marks else ":",
+        digest=digest,
+        size=size,
+        start=START,
+        receive=shlex.quote(_RECEIVE),
+        run=_TIED if tied else _BECOME,
+        otherwise=view,
+    )
+    return in_any_shell(f"set -- {' '.join(map(shlex.quote, words))}\n{script}")
+
+
+def in_any_shell(script: str) -> str:
+    """The command line that runs a script of sh, whatever shell reads the line. Raises ValueError."""
+    data = os.fsencode(script)
+    if 0 in data:
+        raise ValueError("an argument contains a null byte")
+    encoded = "".join(chr(byte) if byte in _PLAIN else f"\\0{byte:03o}" for byte in data)
+    if len(encoded) > MOST:
+        raise ValueError("the command is too long to be sent")
+    # (exec: a shell that stayed as the parent would die of the Ctrl-C that is for the command.)
+    return f"""exec sh -c 'eval "$(printf %b "$0")"' '{encoded}'"""

@@ -1,0 +1,71 @@
+"""gputui without its screen as a zip file, which is sent to a box that has none."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import sys
+import zipfile
+from functools import lru_cache
+from pathlib import Path
+
+_START = b"from gputui.cli.main import entry\n\nentry()\n"
+START = "start.py"
+"""The file in it that is gputui."""
+
+_NOT_SENT = ("tui", "__pycache__")
+_DEPENDENCIES = {
+    "pynvml": "pynvml",
+    "platformdirs": "platformdirs",
+    "yaml": "yaml",
+    "tomllib" if sys.version_info >= (3, 11) else "tomli": "tomli",
+}
+"""What it needs besides, as far as that is written in Python, and its name there: Python 3.10 has no tomllib,
+which is tomli by another name."""
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+@lru_cache(maxsize=1)
+def _files() -> dict[str, Path]:
+    """The files, by their names there."""
+    found: dict[str, Path] = {}
+    package = Path(__file__).parents[2]
+    _add(found, package, package.name)
+    for module, name in _DEPENDENCIES.items():
+        spec = importlib.util.find_spec(module)
+        if spec is not None and spec.origin is not None:
+            place = Path(spec.origin)
+            _add(found, place.parent if spec.submodule_search_locations else place, name)
+    return found
+
+
+def _add(found: dict[str, Path], place: Path, name: str) -> None:
+    if place.is_file():
+        found[f"{name}{place.suffix}"] = place
+        return
+    for file in sorted(place.rglob("*")):
+        inside = file.relative_to(place)
+        if file.is_file() and file.suffix not in (".so", ".pyc") and not set(inside.parts) & {*_NOT_SENT}:
+            found[f"{name}/{inside.as_posix()}"] = file
+
+
+@lru_cache(maxsize=1)
+def digest() -> str:
+    """A name for this very content: 16 hexadecimal digits."""
+    made = hashlib.sha256(_START)
+    for name, file in _files().items():
+        data = file.read_bytes()
+        made.update(f"{name}\0{len(data)}\0".encode() + data)
+    return made.hexdigest()[:16]
+
+
+@lru_cache(maxsize=1)
+def zipped() -> bytes:
+    """The zip file: the same bytes for the same content."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, file in _files().items():
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), file.read_bytes(), zipfile.ZIP_DEFLATED)
+        archive.writestr(zipfile.ZipInfo(START, _EPOCH), _START)
+    return made.getvalue()

@@ -1,0 +1,187 @@
+"""One ssh connection that runs one call of gputui on a box. For one thread."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import time
+from collections.abc import Sequence
+
+from gputui.inventory.formatting import printable
+from gputui.sources.hosts.remote_script import MARK, MODES, Mode, command
+from gputui.sources.hosts.sent_core import digest, zipped
+from gputui.sources.hosts.ssh import LOST, Trouble, Way, ssh_argv, trouble_of
+
+_PIECE = 64 * 1024
+_MOST_BEFORE = 64 * 1024
+"""Bytes that a login script there may print before gputui does."""
+_MOST_SAID = 16 * 1024
+"""Bytes of messages that are kept, the last ones."""
+_GRACE = 0.3
+"""Seconds that an ssh whose input has ended is waited for. Longer ones end by themselves: an ssh may be the
+master of the user's other connections, and is never killed once it is connected."""
+
+
+class Session:
+    """The connection. `mode` is None until gputui runs there, or nvidia-smi in its place.
+
+    Raises OSError where there is no `ssh` here, and ValueError for words that cannot be sent.
+    """
+
+    def __init__(
+        self,
+        alias: str,
+        words: Sequence[str],
+        way: Way,
+        *,
+        tied: bool = False,
+        follows: bool = False,
+        views: bool = False,
+        apart: bool = False,
+    ) -> None:
+        """`tied`, `follows`, `views`: as `remote_script.command` has them. `apart`: not in our process group,
+        so that Ctrl-C does not reach it."""
+        self.alias = alias
+        self.mode: Mode | None = None
+        self._said = self._news = b""
+        self._before = b""
+        self.process = subprocess.Popen(
+            ssh_argv(alias, command(words, digest(), len(zipped()), tied, follows, views), way),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=apart,
+        )
+        assert self.process.stdin and self.process.stdout and self.process.stderr
+        self._in, self._out, self._err = (
+            stream.fileno() for stream in (self.process.stdin, self.process.stdout, self.process.stderr)
+        )
+        self._poll = select.poll()
+        for descriptor in (self._out, self._err):
+            self._poll.register(descriptor, select.POLLIN)
+        self._open = {self._out, self._err}
+        self.foreign = False
+
+    def receive(
+        self, seconds: float | None, wake: int | None = None, or_messages: bool = False
+    ) -> bytes | None:
+        """The output that has come, b"" where none came in so many seconds (None: however long it takes) or
+        `wake` can be read, or with `or_messages` where messages came; None at its end."""
+        if wake is not None:
+            self._poll.register(wake, select.POLLIN)
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while self._out in self._open:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
+            ready = [descriptor for descriptor, _ in self._poll.poll(left)]
+            if not ready or wake in ready:
+                return b""
+            for descriptor in ready:
+                data = self._some(descriptor)
+                if descriptor == self._out and data and (data := self._after_mark(data)):
+                    return data
+                if descriptor == self._err and data and or_messages:
+                    return b""
+        return None
+
+    def _some(self, descriptor: int) -> bytes:
+        data = os.read(descriptor, _PIECE)
+        if not data:
+            self._poll.unregister(descriptor)
+            self._open.discard(descriptor)
+        elif descriptor == self._err:
+            self._said = (self._said + data)[-_MOST_SAID:]
+            self._news = (self._news + data)[-_MOST_SAID:]
+        return data
+
+    def _after_mark(self, data: bytes) -> bytes:
+        """What of the output is gputui's own."""
+        if self.mode in ("run", "nvidia-smi"):
+            return data
+        self._before += data
+        while self.mode not in ("run", "nvidia-smi"):
+            line, newline, rest = self._before.partition(b"\n")
+            if not newline:
+                if len(self._before) > _MOST_BEFORE:
+                    self._give_up()
+                return b""
+            self._before = rest
+            mark, _, word = line.partition(b" ")
+            if mark == MARK.encode():
+                self._begin(word.strip())
+        rest, self._before = self._before, b""
+        return rest
+
+    def _begin(self, word: bytes) -> None:
+        self.mode = next((mode for mode in MODES if word == mode.encode()), self.mode)
+        if self.mode == "send":
+            with contextlib.suppress(BrokenPipeError):
+                # (What went wrong is in its messages.)
+                self.send(zipped())
+
+    def _give_up(self) -> None:
+        self.foreign = True
+        self.process.kill()
+        self._poll.unregister(self._out)
+        self._open.discard(self._out)
+
+    def send(self, data: bytes) -> None:
+        """Write to the input there. Raises BrokenPipeError."""
+        while data:
+            data = data[os.write(self._in, data) :]
+
+    def end_input(self) -> None:
+        """Tell that nothing more comes: what runs there ends."""
+        if self.process.stdin is not None and not self.process.stdin.closed:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+
+    @property
+    def said(self) -> str:
+        """The messages of what has run, and of ssh, the last ones."""
+        return self._said.decode(errors="replace")
+
+    def new_messages(self) -> list[str]:
+        """The whole lines of messages that have come since the last call."""
+        lines, newline, rest = self._news.rpartition(b"\n")
+        self._news = rest
+        return lines.decode(errors="replace").splitlines() if newline else []
+
+    def close(self) -> int | None:
+        """End it. The status of what has run there, or ssh's own; None where it has not ended yet."""
+        self.end_input()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_GRACE)
+        if self.process.poll() is None and self.mode is None:
+            # Still connecting: nobody else can use that connection.
+            self.process.kill()
+            self.process.wait()
+        if self.process.poll() is not None:
+            self._rest_of_messages()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+        return self.process.returncode
+
+    def _rest_of_messages(self) -> None:
+        while self._err in self._open and self._poll.poll(0):
+            if not self._some(self._err):
+                return
+            if self._out in self._open and not self._some(self._out):
+                continue
+
+    def trouble(self) -> Trouble | None:
+        """Why there is no gputui at the other end, of a session that has ended; None where one has run."""
+        if self.foreign:
+            return Trouble("failed", "its login shell prints too much before a command starts")
+        if self.mode == "none":
+            return Trouble("no gputui", "no gputui and no Python 3.10 or newer there")
+        status = self.process.returncode
+        if status == LOST or (self.mode is None and status != 0):
+            return trouble_of(self.alias, self._said)
+        if self.mode in (None, "send"):
+            last = self.said.strip().splitlines()[-1:] or ["no output"]
+            return Trouble("no gputui", f"gputui could not be started there: {printable(last[0])[:200]}")
+        return None

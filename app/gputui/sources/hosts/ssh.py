@@ -1,0 +1,93 @@
+"""The user's `ssh`, with all that the user has configured, and what its messages mean."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from gputui.inventory.formatting import printable
+
+_ALIVE_EVERY, _ALIVE_TIMES = 5, 3
+"""A connection on which nothing has come back for 15 seconds is over."""
+
+LOST = 255
+"""The status of ssh itself, where it could not connect or has lost the connection."""
+
+TroubleKind = Literal["host key", "denied", "unreachable", "no gputui", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a box cannot be asked: `text` is one line that can be shown, with a remedy where there is one."""
+
+    kind: TroubleKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How boxes are connected to.
+
+    timeout  seconds until one that does not answer is given up (ssh_config(5), ConnectTimeout)
+    prompts  whether ssh may ask for a password
+    """
+
+    timeout: int
+    prompts: bool = False
+
+
+def ssh_argv(
+    alias: str, command: str, way: Way, terminal: bool = False, quiet: bool = False
+) -> tuple[str, ...]:
+    """The command that runs `command` by the shell of that box.
+
+    Host keys, masters, agents and jumps are the configuration's. Only what a second connection must not do
+    is turned off: it forwards no ports, which the user's own connection has already.
+    """
+    return (
+        "ssh",
+        *("-o", f"ConnectTimeout={way.timeout}"),
+        *("-o", f"ServerAliveInterval={_ALIVE_EVERY}", "-o", f"ServerAliveCountMax={_ALIVE_TIMES}"),
+        *(() if way.prompts else ("-o", "BatchMode=yes")),
+        *("-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none"),
+        # (Else it says at the end that the connection is closed.)
+        *(("-o", "LogLevel=ERROR") if quiet else ()),
+        "-tt" if terminal else "-T",
+        "--",
+        alias,
+        command,
+    )
+
+
+_MEANINGS: tuple[tuple[str, TroubleKind, str], ...] = (
+    (
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "host key",
+        "its host key has changed; `ssh {alias}` says more",
+    ),
+    ("Host key verification failed", "host key", "its host key is not known yet; `ssh {alias}` asks for it"),
+    ("Permission denied", "denied", "permission denied; `ssh {alias}` must work without a password"),
+    ("Too many authentication failures", "denied", "too many authentication failures"),
+    ("Could not resolve hostname", "unreachable", "no such host name"),
+    ("Connection refused", "unreachable", "connection refused"),
+    ("timed out", "unreachable", "no answer in time"),
+    ("not responding", "unreachable", "it does not answer any more"),
+    ("No route to host", "unreachable", "no route to it"),
+    ("is unreachable", "unreachable", "network unreachable"),
+    ("kex_exchange_identification", "unreachable", "it closed the connection at once"),
+    ("Connection closed", "unreachable", "it closed the connection"),
+    ("Connection reset", "unreachable", "the connection was reset"),
+    ("Broken pipe", "unreachable", "the connection was lost"),
+)
+"""What ssh says (its messages are never translated), and what that means. The first that is found counts."""
+
+
+def trouble_of(alias: str, said: bytes) -> Trouble:
+    """What the messages of an `ssh` that has failed mean."""
+    text = said.decode(errors="replace")
+    for words, kind, meaning in _MEANINGS:
+        if words in text:
+            return Trouble(kind, meaning.format(alias=alias))
+    lines = [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]
+    return Trouble("failed", printable(lines[-1])[:200] if lines else "ssh ended without a word")

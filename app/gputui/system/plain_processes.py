@@ -1,0 +1,134 @@
+"""Processes as /proc has them, where psutil is not installed: as much of psutil's interface as we use.
+
+That is so on a box that gputui was sent to over ssh.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from gputui.system.process_stat import ProcessStat, process_stat
+from gputui.system.users import user_name
+
+
+class Error(Exception):
+    """A process cannot be asked."""
+
+
+class NoSuchProcess(Error):
+    """It has ended."""
+
+
+class AccessDenied(Error):
+    """It is not for us to see."""
+
+
+class ZombieProcess(NoSuchProcess):
+    """It has ended, and its parent has not asked how."""
+
+
+class _Memory(NamedTuple):
+    rss: int
+
+
+@lru_cache(maxsize=1)
+def process_library() -> Any:
+    """psutil, or this module where there is none."""
+    try:
+        import psutil
+    except ImportError:
+        import gputui.system.plain_processes as plain
+
+        return plain
+    return psutil
+
+
+class Process:
+    """One process, told apart from a later one of the same pid by its start. Raises Error, as psutil's."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._ticks = self._stat().ticks
+        self._cpu: tuple[float, float] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Process) and (self.pid, self._ticks) == (other.pid, other._ticks)
+
+    def __hash__(self) -> int:
+        return hash((self.pid, self._ticks))
+
+    def oneshot(self) -> contextlib.AbstractContextManager[None]:
+        """Nothing: each answer is read for itself."""
+        return contextlib.nullcontext()
+
+    def username(self) -> str:
+        """Whose it is, by its real uid."""
+        return user_name(int(self._status("Uid").split()[0]))
+
+    def create_time(self) -> float:
+        """Its start in seconds since the epoch."""
+        return _booted() + self._ticks / os.sysconf("SC_CLK_TCK")
+
+    def parent(self) -> Process | None:
+        """Who started it, or has adopted it."""
+        parent = self._stat().parent
+        return Process(parent) if parent > 0 else None
+
+    def cmdline(self) -> list[str]:
+        """Its words; [] of a kernel thread."""
+        data = self._read("cmdline").rstrip(b"\0")
+        return [os.fsdecode(word) for word in data.split(b"\0")] if data else []
+
+    def name(self) -> str:
+        """What the kernel calls it, at most 15 characters."""
+        return self._status("Name")
+
+    def cpu_percent(self, _: None) -> float:
+        """Percent of one CPU since the last time it was asked; 0 at first."""
+        fields = self._read("stat").rpartition(b")")[2].split()
+        used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        now, before = time.monotonic(), self._cpu
+        self._cpu = now, used
+        if before is None or now <= before[0]:
+            return 0.0
+        return round(100 * (used - before[1]) / (now - before[0]), 1)
+
+    def memory_info(self) -> _Memory:
+        """Its bytes of RAM."""
+        return _Memory(int(self._read("statm").split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+
+    def _stat(self) -> ProcessStat:
+        stat = process_stat(self.pid)
+        if stat is None:
+            raise NoSuchProcess(self.pid)
+        return stat
+
+    def _status(self, name: str) -> str:
+        for line in self._read("status").decode(errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key == name:
+                return value.strip()
+        raise NoSuchProcess(self.pid)
+
+    def _read(self, name: str) -> bytes:
+        try:
+            with open(f"/proc/{self.pid}/{name}", "rb") as file:  # noqa: PTH123
+                return file.read(1 << 20)
+        except PermissionError as error:
+            raise AccessDenied(self.pid) from error
+        except OSError as error:
+            raise NoSuchProcess(self.pid) from error
+
+
+@lru_cache(maxsize=1)
+def _booted() -> float:
+    """When the system was started, in seconds since the epoch."""
+    with open("/proc/stat", encoding="ascii", errors="replace") as file:  # noqa: PTH123
+        for line in file:
+            if line.startswith("btime "):
+                return float(line.split()[1])
+    raise Error("/proc/stat does not tell when the system was started")

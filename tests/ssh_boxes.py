@@ -1,0 +1,191 @@
+"""Boxes for tests: one real sshd on the loopback, with keys and settings of its own, that is several boxes.
+
+Each box is an alias of a private ssh configuration, which `ssh` on the tests' PATH reads; the daemon gives it
+a home, a PATH and a login shell of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+SSH, KEYGEN = shutil.which("ssh"), shutil.which("ssh-keygen")
+PROGRAMS = SSHD is not None and SSH is not None and KEYGEN is not None
+_STARTS_WITHIN = 10.0
+
+
+class CannotStartError(Exception):
+    """sshd does not start here; why."""
+
+
+class SshBoxes:
+    """The daemon, and the boxes that it is. `path` goes before the PATH of what is to reach them."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.config, self.known = folder / "config", folder / "known_hosts"
+        for key in ("host", "user", "other"):
+            subprocess.run(
+                [str(KEYGEN), "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)],
+                check=True,
+                stdin=subprocess.DEVNULL,
+            )
+        self.port = _free_port()
+        self._host_key = _public(folder / "host.pub")
+        self.known.write_text(f"{self._where(self.port)} {self._host_key}\n")
+        (folder / "authorized").write_bytes((folder / "user.pub").read_bytes())
+        self._write_configuration("")
+        self.path = folder / "bin"
+        self.path.mkdir()
+        _script(self.path / "ssh", f'exec {SSH} -F {shlex.quote(str(self.config))} "$@"')
+        _script(folder / "enter", _ENTER.format(folder=shlex.quote(str(folder))))
+        self._daemon = self._start()
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """With our `ssh` first."""
+        return {**base, "PATH": f"{self.path}:{base['PATH']}"}
+
+    def add(
+        self,
+        alias: str,
+        environ: Mapping[str, str] | None = None,
+        gputui: bool = True,
+        shell: str = "/bin/sh",
+        path: str = "/usr/bin:/bin",
+        before: str = "",
+        options: str = "",
+    ) -> Path:
+        """A box of that name; its home. `before` is what its login scripts do; `options`, lines of our ssh's
+        configuration for it."""
+        home = self.folder / f"box-{alias}"
+        (home / "bin").mkdir(parents=True)
+        if gputui:
+            _script(home / "bin" / "gputui", f'exec {shlex.quote(sys.executable)} -m gputui "$@"')
+        given = {
+            "HOME": str(home),
+            "PATH": f"{home / 'bin'}:{path}",
+            "LANG": "C.UTF-8",
+            "BOX_SHELL": shell,
+            **(environ or {}),
+        }
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in given.items()]
+        (self.folder / f"{alias}.env").write_text("\n".join([*lines, before, ""]))
+        self._host(alias, self.port, f"  SetEnv GPUTUI_BOX={alias}\n{options}")
+        return home
+
+    def add_dead(self, alias: str) -> None:
+        """A box whose port nobody listens on."""
+        self._host(alias, _free_port())
+
+    def add_hung(self, alias: str) -> socket.socket:
+        """A box that takes connections and says nothing; the caller closes it."""
+        listens = socket.create_server(("127.0.0.1", 0))
+        self._host(alias, listens.getsockname()[1])
+        return listens
+
+    def add_changed(self, alias: str) -> None:
+        """A box whose host key is known to be another one."""
+        file = self.folder / f"{alias}.known"
+        file.write_text(f"{self._where(self.port)} {_public(self.folder / 'other.pub')}\n")
+        self._host(alias, self.port, f"  UserKnownHostsFile {file}\n")
+
+    def add_denied(self, alias: str) -> None:
+        """A box that does not take our key."""
+        self._host(alias, self.port, f"  IdentityFile {self.folder / 'other'}\n")
+
+    def close(self) -> None:
+        """Stop the daemon; the connections that are left end."""
+        self._daemon.kill()
+        self._daemon.wait()
+
+    def _host(self, alias: str, port: int, more: str = "") -> None:
+        # (Of each option the first value counts: what is special to a box stands before what is general.)
+        if "IdentityFile" not in more:
+            # (Of keys all count.)
+            more += f"  IdentityFile {self.folder / 'user'}\n"
+        self._hosts = f"{self._hosts}Host {alias}\n  HostName 127.0.0.1\n  Port {port}\n{more}"
+        self._write_configuration(self._hosts)
+
+    def _write_configuration(self, hosts: str) -> None:
+        self._hosts = hosts
+        self.config.write_text(
+            f"{hosts}Host *\n  IdentitiesOnly yes\n"
+            f"  IdentityAgent none\n  UserKnownHostsFile {self.known}\n  GlobalKnownHostsFile /dev/null\n"
+            "  StrictHostKeyChecking yes\n"
+        )
+
+    def _where(self, port: int) -> str:
+        return f"[127.0.0.1]:{port}"
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if os.geteuid() == 0:
+            # (Where it separates its privileges; a system that has never started it lacks the folder.)
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        file = self.folder / "sshd_config"
+        file.write_text(
+            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.folder / 'host'}\n"
+            f"AuthorizedKeysFile {self.folder / 'authorized'}\nPidFile none\nStrictModes no\nUsePAM no\n"
+            "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n"
+            f"AcceptEnv GPUTUI_BOX\nForceCommand {self.folder / 'enter'}\nMaxStartups 10:30:100\n"
+        )
+        log = self.folder / "sshd.log"
+        daemon = subprocess.Popen(
+            [str(SSHD), "-D", "-f", str(file), "-E", str(log)], stdin=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + _STARTS_WITHIN
+        while daemon.poll() is None and time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1.0).close()
+            except OSError:
+                time.sleep(0.01)
+                continue
+            return daemon
+        daemon.kill()
+        daemon.wait()
+        raise CannotStartError(log.read_text() if log.exists() else "sshd did not start")
+
+
+_ENTER = """\
+. {folder}/"$GPUTUI_BOX".env
+unset GPUTUI_BOX
+cd "$HOME" || exit 1
+exec "$BOX_SHELL" -c "$SSH_ORIGINAL_COMMAND"
+"""
+
+
+def _script(file: Path, text: str) -> None:
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(file.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+
+
+def _public(file: Path) -> str:
+    kind, key = file.read_text().split()[:2]
+    return f"{kind} {key}"
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+    return port
+
+
+def system_programs(tmp_path: Path) -> str:
+    """A folder with the programs that a bare system has, and no Python."""
+    folder = tmp_path / "system"
+    folder.mkdir(exist_ok=True)
+    for name in ("sh", "cat", "env", "head", "sleep", "mkdir", "rm", "printf", "true"):
+        found = shutil.which(name)
+        if found and not (folder / name).exists():
+            (folder / name).symlink_to(found)
+    return str(folder)

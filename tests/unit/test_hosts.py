@@ -1,0 +1,395 @@
+"""Other boxes over a real ssh: `ls --hosts`, and what becomes of boxes that are not there."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputui.choosing.verdict import verdicts
+from gputui.cli.ls import document_text
+from gputui.sources.hosts import sent_core
+from gputui.sources.hosts.reading import read
+from gputui.sources.hosts.remote_script import in_any_shell
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.motion import at
+from simnvml import SimulatedNvml
+from ssh_boxes import PROGRAMS, SshBoxes, system_programs
+from unit.calling import Call
+from unit.jobs_support import until as until_true
+
+pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keygen")
+
+
+def shown(nvml: SimulatedNvml, box: str) -> dict[str, str]:
+    """The variables of a box that a simulated driver shows."""
+    nvml.show_box(BOXES[box])
+    names = ("LD_LIBRARY_PATH", "SIMNVML_BOX", "SIMNVML_CONTROL", "SIMNVML_COUNTS")
+    found = nvml.environment()
+    return {name: found[name] for name in names}
+
+
+def test_a_box_is_listed_as_it_lists_itself(
+    boxes: SshBoxes, call: Call, simulated_nvml: SimulatedNvml
+) -> None:
+    boxes.add("idle", shown(simulated_nvml, "idle"))
+    found = call("ls", "--hosts", "idle", "--json").json
+    (entry,) = found["boxes"]
+    assert found["schema"] == 1 and (entry["host"], entry["error"]) == ("idle", None)
+    assert [device["verdict"]["state"] for device in entry["devices"]] == ["free"] * 2
+    assert "idle" in call("ls", "--hosts", "idle").text
+
+
+@pytest.fixture
+def idle(simulated_nvml: SimulatedNvml) -> dict[str, str]:
+    return shown(simulated_nvml, "idle")
+
+
+def fresh(boxes: SshBoxes, name: str) -> str:
+    """A name that no box has."""
+    taken = {file.stem for file in boxes.folder.glob("*.env")}
+    return next(each for number in range(99) if (each := f"{name}{number}") not in taken)
+
+
+def entry(call: Call, alias: str) -> dict[str, Any]:
+    (found,) = call("ls", "--hosts", alias, "--json").json["boxes"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_boxes_that_cannot_be_reached_say_why_and_leave_the_others(
+    boxes: SshBoxes, idle: dict[str, str], call: Call
+) -> None:
+    boxes.add("well", idle)
+    boxes.add_dead("dead")
+    boxes.add_changed("changed")
+    boxes.add_denied("denied")
+    with boxes.add_hung("hung"):
+        ended = call("ls", "--hosts", "dead,well,hung,changed,denied,no.such.box.invalid", "--json")
+    found = {each["host"]: each for each in json.loads(ended.out)["boxes"]}
+    assert ended.status == 0 and list(found)[1] == "well"
+    assert found["well"]["error"] is None and len(found["well"]["devices"]) == 2
+    errors = {name: each["error"] for name, each in found.items() if name != "well"}
+    assert all("devices" not in found[name] for name in errors)
+    assert errors["dead"] == "connection refused"
+    assert "host key" in errors["changed"] and "denied" in errors["denied"]
+    assert "time" in errors["hung"] and errors["no.such.box.invalid"] == "no such host name"
+
+
+def test_where_no_box_can_be_reached_the_status_says_so(boxes: SshBoxes, call: Call) -> None:
+    boxes.add_dead("dead")
+    ended = call("ls", "--hosts", "dead", "--json")
+    assert ended.status == 3 and json.loads(ended.out)["boxes"][0]["error"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash", "fish", "zsh", "tcsh"])
+def test_words_arrive_through_any_login_shell(tmp_path: Path, shell: str) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"no {shell}")
+    words = [
+        "a b",
+        "it's",
+        '"',
+        "$HOME `id`",
+        "!x !! %s \\ \\n",
+        "two\nlines\n",
+        "",
+        "ä€",
+        "*",
+        "-n",
+        "\udcff",
+    ]
+    script = "for w; do printf '%s\\0' \"$w\"; done"
+    line = in_any_shell(f"set -- {' '.join(map(shlex.quote, words))}\n{script}")
+    said = subprocess.run([program, "-c", line], capture_output=True, check=True, cwd=tmp_path).stdout
+    assert said == b"".join(os.fsencode(word) + b"\0" for word in words)
+
+
+def test_a_box_without_gputui_is_sent_one_once(
+    boxes: SshBoxes, idle: dict[str, str], call: Call, no_packages: str
+) -> None:
+    name = fresh(boxes, "bare")
+    home = boxes.add(name, idle, gputui=False, path=no_packages)
+    assert len(entry(call, name)["devices"]) == 2
+    (core,) = (home / ".cache" / "gputui").iterdir()
+    sent = (core / "start.py").stat()
+    assert not (core / "gputui" / "tui").exists()
+    assert len(entry(call, name)["devices"]) == 2
+    assert (core / "start.py").stat() == sent
+
+
+def test_what_is_sent_needs_no_package_and_reads_settings_on_every_python(tmp_path: Path) -> None:
+    zipfile.ZipFile(io.BytesIO(sent_core.zipped())).extractall(tmp_path)
+    look = (
+        "import gputui, pynvml, platformdirs, yaml, tomli; print(tomli.loads('a = 1')['a'], tomli.__file__)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-S", "-c", look], cwd=tmp_path, env={}, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert said[0] == "1" and Path(said[1]).is_relative_to(tmp_path)
+    assert sent_core.digest() == sent_core.digest.__wrapped__()
+
+
+def test_what_login_scripts_print_is_no_answer(boxes: SshBoxes, idle: dict[str, str], call: Call) -> None:
+    name = fresh(boxes, "noisy")
+    boxes.add(name, idle, before="echo 'Welcome!'; echo '{\"schema\": 1}'; printf 'no newline '; echo")
+    assert len(entry(call, name)["devices"]) == 2
+    boxes.add(f"{name}x", idle, before="head -c 100000 /dev/zero")
+    assert entry_of_failed(call, f"{name}x")
+
+
+def entry_of_failed(call: Call, alias: str) -> str:
+    ended = call("ls", "--hosts", alias, "--json")
+    assert ended.status == 3
+    return str(json.loads(ended.out)["boxes"][0]["error"])
+
+
+SMI = """\
+0, GPU-11111111-1111, NVIDIA H100, 00000000:1B:00.0, 81559, 10, 81000, 0, 30, 66.05, 700.00, 550.54
+1, GPU-22222222-2222, NVIDIA H100, 00000000:1C:00.0, 81559, 10, 81000, [N/A], 30, [N/A], 700.00, 550.54
+"""
+
+
+def test_without_a_python_that_can_nvidia_smi_is_asked_and_nothing_counts_as_free(
+    boxes: SshBoxes, call: Call, tmp_path: Path
+) -> None:
+    name = fresh(boxes, "old")
+    home = boxes.add(name, gputui=False, path=system_programs(tmp_path))
+    assert "Python" in entry_of_failed(call, name)
+    program = home / "bin" / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{SMI}END\n")
+    program.chmod(0o755)
+    found = entry(call, name)
+    assert [device["verdict"]["state"] for device in found["devices"]] == ["unknown"] * 2
+    assert found["devices"][1]["utilization"] is None and found["devices"][0]["memory_used"] == 10 * 1024**2
+    assert any("Python" in error["message"] for error in found["errors"])
+
+
+def test_what_gputui_says_there_is_the_reason(boxes: SshBoxes, call: Call, tmp_path: Path) -> None:
+    name = fresh(boxes, "driverless")
+    boxes.add(name, path=f"{tmp_path}:/usr/bin:/bin")
+    assert entry_of_failed(call, name)
+
+
+@pytest.mark.parametrize(
+    "answer", ["nonsense", "{}", '{"schema": 2}', "[" * 100_000, '{"schema": 1, "error": 3}']
+)
+def test_an_answer_that_is_no_snapshot_is_an_error_of_that_box(
+    boxes: SshBoxes, call: Call, answer: str
+) -> None:
+    name = fresh(boxes, "liar")
+    home = boxes.add(name)
+    (home / "answer").write_text(answer)
+    (home / "bin" / "gputui").write_text('#!/bin/sh\ncat "$HOME/answer"\n')
+    assert entry_of_failed(call, name).isprintable()
+
+
+def test_its_text_does_nothing_to_the_terminal(boxes: SshBoxes, call: Call) -> None:
+    name = fresh(boxes, "evil")
+    home = boxes.add(name)
+    (home / "bin" / "gputui").write_text("#!/bin/sh\nprintf '\\033]0;x\\007\\342\\200\\256' >&2; exit 3\n")
+    ended = call("ls", "--hosts", name)
+    assert ended.status == 3 and "\x1b" not in ended.out + ended.err and ended.out[:-1].isprintable()
+
+
+@pytest.mark.parametrize("name", ["-oProxyCommand=id", "", "a b", "a;b", "a:1", "all,x", "anywhere", "$(id)"])
+def test_what_ssh_or_a_shell_would_misread_is_no_box(call: Call, name: str) -> None:
+    call("ls", f"--hosts={name}").refused(2)
+
+
+def test_all_are_those_of_the_settings(
+    boxes: SshBoxes, idle: dict[str, str], call: Call, tmp_path: Path
+) -> None:
+    call("ls", "--hosts", "all").refused(2)
+    boxes.add("one", idle)
+    boxes.add_dead("dead")
+    file = tmp_path / "config" / "gputui" / "config.toml"
+    file.write_text('[hosts]\nboxes = ["one", "dead"]\nconnect_timeout = 1\n')
+    found = call("ls", "--hosts", "all", "--json").json["boxes"]
+    assert [(each["host"], each["error"] is None) for each in found] == [("one", True), ("dead", False)]
+
+
+def test_the_best_set_of_all_boxes_is_picked(
+    boxes: SshBoxes, call: Call, tmp_path: Path, nvml_library: Path
+) -> None:
+    for name in ("idle", "dgx-h100", "rtx3090"):
+        folder = tmp_path / name
+        folder.mkdir()
+        boxes.add(f"pick-{name}", shown(SimulatedNvml(folder, nvml_library), name))
+    boxes.add_dead("dead")
+    every = "pick-idle,dead,pick-dgx-h100"
+    ended = call("pick", "-n", "2", "--hosts", every)
+    box, ids = ended.out.split()
+    # Two GPUs that NVLink joins are better than two on a workstation.
+    assert (ended.status, box) == (0, "pick-dgx-h100") and "dead" in ended.err
+    alone = call("pick", "-n", "2", "--hosts", box).line
+    assert alone == f"{box} {ids}"
+    found = json.loads(call("pick", "-n", "2", f"--hosts={every}", "--format=json", "--ids", "uuid").out)
+    assert found["host"] == box and found["ids"] == ",".join(each["uuid"] for each in found["devices"])
+    assert call("pick", "-n", "64", "--hosts", every).status == 4
+    assert call("pick", "-n", "1", "--hosts", "dead").status == 3
+    assert call("pick", "-n", "2", "--group", "tp=3", "--hosts", box).status == 2
+
+
+@pytest.mark.parametrize("words", [["--wait"], ["--format", "env"], ["--demo"]])
+def test_what_has_no_meaning_for_other_boxes_is_refused(call: Call, words: list[str]) -> None:
+    call("pick", "--hosts", "a", *words).refused(2)
+
+
+# ls --hosts --json --follow
+
+
+def test_what_is_as_it_was_is_the_same_without_being_read_again() -> None:
+    snapshot = at(BOXES["shared"], 1.0, 1_750_000_000.0)
+    text = document_text(snapshot, verdicts(snapshot)).encode()
+    first = read("a", text, "run", 0.0)
+    again = read("a", text, "run", 0.0, first)
+    assert again == first and again.snapshot is not None and first.snapshot is not None
+    assert again.snapshot.links is first.snapshot.links and again.snapshot.links
+    document = json.loads(text)
+    document["links"][0][1] = "nonsense"
+    changed = read("a", json.dumps(document).encode(), "run", 0.0, first)
+    assert changed.snapshot is None and "links" in str(changed.error)
+    document = {**json.loads(text), "devices": []}
+    assert read("a", json.dumps(document).encode(), "run", 0.0, first).snapshot is None
+
+
+@contextmanager
+def following(boxes: SshBoxes, names: str, *words: str) -> Iterator[Callable[[], dict[str, dict[str, Any]]]]:
+    """The boxes by name, document by document."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "gputui", "ls", "--hosts", names, "--json", "--follow", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=boxes.environment(dict(os.environ)),
+    ) as process:
+
+        def following_document() -> dict[str, dict[str, Any]]:
+            assert process.stdout is not None
+            found = json.loads(process.stdout.readline())
+            return {each["host"]: each for each in found["boxes"]}
+
+        try:
+            yield following_document
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
+def until(
+    document: Callable[[], dict[str, dict[str, Any]]], true: Callable[[dict[str, dict[str, Any]]], object]
+) -> dict[str, dict[str, Any]]:
+    deadline = time.monotonic() + 30
+    while not true(found := document()):
+        assert time.monotonic() < deadline, found
+    return found
+
+
+def test_boxes_that_are_not_there_hold_up_no_other(boxes: SshBoxes, idle: dict[str, str]) -> None:
+    boxes.add("lively", idle)
+    boxes.add_dead("dead")
+    boxes.add_changed("changed")
+    with (
+        boxes.add_hung("hung2"),
+        following(boxes, "hung2,dead,lively,changed", "--interval", "0.1") as document,
+    ):
+        first = until(document, lambda found: found["lively"]["state"] == "live")
+        seen = until(
+            document,
+            lambda found: (
+                all(found[name]["state"] == "dead" for name in ("hung2", "dead", "changed"))
+                and found["lively"]["time"] > first["lively"]["time"]
+            ),
+        )
+        assert len(seen["lively"]["devices"]) == 2 and seen["lively"]["error"] is None
+        assert all(seen[name]["error"] for name in ("hung2", "dead", "changed"))
+
+
+def test_a_connection_that_ends_is_made_again_and_meanwhile_the_last_reading_stays(
+    boxes: SshBoxes, idle: dict[str, str]
+) -> None:
+    name = fresh(boxes, "again")
+    home = boxes.add(name, idle)
+    program = home / "bin" / "gputui"
+    program.write_text(program.read_text().replace("exec", 'echo $$ > "$HOME/pid"; exec'))
+    with following(boxes, name, "--interval", "0.1") as document:
+        until(document, lambda found: found[name]["state"] == "live")
+        os.kill(int((home / "pid").read_text()), signal.SIGKILL)
+        gone = until(document, lambda found: found[name]["state"] == "dead")[name]
+        assert gone["error"] and len(gone["devices"]) == 2
+        until(document, lambda found: found[name]["state"] == "live")
+
+
+def test_what_runs_there_ends_with_us(boxes: SshBoxes, idle: dict[str, str]) -> None:
+    name = fresh(boxes, "ends")
+    home = boxes.add(name, idle)
+    program = home / "bin" / "gputui"
+    program.write_text(program.read_text().replace("exec", 'echo $$ > "$HOME/pid"; exec'))
+    with following(boxes, name, "--interval", "0.1") as document:
+        until(document, lambda found: found[name]["state"] == "live")
+    pid = int((home / "pid").read_text())
+    until_true(lambda: not Path(f"/proc/{pid}").exists())
+
+
+@pytest.fixture
+def control(boxes: SshBoxes) -> Iterator[tuple[str, Callable[[str], int]]]:
+    """Options by which connections share a master, and `ssh -O` to it. (A path of a socket must be short.)"""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/master"
+
+        def tell(what: str) -> int:
+            argv = [str(boxes.path / "ssh"), "-S", path, "-O", what, "any"]
+            return subprocess.run(argv, capture_output=True, check=False).returncode
+
+        yield f"  ControlMaster auto\n  ControlPath {path}\n  ControlPersist 60\n", tell
+        tell("exit")
+
+
+def test_the_users_master_is_used_and_when_it_dies_the_connection_is_made_again(
+    boxes: SshBoxes, idle: dict[str, str], call: Call, control: tuple[str, Callable[[str], int]]
+) -> None:
+    options, tell = control
+    name = fresh(boxes, "shared")
+    boxes.add(name, idle, options=options)
+    assert len(entry(call, name)["devices"]) == 2
+    # (It was left as it was: alive, for the next connection.)
+    assert tell("check") == 0
+    with following(boxes, name, "--interval", "0.1") as document:
+        until(document, lambda found: found[name]["state"] == "live")
+        assert tell("exit") == 0
+        until(document, lambda found: found[name]["state"] == "dead")
+        until(document, lambda found: found[name]["state"] == "live")
+
+
+def test_a_box_that_goes_silent_is_stale(boxes: SshBoxes, idle: dict[str, str]) -> None:
+    name = fresh(boxes, "silent")
+    home = boxes.add(name, idle)
+    program = home / "bin" / "gputui"
+    program.write_text(program.read_text().replace("exec", 'echo $$ > "$HOME/pid"; exec'))
+    with following(boxes, name, "--interval", "0.1") as document:
+        until(document, lambda found: found[name]["state"] == "live")
+        pid = int((home / "pid").read_text())
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            stale = until(document, lambda found: found[name]["state"] == "stale")[name]
+            assert stale["error"] and len(stale["devices"]) == 2
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        until(document, lambda found: found[name]["state"] == "live")

@@ -1,0 +1,268 @@
+"""`run --on BOX` over a real ssh: the command is a job of that box, followed from here."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.terminal import Terminal
+from simnvml import SimulatedNvml
+from ssh_boxes import PROGRAMS, SshBoxes
+from unit.builders import box, gpu
+from unit.calling import Call
+from unit.jobs_support import until
+
+pytestmark = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keygen")
+
+GPUTUI = (sys.executable, "-m", "gputui")
+
+
+class Remote:
+    """A box with two free devices, and calls of gputui on this side."""
+
+    def __init__(self, boxes: SshBoxes, name: str, environ: dict[str, str]) -> None:
+        self.name = name
+        self.home = boxes.add(name, environ)
+        self.environ = boxes.environment(
+            {**os.environ, "HOME": str(self.home.parent), "XDG_CONFIG_HOME": os.environ["XDG_CONFIG_HOME"]}
+        )
+
+    def start(self, *words: str, **more: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*GPUTUI, "run", "--on", self.name, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environ,
+            **more,
+        )
+
+    def run(self, *words: str) -> tuple[int, bytes, str]:
+        """The status, output and messages of a call that ends."""
+        with self.start("--directory", ".", *words) as process:
+            out, said = process.communicate(timeout=60)
+            return process.returncode, out, said.decode()
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """The box's jobs, by gputui itself there."""
+        env = {**os.environ, "HOME": str(self.home)}
+        env.pop("XDG_STATE_HOME", None)
+        said = subprocess.run(
+            [*GPUTUI, "jobs", "--json"], env=env, capture_output=True, check=True, timeout=60
+        ).stdout
+        found: list[dict[str, Any]] = json.loads(said)["jobs"]
+        return found
+
+    def state(self) -> str | None:
+        """That of its last job."""
+        jobs = self.jobs()
+        return str(jobs[-1]["state"]) if jobs else None
+
+
+@pytest.fixture
+def remote(
+    boxes: SshBoxes, simulated_nvml: SimulatedNvml, own_claims: Path, request: pytest.FixtureRequest
+) -> Iterator[Remote]:
+    simulated_nvml.show(box(gpu(0), gpu(1)))
+    names = ("LD_LIBRARY_PATH", "SIMNVML_BOX", "SIMNVML_CONTROL", "SIMNVML_COUNTS")
+    found = simulated_nvml.environment()
+    environ = {name: found[name] for name in names} | {"GPUTUI_CLAIMS": str(own_claims)}
+    name = f"run-{abs(hash(request.node.nodeid))}"
+    made = Remote(boxes, name, environ)
+    yield made
+    for job in made.jobs():
+        for pid in (job["pid"], job["supervisor"]):
+            with contextlib.suppress(ProcessLookupError, TypeError):
+                os.killpg(pid, signal.SIGKILL)
+
+
+def test_the_command_runs_there_on_devices_that_are_claimed_and_its_status_is_ours(remote: Remote) -> None:
+    status, out, said = remote.run("-n", "2", "--", "sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES $HOME"; exit 7')
+    assert status == 7
+    devices, home = out.decode().split()
+    assert sorted(devices.split(",")) == ["0", "1"] and home == str(remote.home)
+    (job,) = remote.jobs()
+    assert job["id"] in said and remote.name in said and (job["status"], job["directory"]) == (7, home)
+
+
+WORDS = ["a b", "it's", '"$HOME"', "`id`", "two\nlines\n", "!x", "\\n", "", "ä", "*"]
+
+
+def test_every_word_of_the_command_arrives_as_it_is(remote: Remote) -> None:
+    status, out, _ = remote.run(
+        "-n", "1", "--", "sh", "-c", "for w; do printf '%s\\0' \"$w\"; done", "sh", *WORDS
+    )
+    assert (status, out) == (0, b"".join(word.encode() + b"\0" for word in WORDS))
+
+
+def test_what_is_missing_there_is_one_line_and_nothing_starts(remote: Remote) -> None:
+    for words, expected in (
+        (("--directory", "/no/such/folder", "-n", "1", "--", "true"), 126),
+        (("--directory", ".", "-n", "1", "--", "no-such-program"), 127),
+        (("--directory", ".", "-n", "3", "--", "true"), 4),
+        (("--directory", ".", "-n", "1", "--gpus", "0", "--", "true"), 2),
+    ):
+        with remote.start("-q", *words) as process:
+            out, said = process.communicate(timeout=60)
+        assert (process.returncode, out) == (expected, b"")
+        assert said.count(b"\n") == 1 and said.decode()[:-1].isprintable()
+    assert all(job["state"] == "failed" for job in remote.jobs())
+
+
+def test_a_box_that_cannot_be_reached_is_status_3(boxes: SshBoxes, call: Call) -> None:
+    boxes.add_dead("gone")
+    for words in ((), ("--detach",)):
+        call("run", "--on", "gone", *words, "-n", "1", "--", "true").refused(3)
+
+
+def test_a_detached_job_is_named_with_its_box(remote: Remote) -> None:
+    status, out, said = remote.run("--detach", "--name", "night", "-n", "1", "--", "true")
+    (job,) = remote.jobs()
+    assert (status, out.decode()) == (0, f"{remote.name}:{job['id']}\n") and job["name"] == "night"
+    assert out.decode().strip() in said
+    status, out, said = remote.run("--dry-run", "-n", "2", "--", "true")
+    assert status == 0 and b"CUDA_VISIBLE_DEVICES=" in out and len(remote.jobs()) == 1
+
+
+def test_ctrl_c_reaches_the_command(remote: Remote) -> None:
+    script = "trap 'echo ca''ught; exit 5' INT; echo ready; while :; do sleep 0.05; done"
+    with remote.start("--directory", ".", "-n", "1", "--", "sh", "-c", script) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == b"caught\n"
+        assert process.wait(60) == 5
+
+
+def test_a_client_that_is_killed_leaves_the_job_running(remote: Remote, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    with remote.start(
+        "--directory", ".", "-n", "1", "--", "sh", "-c", f"echo ready; read x < {gate}"
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        process.kill()
+    assert remote.state() == "running"
+    gate.write_text("go\n")
+    until(lambda: remote.state() == "done")
+
+
+def test_a_client_that_is_killed_in_line_leaves_no_waiter(remote: Remote, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    remote.run("--detach", "-n", "2", "--", "sh", "-c", f"read x < {gate}")
+    with remote.start("--directory", ".", "--wait", "-n", "1", "--", "true") as process:
+        until(lambda: len(remote.jobs()) == 2 and remote.state() == "waiting")
+        process.kill()
+    until(lambda: remote.state() == "stopped")
+    gate.write_text("go\n")
+
+
+def test_of_four_who_want_the_same_two_devices_one_gets_them(remote: Remote, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    statuses: list[int] = []
+
+    def one() -> None:
+        statuses.append(remote.run("--detach", "-n", "2", "--", "sh", "-c", f"read x < {gate}")[0])
+
+    racers = [threading.Thread(target=one) for _ in range(4)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    gate.write_text("go\n")
+    assert sorted(statuses) == [0, 4, 4, 4]
+
+
+def test_on_a_terminal_the_job_is_in_it(remote: Remote) -> None:
+    script = "trap 'echo ca''ught; exit 5' INT; echo re''ady; while :; do sleep 0.05; done"
+    terminal = Terminal(
+        [*GPUTUI, "run", "--on", remote.name, "--directory", ".", "-n", "1", "--", "sh", "-c", script],
+        {**remote.environ, "TERM": "xterm"},
+        (100, 20),
+    )
+    try:
+        terminal.until("ready")
+        terminal.send("\x03")
+        terminal.until("caught")
+        assert terminal.end() == 5, terminal.text
+    finally:
+        terminal.close()
+
+
+def test_anywhere_is_the_best_of_the_boxes(
+    boxes: SshBoxes, remote: Remote, tmp_path: Path, call: Call
+) -> None:
+    boxes.add_dead("gone")
+    file = tmp_path / "config" / "gputui" / "config.toml"
+    file.write_text(f'[hosts]\nboxes = ["gone", "{remote.name}"]\nconnect_timeout = 1\n')
+    ended = call("run", "--on", "anywhere", "--detach", "--directory", ".", "-n", "2", "--", "true")
+    assert ended.status == 0 and ended.out.startswith(f"{remote.name}:") and "gone" in ended.err
+    assert call("run", "--on", "anywhere", "--detach", "-n", "3", "--", "true").status == 4
+    call("run", "--on", "anywhere", "--gpus", "0", "--", "true").refused(2)
+    # What the command itself asks for counts, as in `run`.
+    assert call("run", "--on", "anywhere", "--detach", "--", "vllm", "serve", "m", "-tp", "4").status == 4
+    call("run", "--on", "anywhere", "--", "env", "CUDA_VISIBLE_DEVICES=0", "true").refused(2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--on", "-oX=1"), ("--on", "a,b"), ("--on", "a", "--demo"), ("--on", "a", "--attach", "--detach")],
+)
+def test_what_cannot_be_meant_is_refused(call: Call, words: tuple[str, ...]) -> None:
+    call("run", *words, "-n", "1", "--", "true").refused(2)
+
+
+def test_jobs_of_a_box_are_listed_and_acted_on_from_here(
+    boxes: SshBoxes, remote: Remote, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    boxes.add_dead("gone")
+    remote.run("--detach", "--name", "night", "-n", "1", "--", "sh", "-c", "echo hello; exit 4")
+    until(lambda: remote.state() == "failed")
+    (job,) = remote.jobs()
+    found = call("jobs", "--hosts", f"gone,{remote.name}", "--json").json["boxes"]
+    assert [each["host"] for each in found] == ["gone", remote.name]
+    assert found[0]["error"] and found[1]["jobs"] == [job]
+    listed = call("jobs", "--hosts", f"gone,{remote.name}").text
+    assert job["id"] in listed and "gone" in listed
+    assert call("jobs", "--hosts", "gone").status == 3
+    there = f"{remote.name}:{job['id']}"
+    assert call("jobs", "log", there).text == "hello\n"
+    assert call("jobs", "log", "-n", "1", f"{remote.name}:night").text == "hello\n"
+    assert call("jobs", "wait", there).status == 4
+    attached = call("jobs", "attach", there)
+    assert (attached.status, attached.out) == (4, "hello\n")
+    assert job["id"] in call("jobs", "show", there).text
+    again = call("jobs", "rerun", there)
+    assert again.status == 0 and again.out.startswith(f"{remote.name}:") and len(remote.jobs()) == 2
+    assert call("jobs", "stop", f"{remote.name}:nothing").status == 2
+    assert call("jobs", "log", "gone:x").status == 3
+    until(lambda: remote.state() == "failed")
+    assert call("jobs", "forget", there).status == 0 and len(remote.jobs()) == 1
+    for words in (("stop", there, "abcd"), ("log", "-oX:1"), ("--hosts", "a", "log", "b")):
+        assert call("jobs", *words).status == 2
+
+
+def test_a_box_that_is_sent_gputui_runs_and_queues_as_any_other(
+    remote: Remote, no_packages: str, tmp_path: Path
+) -> None:
+    (remote.home / "bin" / "gputui").unlink()
+    file = remote.home.parent / f"{remote.name}.env"
+    file.write_text(f"{file.read_text()}\nexport PATH={no_packages}\n")
+    words = ("--wait", "--window", "0", "-n", "1", "--", "sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"')
+    status, out, _ = remote.run(*words)
+    assert status == 0 and out.endswith(b"\n0\n")
+    script = tmp_path / "train.sh"
+    script.write_text("echo from a script\n")
+    assert remote.run("-n", "1", "--", "sh", str(script))[:2] == (0, b"from a script\n")
