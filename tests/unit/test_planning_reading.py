@@ -219,6 +219,22 @@ def test_a_header_that_is_none_is_refused(tmp_path: Path, header: bytes) -> None
     refused(path.name, tmp_path)
 
 
+def test_an_adapter_names_the_model_that_it_adapts_and_its_rank(tmp_path: Path) -> None:
+    adapter = {"base_model_name_or_path": "owner/base", "peft_type": "LORA", "r": 16}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(adapter))
+    text = refused(str(tmp_path), tmp_path)
+    assert "owner/base" in text and "--lora 16" in text
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": 5, "r": True}))
+    assert "--lora" not in refused(str(tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.gguf", "pytorch_model.bin", "best.ckpt"])
+def test_weights_of_other_formats_are_refused_with_what_to_give(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"GGUF")
+    assert "--parameters" in refused(name, tmp_path)
+    assert "--parameters" in refused(str(tmp_path), tmp_path)
+
+
 def test_a_pointer_of_git_lfs_is_named(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\n")
     assert "LFS" in refused("model.safetensors", tmp_path)

@@ -31,6 +31,7 @@ class Box:
     measured            whether the bandwidths were measured
     host_memory         bytes of host memory that are available
     capability          the lowest compute capability (CUDA) of the devices
+    unified             whether a device's memory is the host's: nothing is gained by offloading
     context, collectives
                         bytes that a process, and its communicators, take of a device; `collectives` of None
                         is estimated from the links
@@ -45,6 +46,7 @@ class Box:
     context: int = CONTEXT
     collectives: int | None = None
     capability: tuple[int, int] | None = None
+    unified: bool = False
 
     def __len__(self) -> int:
         return len(self.uuids)
@@ -83,6 +85,14 @@ class Box:
     def all_direct(self) -> bool:
         """Whether a ring through the devices, in their order, has direct links only."""
         return all(self.direct(*step) for step in self._ring(range(len(self))))
+
+    @property
+    def links_words(self) -> str:
+        """What the ring through the devices has to use, in words."""
+        if self.all_direct:
+            return "direct links"
+        known = all(self.links[i][j] is not None for i, j in self._ring(range(len(self))))
+        return "slow links" if known else "links that are not known"
 
     def fixed(self, count: int) -> int:
         """Bytes that a process takes of each of `count` devices before the model is there."""
@@ -136,4 +146,5 @@ def box_of(
         measured=bool(found),
         host_memory=host_memory,
         capability=min((each.capability for each in devices if each.capability is not None), default=None),
+        unified=any(device.unified for device in devices),
     )

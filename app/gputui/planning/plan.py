@@ -2,8 +2,9 @@
 
 The order (facts of the guides to ZeRO, FSDP and Megatron): what replicates, if it fits, moves least; else
 what divides states: FSDP2 where links are fast, ZeRO-2 before anything that also gathers weights where they
-are slow; tensor parallelism where one block is too large; a pipeline; the host's memory last. A strategy
-that does not fit stands below all that do, the one that lacks least first.
+are slow; tensor parallelism where one block is too large; the host's memory last. What fits with so little
+left that fragments may take it stands below what has room. A strategy that does not fit stands below all that
+do, the one that lacks least first. Below its like stands a pipeline, which nothing here can start.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from gputui.planning.strategies import Strategy, strategies
 from gputui.planning.traffic import Traffic, traffic
 from gputui.planning.workload import Workload
 
-_FAST = ("ddp", "fsdp2", "zero2", "zero1", "zero3", "tp", "pp", "single", "zero2-offload", "zero3-offload")
-_SLOW = ("ddp", "zero2", "zero1", "zero3", "fsdp2", "pp", "tp", "single", "zero2-offload", "zero3-offload")
+_FAST = ("ddp", "fsdp2", "zero2", "zero1", "zero3", "tp", "single", "zero2-offload", "zero3-offload", "pp")
+_SLOW = ("ddp", "zero2", "zero1", "zero3", "fsdp2", "tp", "single", "zero2-offload", "zero3-offload", "pp")
 
 TIGHT = 0.05
 """A margin below this share of what is needed can be lost to fragments of the allocator (5 to 10 %)."""
@@ -125,15 +126,15 @@ def plan(model: Model, workload: Workload, box: Box) -> Plan:
     workload = workload.for_model(model)
     rows = [_row(model, workload, strategy, box) for strategy in strategies(model, box)]
 
-    def rank(row: Row) -> tuple[int, int, int, int]:
-        place = _place(row.strategy, box)
+    def rank(row: Row) -> tuple[bool, bool, int, int, int]:
+        place, pipeline = _place(row.strategy, box), row.strategy.kind == "pp"
         if row.fits:
-            return 0, 0, *place
+            return False, pipeline, int(row.tight), *place
         lacks = max(0, -row.margin) if row.margin is not None else 0
         if row.margin is not None and not lacks:
             # It is the host's memory that does not do.
             lacks = host_needed(model, workload, row.strategy) - (box.host_memory or 0)
-        return 1, lacks, *place
+        return True, pipeline, lacks, *place
 
     ranked = tuple(sorted(rows, key=rank))
     return Plan(
@@ -286,15 +287,15 @@ def _outcome(row: Row, box: Box, host: int) -> str:
 
 def _what(strategy: Strategy, moved: Traffic, box: Box) -> str:
     """What a strategy does, and what speaks for it or against it here."""
-    direct = box.all_direct
-    links = "direct links" if direct else "slow links"
+    links = box.links_words
     if strategy.tensor_parallel > 1:
         return (
-            f"each layer on {strategy.tensor_parallel} directly joined devices, for blocks that are too large"
+            f"each layer on {strategy.tensor_parallel} directly joined devices, which share a batch: for"
+            " large blocks"
         )
     if strategy.kind == "pp":
         waiting = f"{moved.bubble:.0%} of a step waiting"
-        return f"the layers in {strategy.pipeline_parallel} stages (Megatron), little traffic, {waiting}"
+        return f"the layers in {strategy.pipeline_parallel} stages (Megatron-LM): little is sent, {waiting}"
     if strategy.kind == "single":
         return "one device, nothing to send" + ("; the others stay idle" if len(box) > 1 else "")
     texts = {
@@ -302,7 +303,7 @@ def _what(strategy: Strategy, moved: Traffic, box: Box) -> str:
         "zero1": "divides the optimizer's states: gradients and weights are sent once a step",
         "zero2": "divides gradients and optimizer: gradients and weights are sent once",
         "zero3": f"divides all states, and gathers weights over {links} in forward and backward",
-        "fsdp2": f"divides all states, and gathers weights over {links} block by block",
+        "fsdp2": f"divides all states, and gathers weights block by block over {links}",
         "zero2-offload": "the optimizer in host memory: fits more, and each step waits for the host",
         "zero3-offload": "weights and optimizer in host memory: the most that fits, and the slowest",
     }
@@ -337,14 +338,23 @@ def _notices(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) ->
     if best is not None:
         if best.name in ("zero3", "fsdp2") and not box.all_direct:
             yield (
-                "weights are gathered over slow links in each pass: checkpointing with a larger batch "
-                "needs fewer passes, a pipeline (Megatron) or LoRA sends less"
+                f"weights are gathered over {box.links_words} in each pass: checkpointing with a larger "
+                "batch needs fewer passes, a pipeline (Megatron-LM) or LoRA sends less"
             )
-        return
-    if box.memory_free_min is None:
+        pipeline = next((row for row in rows if row.strategy.kind == "pp" and row.fits), None)
+        if best.strategy.offloads and pipeline is not None:
+            yield (
+                f"{pipeline.name} fits without the host's memory, for programs that divide a model into "
+                "stages (Megatron-LM)"
+            )
+        if best is not pipeline:
+            return
+        yield "only a pipeline fits, for programs that divide a model into stages (Megatron-LM)"
+    elif box.memory_free_min is None:
         yield "free memory is not known, so nothing is said to fit"
         return
-    yield "nothing fits on these devices"
+    else:
+        yield "nothing fits on these devices"
     for words in what_would_do(model, workload, box, rows):
         yield f"would do: {words}"
 
@@ -359,7 +369,7 @@ def what_would_do(model: Model, workload: Workload, box: Box, rows: Sequence[Row
             sign = -1 if kind == "batch" else 1
             remedy, row = min(offered, key=lambda each: (each[1].strategy.kind == "pp", sign * each[0].value))
             yield f"{remedy.text} ({'pp' if row.strategy.kind == 'pp' else row.name})"
-    if not any(row.remedies for row in rows):
+    if not any(row.remedies for row in rows if row.strategy.kind != "pp"):
         combined = [row for row in preferred if row.together]
         if combined:
             row = min(combined, key=lambda each: len(each.together))
