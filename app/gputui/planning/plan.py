@@ -120,6 +120,15 @@ class Plan:
         """The first row that fits."""
         return next((row for row in self.rows if row.fits), None)
 
+    @property
+    def shortage(self) -> str:
+        """What is to be said where no launcher starts anything that fits; "" where one does, or who knows."""
+        if self.box.memory_free_min is None or any(row.fits and row.strategy.startable for row in self.rows):
+            return ""
+        if self.best is not None:
+            return f"only {self.best.name} fits, for programs that divide a model into stages (Megatron-LM)"
+        return "nothing fits on these devices"
+
 
 def plan(model: Model, workload: Workload, box: Box) -> Plan:
     """All strategies for these devices. Raises PlanningError for a workload that the model cannot have."""
@@ -127,24 +136,24 @@ def plan(model: Model, workload: Workload, box: Box) -> Plan:
     rows = [_row(model, workload, strategy, box) for strategy in strategies(model, box)]
 
     def rank(row: Row) -> tuple[bool, bool, int, int, int]:
-        place, pipeline = _place(row.strategy, box), row.strategy.kind == "pp"
+        place, last = _place(row.strategy, box), not row.strategy.startable
         if row.fits:
-            return False, pipeline, int(row.tight), *place
+            return False, last, int(row.tight), *place
         lacks = max(0, -row.margin) if row.margin is not None else 0
         if row.margin is not None and not lacks:
             # It is the host's memory that does not do.
             lacks = host_needed(model, workload, row.strategy) - (box.host_memory or 0)
-        return True, pipeline, lacks, *place
+        return True, last, lacks, *place
 
-    ranked = tuple(sorted(rows, key=rank))
-    return Plan(
+    found = Plan(
         model,
         workload,
         box,
-        ranked,
+        tuple(sorted(rows, key=rank)),
         estimates(model.parameters, model.largest_layer, len(box)),
-        tuple(_notices(model, workload, box, ranked)),
+        (),
     )
+    return replace(found, notices=tuple(_notices(found)))
 
 
 def _place(strategy: Strategy, box: Box) -> tuple[int, int]:
@@ -315,7 +324,8 @@ def _listed(remedies: Sequence[Remedy], last: str) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
-def _notices(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) -> Iterator[str]:
+def _notices(found: Plan) -> Iterator[str]:
+    model, workload, box, rows = found.model, found.workload, found.box, found.rows
     yield from model.notices
     if not box.measured and len(box) > 1:
         yield "seconds are of modelled bandwidths: `gputui check --bandwidth` measures them"
@@ -334,29 +344,24 @@ def _notices(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) ->
         kept = replace(reshard.strategy, reshard=False)
         if _fits(model, workload, kept, box):
             yield "FSDP2 also fits with reshard_after_forward false, which sends at least a quarter less"
-    best = next((row for row in rows if row.fits), None)
-    if best is not None:
-        if best.name in ("zero3", "fsdp2") and not box.all_direct:
-            yield (
-                f"weights are gathered over {box.links_words} in each pass: checkpointing with a larger "
-                "batch needs fewer passes, a pipeline (Megatron-LM) or LoRA sends less"
-            )
-        pipeline = next((row for row in rows if row.strategy.kind == "pp" and row.fits), None)
-        if best.strategy.offloads and pipeline is not None:
-            yield (
-                f"{pipeline.name} fits without the host's memory, for programs that divide a model into "
-                "stages (Megatron-LM)"
-            )
-        if best is not pipeline:
-            return
-        yield "only a pipeline fits, for programs that divide a model into stages (Megatron-LM)"
-    elif box.memory_free_min is None:
+    best = found.best
+    if best is not None and best.name in ("zero3", "fsdp2") and not box.all_direct:
+        yield (
+            f"weights are gathered over {box.links_words} in each pass: checkpointing with a larger "
+            "batch needs fewer passes, a pipeline (Megatron-LM) or LoRA sends less"
+        )
+    pipeline = next((row for row in rows if row.fits and not row.strategy.startable), None)
+    if best is not None and best.strategy.offloads and pipeline is not None:
+        yield (
+            f"{pipeline.name} fits without the host's memory, for programs that divide a model into "
+            "stages (Megatron-LM)"
+        )
+    if box.memory_free_min is None:
         yield "free memory is not known, so nothing is said to fit"
-        return
-    else:
-        yield "nothing fits on these devices"
-    for words in what_would_do(model, workload, box, rows):
-        yield f"would do: {words}"
+    if found.shortage:
+        yield found.shortage
+        for words in what_would_do(model, workload, box, rows):
+            yield f"would do: {words}"
 
 
 def what_would_do(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) -> Iterator[str]:
@@ -369,7 +374,7 @@ def what_would_do(model: Model, workload: Workload, box: Box, rows: Sequence[Row
             sign = -1 if kind == "batch" else 1
             remedy, row = min(offered, key=lambda each: (each[1].strategy.kind == "pp", sign * each[0].value))
             yield f"{remedy.text} ({'pp' if row.strategy.kind == 'pp' else row.name})"
-    if not any(row.remedies for row in rows if row.strategy.kind != "pp"):
+    if not any(row.remedies for row in rows if row.strategy.startable):
         combined = [row for row in preferred if row.together]
         if combined:
             row = min(combined, key=lambda each: len(each.together))

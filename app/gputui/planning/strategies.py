@@ -42,6 +42,11 @@ class Strategy:
         return self.kind.startswith("zero")
 
     @property
+    def startable(self) -> bool:
+        """Whether a launcher can start any training so; a program must be made for a pipeline."""
+        return self.kind != "pp"
+
+    @property
     def offloads(self) -> bool:
         """Whether part of the states is in host memory."""
         return self.kind.endswith("-offload")
