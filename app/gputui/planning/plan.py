@@ -365,21 +365,30 @@ def _notices(found: Plan) -> Iterator[str]:
 
 
 def what_would_do(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) -> Iterator[str]:
-    """The least that would make anything fit, of each kind of change, with the strategy that is preferred."""
-    preferred = sorted(rows, key=lambda row: (row.strategy.kind == "pp", *_place(row.strategy, box)))
-    for kind in ("checkpointing", "batch", "devices", "adamw8bit", "lora"):
-        offered = [(remedy, row) for row in preferred for remedy in row.remedies if remedy.kind == kind]
-        if offered:
-            # The largest batch, the fewest devices; pipelines where there is nothing else.
-            sign = -1 if kind == "batch" else 1
-            remedy, row = min(offered, key=lambda each: (each[1].strategy.kind == "pp", sign * each[0].value))
-            yield f"{remedy.text} ({'pp' if row.strategy.kind == 'pp' else row.name})"
-    if not any(row.remedies for row in rows if row.strategy.startable):
-        combined = [row for row in preferred if row.together]
-        if combined:
-            row = min(combined, key=lambda each: len(each.together))
-            yield f"{_listed(row.together, 'and')} ({row.name})"
+    """The least that would make anything fit, of each kind of change, with the strategy that is preferred.
+
+    Of a pipeline where nothing would do that can be started.
+    """
+    preferred = sorted(rows, key=lambda row: _place(row.strategy, box))
+    startable = [row for row in preferred if row.strategy.startable]
+    yield from tuple(_changes(startable)) or _changes(preferred)
     for row in rows:
         if row.strategy.offloads and row.margin is not None and row.margin >= 0:
             host = host_needed(model, workload, row.strategy)
             yield f"{size(host)} of host memory ({row.name})"
+
+
+def _changes(preferred: Sequence[Row]) -> Iterator[str]:
+    """The least change of each kind that makes one of the rows fit; if none alone does, several together."""
+    for kind in ("checkpointing", "batch", "devices", "adamw8bit", "lora"):
+        offered = [(remedy, row) for row in preferred for remedy in row.remedies if remedy.kind == kind]
+        if offered:
+            # The largest batch, the fewest devices.
+            sign = -1 if kind == "batch" else 1
+            remedy, row = min(offered, key=lambda each: sign * each[0].value)
+            yield f"{remedy.text} ({row.name if row.strategy.startable else 'a pipeline'})"
+    if not any(row.remedies for row in preferred):
+        combined = [row for row in preferred if row.together]
+        if combined:
+            row = min(combined, key=lambda each: len(each.together))
+            yield f"{_listed(row.together, 'and')} ({row.name if row.strategy.startable else 'a pipeline'})"
