@@ -346,9 +346,11 @@ def _notices(found: Plan) -> Iterator[str]:
             yield "FSDP2 also fits with reshard_after_forward false, which sends at least a quarter less"
     best = found.best
     if best is not None and best.name in ("zero3", "fsdp2") and not box.all_direct:
+        larger = "a larger batch" if workload.checkpointing else "checkpointing with a larger batch"
+        less = "a pipeline (Megatron-LM)" if workload.lora else "a pipeline (Megatron-LM) or LoRA"
         yield (
-            f"weights are gathered over {box.links_words} in each pass: checkpointing with a larger "
-            "batch needs fewer passes, a pipeline (Megatron-LM) or LoRA sends less"
+            f"weights are gathered over {box.links_words} in each pass: {larger} needs fewer passes, "
+            f"{less} sends less"
         )
     pipeline = next((row for row in rows if row.fits and not row.strategy.startable), None)
     if best is not None and best.strategy.offloads and pipeline is not None:

@@ -104,7 +104,7 @@ def of_parameters(parameters: int, name: str | None = None) -> Model:
         counted="given",
         notices=(
             f"only the number of parameters is known: activations and layers are those of a Llama with "
-            f"{layers} layers of width {hidden} and 32000 words",
+            f"{layers} {'layer' if layers == 1 else 'layers'} of width {hidden} and 32000 words",
         ),
     )
 
