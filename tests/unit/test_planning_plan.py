@@ -171,6 +171,17 @@ def test_a_device_without_a_known_uuid_is_null_in_the_document() -> None:
     assert to_document(plan(GPT2, AUTOCAST, simulated("intel")))["devices"] == [None] * 4
 
 
+@pytest.mark.parametrize("name", ["intel", "amd-cpx"])
+def test_measured_bandwidths_of_devices_without_a_uuid_of_their_own_are_taken(name: str) -> None:
+    source = named(name)
+    source.open()
+    snapshot = source.read(Want.ALL | Want.DETAILS)
+    one, other = snapshot.devices[:2]
+    found = box_of(snapshot, (one, other), measured={(one.key, other.key): 40.0, ("else", "where"): 1.0})
+    assert found.measured and found.ring_bandwidth((0, 1)) == 40
+    assert not box_of(snapshot, (one, other), measured={("else", "where"): 1.0}).measured
+
+
 def test_links_that_are_not_known_are_not_called_slow() -> None:
     unknown = plan(LLAMA32_1B, AUTOCAST, simulated("gaudi"))
     assert "slow" not in row(unknown, "fsdp2").reason and "slow" not in " ".join(unknown.notices)

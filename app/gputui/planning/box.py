@@ -122,15 +122,16 @@ def box_of(
 ) -> Box:
     """The box of these devices of a snapshot.
 
-    `measured` are GB/s by (UUID from, UUID to), as `check --bandwidth` found them; pairs without one have
+    `measured` are GB/s by (key from, key to), as `check --bandwidth` found them; pairs without one have
     NCCL's model of their link, and PCIe links of unknown generation `NOMINAL_PCIE`.
     """
-    found = measured or {}
+    keys = {device.key for device in devices}
+    found = {pair: speed for pair, speed in (measured or {}).items() if keys.issuperset(pair)}
 
     def between(one: Device, other: Device) -> float | None:
-        if one is other or one.uuid == other.uuid:
+        if one.key == other.key:
             return None
-        ways = [found.get(pair) for pair in ((one.uuid, other.uuid), (other.uuid, one.uuid))]
+        ways = [found.get(pair) for pair in ((one.key, other.key), (other.key, one.key))]
         known = [way for way in ways if way]
         if known:
             return min(known)
