@@ -252,12 +252,7 @@ def _wrapped(text: str, style: str, width: int) -> list[Line]:
 
 def doubts(request: PlanRequest, width: int) -> list[Line]:
     """What of the command the plan does not know."""
-    texts = []
-    if request.training.quantized:
-        texts.append("the command loads weights in 4 or 8 bits, which is not counted: it needs less")
-    if request.training.serves:
-        texts.append("the command serves a model: this is what training it would need")
-    return [clip(((f" {text}", "warn"),), width) for text in texts]
+    return [clip(((f" {text}", "warn"),), width) for text in request.training.doubts]
 
 
 def nothing_fits(plan: Plan, width: int) -> list[Line]:
