@@ -24,6 +24,7 @@ _ABOUT = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)([KMBT])", re.ASCII | re.IGNO
 _NUMBER = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?(?:e[0-9]{1,2})?)()", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})", re.ASCII)
 _INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
 _ADAPTER = "adapter_config.json"
 _OTHER_WEIGHTS = (".gguf", ".bin", ".pt", ".pth", ".ckpt")
@@ -116,7 +117,9 @@ def cached(name: str, environ: Mapping[str, str]) -> Path | None:
     if not base:
         general = Path(environ.get("XDG_CACHE_HOME") or home / ".cache") / "huggingface"
         base = str(Path(environ.get("HF_HOME") or general) / "hub")
-    place = base.replace("~", str(home), 1) if base.startswith("~/") else base
+    # (huggingface_hub expands both, in a value that no shell has.)
+    place = str(home) + base[1:] if base.startswith("~/") else base
+    place = _VARIABLE.sub(lambda match: environ.get(match[1] or match[2], match[0]), place)
     folder = Path(place) / ("models--" + name.replace("/", "--"))
     try:
         revision = (folder / "refs" / "main").read_bytes()[:64].decode("ascii").strip()
