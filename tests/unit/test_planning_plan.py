@@ -187,6 +187,16 @@ def test_links_that_are_not_known_are_not_called_slow() -> None:
     assert "slow" not in row(unknown, "fsdp2").reason and "slow" not in " ".join(unknown.notices)
 
 
+def test_what_fits_tightly_stands_above_what_waits_for_the_host() -> None:
+    needs = row(plan(LLAMA3_8B, AUTOCAST, h100s(4)), "fsdp2").bytes.total
+    found = plan(
+        LLAMA3_8B, AUTOCAST, replace(h100s(4), memory_free=(needs + GIB // 2,) * 4, host_memory=10**13)
+    )
+    fits = [each.name for each in found.rows if each.fits]
+    assert row(found, "fsdp2").tight
+    assert fits.index("fsdp2") < fits.index("zero3-offload")
+
+
 def test_tensor_parallelism_stays_within_direct_links_and_divides_the_heads() -> None:
     def groups(known: Model, given: Box) -> set[str]:
         return {name for name in names(plan(known, AUTOCAST, given)) if name.startswith("tp")}

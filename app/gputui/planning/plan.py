@@ -3,8 +3,8 @@
 The order (facts of the guides to ZeRO, FSDP and Megatron): what replicates, if it fits, moves least; else
 what divides states: FSDP2 where links are fast, ZeRO-2 before anything that also gathers weights where they
 are slow; tensor parallelism where one block is too large; the host's memory last. What fits with so little
-left that fragments may take it stands below what has room. A strategy that does not fit stands below all that
-do, the one that lacks least first. Below its like stands a pipeline, which nothing here can start.
+left that fragments may take it stands below what has room, above the host's. What does not fit stands below all that
+do, what lacks least first. A pipeline, which nothing here can start, stands below its like.
 """
 
 from __future__ import annotations
@@ -135,15 +135,15 @@ def plan(model: Model, workload: Workload, box: Box) -> Plan:
     workload = workload.for_model(model)
     rows = [_row(model, workload, strategy, box) for strategy in strategies(model, box)]
 
-    def rank(row: Row) -> tuple[bool, bool, int, int, int]:
+    def rank(row: Row) -> tuple[bool, bool, bool, int, int, int]:
         place, last = _place(row.strategy, box), not row.strategy.startable
         if row.fits:
-            return False, last, int(row.tight), *place
+            return False, last, row.strategy.offloads, int(row.tight), *place
         lacks = max(0, -row.margin) if row.margin is not None else 0
         if row.margin is not None and not lacks:
             # It is the host's memory that does not do.
             lacks = host_needed(model, workload, row.strategy) - (box.host_memory or 0)
-        return True, last, lacks, *place
+        return True, last, False, lacks, *place
 
     found = Plan(
         model,
