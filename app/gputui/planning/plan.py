@@ -3,8 +3,9 @@
 The order (facts of the guides to ZeRO, FSDP and Megatron): what replicates, if it fits, moves least; else
 what divides states: FSDP2 where links are fast, ZeRO-2 before anything that also gathers weights where they
 are slow; tensor parallelism where one block is too large; the host's memory last. What fits with so little
-left that fragments may take it stands below what has room, above the host's. What does not fit stands below all that
-do, what lacks least first. A pipeline, which nothing here can start, stands below its like.
+left that fragments may take it stands below what has room, and above the host's memory. What does not fit
+stands below all that does, what lacks least first. A pipeline, which nothing here can start, stands below its
+like.
 """
 
 from __future__ import annotations
