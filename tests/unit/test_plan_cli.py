@@ -563,6 +563,7 @@ def test_run_warns_where_the_devices_cannot_hold_the_model(call: Call) -> None:
     assert warned("vllm", "serve", "llama-3-70b") and warned("eval.py", "--model", "llama-3-70b")
     assert not warned("vllm", "serve", "llama-3-70b", "--quantization", "awq")
     assert not warned("deepspeed", "train.py", "--model", "llama-3-8b")
+    assert not warned("python", "train.py", "--model", "llama-3-8b", "--optim", "adafactor")
     for name in ("strange", "nothing", "8B", "", "..", "a/b/c"):
         assert not warned("train.py", "--model", name)
 

@@ -130,6 +130,73 @@ def test_links_decide_the_order() -> None:
     assert slow.best is not None and slow.best.name == "zero2"
 
 
+def test_a_pipeline_stands_below_all_that_can_be_started() -> None:
+    slow = plan(LLAMA2_7B, AUTOCAST, replace(simulated("rtx4090"), memory_free=(24 * GIB,) * 8))
+    assert slow.best is not None and slow.best.name == "zero3-offload"
+    assert [each.name for each in slow.rows if each.fits] == ["zero3-offload", "pp8"]
+    assert any("pp8" in notice for notice in slow.notices)
+    fast = plan(LLAMA2_7B, AUTOCAST, h100s())
+    assert [each.name for each in fast.rows if each.fits][-1] == "pp8"
+    lacking = plan(LLAMA3_70B, AUTOCAST, rtx_3090s())
+    assert lacking.rows[-1].name == "pp4" and not lacking.rows[-1].fits
+
+
+def test_where_only_a_pipeline_fits_what_would_do_is_said_all_the_same() -> None:
+    found = plan(LLAMA3_70B, Workload(), replace(h100s(), host_memory=64 * GIB))
+    assert found.best is not None and found.best.name == "pp8"
+    assert any(notice.startswith("would do: ") for notice in found.notices)
+
+
+def test_what_would_do_is_not_only_a_pipeline_of_many_stages() -> None:
+    found = plan(LLAMA3_70B, AUTOCAST, rtx_3090s())
+    would = [notice for notice in found.notices if notice.startswith("would do: ")]
+    assert would and not any("pipeline" in each for each in would)
+    only = plan(LLAMA3_70B, Workload(lora=16, checkpointing=True, optimizer="adamw8bit"), rtx_3090s(2))
+    would = [notice for notice in only.notices if notice.startswith("would do: ")]
+    assert would
+
+
+def test_what_fragments_may_take_stands_below_what_has_room() -> None:
+    found = plan(LLAMA3_8B, Workload(), h100s())
+    assert row(found, "ddp").fits and row(found, "ddp").tight
+    assert found.best is not None and found.best.name == "fsdp2"
+
+
+@pytest.mark.parametrize("name", ["gb10", "apple"])
+def test_nothing_is_offloaded_from_a_device_whose_memory_is_the_hosts(name: str) -> None:
+    assert names(plan(LLAMA32_1B, AUTOCAST, simulated(name))) == ["single"]
+
+
+def test_a_device_without_a_known_uuid_is_null_in_the_document() -> None:
+    assert to_document(plan(GPT2, AUTOCAST, simulated("intel")))["devices"] == [None] * 4
+
+
+@pytest.mark.parametrize("name", ["intel", "amd-cpx"])
+def test_measured_bandwidths_of_devices_without_a_uuid_of_their_own_are_taken(name: str) -> None:
+    source = named(name)
+    source.open()
+    snapshot = source.read(Want.ALL | Want.DETAILS)
+    one, other = snapshot.devices[:2]
+    found = box_of(snapshot, (one, other), measured={(one.key, other.key): 40.0, ("else", "where"): 1.0})
+    assert found.measured and found.ring_bandwidth((0, 1)) == 40
+    assert not box_of(snapshot, (one, other), measured={("else", "where"): 1.0}).measured
+
+
+def test_links_that_are_not_known_are_not_called_slow() -> None:
+    unknown = plan(LLAMA32_1B, AUTOCAST, simulated("gaudi"))
+    assert "slow" not in row(unknown, "fsdp2").reason and "slow" not in " ".join(unknown.notices)
+
+
+def test_what_fits_tightly_stands_above_what_waits_for_the_host() -> None:
+    needs = row(plan(LLAMA3_8B, AUTOCAST, h100s(4)), "fsdp2").bytes.total
+    found = plan(
+        LLAMA3_8B, AUTOCAST, replace(h100s(4), memory_free=(needs + GIB // 2,) * 4, host_memory=10**13)
+    )
+    fits = [each.name for each in found.rows if each.fits]
+    assert row(found, "fsdp2").tight
+    assert fits.index("fsdp2") < fits.index("zero3-offload")
+
+
 def test_tensor_parallelism_stays_within_direct_links_and_divides_the_heads() -> None:
     def groups(known: Model, given: Box) -> set[str]:
         return {name for name in names(plan(known, AUTOCAST, given)) if name.startswith("tp")}

@@ -107,6 +107,9 @@ def test_what_is_no_number_of_parameters(text: str) -> None:
         ({"HF_HUB_CACHE": "{}/own"}, "own"),
         ({"HUGGINGFACE_HUB_CACHE": "{}/old"}, "old"),
         ({"HF_HOME": "{}/home"}, "home/hub"),
+        ({"HF_HOME": "~/home", "HOME": "{}"}, "home/hub"),
+        ({"HF_HOME": "$SCRATCH/home", "SCRATCH": "{}"}, "home/hub"),
+        ({"HF_HUB_CACHE": "${{SCRATCH}}/$NONE", "SCRATCH": "{}"}, "$NONE"),
         ({"XDG_CACHE_HOME": "{}/xdg"}, "xdg/huggingface/hub"),
         ({"HOME": "{}"}, ".cache/huggingface/hub"),
         ({"HF_HUB_CACHE": "{}/own", "HF_HOME": "{}/home", "HOME": "/nonexistent"}, "own"),
@@ -217,6 +220,22 @@ def test_a_header_that_is_none_is_refused(tmp_path: Path, header: bytes) -> None
     path = tmp_path / "model.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(16))
     refused(path.name, tmp_path)
+
+
+def test_an_adapter_names_the_model_that_it_adapts_and_its_rank(tmp_path: Path) -> None:
+    adapter = {"base_model_name_or_path": "owner/base", "peft_type": "LORA", "r": 16}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(adapter))
+    text = refused(str(tmp_path), tmp_path)
+    assert "owner/base" in text and "--lora 16" in text
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": 5, "r": True}))
+    assert "--lora" not in refused(str(tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.gguf", "pytorch_model.bin", "best.ckpt"])
+def test_weights_of_other_formats_are_refused_with_what_to_give(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"GGUF")
+    assert "--parameters" in refused(name, tmp_path)
+    assert "--parameters" in refused(str(tmp_path), tmp_path)
 
 
 def test_a_pointer_of_git_lfs_is_named(tmp_path: Path) -> None:

@@ -136,6 +136,18 @@ def test_who_trains_and_who_serves(line: str, serves: bool, trains: bool) -> Non
     assert (found.serves, found.trains) == (serves, trains)
 
 
+def test_an_optimizer_that_the_planner_does_not_know_is_a_doubt() -> None:
+    found = read("python t.py --model a --optim adafactor\x1b")
+    assert (found.optimizer, found.other_optimizer) == (None, "adafactor\x1b")
+    assert len(found.doubts) == 1 and "\x1b" not in found.doubts[0]
+    assert read("python t.py --model a --optim adamw_torch").doubts == ()
+    assert read("python t.py --model a").doubts == ()
+
+
+def test_what_serves_a_model_or_loads_few_bits_is_a_doubt() -> None:
+    assert len(read("vllm serve a --quantization awq").doubts) == 2
+
+
 def test_weights_of_few_bits_and_deepspeed_are_seen() -> None:
     assert read("python t.py --model a --load_in_4bit").quantized
     assert not read("python t.py --model a --load_in_4bit False").quantized

@@ -212,6 +212,7 @@ def _prove(
         str(subject.place), workload.batch, workload.sequence, workload.precision, workload.checkpointing
     )
     launch = compose(found.devices, options, os.environ)
+    say("note: the training's Python counts the model and tracks a step, which can take a minute or two")
     proof = prove(
         launch, given_environment(), step, len(found.devices), python=args.python, seconds=2 * SECONDS
     )

@@ -145,7 +145,9 @@ def settle_auto(
     args.n = len(found.devices)
     args.min_free = max(found.needed, getattr(args, "min_free", None) or 0)
     number, each = ("1 device", "") if args.n == 1 else (f"{args.n} devices", " of each")
-    say(f"note: {subject.model.name}: {number}, {found.strategy.name} needs {size(found.needed)}{each}")
+    made_by = found.strategy.name
+    setup = "" if made_by in ("single", "ddp") else f" (`gputui plan --use {made_by}` writes its files)"
+    say(f"note: {subject.model.name}: {number}, {made_by} needs {size(found.needed)}{each}{setup}")
 
 
 def _enough(

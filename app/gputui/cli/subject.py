@@ -37,8 +37,8 @@ def subject_of(args: argparse.Namespace, options: LaunchOptions, weights_only: b
     from gputui.planning.model import PlanningError
 
     training = training_of(options, os.environ)
-    if training.quantized:
-        say("note: the command loads weights in 4 or 8 bits, which is not counted: it needs less")
+    for doubt in training.doubts:
+        say(f"note: {doubt}")
     try:
         model, place = _model(args, options, training)
         return Subject(model, _workload(args, training, model, weights_only), training, place)

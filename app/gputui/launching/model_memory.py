@@ -39,7 +39,7 @@ def memory_warning(
     from gputui.launching.training_words import training_of
 
     training = training_of(options, environ)
-    if training.model is None or training.quantized or training.offloads:
+    if training.model is None or training.quantized or training.other_optimizer or training.offloads:
         return None
     model = _model(training.model, {**environ, **dict(options.additions)}, Path(options.directory or "."))
     if model is None:

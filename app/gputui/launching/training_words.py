@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from gputui.inventory.formatting import printable
 from gputui.launching.argument_vector import program_name, whole_number
 from gputui.launching.container_command import read_container
 from gputui.launching.host_environment import HostEnvironment, ThisHost
@@ -44,6 +45,8 @@ class Training:
                  by the planner's names
     lora         the rank; 0 for what says that all parameters are trained
     accumulation forward passes before a step
+    other_optimizer
+                 one that the planner does not know, as the command names it
     quantized    whether the weights are loaded in 4 or 8 bits, of which the planner knows nothing
     offloads     whether DeepSpeed is asked for, which may use the host's memory
     serves       whether it is an inference server
@@ -58,10 +61,26 @@ class Training:
     lora: int | None = None
     optimizer: str | None = None
     accumulation: int | None = None
+    other_optimizer: str | None = None
     quantized: bool = False
     offloads: bool = False
     serves: bool = False
     trains: bool = False
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What a plan of this training does not know, in sentences."""
+        texts = []
+        if self.quantized:
+            texts.append("the command loads weights in 4 or 8 bits, which is not counted: it needs less")
+        if self.other_optimizer is not None:
+            name = printable(self.other_optimizer[:40])
+            texts.append(
+                f"the command's optimizer ({name}) is not modelled: AdamW is counted, or the chosen one"
+            )
+        if self.serves:
+            texts.append("the command serves a model: this is what training it would need")
+        return tuple(texts)
 
 
 NO_TRAINING = Training()
@@ -99,6 +118,8 @@ _OPTIMIZERS: Mapping[str, str] = {
     "adam": "adamw",
     "adamw_torch": "adamw",
     "adamw_torch_fused": "adamw",
+    "adamw_hf": "adamw",
+    "adamw_apex_fused": "adamw",
     "adamw_8bit": "adamw8bit",
     "adamw_bnb_8bit": "adamw8bit",
     "paged_adamw_8bit": "adamw8bit",
@@ -156,6 +177,8 @@ def _of_command(
     known = program in TRAINING and not program.any_python
     serves = program in SERVING or (known and bool(verbs))
     batch, lora = said.number(_BATCH), said.lora()
+    optimizer = said.text(_OPTIMIZER)
+    known_optimizer = _OPTIMIZERS.get((optimizer or "").lower())
     return Training(
         model=said.model(serves),
         batch=batch,
@@ -163,8 +186,9 @@ def _of_command(
         precision=said.precision(),
         checkpointing=said.checkpointing(),
         lora=lora,
-        optimizer=_OPTIMIZERS.get((said.text(_OPTIMIZER) or "").lower()),
+        optimizer=known_optimizer,
         accumulation=said.number(_ACCUMULATION),
+        other_optimizer=optimizer if optimizer and known_optimizer is None else None,
         quantized=said.quantized(),
         offloads=said.offloads(),
         serves=serves,

@@ -31,6 +31,7 @@ class Box:
     measured            whether the bandwidths were measured
     host_memory         bytes of host memory that are available
     capability          the lowest compute capability (CUDA) of the devices
+    unified             whether a device's memory is the host's: nothing is gained by offloading
     context, collectives
                         bytes that a process, and its communicators, take of a device; `collectives` of None
                         is estimated from the links
@@ -45,6 +46,7 @@ class Box:
     context: int = CONTEXT
     collectives: int | None = None
     capability: tuple[int, int] | None = None
+    unified: bool = False
 
     def __len__(self) -> int:
         return len(self.uuids)
@@ -84,6 +86,14 @@ class Box:
         """Whether a ring through the devices, in their order, has direct links only."""
         return all(self.direct(*step) for step in self._ring(range(len(self))))
 
+    @property
+    def links_words(self) -> str:
+        """What the ring through the devices has to use, in words."""
+        if self.all_direct:
+            return "direct links"
+        known = all(self.links[i][j] is not None for i, j in self._ring(range(len(self))))
+        return "slow links" if known else "links that are not known"
+
     def fixed(self, count: int) -> int:
         """Bytes that a process takes of each of `count` devices before the model is there."""
         if count < 2:
@@ -112,15 +122,16 @@ def box_of(
 ) -> Box:
     """The box of these devices of a snapshot.
 
-    `measured` are GB/s by (UUID from, UUID to), as `check --bandwidth` found them; pairs without one have
+    `measured` are GB/s by (key from, key to), as `check --bandwidth` found them; pairs without one have
     NCCL's model of their link, and PCIe links of unknown generation `NOMINAL_PCIE`.
     """
-    found = measured or {}
+    keys = {device.key for device in devices}
+    found = {pair: speed for pair, speed in (measured or {}).items() if keys.issuperset(pair)}
 
     def between(one: Device, other: Device) -> float | None:
-        if one is other or one.uuid == other.uuid:
+        if one.key == other.key:
             return None
-        ways = [found.get(pair) for pair in ((one.uuid, other.uuid), (other.uuid, one.uuid))]
+        ways = [found.get(pair) for pair in ((one.key, other.key), (other.key, one.key))]
         known = [way for way in ways if way]
         if known:
             return min(known)
@@ -136,4 +147,5 @@ def box_of(
         measured=bool(found),
         host_memory=host_memory,
         capability=min((each.capability for each in devices if each.capability is not None), default=None),
+        unified=any(device.unified for device in devices),
     )

@@ -20,7 +20,7 @@ def to_document(plan: Plan) -> dict[str, Any]:
             "parameters": model.parameters,
             "largest_layer": model.largest_layer,
         },
-        "devices": list(plan.box.uuids),
+        "devices": [uuid or None for uuid in plan.box.uuids],
         "memory_free_min": plan.box.memory_free_min,
         "strategies": [_row(row) for row in plan.rows],
         "estimators": {

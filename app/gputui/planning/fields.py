@@ -33,7 +33,9 @@ class Fields:
         return names[0], None
 
     def _wrong(self, name: str, want: str, value: Any) -> PlanningError:
-        shown = printable(str(value)) if isinstance(value, (int, float, str, bool)) else "something else"
+        shown = "something else"
+        if isinstance(value, (int, float, str, bool)):
+            shown = printable(repr(value) if isinstance(value, str) else str(value))
         shown = shown if len(shown) <= 40 else shown[:37] + "…"
         return PlanningError(f"{self.source}: {name} is {shown}, {want} expected")
 

@@ -2,8 +2,10 @@
 
 The order (facts of the guides to ZeRO, FSDP and Megatron): what replicates, if it fits, moves least; else
 what divides states: FSDP2 where links are fast, ZeRO-2 before anything that also gathers weights where they
-are slow; tensor parallelism where one block is too large; a pipeline; the host's memory last. A strategy
-that does not fit stands below all that do, the one that lacks least first.
+are slow; tensor parallelism where one block is too large; the host's memory last. What fits with so little
+left that fragments may take it stands below what has room, and above the host's memory. What does not fit
+stands below all that does, what lacks least first. A pipeline, which nothing here can start, stands below its
+like.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from gputui.planning.strategies import Strategy, strategies
 from gputui.planning.traffic import Traffic, traffic
 from gputui.planning.workload import Workload
 
-_FAST = ("ddp", "fsdp2", "zero2", "zero1", "zero3", "tp", "pp", "single", "zero2-offload", "zero3-offload")
-_SLOW = ("ddp", "zero2", "zero1", "zero3", "fsdp2", "pp", "tp", "single", "zero2-offload", "zero3-offload")
+_FAST = ("ddp", "fsdp2", "zero2", "zero1", "zero3", "tp", "single", "zero2-offload", "zero3-offload", "pp")
+_SLOW = ("ddp", "zero2", "zero1", "zero3", "fsdp2", "tp", "single", "zero2-offload", "zero3-offload", "pp")
 
 TIGHT = 0.05
 """A margin below this share of what is needed can be lost to fragments of the allocator (5 to 10 %)."""
@@ -119,31 +121,40 @@ class Plan:
         """The first row that fits."""
         return next((row for row in self.rows if row.fits), None)
 
+    @property
+    def shortage(self) -> str:
+        """What is to be said where no launcher starts anything that fits; "" where one does, or who knows."""
+        if self.box.memory_free_min is None or any(row.fits and row.strategy.startable for row in self.rows):
+            return ""
+        if self.best is not None:
+            return f"only {self.best.name} fits, for programs that divide a model into stages (Megatron-LM)"
+        return "nothing fits on these devices"
+
 
 def plan(model: Model, workload: Workload, box: Box) -> Plan:
     """All strategies for these devices. Raises PlanningError for a workload that the model cannot have."""
     workload = workload.for_model(model)
     rows = [_row(model, workload, strategy, box) for strategy in strategies(model, box)]
 
-    def rank(row: Row) -> tuple[int, int, int, int]:
-        place = _place(row.strategy, box)
+    def rank(row: Row) -> tuple[bool, bool, bool, int, int, int]:
+        place, last = _place(row.strategy, box), not row.strategy.startable
         if row.fits:
-            return 0, 0, *place
+            return False, last, row.strategy.offloads, int(row.tight), *place
         lacks = max(0, -row.margin) if row.margin is not None else 0
         if row.margin is not None and not lacks:
             # It is the host's memory that does not do.
             lacks = host_needed(model, workload, row.strategy) - (box.host_memory or 0)
-        return 1, lacks, *place
+        return True, last, False, lacks, *place
 
-    ranked = tuple(sorted(rows, key=rank))
-    return Plan(
+    found = Plan(
         model,
         workload,
         box,
-        ranked,
+        tuple(sorted(rows, key=rank)),
         estimates(model.parameters, model.largest_layer, len(box)),
-        tuple(_notices(model, workload, box, ranked)),
+        (),
     )
+    return replace(found, notices=tuple(_notices(found)))
 
 
 def _place(strategy: Strategy, box: Box) -> tuple[int, int]:
@@ -286,15 +297,15 @@ def _outcome(row: Row, box: Box, host: int) -> str:
 
 def _what(strategy: Strategy, moved: Traffic, box: Box) -> str:
     """What a strategy does, and what speaks for it or against it here."""
-    direct = box.all_direct
-    links = "direct links" if direct else "slow links"
+    links = box.links_words
     if strategy.tensor_parallel > 1:
         return (
-            f"each layer on {strategy.tensor_parallel} directly joined devices, for blocks that are too large"
+            f"each layer on {strategy.tensor_parallel} directly joined devices, which share a batch: for"
+            " large blocks"
         )
     if strategy.kind == "pp":
         waiting = f"{moved.bubble:.0%} of a step waiting"
-        return f"the layers in {strategy.pipeline_parallel} stages (Megatron), little traffic, {waiting}"
+        return f"the layers in {strategy.pipeline_parallel} stages (Megatron-LM): little is sent, {waiting}"
     if strategy.kind == "single":
         return "one device, nothing to send" + ("; the others stay idle" if len(box) > 1 else "")
     texts = {
@@ -302,7 +313,7 @@ def _what(strategy: Strategy, moved: Traffic, box: Box) -> str:
         "zero1": "divides the optimizer's states: gradients and weights are sent once a step",
         "zero2": "divides gradients and optimizer: gradients and weights are sent once",
         "zero3": f"divides all states, and gathers weights over {links} in forward and backward",
-        "fsdp2": f"divides all states, and gathers weights over {links} block by block",
+        "fsdp2": f"divides all states, and gathers weights block by block over {links}",
         "zero2-offload": "the optimizer in host memory: fits more, and each step waits for the host",
         "zero3-offload": "weights and optimizer in host memory: the most that fits, and the slowest",
     }
@@ -314,7 +325,8 @@ def _listed(remedies: Sequence[Remedy], last: str) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
-def _notices(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) -> Iterator[str]:
+def _notices(found: Plan) -> Iterator[str]:
+    model, workload, box, rows = found.model, found.workload, found.box, found.rows
     yield from model.notices
     if not box.measured and len(box) > 1:
         yield "seconds are of modelled bandwidths: `gputui check --bandwidth` measures them"
@@ -333,38 +345,53 @@ def _notices(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) ->
         kept = replace(reshard.strategy, reshard=False)
         if _fits(model, workload, kept, box):
             yield "FSDP2 also fits with reshard_after_forward false, which sends at least a quarter less"
-    best = next((row for row in rows if row.fits), None)
-    if best is not None:
-        if best.name in ("zero3", "fsdp2") and not box.all_direct:
-            yield (
-                "weights are gathered over slow links in each pass: checkpointing with a larger batch "
-                "needs fewer passes, a pipeline (Megatron) or LoRA sends less"
-            )
-        return
+    best = found.best
+    if best is not None and best.name in ("zero3", "fsdp2") and not box.all_direct:
+        larger = "a larger batch" if workload.checkpointing else "checkpointing with a larger batch"
+        less = "a pipeline (Megatron-LM)" if workload.lora else "a pipeline (Megatron-LM) or LoRA"
+        yield (
+            f"weights are gathered over {box.links_words} in each pass: {larger} needs fewer passes, "
+            f"{less} sends less"
+        )
+    pipeline = next((row for row in rows if row.fits and not row.strategy.startable), None)
+    if best is not None and best.strategy.offloads and pipeline is not None:
+        yield (
+            f"{pipeline.name} fits without the host's memory, for programs that divide a model into "
+            "stages (Megatron-LM)"
+        )
     if box.memory_free_min is None:
         yield "free memory is not known, so nothing is said to fit"
-        return
-    yield "nothing fits on these devices"
-    for words in what_would_do(model, workload, box, rows):
-        yield f"would do: {words}"
+    if found.shortage:
+        yield found.shortage
+        for words in what_would_do(model, workload, box, rows):
+            yield f"would do: {words}"
 
 
 def what_would_do(model: Model, workload: Workload, box: Box, rows: Sequence[Row]) -> Iterator[str]:
-    """The least that would make anything fit, of each kind of change, with the strategy that is preferred."""
-    preferred = sorted(rows, key=lambda row: (row.strategy.kind == "pp", *_place(row.strategy, box)))
-    for kind in ("checkpointing", "batch", "devices", "adamw8bit", "lora"):
-        offered = [(remedy, row) for row in preferred for remedy in row.remedies if remedy.kind == kind]
-        if offered:
-            # The largest batch, the fewest devices; pipelines where there is nothing else.
-            sign = -1 if kind == "batch" else 1
-            remedy, row = min(offered, key=lambda each: (each[1].strategy.kind == "pp", sign * each[0].value))
-            yield f"{remedy.text} ({'pp' if row.strategy.kind == 'pp' else row.name})"
-    if not any(row.remedies for row in rows):
-        combined = [row for row in preferred if row.together]
-        if combined:
-            row = min(combined, key=lambda each: len(each.together))
-            yield f"{_listed(row.together, 'and')} ({row.name})"
+    """The least that would make anything fit, of each kind of change, with the strategy that is preferred.
+
+    Of a pipeline where nothing would do that can be started.
+    """
+    preferred = sorted(rows, key=lambda row: _place(row.strategy, box))
+    startable = [row for row in preferred if row.strategy.startable]
+    yield from tuple(_changes(startable)) or _changes(preferred)
     for row in rows:
         if row.strategy.offloads and row.margin is not None and row.margin >= 0:
             host = host_needed(model, workload, row.strategy)
             yield f"{size(host)} of host memory ({row.name})"
+
+
+def _changes(preferred: Sequence[Row]) -> Iterator[str]:
+    """The least change of each kind that makes one of the rows fit; if none alone does, several together."""
+    for kind in ("checkpointing", "batch", "devices", "adamw8bit", "lora"):
+        offered = [(remedy, row) for row in preferred for remedy in row.remedies if remedy.kind == kind]
+        if offered:
+            # The largest batch, the fewest devices.
+            sign = -1 if kind == "batch" else 1
+            remedy, row = min(offered, key=lambda each: sign * each[0].value)
+            yield f"{remedy.text} ({row.name if row.strategy.startable else 'a pipeline'})"
+    if not any(row.remedies for row in preferred):
+        combined = [row for row in preferred if row.together]
+        if combined:
+            row = min(combined, key=lambda each: len(each.together))
+            yield f"{_listed(row.together, 'and')} ({row.name if row.strategy.startable else 'a pipeline'})"

@@ -24,7 +24,10 @@ _ABOUT = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)([KMBT])", re.ASCII | re.IGNO
 _NUMBER = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?(?:e[0-9]{1,2})?)()", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})", re.ASCII)
 _INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
+_ADAPTER = "adapter_config.json"
+_OTHER_WEIGHTS = (".gguf", ".bin", ".pt", ".pth", ".ckpt")
 
 
 def read_model(name: str, environ: Mapping[str, str], directory: Path) -> Model:
@@ -102,7 +105,7 @@ def of_parameters(parameters: int, name: str | None = None) -> Model:
         counted="given",
         notices=(
             f"only the number of parameters is known: activations and layers are those of a Llama with "
-            f"{layers} layers of width {hidden} and 32000 words",
+            f"{layers} {'layer' if layers == 1 else 'layers'} of width {hidden} and 32000 words",
         ),
     )
 
@@ -114,7 +117,9 @@ def cached(name: str, environ: Mapping[str, str]) -> Path | None:
     if not base:
         general = Path(environ.get("XDG_CACHE_HOME") or home / ".cache") / "huggingface"
         base = str(Path(environ.get("HF_HOME") or general) / "hub")
-    place = base.replace("~", str(home), 1) if base.startswith("~/") else base
+    # (huggingface_hub expands both, in a value that no shell has.)
+    place = str(home) + base[1:] if base.startswith("~/") else base
+    place = _VARIABLE.sub(lambda match: environ.get(match[1] or match[2], match[0]), place)
     folder = Path(place) / ("models--" + name.replace("/", "--"))
     try:
         revision = (folder / "refs" / "main").read_bytes()[:64].decode("ascii").strip()
@@ -140,7 +145,7 @@ def _of_folder(folder: Path, name: str) -> Model:
     stored = next((folder / each for each in (_INDEX, _SINGLE) if (folder / each).is_file()), None)
     if not config.is_file():
         if stored is None:
-            raise PlanningError(f"{name!r} has neither a config.json nor {_SINGLE}")
+            raise PlanningError(_nothing_in(folder, name))
         return _stored(stored, name, None)
     try:
         return _of_config(config, name)
@@ -151,7 +156,23 @@ def _of_folder(folder: Path, name: str) -> Model:
         return _stored(stored, name, _object(config))
 
 
+def _nothing_in(folder: Path, name: str) -> str:
+    """That a folder has no model that can be read, and what to give instead."""
+    if not (folder / _ADAPTER).is_file():
+        return f"{name!r} has neither a config.json nor {_SINGLE}: give --parameters N"
+    values = _object(folder / _ADAPTER)
+    base, rank = values.get("base_model_name_or_path"), values.get("r")
+    given = printable(base[:200]) if isinstance(base, str) and base else "the model that it adapts"
+    lora = f" with --lora {rank}" if type(rank) is int and rank > 0 else ""
+    return f"{name!r} is an adapter: give {given}{lora}"
+
+
 def _of_file(path: Path, name: str) -> Model:
+    if path.suffix in _OTHER_WEIGHTS:
+        raise PlanningError(
+            f"{printable(path.name)} is not read: give the folder of the model with its config.json, or "
+            "--parameters N"
+        )
     if path.name.endswith((".safetensors", ".index.json")):
         config = path.parent / "config.json"
         return _stored(path, name, _object(config) if config.is_file() else None)

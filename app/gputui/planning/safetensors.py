@@ -81,7 +81,10 @@ def count_index(path: Path) -> Count:
         metadata = index.get("metadata")
         told = metadata.get("total_parameters") if isinstance(metadata, dict) else None
         if type(told) is not int or not 0 < told < 1 << 60:
-            raise PlanningError(f"{_name(path)}: the files that it names are not beside it")
+            raise PlanningError(
+                f"{_name(path)}: the files that it names are not beside it: give the model's config.json, or "
+                "--parameters N"
+            )
         return Count(told, 0)
     counts = [count_file(path.parent / name) for name in shards]
     return Count(sum(each.parameters for each in counts), max(each.largest for each in counts))

@@ -42,6 +42,11 @@ class Strategy:
         return self.kind.startswith("zero")
 
     @property
+    def startable(self) -> bool:
+        """Whether a launcher can start any training so; a program must be made for a pipeline."""
+        return self.kind != "pp"
+
+    @property
     def offloads(self) -> bool:
         """Whether part of the states is in host memory."""
         return self.kind.endswith("-offload")
@@ -56,14 +61,15 @@ def strategies(model: Model, box: Box) -> list[Strategy]:
     """Those that make sense for these devices, in no order of preference.
 
     Tensor parallelism stays within devices that are joined directly and divides the heads; a pipeline has at
-    most as many stages as layers, and is never combined with ZeRO-2 or ZeRO-3 or FSDP.
+    most as many stages as layers, and is never combined with ZeRO-2 or ZeRO-3 or FSDP. Nothing is offloaded
+    from a device whose memory is the host's.
     """
     count = len(box)
-    found = [Strategy("single", 1)]
+    offloads: tuple[Kind, ...] = () if box.unified else ("zero2-offload", "zero3-offload")
+    several: tuple[Kind, ...] = ("ddp", "zero1", "zero2", "zero3", "fsdp2") if count > 1 else ()
+    found = [Strategy("single", 1), *(Strategy(kind, count) for kind in (*several, *offloads))]
     if count == 1:
-        return [*found, Strategy("zero2-offload", 1), Strategy("zero3-offload", 1)]
-    kinds: tuple[Kind, ...] = ("ddp", "zero1", "zero2", "zero3", "fsdp2", "zero2-offload", "zero3-offload")
-    found += [Strategy(kind, count) for kind in kinds]
+        return found
     found += [Strategy("fsdp2", count, tensor_parallel=size) for size in tensor_parallel_sizes(model, box)]
     if count <= model.layers:
         found.append(Strategy("pp", count, pipeline_parallel=count))

@@ -211,13 +211,7 @@ def plan_of(request: PlanRequest, app_state: AppState, found: PlannedDevices) ->
     load = found.snapshot.host.load
     known = load is not None and load.memory_total is not None and load.memory_used is not None
     host_memory = load.memory_total - load.memory_used if known else None  # type: ignore[union-attr, operator]
-    measured = {
-        (one.uuid, other.uuid): speed
-        for one in found.devices
-        for other in found.devices
-        if (speed := app_state.measured.get((one.key, other.key))) is not None
-    }
-    box = box_of(found.snapshot, found.devices, host_memory=host_memory, measured=measured)
+    box = box_of(found.snapshot, found.devices, host_memory=host_memory, measured=app_state.measured)
     return plan(request.model, request.workload, box)
 
 

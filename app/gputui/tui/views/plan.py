@@ -252,20 +252,16 @@ def _wrapped(text: str, style: str, width: int) -> list[Line]:
 
 def doubts(request: PlanRequest, width: int) -> list[Line]:
     """What of the command the plan does not know."""
-    texts = []
-    if request.training.quantized:
-        texts.append("the command loads weights in 4 or 8 bits, which is not counted: it needs less")
-    if request.training.serves:
-        texts.append("the command serves a model: this is what training it would need")
-    return [clip(((f" {text}", "warn"),), width) for text in texts]
+    return [clip(((f" {text}", "warn"),), width) for text in request.training.doubts]
 
 
 def nothing_fits(plan: Plan, width: int) -> list[Line]:
-    """Where no strategy fits, what would make one fit; [] where one does, or nobody can say."""
-    if plan.best is not None or plan.box.memory_free_min is None:
+    """Where nothing that can be started fits, what would; [] where something does, or nobody can say."""
+    if not plan.shortage:
         return []
     helps = tuple(what_would_do(plan.model, plan.workload, plan.box, plan.rows))
-    words = f"nothing fits; would do: {'; '.join(helps)}" if helps else "nothing fits on these devices"
+    short = "nothing fits" if plan.best is None else f"only {plan.best.name} fits"
+    words = f"{short}; would do: {'; '.join(helps)}" if helps else plan.shortage
     lines: list[Line] = [((f" {piece}", "warn"),) for piece in wrap(words, width - 2)]
     return lines[:2]
 
