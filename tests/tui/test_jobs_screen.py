@@ -15,13 +15,14 @@ import pytest
 
 from gputui.allocating.claims.read import claims
 from gputui.choosing.grouping import Grouping
+from gputui.cli.jobs_text import status_text
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.jobs import source as jobs_source
 from gputui.jobs.job import Job
-from gputui.jobs.source import WithJobs
+from gputui.jobs.source import WithJobs, summary_of
 from gputui.jobs.start import start_job
 from gputui.jobs.store import all_jobs
 from gputui.jobs.wait import refreshed
@@ -31,7 +32,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.jobs import JobsScreen
-from gputui.tui.views.jobs import jobs_panel, news, on_devices, pieces_of
+from gputui.tui.views.jobs import jobs_panel, listed, news, on_devices, pieces_of
 from gputui.tui.widgets.lines import Lines
 from messages import numbers
 from tui.support import OPENED, Session, box_at
@@ -480,7 +481,8 @@ async def test_a_job_that_waited_and_starts_is_told_with_its_devices(desk: Desk)
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"state": "stopped", "status": 143}, "was stopped after 1h02m"),
+        ({"state": "stopped", "signal": 15}, "was stopped after 1h02m"),
+        ({"state": "failed", "signal": 15}, "ended by SIGTERM after 1h02m"),
         ({"state": "ended", "status": None}, "ended, status unknown, after 1h02m"),
         ({"state": "done", "status": 0}, "ended with status 0 after 1h02m"),
     ],
@@ -489,6 +491,12 @@ def test_how_a_job_ended_in_words(facts: dict[str, object], words: str) -> None:
     before = replace(box_at("shared"), jobs=(summary(),))
     now = replace(before, jobs=(summary(ended=OPENED, **facts),))
     assert [text for text, _ in news(before, now)] == [f"job m6u5 {words}"]
+
+
+def test_the_list_names_the_signal_that_ended_a_job_as_the_command_line_does(desk: Desk) -> None:
+    job = ended(desk.sh("kill -TERM $$"))
+    (line,) = listed([summary_of(job)], None, 80, OPENED)
+    assert status_text(job) == "SIGTERM" in "".join(text for text, _ in line)
 
 
 def test_nothing_is_told_of_what_had_ended_before_the_screen_was_opened() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
 from gputui.choosing.claimed_use import ClaimedUse, use_document
 from gputui.inventory.formatting import duration, peak_size, printable
+from gputui.inventory.job_summary import signal_name
 from gputui.inventory.text_table import aligned, cut
 from gputui.jobs.job import Job, JobDevice
 from gputui.jobs.record import SCHEMA
@@ -57,8 +57,7 @@ def _device(device: JobDevice) -> str:
 def status_text(job: Job) -> str:
     """ "0", "127", "SIGTERM"; "?" of a job whose end is not known, "–" before the end."""
     if job.signal is not None:
-        names = {known.value: known.name for known in signal.Signals}
-        return names.get(job.signal, f"signal {job.signal}")
+        return signal_name(job.signal)
     if job.status is not None:
         return str(job.status)
     return "?" if job.over else "–"
