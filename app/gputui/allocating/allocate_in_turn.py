@@ -62,6 +62,7 @@ def allocate_in_turn(allocator: Allocator, listener: TurnListener) -> Allocation
         listener.progress,
         None if request.wait in (None, math.inf) else began + (request.wait or 0.0),
         box=snapshot,
+        keys=keys,
     )
     allocation = None
     try:
