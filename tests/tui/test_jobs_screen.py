@@ -7,6 +7,7 @@ import json
 import os
 import re
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -601,7 +602,9 @@ async def test_a_job_of_a_demo_is_in_its_panel_and_on_its_devices_until_it_ends(
 ) -> None:
     """By the source that the command line gives a demo's screen."""
     monkeypatch.setattr(jobs_source, "_EVERY", 0.0)
-    source = WithJobs(SimulatedSource(BOXES["shared"]), desk.environ)
+    now = time.time()
+    # (The box stands still: which of its devices are free must not depend on how long this takes.)
+    source = WithJobs(SimulatedSource(BOXES["shared"], lambda: now), desk.environ)
     gate = desk.gate()
     command = ("sh", "-c", f"{gate.wait}; exit 3")
     async with moving(command=command, environ=environ(desk), source=source, size=(130, 40)) as s:
