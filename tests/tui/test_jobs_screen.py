@@ -468,6 +468,20 @@ async def test_the_page_has_the_jobs_in_the_order_of_the_panel(desk: Desk) -> No
         assert screen(s).item_keys() == in_panel == [long.id, short.id], "what ended last comes first"
 
 
+async def test_the_page_is_opened_again_at_the_job_where_it_was_closed(desk: Desk) -> None:
+    old, middle = ended(desk.sh("exit 0")), ended(desk.sh("exit 0"))
+    ended(desk.sh("exit 0"))
+    async with session(environ=environ(desk)) as s:
+        await s.press("D", "j", "escape", "D")
+        assert screen(s).key == middle.id
+        await s.press("j", "c", "D")
+        assert screen(s).key == old.id
+        await s.press("g", "escape")
+        newest = ended(desk.sh("exit 0"))
+        await s.press("D")
+        assert screen(s).key == newest.id, "who has not gone anywhere sees the last job first"
+
+
 async def test_a_job_that_waited_and_starts_is_told_with_its_devices(desk: Desk) -> None:
     box = box_at("shared")
     before = replace(box, jobs=(summary(state="waiting", waits=2, created=OPENED - 600),))
