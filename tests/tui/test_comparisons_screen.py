@@ -19,7 +19,7 @@ from gputui.planning.comparison import Comparison, Row, Run
 from gputui.tui.screens.comparisons import ComparisonsScreen
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.screens.line_input import LineScreen
-from gputui.tui.views.comparisons import details
+from gputui.tui.views.comparisons import details, listed
 from gputui.tui.views.text import width_of
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session
@@ -60,6 +60,13 @@ async def test_without_comparisons_it_says_how_to_make_one_and_no_key_does_harm(
         assert "gputui compare" in texts(s)[1] and not any(texts(s)[2:])
         await s.press("tab", "y", "x", "x", "pagedown", "j", "G", "escape")
         assert isinstance(s.app.screen, JobsScreen)
+
+
+@pytest.mark.parametrize(("state", "so_far"), [("running", True), ("done", False), ("stopped", False)])
+def test_the_best_of_one_that_runs_is_the_best_so_far(state: str, so_far: bool) -> None:
+    (line,) = listed([compared(10.0, state=state)], None, 80, NOW)
+    text = "".join(text for text, _ in line)
+    assert "best" in text and ("so far" in text) == so_far
 
 
 @pytest.mark.parametrize("size", [(80, 24), (130, 40)])

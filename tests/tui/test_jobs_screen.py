@@ -7,6 +7,7 @@ import json
 import os
 import re
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +16,14 @@ import pytest
 
 from gputui.allocating.claims.read import claims
 from gputui.choosing.grouping import Grouping
+from gputui.cli.jobs_text import status_text
 from gputui.inventory.job_summary import JobSummary
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.jobs import source as jobs_source
 from gputui.jobs.job import Job
-from gputui.jobs.source import WithJobs
+from gputui.jobs.source import WithJobs, summary_of
 from gputui.jobs.start import start_job
 from gputui.jobs.store import all_jobs
 from gputui.jobs.wait import refreshed
@@ -31,7 +33,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.jobs import JobsScreen
-from gputui.tui.views.jobs import jobs_panel, news, on_devices, pieces_of
+from gputui.tui.views.jobs import jobs_panel, listed, news, on_devices, pieces_of
 from gputui.tui.widgets.lines import Lines
 from messages import numbers
 from tui.support import OPENED, Session, box_at
@@ -466,6 +468,20 @@ async def test_the_page_has_the_jobs_in_the_order_of_the_panel(desk: Desk) -> No
         assert screen(s).item_keys() == in_panel == [long.id, short.id], "what ended last comes first"
 
 
+async def test_the_page_is_opened_again_at_the_job_where_it_was_closed(desk: Desk) -> None:
+    old, middle = ended(desk.sh("exit 0")), ended(desk.sh("exit 0"))
+    ended(desk.sh("exit 0"))
+    async with session(environ=environ(desk)) as s:
+        await s.press("D", "j", "escape", "D")
+        assert screen(s).key == middle.id
+        await s.press("j", "c", "D")
+        assert screen(s).key == old.id
+        await s.press("g", "escape")
+        newest = ended(desk.sh("exit 0"))
+        await s.press("D")
+        assert screen(s).key == newest.id, "who has not gone anywhere sees the last job first"
+
+
 async def test_a_job_that_waited_and_starts_is_told_with_its_devices(desk: Desk) -> None:
     box = box_at("shared")
     before = replace(box, jobs=(summary(state="waiting", waits=2, created=OPENED - 600),))
@@ -480,7 +496,8 @@ async def test_a_job_that_waited_and_starts_is_told_with_its_devices(desk: Desk)
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"state": "stopped", "status": 143}, "was stopped after 1h02m"),
+        ({"state": "stopped", "signal": 15}, "was stopped after 1h02m"),
+        ({"state": "failed", "signal": 15}, "ended by SIGTERM after 1h02m"),
         ({"state": "ended", "status": None}, "ended, status unknown, after 1h02m"),
         ({"state": "done", "status": 0}, "ended with status 0 after 1h02m"),
     ],
@@ -489,6 +506,12 @@ def test_how_a_job_ended_in_words(facts: dict[str, object], words: str) -> None:
     before = replace(box_at("shared"), jobs=(summary(),))
     now = replace(before, jobs=(summary(ended=OPENED, **facts),))
     assert [text for text, _ in news(before, now)] == [f"job m6u5 {words}"]
+
+
+def test_the_list_names_the_signal_that_ended_a_job_as_the_command_line_does(desk: Desk) -> None:
+    job = ended(desk.sh("kill -TERM $$"))
+    (line,) = listed([summary_of(job)], None, 80, OPENED)
+    assert status_text(job) == "SIGTERM" in "".join(text for text, _ in line)
 
 
 def test_nothing_is_told_of_what_had_ended_before_the_screen_was_opened() -> None:
@@ -593,7 +616,9 @@ async def test_a_job_of_a_demo_is_in_its_panel_and_on_its_devices_until_it_ends(
 ) -> None:
     """By the source that the command line gives a demo's screen."""
     monkeypatch.setattr(jobs_source, "_EVERY", 0.0)
-    source = WithJobs(SimulatedSource(BOXES["shared"]), desk.environ)
+    now = time.time()
+    # (The box stands still: which of its devices are free must not depend on how long this takes.)
+    source = WithJobs(SimulatedSource(BOXES["shared"], lambda: now), desk.environ)
     gate = desk.gate()
     command = ("sh", "-c", f"{gate.wait}; exit 3")
     async with moving(command=command, environ=environ(desk), source=source, size=(130, 40)) as s:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input, Static
 
-from gputui.launching.history import Launches, named, with_launch
+from gputui.launching.history import Launches, PastLaunch, named, with_launch
 from gputui.launching.history_file import change, load
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.source import NoSourceError
@@ -17,10 +17,12 @@ from gputui.tui.actions import ACTIONS
 from gputui.tui.option_rows import rows
 from gputui.tui.screens.launch import LaunchScreen
 from gputui.tui.screens.line_input import LineScreen
+from gputui.tui.views.launch_page import remembered
 from gputui.tui.widgets.lines import Lines
 from gputui.vendors.nvidia.vendor import VENDOR
 from tui.support import Session, box_at
 from tui.support import session as moving
+from unit.builders import NOW
 
 VISIBLE = VENDOR.visibility.variable
 
@@ -274,6 +276,16 @@ async def test_tab_lists_the_last_launches_and_enter_takes_one_with_the_best_so_
         assert s.selected == ["4", "5"]
         assert f"{VISIBLE}=4,5 A=1 python old.py" in below(s)
         assert texts(s)[0].startswith(" ─ launch: python")
+
+
+def test_a_row_of_a_launch_tells_the_launcher_that_was_given() -> None:
+    known = [
+        PastLaunch(LaunchOptions(("python", "train.py", "20"), launcher=launcher), 2, NOW)
+        for launcher in ("torchrun", "auto")
+    ]
+    given, recognised = ("".join(text for text, _ in line) for line in remembered(known, 0, 80, NOW)[0])
+    assert "torchrun" in given and "python train.py 20" in given
+    assert "auto" not in recognised
 
 
 async def test_taking_one_keeps_the_devices_that_are_chosen(environ: dict[str, str]) -> None:

@@ -13,7 +13,7 @@ from gputui.inventory.claim import Claim
 from gputui.inventory.process import Ancestor, Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
-from gputui.tui.process_rows import SORTS, Row, rows
+from gputui.tui.process_rows import SORTS, Row, groups, rows
 from gputui.tui.views.processes import listed, processes
 from gputui.tui.views.text import Line
 from unit.builders import GIB, NOW, box, busy, gpu, instance, job
@@ -83,6 +83,13 @@ def test_a_device_that_is_held_or_claimed_or_lost_has_a_row_and_a_free_one_has_n
         ("1", "ana", "", None),
     ]
     assert found[0].memory == "22.0G" and found[0].what.startswith("held: ")
+
+
+def test_a_device_that_is_cooling_down_has_nothing_on_it_and_no_row() -> None:
+    before = app_state(job(1)).with_snapshot(box(busy(gpu(0), job(1)), time=NOW))
+    after = before.with_snapshot(box(gpu(0), time=NOW + 1))
+    assert after.verdicts[gpu(0).key].state == "cooling"
+    assert rows(after) == () and groups(after) == []
 
 
 # The filter

@@ -284,6 +284,17 @@ def test_a_job_that_waits_can_be_stopped_and_is_out_of_line(box: Box) -> None:
     assert job.command is not None and not alive(job.command)
 
 
+def test_a_job_that_waits_for_devices_by_name_says_which_in_its_log_and_in_the_list(box: Box) -> None:
+    box.hold(*range(8))
+    assert box.call("run", "-q", "--detach", "--wait", "--gpus", "7,4", "--", "true")[0] == 0
+    (job,) = all_jobs(box.environ)
+    until(lambda: "first in line for GPU 4,7" in job.log.read_text())
+    assert "for GPU 4,7" in box.call("jobs")[1]
+    assert "for GPU 4,7" in box.call("jobs", "show", job.id)[1]
+    stop(job)
+    assert "for GPU" not in box.call("jobs")[1]
+
+
 def test_several_jobs_of_one_user_wait_for_each_other(box: Box) -> None:
     log = box.folder / "served"
     other = box.hold(0)

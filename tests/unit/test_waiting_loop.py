@@ -268,6 +268,14 @@ def test_the_place_in_line_is_told_as_people_say_it(ahead: int, nth: str) -> Non
     assert told.startswith(f"{nth} ") and "2 devices" in told and "user0 (4 devices)" in told
 
 
+def test_what_is_waited_for_by_name_is_told_by_name() -> None:
+    named = frozenset(gpu(n).key for n in (4, 7))
+    here = builders.box(*(gpu(n) for n in range(8)))
+    first = Progress((), here, wanted=2, keys=named)
+    behind = Progress((_waiter(1),), here, wanted=2, keys=named)
+    assert all("in line for GPU 4,7" in told.words for told in (first, behind))
+
+
 def test_a_hostile_name_in_line_is_neutralised() -> None:
     assert Progress((Waiter((0, ""), "mi\x1b[2Jra\n"),)).words.isprintable()
 

@@ -65,6 +65,7 @@ def allocate_in_turn(
         None if request.wait in (None, math.inf) else began + (request.wait or 0.0),
         sleep=sleep,
         box=snapshot,
+        keys=keys,
     )
     allocation = None
     try:

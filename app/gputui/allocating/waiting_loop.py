@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gputui.allocating.queue import BEAT, Ticket, is_waiting, names_in_line, nth
-from gputui.allocating.queue import devices as _devices
 from gputui.choosing.pick import Constraints, available
+from gputui.choosing.queue_outlook import wanted as wanted_devices
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.verdict_text import brief
@@ -40,9 +40,11 @@ class Progress:
     """How waiting stands.
 
     ahead     those before us, the first one first
-    snapshot  the box, where it is our turn to look at it
+    snapshot  the box as it was last seen
+    verdicts  of its devices, where we have just looked at it
     ready     devices that have been free for the whole window; settling: that are free, and that this process
               has not watched for so long yet; others: that would do, were they free
+    keys      of the devices that will do, None for any
     window    seconds that a device must be watched to be free
     """
 
@@ -54,13 +56,15 @@ class Progress:
     wanted: int = 1
     others: tuple[Device, ...] = ()
     window: float = 0.0
+    keys: frozenset[str] | None = None
 
     @property
     def words(self) -> str:
         """For a line of progress."""
+        what = wanted_devices(self.wanted, self.keys, self.snapshot)
         if self.ahead:
             place = nth(len(self.ahead) + 1)
-            return f"{place} in line for {_devices(self.wanted)}, after {names_in_line(self.ahead)}"
+            return f"{place} in line for {what}, after {names_in_line(self.ahead)}"
         parts = [f"{len(self.ready)} free"] if self.ready or not self.settling else []
         if self.settling and self.snapshot:
             # (Not "cooling down": who has watched for longer, as a screen may have, calls them free already.
@@ -69,7 +73,7 @@ class Progress:
             watched = f"{are} watched for {self.window:g} s first"
             parts.append(f"{gpus([*map(self.snapshot.label, self.settling)])} {watched}")
         following = self._likely
-        return f"first in line for {_devices(self.wanted)}: {', '.join(parts)}" + (
+        return f"first in line for {what}: {', '.join(parts)}" + (
             f"; probably next: {following}" if following else ""
         )
 
@@ -95,7 +99,7 @@ class Progress:
 class Wait:
     """One wait for `wanted` devices. `clock` and `sleep` are the machine's; `until` a moment of `clock`.
 
-    `box` is the box as it was last seen.
+    `box` is the box as it was last seen. `keys` are of the devices that will do, None for any.
     """
 
     environ: Mapping[str, str]
@@ -108,6 +112,7 @@ class Wait:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     box: Snapshot | None = None
+    keys: frozenset[str] | None = None
     _since: dict[str, float] = field(default_factory=dict)
     _again: float | None = None
 
@@ -124,7 +129,7 @@ class Wait:
             ahead = self._ahead()
             if len(ahead) > _WATCHING:
                 self._since = {}
-                self.tell(Progress(ahead, wanted=self.wanted))
+                self.tell(Progress(ahead, self.box, wanted=self.wanted, keys=self.keys))
                 # He is the last to go before it is time to look at the box.
                 self._rest(max(_LONGEST, self._pause(cost)), ahead[-_WATCHING - 1])
                 continue
@@ -147,7 +152,9 @@ class Wait:
                 return snapshot, ready
             settling = tuple(device for device in free if device not in ready)
             window = self.rules.window
-            self.tell(Progress(ahead, snapshot, judged, ready, settling, self.wanted, others, window))
+            self.tell(
+                Progress(ahead, snapshot, judged, ready, settling, self.wanted, others, window, self.keys)
+            )
             self._rest(began + self._pause(cost) - self.clock(), ahead[-1] if ahead else None)
 
     def _ahead(self) -> tuple[Waiter, ...]:

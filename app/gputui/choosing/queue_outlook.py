@@ -6,7 +6,7 @@ is cooling down.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gputui.choosing.most_ever import can_never_start
@@ -154,17 +154,22 @@ def _soonest(each: Occupied) -> tuple[float, float, bool, float, int]:
 
 
 def wants(waiter: Waiter, snapshot: Snapshot | None) -> str:
-    """What one in line waits for: "2 devices", "GPU 4,5", "2 of GPU 4,5,6"."""
-    any_of = "1 device" if waiter.count == 1 else f"{waiter.count} devices"
-    if waiter.devices is None:
+    """What one in line waits for: see `wanted`."""
+    return wanted(waiter.count, waiter.devices, snapshot)
+
+
+def wanted(count: int, keys: Collection[str] | None, snapshot: Snapshot | None) -> str:
+    """So many of the devices with these keys (None: of any): "2 devices", "GPU 4,5", "2 of GPU 4,5,6"."""
+    any_of = "1 device" if count == 1 else f"{count} devices"
+    if keys is None:
         return any_of
-    there = [d for d in snapshot.devices if d.key in waiter.devices] if snapshot else []
+    there = [d for d in snapshot.devices if d.key in keys] if snapshot else []
     labels = [snapshot.label(device) for device in there] if snapshot else []
-    gone = len(waiter.devices) - len(labels)
+    gone = len(keys) - len(labels)
     if gone or not labels or len(labels) > _MOST_LABELS:
-        return f"{any_of}, of {len(waiter.devices)}"
+        return f"{any_of}, of {len(keys)}"
     named = f"GPU {','.join(labels)}"
-    return named if len(labels) == waiter.count else f"{waiter.count} of {named}"
+    return named if len(labels) == count else f"{count} of {named}"
 
 
 def who(waiter: Waiter) -> str:

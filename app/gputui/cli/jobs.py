@@ -193,7 +193,7 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
 
             width = shutil.get_terminal_size().columns
         notes = {id: claimed_and_runs_on(use, box) for id, use in uses.items()} if box else {}
-        print_line("\n".join(table(jobs.jobs, time.time(), width, notes)))
+        print_line("\n".join(table(jobs.jobs, time.time(), width, notes, _waits(jobs.jobs, box))))
     else:
         say("no jobs; `gputui run --detach -n 1 -- python train.py` starts one")
     return DONE
@@ -203,10 +203,29 @@ def _box(jobs: Stored) -> Snapshot | None:
     """The box, where jobs of ours hold devices: whether they run on those. None where it cannot be read."""
     if not any(job.state == "running" and job.devices for job in jobs.jobs):
         return None
+    return _read(Want.NAMES | Want.PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES)
+
+
+def _waits(jobs: Sequence[Job], box: Snapshot | None) -> dict[str, str]:
+    """Which devices jobs in line wait for, by their ids: of those for which not any will do. Without a `box`
+    it is read."""
+    if not any(job.state == "waiting" for job in jobs):
+        return {}
+    from gputui.allocating.queue import waiters
+    from gputui.choosing.queue_outlook import wants
+
+    named = [each for each in waiters(os.environ) if each.ours and each.job and each.devices is not None]
+    if named and box is None:
+        box = _read(Want.NAMES)
+    return {each.job: wants(each, box) for each in named if each.job}
+
+
+def _read(want: Want) -> Snapshot | None:
+    """The box; None where it cannot be read."""
     source = InTime(named_source(None, None), _PATIENCE)
     try:
         source.open()
-        box = source.read(Want.NAMES | Want.PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES)
+        box = source.read(want)
         source.close()
         return box
     except NoSourceError:
@@ -381,7 +400,7 @@ def _show(args: argparse.Namespace, jobs: Stored) -> int:
         return DONE
     from gputui.cli.jobs_text import facts
 
-    print_line("\n".join(facts(job)))
+    print_line("\n".join(facts(job, _waits([job], None))))
     return DONE
 
 

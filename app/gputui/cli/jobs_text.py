@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
 from gputui.choosing.claimed_use import ClaimedUse, use_document
 from gputui.inventory.formatting import duration, peak_size, printable
+from gputui.inventory.job_summary import signal_name
 from gputui.inventory.text_table import aligned, cut
 from gputui.jobs.job import Job, JobDevice
 from gputui.jobs.record import SCHEMA
@@ -20,22 +20,27 @@ _HEADINGS = ("ID", "NAME", "DEVICES", "STATE", "STATUS", "RAN", "ENDED", "COMMAN
 
 
 def table(
-    jobs: Sequence[Job], now: float, width: int | None, uses: Mapping[str, str] | None = None
+    jobs: Sequence[Job],
+    now: float,
+    width: int | None,
+    uses: Mapping[str, str] | None = None,
+    waits: Mapping[str, str] | None = None,
 ) -> list[str]:
     """A line a job, the newest last; cut at `width` columns. `now` is seconds since the epoch.
 
-    `uses` says of jobs, by id, that they run on other devices than they claimed.
+    Two texts by a job's id: `uses`, that it runs on other devices than it claimed; `waits`, which devices it
+    waits for, where not any will do.
     """
-    rows = [_HEADINGS, *(_row(job, now, (uses or {}).get(job.id, "")) for job in jobs)]
+    rows = [_HEADINGS, *(_row(job, now, (uses or {}).get(job.id, ""), waits or {}) for job in jobs)]
     return [cut(line, width) for line in aligned(rows)]
 
 
-def _row(job: Job, now: float, use: str) -> tuple[str, ...]:
+def _row(job: Job, now: float, use: str, waits: Mapping[str, str]) -> tuple[str, ...]:
     began, until = job.began, job.ended if job.over else now
     return (
         job.id,
         printable(job.name or "–"),
-        ",".join(map(_device, job.devices)) or (_waits(job) or "CPU"),
+        ",".join(map(_device, job.devices)) or (_waits(job, waits) or "CPU"),
         job.state,
         status_text(job),
         duration(until - began) if began is not None and until is not None else "–",
@@ -44,9 +49,9 @@ def _row(job: Job, now: float, use: str) -> tuple[str, ...]:
     )
 
 
-def _waits(job: Job) -> str | None:
+def _waits(job: Job, named: Mapping[str, str]) -> str | None:
     """What a job in line waits for; None for one that is not."""
-    return f"for {job.waits}" if job.waits is not None and job.taken is None else None
+    return f"for {named.get(job.id, job.waits)}" if job.waits is not None and job.taken is None else None
 
 
 def _device(device: JobDevice) -> str:
@@ -57,15 +62,14 @@ def _device(device: JobDevice) -> str:
 def status_text(job: Job) -> str:
     """ "0", "127", "SIGTERM"; "?" of a job whose end is not known, "–" before the end."""
     if job.signal is not None:
-        names = {known.value: known.name for known in signal.Signals}
-        return names.get(job.signal, f"signal {job.signal}")
+        return signal_name(job.signal)
     if job.status is not None:
         return str(job.status)
     return "?" if job.over else "–"
 
 
-def facts(job: Job) -> list[str]:
-    """Everything that is known of a job, a fact a line."""
+def facts(job: Job, waits: Mapping[str, str] | None = None) -> list[str]:
+    """Everything that is known of a job, a fact a line; `waits` as in `table`."""
     moments = (("created", job.created), ("started", job.started), ("ended", job.ended))
     rows = [
         ("id", job.id),
@@ -74,7 +78,7 @@ def facts(job: Job) -> list[str]:
         ("status", status_text(job) if job.over else None),
         ("reason", printable(why_not(job.trouble, job)) if job.trouble else None),
         ("peak RAM", _peak(job)),
-        ("devices", ",".join(map(_device, job.devices)) or _waits(job) or "CPU"),
+        ("devices", ",".join(map(_device, job.devices)) or _waits(job, waits or {}) or "CPU"),
         ("directory", quote(job.directory) if job.directory else None),
         ("launch line", job.line),
         *((name, _moment(when)) for name, when in moments),

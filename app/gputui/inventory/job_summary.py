@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 
 ENDED = frozenset(("done", "failed", "stopped", "ended"))
@@ -16,7 +17,8 @@ class JobSummary:
     state        one of `gputui.jobs.job.State`
     keys         `Device.key` of the devices that it has, in its order; () while it waits
     waits        how many devices it waits for, None where it has them
-    status       what a shell would end with
+    status       its exit status; None also where a signal ended it
+    signal       the signal that ended it
     tail         the last lines of its log, the last one last, without escape sequences
     last_line    the very last one
     peak_memory  bytes: the most that its processes had on any one device while somebody watched
@@ -32,6 +34,7 @@ class JobSummary:
     started: float | None = None
     ended: float | None = None
     status: int | None = None
+    signal: int | None = None
     tail: tuple[str, ...] = ()
     last_line: str | None = None
     peak_memory: int | None = None
@@ -41,3 +44,9 @@ class JobSummary:
     def over(self) -> bool:
         """Whether it has ended, however."""
         return self.state in ENDED
+
+
+def signal_name(number: int) -> str:
+    """A signal by its name, "SIGTERM"; "signal 34" for one without a name."""
+    names = {known.value: known.name for known in signal.Signals}
+    return names.get(number, f"signal {number}")

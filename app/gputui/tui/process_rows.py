@@ -131,8 +131,12 @@ def _all(app_state: AppState) -> Iterator[Row]:
 
 
 def _is_held(app_state: AppState, device: Device) -> bool:
-    """Whether a device without processes is listed for what else keeps it from being free."""
-    return not device.mig and device.apart is None and not app_state.verdicts[device.key].free
+    """Whether a device without processes is listed for what else keeps it from being free.
+
+    One that is cooling down is not: nothing is on it any more.
+    """
+    verdict = app_state.verdicts[device.key]
+    return not device.mig and device.apart is None and not verdict.free and verdict.state != "cooling"
 
 
 def _row(app_state: AppState, device: Device, process: Process | None) -> Row:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from gputui.allocating.allocation import Allocation, Queue, hold, queue_for
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NONE
 from gputui.inventory.formatting import duration, gpus, printable
+from gputui.inventory.job_summary import signal_name
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
@@ -115,11 +115,7 @@ def _on_our_terminal(launch: Launch, environ: Mapping[str, str], descriptors: Se
 
 def _ended(status: int) -> str:
     if status < 0:
-        try:
-            return f"ended by {signal.Signals(-status).name}"
-        except ValueError:
-            # The real-time signals have no names.
-            return f"ended by signal {-status}"
+        return f"ended by {signal_name(-status)}"
     return "done" if status == 0 else f"ended with status {status}"
 
 

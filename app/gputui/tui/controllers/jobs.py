@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,8 @@ class JobsController:
     ) -> None:
         self._view, self._sampler, self._environ, self._write = view, sampler, environ, write
         self._pending: _Pending | None = None
+        self.looked_at: Hashable | None = None
+        """The job at which the page was last; None for the first one, whichever that is by now."""
 
     # What has become of jobs
 

@@ -79,6 +79,7 @@ class JobsScreen(ListPage):
     ) -> None:
         super().__init__(view)
         self._controller, self._environ, self._copy_text = controller, environ, copy_text
+        self.key = controller.looked_at
         self._open_comparisons = open_comparisons
         self._stored = Stored()
         self._trouble = ""
@@ -111,6 +112,10 @@ class JobsScreen(ListPage):
             jobs += [job for job in seen.values() if job.id not in self._known]
         self._jobs = tuple(sorted(jobs, key=place))
         return [job.id for job in self._jobs]
+
+    def _set_cursor(self, place: int, keys: Sequence[Hashable]) -> None:
+        super()._set_cursor(place, keys)
+        self._controller.looked_at = self.key if self.cursor else None
 
     @property
     def _current(self) -> JobSummary | None:

@@ -49,7 +49,10 @@ def listed(found: Sequence[Comparison], cursor: int, width: int, now: float) -> 
 
 def _best(comparison: Comparison) -> str:
     best = next((each for each in summaries(comparison) if each.difference == 0), None)
-    return UNKNOWN if best is None else f"best {printable(comparison.label(best.row))}"
+    if best is None:
+        return UNKNOWN
+    so_far = " so far" if comparison.state == "running" else ""
+    return f"best{so_far} {printable(comparison.label(best.row))}"
 
 
 def details(comparison: Comparison, figure: int, width: int, room: int) -> list[Line]:

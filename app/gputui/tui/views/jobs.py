@@ -11,7 +11,7 @@ from gputui.choosing.claimed_use import ClaimedUse
 from gputui.choosing.queue_outlook import wants
 from gputui.choosing.verdict_text import claimed_and_runs_on
 from gputui.inventory.formatting import duration, gpus, peak_size, printable, size
-from gputui.inventory.job_summary import JobSummary
+from gputui.inventory.job_summary import JobSummary, signal_name
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.job import Job
 from gputui.system.users import own_name
@@ -153,6 +153,8 @@ def _label(key: str, snapshot: Snapshot | None, known: Mapping[str, int]) -> str
 
 
 def _state(job: JobSummary) -> str:
+    if job.state == "failed" and job.signal is not None:
+        return signal_name(job.signal)
     return f"status {job.status}" if job.state == "failed" and job.status is not None else job.state
 
 
@@ -182,9 +184,12 @@ def news(before: Snapshot | None, now: Snapshot) -> list[tuple[str, bool]]:
 
 
 def _ended(job: JobSummary) -> str:
-    how = "was stopped" if job.state == "stopped" else f"ended with status {job.status}"
-    if job.state != "stopped" and job.status is None:
-        how = "ended, status unknown,"
+    if job.state == "stopped":
+        how = "was stopped"
+    elif job.signal is not None:
+        how = f"ended by {signal_name(job.signal)}"
+    else:
+        how = "ended, status unknown," if job.status is None else f"ended with status {job.status}"
     return f"{how} after {how_long(job, 0.0)}"
 
 

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 
 from gputui.inventory.formatting import duration, printable
 from gputui.launching.history import PastLaunch
+from gputui.launching.launch_options import AUTO
 from gputui.launching.shell_words import command_line
 from gputui.tui.app_state import AppState
 from gputui.tui.option_rows import NEW, Row
@@ -62,11 +63,14 @@ def _row(row: Row, here: bool, value_cells: int, name_cells: int) -> Line:
 def remembered(
     known: Sequence[PastLaunch], cursor: int, width: int, now: float
 ) -> tuple[list[Line], list[int | None]]:
-    """The recent launches, a line each: its name, its devices, how long ago, the command."""
+    """The recent launches, a line each: its name, its devices, how long ago, a launcher that was given, the
+    command."""
     lines: list[Line] = []
     names = [f"★ {printable(each.name)}" if each.name else "" for each in known]
     wide = min(_LONGEST_NAME, max(map(cell_len, names), default=0))
-    for place, (each, name) in enumerate(zip(known, names, strict=True)):
+    launchers = [printable(each.options.launcher) if each.options.launcher != AUTO else "" for each in known]
+    launcher_cells = max(map(len, launchers), default=0)
+    for place, (each, name, launcher) in enumerate(zip(known, names, launchers, strict=True)):
         here = place == cursor
         devices = "CPU only" if not each.count else f"{each.count} GPU{'s' if each.count > 1 else ''}"
         ago = duration(max(0.0, now - each.when))
@@ -77,6 +81,7 @@ def remembered(
                     ("▸" if here else " ", "cursor"),
                     (f" {fit(name, wide)}" if wide else "", "prompt"),
                     (f" {fit(devices, 8)} {fit(ago, 6, right=True)} ago  ", "dim"),
+                    (f"{fit(launcher, launcher_cells)}  " if launcher_cells else "", ""),
                     (command, "strong" if here else ""),
                 ),
                 width,
