@@ -661,7 +661,10 @@ ENTRANCES = {
     "one-sided links": Entrance(_one_sided(), _recording),
     "job mappings": Entrance(
         st.lists(
-            st.tuples(st.sampled_from(["0", "3", "01", "x", "4"]), TEXT.map(str.encode) | _ANY_BYTES),
+            st.tuples(
+                st.sampled_from(["0", "3", "01", "x", "4"]),
+                TEXT.map(lambda text: text.encode(errors="surrogatepass")) | _ANY_BYTES,
+            ),
             max_size=3,
             unique_by=lambda file: file[0],
         ),

@@ -62,7 +62,7 @@ def box_lines(shown: Sequence[ShownBox], unfolded: frozenset[str], width: int) -
 def _summary(box: ShownBox, unfolded: bool, wide: int) -> Line:
     state, snapshot = box.state, box.snapshot
     look = _STATE_LOOKS[state.state]
-    head: Line = ((f" {'▾' if unfolded else '▸'} {fit(state.alias, wide)}  ", ""),)
+    head: Line = ((f" {'-' if unfolded else '+'} {fit(state.alias, wide)}  ", ""),)
     if snapshot is None:
         return (*head, (f"{state.state}", look), (f"  {state.error}" if state.error else "", "dim"))
     counted = Counter(verdict.state for verdict in box.verdicts.values())
