@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from gputui.allocating.queue import waiters
+from gputui.checking.kept_bandwidth import keep, kept
 from gputui.cli import request_options
 from gputui.cli.plan_text import plan_lines
 from gputui.inventory.snapshot import Host, HostLoad, Snapshot
@@ -25,6 +26,7 @@ from gputui.planning.fewest import fewest
 from gputui.planning.plan import plan
 from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload
 from gputui.sources.simulated.boxes import BOXES, DGX_H100
+from gputui.system.files import state_folder, write_private
 from messages import lines_of
 from simnvml import SimulatedNvml
 from unit.builders import GIB, busy, gpu, recording
@@ -263,6 +265,23 @@ def test_measured_bandwidths_are_taken(call: Call, models: Path) -> None:
     for text in ("", "[]", "{}", '{"measured": null}', '{"measured": {"copies": [{}]}}'):
         (models / "m.json").write_text(text)
         call("plan", *words, "--measured", "m.json").refused(2)
+
+
+def test_bandwidths_that_were_measured_here_before_are_taken(call: Call) -> None:
+    uuids = call("plan", "gpt2", "-n", "2", "--demo", "rtx4090", "--json").json["devices"]
+    words = ("plan", "gpt2", "--gpus", ",".join(uuids), "--demo", "rtx4090", "--json")
+    modelled = call(*words).json
+    slow = dict.fromkeys((tuple(uuids), tuple(uuids[::-1])), 1.0)
+    assert keep(os.environ, slow) is None and kept(os.environ) == slow
+    assert keep(os.environ, {(uuids[0], uuids[1]): 2.0, ("GPU-other", uuids[0]): 9.0}) is None
+    assert kept(os.environ)[uuids[0], uuids[1]] == 2.0 and len(kept(os.environ)) == 3
+    measured = call(*words).json
+    assert measured["strategies"][0]["seconds"] > modelled["strategies"][0]["seconds"]
+    assert not any("modelled" in notice for notice in measured["notices"])
+    # A file of nonsense is as if nothing had been measured.
+    for text in ("", "[]", "[" * 100_000, '{"pairs": [{"source": "a"}]}', '{"pairs": 3}'):
+        write_private(state_folder(os.environ) / "bandwidths.json", text)
+        assert call(*words).json == modelled
 
 
 # What is trained

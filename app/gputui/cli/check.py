@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 
 from gputui.checking.check import SECONDS, check
+from gputui.checking.kept_bandwidth import keep
 from gputui.checking.measurement import Measured, measure
 from gputui.checking.render import lines, measured_lines, name_of, to_document, to_measured_document
 from gputui.checking.report import Report
 from gputui.cli.common import CHECK_FAILED, DONE, Parser, duration_type, elsewhere, opened, print_line, say
 from gputui.cli.launch_call import add_launch_options, launch_of
 from gputui.cli.request_options import memory, rules_of
-from gputui.inventory.formatting import GIB
+from gputui.inventory.formatting import GIB, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch import Launch
 from gputui.sources.source import Want
@@ -103,6 +105,10 @@ def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple
         force=args.force,
         seconds=args.timeout,
     )
+    if not elsewhere(args):
+        refused = keep(os.environ, measured.pairs)
+        if refused is not None:
+            say(f"warning: {printable(refused)}")
     for key, why in measured.skipped:
         say(f"warning: {name_of(key, snapshot)} is not measured: {why} (--force measures it)")
     return measured, snapshot

@@ -76,7 +76,12 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     subject = subject_of(args, options, args.weights_only)
     if args.prove and subject.place is None:
         raise WrongCallError("--prove needs a model, not a number of parameters")
-    measured = _measured(args.measured) if args.measured is not None else {}
+    if args.measured is not None:
+        measured: Mapping[tuple[str, str], float] = _measured(args.measured)
+    else:
+        from gputui.checking.kept_bandwidth import kept
+
+        measured = kept(os.environ)
     found = devices_for_plan(args, subject)
     try:
         made = plan(subject.model, subject.workload, _box(found, measured))

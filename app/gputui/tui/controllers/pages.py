@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gputui.inventory.formatting import printable
+from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.controllers.launch import LaunchController, select_first
 from gputui.tui.main_view import MainView
@@ -133,5 +135,14 @@ class PageController:
         def keep(measured: Measured) -> None:
             app_state = self._view.app_state
             self._view.set_app_state(replace(app_state, measured={**app_state.measured, **measured.pairs}))
+            if not app_state.label:
+                in_background("keep bandwidths", lambda: self._keep_bandwidths(measured.pairs))
 
         self._view.open(CheckScreen(self._view, self._environ, keep))
+
+    def _keep_bandwidths(self, pairs: Mapping[tuple[str, str], float]) -> None:
+        from gputui.checking.kept_bandwidth import keep
+
+        refused = keep(self._environ, pairs)
+        if refused is not None:
+            self._view.app.call_later(self._view.show_message, printable(refused), "warn")

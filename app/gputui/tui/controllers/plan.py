@@ -69,8 +69,11 @@ class PlanController:
         app, before, host = self._view.app, self.request, self._view.app_state.host_environment
 
         def work() -> None:
+            from gputui.checking.kept_bandwidth import kept
             from gputui.launching.training_words import training_of
             from gputui.tui.plan_request import request_of
+
+            bandwidths = kept(self._environ)
 
             request = request_of(training_of(options, self._environ, host))
             if before is not None:
@@ -82,10 +85,14 @@ class PlanController:
             if name is not None:
                 request = replace(request, name=name, typed=True)
             request = _with_model(request, options, self._environ, cancelled)
-            app.call_later(finish, request)
+            app.call_later(finish, request, bandwidths)
 
-        def finish(request: PlanRequest) -> None:
+        def finish(request: PlanRequest, bandwidths: Mapping[tuple[str, str], float]) -> None:
             if not cancelled.is_set():
+                # (What this session has measured is newer.)
+                app_state = self._view.app_state
+                known = {**bandwidths, **app_state.measured}
+                self._view.set_app_state(replace(app_state, measured=known))
                 self.request, self._options, self.reading = request, options, ""
                 then()
 

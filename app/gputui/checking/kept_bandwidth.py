@@ -1,0 +1,62 @@
+"""The bandwidths that `check --bandwidth` and the screen have measured on this machine, kept for plans.
+
+One file in the state folder, GB/s by the keys of the two devices, the newest last. Whatever cannot be read is
+as if nothing had been measured: a plan then models the links, and says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.system.files import NoHomeError, open_own, private_folder, state_folder, write_private
+
+_MOST_PAIRS = 16384
+"""Twice those of 72 devices, in both directions."""
+
+_LARGEST = 4 * 2**20
+"""Bytes of the file."""
+
+Pairs = Mapping[tuple[str, str], float]
+"""GB/s by (source, target)."""
+
+
+def kept(environ: Mapping[str, str]) -> dict[tuple[str, str], float]:
+    """What has been measured here, the newest last."""
+    try:
+        handle = open_own(_file(environ))
+    except (OSError, NoHomeError):
+        return {}
+    with os.fdopen(handle, "rb") as file:
+        data = file.read(_LARGEST + 1)
+    try:
+        rows = JsonValue(json.loads(data), "bandwidths")["pairs"].items(_MOST_PAIRS)
+        return {(row["source"].text(), row["target"].text()): row["gb_per_s"].number() for row in rows}
+    except (DocumentError, ValueError, RecursionError):
+        return {}
+
+
+def keep(environ: Mapping[str, str], measured: Pairs) -> str | None:
+    """Keep these, in place of older ones of the same pairs. Why that is not possible, None where it is."""
+    if not measured:
+        return None
+    try:
+        before = kept(environ)
+        pairs = {**{pair: rate for pair, rate in before.items() if pair not in measured}, **measured}
+        rows = [
+            {"source": source, "target": target, "gb_per_s": rate}
+            for (source, target), rate in [*pairs.items()][-_MOST_PAIRS:]
+        ]
+        file = _file(environ)
+        private_folder(file.parent)
+        write_private(file, json.dumps({"pairs": rows}))
+    except (OSError, NoHomeError) as error:
+        return f"the measured bandwidths are not kept for `gputui plan`: {error}"
+    return None
+
+
+def _file(environ: Mapping[str, str]) -> Path:
+    return state_folder(environ) / "bandwidths.json"
