@@ -267,9 +267,10 @@ def test_measured_bandwidths_are_taken(call: Call, models: Path) -> None:
         call("plan", *words, "--measured", "m.json").refused(2)
 
 
-def test_bandwidths_that_were_measured_here_before_are_taken(call: Call) -> None:
-    uuids = call("plan", "gpt2", "-n", "2", "--demo", "rtx4090", "--json").json["devices"]
-    words = ("plan", "gpt2", "--gpus", ",".join(uuids), "--demo", "rtx4090", "--json")
+def test_bandwidths_that_were_measured_here_before_are_taken(call: Call, nvml_here: SimulatedNvml) -> None:
+    nvml_here.show_box(BOXES["rtx4090"])
+    uuids = call("plan", "gpt2", "-n", "2", "--json").json["devices"]
+    words = ("plan", "gpt2", "--gpus", ",".join(uuids), "--json")
     modelled = call(*words).json
     slow = dict.fromkeys((tuple(uuids), tuple(uuids[::-1])), 1.0)
     assert keep(os.environ, slow) is None and kept(os.environ) == slow

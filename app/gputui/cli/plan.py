@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gputui.cli.common import CHECK_FAILED, DONE, Parser, WrongCallError, print_line, say
+from gputui.cli.common import CHECK_FAILED, DONE, Parser, WrongCallError, elsewhere, print_line, say
 from gputui.cli.launch_call import add_launch_options, noted, options_of
 from gputui.cli.planned_devices import PlannedDevices, devices_for_plan
 from gputui.cli.subject import Subject, subject_of
@@ -76,9 +76,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     subject = subject_of(args, options, args.weights_only)
     if args.prove and subject.place is None:
         raise WrongCallError("--prove needs a model, not a number of parameters")
+    measured: Mapping[tuple[str, str], float] = {}
     if args.measured is not None:
-        measured: Mapping[tuple[str, str], float] = _measured(args.measured)
-    else:
+        measured = _measured(args.measured)
+    elif not elsewhere(args):
         from gputui.checking.kept_bandwidth import kept
 
         measured = kept(os.environ)
