@@ -77,6 +77,13 @@ def renumbered(devices: Sequence[Device]) -> tuple[Device, ...]:
     return tuple(replace(device, index=inside.index(device.key)) for device in devices)
 
 
+RARELY_TOLD = (
+    *("SM active", "SM occupancy", "tensor cores", "video", "bandwidth", "energy", "memory, fan", "memory"),
+    *("state", "throttling", "PCIe", "PCIe traffic", "NVLink", "ECC errors", "bad memory", "XID"),
+)
+"""Facts of the device's page (`Vendor.fact_names`) that NVIDIA's driver tells, and most others do not."""
+
+
 class Vendor:
     """One maker of accelerators. Stateless; nothing here opens a library before `source` is opened.
 

@@ -6,30 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
-from gputui.vendors.vendor import Vendor
+from gputui.vendors.vendor import RARELY_TOLD, Vendor
 from gputui.vendors.visibility import Visibility
 
 if TYPE_CHECKING:
     from gputui.sources.source import Source
     from gputui.system.root import Root
 
-_FACTS = dict.fromkeys(
-    (
-        *(
-            "SM active",
-            "SM occupancy",
-            "tensor cores",
-            "video",
-            "bandwidth",
-            "power",
-            "energy",
-            "temperature",
-        ),
-        *("memory, fan", "SM", "memory", "state", "throttling", "PCIe", "PCIe traffic", "NVLink"),
-        *("ECC errors", "bad memory", "XID"),
-    ),
-    "",
-)
+_FACTS = dict.fromkeys((*RARELY_TOLD, "SM", "power", "temperature"), "")
 """What ioreg does not tell (`Vendor.fact_names`)."""
 
 

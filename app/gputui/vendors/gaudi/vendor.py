@@ -7,32 +7,14 @@ from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device, aligned
 from gputui.vendors.gaudi.visibility import ModuleVisibility
-from gputui.vendors.vendor import Containers, Vendor
+from gputui.vendors.vendor import RARELY_TOLD, Containers, Vendor
 from gputui.vendors.visibility import Changes, Visibility
 
 if TYPE_CHECKING:
     from gputui.sources.source import Source
     from gputui.system.root import Root
 
-_FACTS = {
-    "SM": "GPU",
-    **dict.fromkeys(
-        (
-            *(
-                "SM active",
-                "SM occupancy",
-                "tensor cores",
-                "video",
-                "bandwidth",
-                "energy",
-                "memory, fan",
-                "memory",
-            ),
-            *("state", "throttling", "PCIe", "PCIe traffic", "NVLink", "ECC errors", "bad memory", "XID"),
-        ),
-        "",
-    ),
-}
+_FACTS = {"SM": "GPU", **dict.fromkeys(RARELY_TOLD, "")}
 """What hl-smi is not asked for, unless it is known all the same (`Vendor.fact_names`)."""
 
 

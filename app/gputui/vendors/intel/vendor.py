@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
 from gputui.vendors.intel.visibility import LevelZeroVisibility
-from gputui.vendors.vendor import Containers, Vendor
+from gputui.vendors.vendor import RARELY_TOLD, Containers, Vendor
 from gputui.vendors.visibility import Changes, Visibility
 
 if TYPE_CHECKING:
@@ -18,25 +18,7 @@ if TYPE_CHECKING:
 _OF_THE_BUS = "([0-9a-f]{2})0{8}(0[0-7])([01][0-9a-f])([0-9a-f]{2})([0-9a-f]{4})[0-9a-f]{8}8086"
 """The tile, nothing, the function, the device, the bus and the domain; revision, model and vendor."""
 
-_FACTS = {
-    "SM": "GPU",
-    **dict.fromkeys(
-        (
-            *(
-                "SM active",
-                "SM occupancy",
-                "tensor cores",
-                "video",
-                "bandwidth",
-                "energy",
-                "memory, fan",
-                "memory",
-            ),
-            *("state", "throttling", "PCIe", "PCIe traffic", "NVLink", "ECC errors", "bad memory", "XID"),
-        ),
-        "",
-    ),
-}
+_FACTS = {"SM": "GPU", **dict.fromkeys(RARELY_TOLD, "")}
 """What no file of xe and i915 tells, unless it is known all the same (`Vendor.fact_names`)."""
 
 
