@@ -11,6 +11,7 @@ import psutil
 
 from bench.report import cpu_seconds, row, tool
 from e2e.terminal import Terminal
+from gputui.sources.sampler import UNFOCUSED_EVERY
 from simnvml import SimulatedNvml
 
 SIZE = (160, 50)
@@ -42,7 +43,7 @@ def rows(driver: SimulatedNvml, watch: float) -> Iterator[str]:
     ):
         other = f"nvitop {theirs[place]:.2f}{unit}" if theirs else ""
         yield row(what, f"{mine[place]:.2f}{unit}", other, budget)
-    unfocused = watched(driver, [ours], "○ free", watch, prepare=lambda t: t.send("\x1b[O"))
+    unfocused = watched(driver, [ours], "○ free", 2 * UNFOCUSED_EVERY, prepare=_look_away)
     yield row("screen, unfocused: CPU", f"{unfocused[0]:.2f} %", "", "at most 0.2 %")
     for delay in (0, SLOW):
         taken = sorted(key_to_paint(driver, [ours], delay))
@@ -54,6 +55,12 @@ def rows(driver: SimulatedNvml, watch: float) -> Iterator[str]:
             "",
             "at most 50 ms",
         )
+
+
+def _look_away(terminal: Terminal) -> None:
+    """What is done once after the start is over before anything is counted."""
+    terminal.send("\x1b[O")
+    let_run(terminal, UNFOCUSED_EVERY)
 
 
 def first_picture(

@@ -23,6 +23,8 @@ from gputui.inventory.waiter import Waiter
 
 _LOOK_AHEAD = 1.0
 """Seconds between two looks at the ticket before ours: one system call or three."""
+_FROM_AFAR = 3
+"""Times as long between two looks of those who do not look at the box yet: nobody waits for them to begin."""
 _WATCHING = 4
 """Waiters behind the first who look at the box too, so that each knows at his turn how long it was free. The
 others sleep."""
@@ -131,7 +133,7 @@ class Wait:
                 self._since = {}
                 self.tell(Progress(ahead, self.box, wanted=self.wanted, keys=self.keys))
                 # He is the last to go before it is time to look at the box.
-                self._rest(max(_LONGEST, self._pause(cost)), ahead[-_WATCHING - 1])
+                self._rest(max(_LONGEST, self._pause(cost)), ahead[-_WATCHING - 1], _LOOK_AHEAD * _FROM_AFAR)
                 continue
             snapshot, before = read(), self.box
             self.box = snapshot
@@ -165,8 +167,10 @@ class Wait:
         cost = time.process_time() - since
         return min(_LONGEST, max(_SHORTEST, self.rules.window / 4, cost / _SHARE))
 
-    def _rest(self, seconds: float, before: Waiter | None) -> None:
-        """Rest so long, or until the waiter before us is gone: only he is looked at. Raises TooLongError."""
+    def _rest(self, seconds: float, before: Waiter | None, every: float | None = None) -> None:
+        """Rest so long, or until the waiter before us is gone: only he is looked at, `every` so many seconds
+        (None: as often as by those whose turn is near). Raises TooLongError."""
+        every = _LOOK_AHEAD if every is None else every
         end = self.clock() + max(0.0, seconds)
         while before is None or is_waiting(before):
             now = self.clock()
@@ -177,4 +181,4 @@ class Wait:
             if self.ticket is not None:
                 self.ticket.beat()
             ends = [end - now, *([] if self.until is None else [self.until - now])]
-            self.sleep(min([*ends, BEAT if before is None else _LOOK_AHEAD]))
+            self.sleep(min([*ends, BEAT if before is None else every]))
