@@ -19,7 +19,7 @@ from gputui.jobs.job import Job
 from gputui.jobs.process_tree import alive
 from gputui.jobs.stop import stop
 from gputui.jobs.store import all_jobs
-from gputui.jobs.sweeps import kept
+from gputui.jobs.sweeps import SWEEPS
 from gputui.sources.simulated.spec import Task
 from messages import lines_of
 from unit.claims_support import EIGHT, Box, Forked, until
@@ -311,7 +311,7 @@ def test_a_job_whose_id_was_not_written_any_more_is_found_by_its_name(box: Box, 
     client = started(box, 1, "-n", "1", "--jobs", "1", *sh(gates.wait, "{1..2}"))
     client.kill()
     (job,) = running(box)
-    (known,) = kept(box.environ).sweeps
+    (known,) = SWEEPS.kept(box.environ).records
     file = box.folder / "state/gputui/sweeps" / known.id / "sweep.json"
     record = json.loads(file.read_text())
     record["tasks"][0].update(state="waiting", job=None, attempts=0)
@@ -371,7 +371,7 @@ def test_only_one_runs_a_sweep(box: Box, gates: Gates) -> None:
     assert box.call("each", "--forget", name)[0] == 2
     gates.open(1, 2)
     assert client.end() == 0
-    assert box.call("each", "--forget", name)[0] == 0 and kept(box.environ).sweeps == ()
+    assert box.call("each", "--forget", name)[0] == 0 and SWEEPS.kept(box.environ).records == ()
 
 
 def test_detached_it_goes_on_as_a_job(box: Box) -> None:
@@ -458,7 +458,7 @@ def test_dry_run_prints_every_launch_line_and_starts_nothing(box: Box) -> None:
     assert status == 0, err
     assert [line.rpartition(" ")[2] for line in out.splitlines()] == ["1", "2", "3"]
     assert all("CUDA_VISIBLE_DEVICES=" in line for line in out.splitlines())
-    assert all_jobs(box.environ) == [] and kept(box.environ).sweeps == ()
+    assert all_jobs(box.environ) == [] and SWEEPS.kept(box.environ).records == ()
 
 
 @pytest.mark.parametrize(
@@ -489,7 +489,7 @@ def test_dry_run_prints_every_launch_line_and_starts_nothing(box: Box) -> None:
 def test_a_wrong_call_is_one_line_and_starts_nothing(box: Box, words: tuple[str, ...]) -> None:
     status, out, err = box.call("each", *words)
     assert (status, out) == (2, "") and len(lines_of(err)) == 1, err
-    assert all_jobs(box.environ) == [] and kept(box.environ).sweeps == ()
+    assert all_jobs(box.environ) == [] and SWEEPS.kept(box.environ).records == ()
 
 
 def test_secrets_are_not_kept_and_a_resumed_sweep_is_told_them_again(box: Box, tmp_path: Path) -> None:

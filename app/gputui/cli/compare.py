@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Approve
@@ -44,17 +43,9 @@ from gputui.inventory.formatting import UNKNOWN, duration, printable
 from gputui.inventory.text_table import aligned, cut
 from gputui.jobs import FOLDER
 from gputui.jobs.compare import Comparing, Planned, Reading
-from gputui.jobs.comparisons import (
-    ComparisonError,
-    Kept,
-    find,
-    forget,
-    keep,
-    kept,
-    new_comparison,
-)
+from gputui.jobs.comparisons import COMPARISONS
 from gputui.jobs.job import JobError
-from gputui.jobs.kept_records import Unreadable
+from gputui.jobs.kept_records import Kept, KeptError, Unreadable
 from gputui.jobs.queued import call_job
 from gputui.jobs.record import without_secrets_of
 from gputui.jobs.start import detached
@@ -178,7 +169,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
                 )
             return _kept(args)
         return _compare(words, command)
-    except ComparisonError as error:
+    except (KeptError, JobError) as error:
         raise WrongCallError(str(error)) from None
 
 
@@ -186,42 +177,35 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def _kept(args: argparse.Namespace) -> int:
-    known = kept(os.environ)
+    known = COMPARISONS.kept(os.environ)
     if args.list:
         return _list(known, args)
-    found = find(args.forget if args.show is None else args.show, known)
+    found = COMPARISONS.find(args.forget if args.show is None else args.show, known)
     if args.forget is not None:
-        forget(found, os.environ)
+        COMPARISONS.forget(found, os.environ)
         say(f"comparison {found.id} is removed; its jobs and their logs stay (`gputui jobs`)")
         return DONE
     if isinstance(found, Unreadable):
-        raise ComparisonError(_why_unreadable(found))
+        raise COMPARISONS.unreadable(found)
     _print(found, args)
     return DONE
 
 
-def _why_unreadable(found: Unreadable) -> str:
-    return (
-        f"{found.id} is not a readable comparison: {printable(found.reason)};"
-        f" `gputui compare --forget {found.id}` removes it"
-    )
-
-
-def _list(known: Kept, args: argparse.Namespace) -> int:
+def _list(known: Kept[Comparison], args: argparse.Namespace) -> int:
     for each in known.unreadable:
-        say(f"warning: {_why_unreadable(each)}")
+        say(f"warning: {COMPARISONS.unreadable(each)}")
     if args.csv:
         raise WrongCallError("--csv is for one comparison: --show ID --csv")
     if args.json:
         import json
 
-        print(json.dumps({"schema": 1, "comparisons": [document(each) for each in known.comparisons]}))
-    elif not known.comparisons:
+        print(json.dumps({"schema": 1, "comparisons": [document(each) for each in known.records]}))
+    elif not known.records:
         say("no comparisons; `gputui compare -n 2 --vary launcher=python,torchrun -- train.py` makes one")
     else:
         now = time.time()
         rows = [("ID", "STATE", "RUNS", "BEGAN", "VARIED", "BEST", "COMMAND")]
-        rows += [list_row(each, now) for each in known.comparisons]
+        rows += [list_row(each, now) for each in known.records]
         print_line("\n".join(cut(line, _columns()) for line in aligned(rows)))
     return DONE
 
@@ -390,8 +374,6 @@ def _detach(words: Sequence[str], command: Sequence[str], quiet: bool) -> int:
     except StartError as error:
         say(str(error))
         return error.status
-    except JobError as error:
-        raise ComparisonError(str(error)) from None
     print_line(job.id)
     if not quiet:
         say(f"job {job.id} compares: `gputui jobs log -f {job.id}` follows it")
@@ -554,7 +536,7 @@ def _launches(every: Sequence[_Variant], allocation: Allocation) -> list[Launch]
 
 def _run(call: Prepared, launches: Sequence[Launch], allocation: Allocation) -> int:
     args, axes, every = call.args, call.axes, call.every
-    folder = new_comparison(os.environ)
+    new = COMPARISONS.new(os.environ)
     environ = given_environment()
     # (It is for this very process.)
     environ.pop(FOLDER, None)
@@ -562,7 +544,7 @@ def _run(call: Prepared, launches: Sequence[Launch], allocation: Allocation) -> 
         say("warning: not this machine's devices (--demo, --from, --root); the commands start anyway")
     snapshot = allocation.snapshot
     comparison = Comparison(
-        id=folder.name,
+        id=new,
         state="running",
         created=time.time(),
         command=without_secrets(call.base.command)[0],
@@ -582,7 +564,7 @@ def _run(call: Prepared, launches: Sequence[Launch], allocation: Allocation) -> 
     )
     planned = [Planned(launch, variant.options) for variant, launch in zip(every, launches, strict=True)]
     reader = _Reader(args) if allocation.devices and not elsewhere(args) else None
-    progress = _Progress(folder, args.quiet)
+    progress = _Progress(args.quiet)
     comparing = Comparing(
         comparison,
         planned,
@@ -602,7 +584,7 @@ def _run(call: Prepared, launches: Sequence[Launch], allocation: Allocation) -> 
                 comparing.run()
             except EndedError as error:
                 number = error.number
-    except (JobError, ComparisonError) as error:
+    except (JobError, KeptError) as error:
         say(str(error))
         number = -1
     finally:
@@ -627,11 +609,11 @@ def _run(call: Prepared, launches: Sequence[Launch], allocation: Allocation) -> 
 class _Progress:
     """Keeps a comparison as it goes on, and tells of it on stderr."""
 
-    def __init__(self, folder: Path, quiet: bool) -> None:
-        self._folder, self._quiet = folder, quiet
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
 
     def changed(self, comparison: Comparison) -> None:
-        keep(self._folder, comparison)
+        COMPARISONS.keep(comparison, os.environ)
 
     def begins(self, comparison: Comparison, row: int, run: Run) -> None:
         if not self._quiet:
