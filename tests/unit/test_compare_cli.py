@@ -113,6 +113,16 @@ def test_the_devices_are_claimed_for_the_job_that_runs(box: Box, gate: Gate) -> 
     assert box.claimed() == []
 
 
+def test_a_variant_that_a_signal_ends_says_which(box: Box) -> None:
+    found = compare(box, "-n", "1", "--vary", "env:S=TERM,0", "--", "sh", "-c", "kill -$S $$")
+    runs = [row["runs"][0] for row in found["variants"]]
+    assert [(run["state"], run["status"], run["signal"]) for run in runs] == [
+        ("failed", 143, signal.SIGTERM),
+        ("done", 0, None),
+    ]
+    assert "SIGTERM" in box.call("compare", "--show", found["id"])[1]
+
+
 def test_a_variant_that_fails_or_cannot_start_is_a_row(box: Box) -> None:
     found = compare(box, "-n", "1", "--vary", "word:program=false,no-such-program,true", "--", "{program}")
     runs = [row["runs"][0] for row in found["variants"]]

@@ -240,6 +240,12 @@ def test_a_task_that_fails_is_a_row_and_the_others_run(box: Box, going: tuple[st
     assert "no-such-program" in found["tasks"][1]["reason"] and box.claimed() == []
 
 
+def test_a_task_that_a_signal_ends_says_which(box: Box) -> None:
+    found = each(box, "-n", "1", *sh("kill -$1 $$", "{KILL,0}"), status=1)
+    assert [(task["status"], task["signal"]) for task in found["tasks"]] == [(137, signal.SIGKILL), (0, None)]
+    assert "SIGKILL" in box.call("each", "--show", found["id"])[1]
+
+
 def test_stop_on_failure_starts_no_further_task(box: Box) -> None:
     words = ("-n", "1", "--jobs", "1", "--stop-on-failure")
     found = each(box, *words, *sh("exit $1", "{0,3,0}"), status=1)

@@ -66,6 +66,7 @@ def _run(run: JsonValue) -> Run:
         metric=_figure(run["metric"]),
         peak_memory=maybe_whole(run["peak_memory"]),
         utilization=_figure(run["utilization"]),
+        signal=maybe_whole(run.get("signal", None)),
     )
 
 

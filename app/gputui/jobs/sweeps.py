@@ -57,6 +57,7 @@ def _task(node: JsonValue, number: int) -> Task:
         reason=any_text(reason) if reason.known else None,
         started=maybe_moment(node["started"]),
         ended=maybe_moment(node["ended"]),
+        signal=maybe_whole(node.get("signal", None)),
     )
 
 
@@ -95,6 +96,7 @@ def came_to(task: Task, job: Job) -> Task:
         reason=reason,
         started=job.started,
         ended=job.ended,
+        signal=job.signal,
     )
 
 
