@@ -1,20 +1,26 @@
-"""The ray form, and `ray start` with the devices of a launch, in a real Ray (package ray[default])."""
+"""The ray form, `ray start` with the devices of a launch, what a real Ray counts (package ray[default])."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from e2e.slurm_cluster import until
 from gputui.launching.compose import compose
 from gputui.launching.exports import FORMS, ExportOptions
 from gputui.launching.launch_options import LaunchOptions
+from gputui.sources.simulated.boxes import DGX_H100
+from simnvml import SimulatedNvml
 from unit.builders import gpu
 
 pytestmark = [
@@ -87,3 +93,36 @@ def test_a_job_gets_as_many_of_the_devices_that_ray_was_started_on(
     assert len(told) == 1, done.stdout
     devices = told[0].split(" ", 1)[0].split(",")
     assert len(set(devices)) == 3 and set(devices) <= {"5", "4", "1", "0"}
+
+
+def test_what_it_has_given_out_is_counted_beside_the_devices(
+    ray: dict[str, str], tmp_path: Path, simulated_nvml: SimulatedNvml
+) -> None:
+    simulated_nvml.show_box(replace(DGX_H100, tasks=()))
+    environ = simulated_nvml.environment({**ray, "GPUTUI_CLAIMS": str(tmp_path / "claims")})
+    end = tmp_path / "end"
+    script = f"while [ ! -e {end} ]; do sleep 0.05; done"
+    words = ("ray", "job", "submit", "--no-wait", "--entrypoint-num-gpus=3", "--", "sh", "-c", script)
+    subprocess.run(words, env=ray, check=True, capture_output=True, timeout=PATIENCE)
+    found = {}
+
+    def given() -> bool:
+        done = subprocess.run(
+            [sys.executable, "-m", "gputui", "ls", "--ray", "--json"],
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        found.update(json.loads(done.stdout)["ray"]["here"])
+        return bool(found["given"])
+
+    try:
+        # (Ray's own sums are some seconds old.)
+        until(given, lambda: found)
+    finally:
+        end.touch()
+    assert (found["counted"], found["given"], found["devices"], found["by_ray"]) == (4, 3, 8, 0)
+    assert [each["kind"] for each in found["differences"]] == ["idle"]
