@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import copy
 import os
-import shutil
 import signal
 import sys
 import time
@@ -24,6 +23,7 @@ from gputui.cli.common import (
     duration_type,
     elsewhere,
     opened,
+    output_width,
     print_line,
     say,
 )
@@ -206,7 +206,7 @@ def _list(known: Kept[Comparison], args: argparse.Namespace) -> int:
         now = time.time()
         rows = [("ID", "STATE", "RUNS", "BEGAN", "VARIED", "BEST", "COMMAND")]
         rows += [list_row(each, now) for each in known.records]
-        print_line("\n".join(cut(line, _columns()) for line in aligned(rows)))
+        print_line("\n".join(cut(line, output_width()) for line in aligned(rows)))
     return DONE
 
 
@@ -232,13 +232,7 @@ def _print(comparison: Comparison, args: argparse.Namespace) -> None:
     elif args.csv:
         sys.stdout.write(as_csv(comparison))
     else:
-        print_line("\n".join(lines(comparison, _columns(), _ascii())))
-
-
-def _columns() -> int | None:
-    """Of the terminal; None where the output is none."""
-    on_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return shutil.get_terminal_size().columns if on_terminal else None
+        print_line("\n".join(lines(comparison, output_width(), _ascii())))
 
 
 def _ascii() -> bool:

@@ -6,7 +6,6 @@ import argparse
 import copy
 import os
 import shlex
-import shutil
 import signal
 import sys
 import time
@@ -26,6 +25,7 @@ from gputui.cli.common import (
     WrongCallError,
     elsewhere,
     opened,
+    output_width,
     print_line,
     say,
 )
@@ -190,7 +190,7 @@ def _list(known: Kept[Sweep], as_json: bool) -> int:
     elif not sweeps:
         say("no sweeps; `gputui each -n 1 -- python train.py --seed '{1..8}'` makes one")
     else:
-        print_line("\n".join(cut(line, _columns()) for line in list_rows(sweeps, time.time())))
+        print_line("\n".join(cut(line, output_width()) for line in list_rows(sweeps, time.time())))
     return DONE
 
 
@@ -202,14 +202,8 @@ def _print(sweep: Sweep, as_json: bool) -> None:
         print(json.dumps(document(sweep, folder)))
         return
     home = os.environ.get("HOME")
-    found = lines(sweep, folder, Path(home) if home else None, time.time(), _columns())
+    found = lines(sweep, folder, Path(home) if home else None, time.time(), output_width())
     print_line("\n".join(found))
-
-
-def _columns() -> int | None:
-    """Of the terminal; None where the output is none."""
-    on_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return shutil.get_terminal_size().columns if on_terminal else None
 
 
 # Which tasks

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -21,6 +19,7 @@ from gputui.cli.common import (
     duration_type,
     elsewhere,
     opened,
+    output_width,
     print_line,
     starting_nothing,
 )
@@ -170,10 +169,8 @@ def document_text(
 
 def _terminal() -> tuple[int | None, bool]:
     """The width to keep to (None: no limit) and whether to colour: both only on a terminal."""
-    if sys.stdout is None or not sys.stdout.isatty():
-        return None, False
-    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
-    return shutil.get_terminal_size().columns, not plain
+    width, plain = output_width(), "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+    return width, width is not None and not plain
 
 
 def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, colour: bool) -> str:
