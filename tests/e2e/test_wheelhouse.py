@@ -87,7 +87,7 @@ def _with_pip(copied: Path, home: Path) -> Path:
 
 def _with(*words: str) -> Callable[[Path, Path], Path]:
     def install(copied: Path, home: Path) -> Path:
-        program = shutil.which(words[0])
+        program = shutil.which(words[0], path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
         if program is None:
             pytest.skip(f"{words[0]} is not installed")
         _installed([program, *_line(*words)], copied, home)
