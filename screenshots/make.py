@@ -24,7 +24,7 @@ from gputui.checking.report import Report, Variable
 from gputui.inventory.matrix_text import Printed, read
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality
-from gputui.jobs.comparisons import keep, new_comparison
+from gputui.jobs.comparisons import COMPARISONS
 from gputui.jobs.job import Job, JobDevice
 from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import write_finished, write_given
@@ -213,14 +213,14 @@ def _comparison(environ: dict[str, str]) -> None:
         )
         for launcher, denied, runtime in variants
     )
-    folder = new_comparison(environ)
+    # (Its id is drawn; a picture has always the same.)
+    drawn = COMPARISONS.folder(environ) / COMPARISONS.new(environ)
+    kept = drawn.rename(drawn.with_name("r8c4"))
     axes = (("launcher", "launcher"), ("env:NCCL_P2P_DISABLE", "NCCL_P2P_DISABLE"))
     found = Comparison(
-        "", "done", began, ("train.py", "--lr", "3e-4"), ("4", "5"), axes, rows, ended=began + 400
+        kept.name, "done", began, ("train.py", "--lr", "3e-4"), ("4", "5"), axes, rows, ended=began + 400
     )
-    keep(folder, found)
-    # (Its id is drawn; a picture has always the same.)
-    folder.rename(folder.with_name("r8c4"))
+    COMPARISONS.keep(found, environ)
 
 
 def _after(main: MainScreen, snapshot: Snapshot) -> AppState:

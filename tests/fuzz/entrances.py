@@ -11,7 +11,7 @@ import tempfile
 import time
 import tty
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,11 @@ from gputui.checking import plan_proof
 from gputui.checking.interpreter_process import Ended
 from gputui.choosing.verdict import verdicts
 from gputui.cli import jobs as jobs_cli
-from gputui.cli import ls_slurm
+from gputui.cli import ls_ray, ls_slurm
 from gputui.cli.job_mapping import read_jobs, with_own_jobs, write_jobs
 from gputui.cli.ls import document_text, table
 from gputui.cli.metrics_text import metrics_text
-from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.untrusted_json import DocumentError
 from gputui.jobs.process_tree import here
 from gputui.planning.box import box_of
@@ -44,6 +44,7 @@ from gputui.planning.reading import read_model
 from gputui.planning.workload import Workload
 from gputui.sources.hosts.reading import read
 from gputui.sources.hosts.remote_script import Mode
+from gputui.sources.ray import nodes_of
 from gputui.sources.simulated.source import named
 from gputui.sources.slurm import json_form, text_form
 from gputui.sources.slurm.cluster import Cluster
@@ -631,6 +632,23 @@ def _slurm(said: tuple[str, bytes, bytes]) -> None:
         assert plain(json.dumps(ls_slurm.document(cluster, 0.0)))
 
 
+_RAY_STATUS = {
+    "data": {
+        "clusterStatus": {"loadMetricsReport": {"usageByNode": {"a1": {"GPU": [1.5, 4.0], "CPU": [0, 2]}}}}
+    }
+}
+_RAY_SUMMARY = {"data": {"summary": [{"hostname": "dgx-3", "raylet": {"nodeId": "a1"}}]}}
+
+
+def _ray(said: tuple[bytes, bytes]) -> None:
+    with contextlib.suppress(DocumentError):
+        ray = ls_ray.Ray("127.0.0.1:8265", nodes_of(*said))
+        snapshot = replace(_box("shared"), host=Host("dgx-3"))
+        judged = verdicts(snapshot)
+        assert all(map(plain, ls_ray.ray_text(ray, snapshot, judged)))
+        assert plain(json.dumps(ls_ray.ray_document(ray, snapshot, judged)))
+
+
 def _answer_of_box(given: tuple[bytes, Mode]) -> None:
     """What another box answers is a snapshot that can be shown, or one line that says why not."""
     reading = read("gpu1", given[0], given[1], 1_750_000_000.0)
@@ -697,6 +715,9 @@ ENTRANCES = {
     "commands": Entrance(_COMMANDS, _command),
     "names": Entrance(st.tuples(TEXT, TEXT, TEXT | NASTY.map(lambda x: f"/docker-{x}.scope")), _names),
     "logs": Entrance(_LOGS, _log),
+    "answers of Ray": Entrance(
+        st.tuples(bytes_of(_RAY_STATUS) | _ANY_BYTES, bytes_of(_RAY_SUMMARY) | _ANY_BYTES), _ray
+    ),
     "answers of Slurm": Entrance(
         st.tuples(
             _SLURM_WORDS,

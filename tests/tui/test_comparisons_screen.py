@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from gputui.jobs.comparisons import keep, kept, new_comparison
+from gputui.jobs.comparisons import COMPARISONS
 from gputui.jobs.job import Job
 from gputui.jobs.queued import call_job, call_of
 from gputui.jobs.start import start_job
@@ -42,9 +42,9 @@ def compared(*times: float, **more: object) -> Comparison:
 
 def store(desk: Desk, comparison: Comparison) -> Comparison:
     """Keep it as its own process would."""
-    folder = new_comparison(desk.environ)
-    keep(folder, replace(comparison, id=folder.name))
-    return replace(comparison, id=folder.name)
+    known = replace(comparison, id=COMPARISONS.new(desk.environ))
+    COMPARISONS.keep(known, desk.environ)
+    return known
 
 
 def texts(s: Session, part: str = "#page-body") -> list[str]:
@@ -109,9 +109,9 @@ async def test_x_twice_removes_one_and_y_copies_it(desk: Desk, environ: dict[str
         await s.press("D", "V", "y")
         assert found.id in texts(s, "#page-footer")[0] and s.written
         await s.press("x")
-        assert kept(desk.environ).comparisons
+        assert COMPARISONS.kept(desk.environ).records
         await s.press("x")
-        assert not kept(desk.environ).comparisons and "no comparisons" in texts(s)[1]
+        assert not COMPARISONS.kept(desk.environ).records and "no comparisons" in texts(s)[1]
 
 
 async def test_a_comparison_that_runs_is_not_removed(desk: Desk, environ: dict[str, str]) -> None:
@@ -119,7 +119,7 @@ async def test_a_comparison_that_runs_is_not_removed(desk: Desk, environ: dict[s
     store(desk, compared(1.0, state="running"))
     async with session(environ=environ) as s:
         await s.press("D", "V", "x", "x")
-        assert kept(desk.environ).comparisons and "1 of 1 running" in texts(s)[0]
+        assert COMPARISONS.kept(desk.environ).records and "1 of 1 running" in texts(s)[0]
 
 
 async def test_in_a_demo_there_are_none(desk: Desk, environ: dict[str, str]) -> None:
@@ -158,7 +158,7 @@ async def test_v_starts_variants_of_a_jobs_command_as_a_job(desk: Desk) -> None:
         assert "V shows" in texts(s, "#page-footer")[0]
     (client,) = (each for each in all_jobs(desk.environ) if call_of(each))
     assert ended(client).status == 0, client.log.read_text()
-    (found,) = kept(desk.environ).comparisons
+    (found,) = COMPARISONS.kept(desk.environ).records
     logs = {each.id: each.log.read_text() for each in all_jobs(desk.environ)}
     assert [logs[row.runs[0].job or ""] for row in found.rows] == ["0 y\n", "1 y\n"]
 

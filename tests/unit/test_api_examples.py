@@ -1,9 +1,10 @@
-"""Every example of docs/api.md runs as it stands, on a simulated driver."""
+"""Every example of docs/api.md and docs/sweeps.md runs as it stands, on a simulated driver."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 
 from unit.claims_support import Box
 
-PAGE = Path(__file__).parents[2] / "docs" / "api.md"
-EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = "".join((DOCS / name).read_text() for name in ("api.md", "sweeps.md"))
+EXAMPLES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 TRAINING = """
 import os, sys
@@ -24,7 +26,16 @@ print("loss", 0.5)
 
 def _title(example: str) -> str:
     """The last call that it shows: what tells one from the other."""
-    return re.findall(r"\b(read|pick|hold|launch|files|create_study)\(|$", example)[0] or "import"
+    return re.findall(r"\b(read|pick|hold|launch|files|create_study|store)\(|$", example)[0] or "import"
+
+
+def _words(example: str) -> list[str]:
+    """What the page calls it with, where it is a program with words of its own."""
+    if "__main__" not in example:
+        return []
+    called = re.search(r"^python sweep\.py (.+)$", TEXT, re.MULTILINE)
+    assert called is not None
+    return shlex.split(called[1])
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=map(_title, EXAMPLES))
@@ -33,9 +44,10 @@ def test_an_example_runs(example: str, box: Box, tmp_path: Path) -> None:
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed")
     (tmp_path / "train.py").write_text(TRAINING)
+    (tmp_path / "example.py").write_text(example)
     try:
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", example],
+            [sys.executable, "-W", "error", "example.py", *_words(example)],
             env=box.environ,
             cwd=tmp_path,
             capture_output=True,
@@ -50,4 +62,4 @@ def test_an_example_runs(example: str, box: Box, tmp_path: Path) -> None:
 
 
 def test_the_page_has_examples() -> None:
-    assert len(EXAMPLES) >= 9
+    assert len(EXAMPLES) >= 10

@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from gputui.checking.interpreter_process import SCRIPTS
+from gputui.vendors import vendor
 from gputui.vendors.nvidia.vendor import VENDOR
 from messages import warnings_of
 from unit.calling import Call
 
 NO_TORCH = ("--", sys.executable, "-S", "-E", "train.py")
 """A command whose interpreter has no torch: it answers quickly."""
+
+VENDORS = Path(vendor.__file__).parent
 
 
 def test_cpu_only_is_proved_where_nothing_is_seen(call: Call) -> None:
@@ -89,7 +92,9 @@ def test_a_shortage_is_status_4_and_nothing_is_started(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", [*sorted(SCRIPTS.glob("*.py")), VENDOR.driver_probe], ids=lambda path: path.name
+    "script",
+    [*sorted(SCRIPTS.glob("*.py")), VENDORS / "asked_driver.py", *sorted(VENDORS.glob("*/driver_probe.py"))],
+    ids=lambda path: f"{path.parent.name}/{path.name}",
 )
 def test_scripts_for_other_interpreters_are_of_an_older_python_and_import_its_library_only(
     script: Path,

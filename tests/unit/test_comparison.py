@@ -68,6 +68,11 @@ def test_runs_that_failed_have_no_part_in_the_figures() -> None:
     assert "status 3" in table(found)[1] and "status 3" in table(found)[2]
 
 
+def test_a_signal_that_ended_a_run_has_its_name() -> None:
+    killed = replace(FAILED, status=137, signal=9)
+    assert "SIGKILL" in table(compared((run(wall=20.0),), (killed,)))[2]
+
+
 def test_more_of_a_metric_is_better_unless_less_is() -> None:
     runs = (run(metric=100.0),), (run(metric=80.0),), (run(),)
     assert differences(compared(*runs, metric="(x)")) == [0, -20.0, None]

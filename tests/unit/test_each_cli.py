@@ -19,7 +19,7 @@ from gputui.jobs.job import Job
 from gputui.jobs.process_tree import alive
 from gputui.jobs.stop import stop
 from gputui.jobs.store import all_jobs
-from gputui.jobs.sweeps import kept
+from gputui.jobs.sweeps import SWEEPS
 from gputui.sources.simulated.spec import Task
 from messages import lines_of
 from unit.claims_support import EIGHT, Box, Forked, until
@@ -240,6 +240,12 @@ def test_a_task_that_fails_is_a_row_and_the_others_run(box: Box, going: tuple[st
     assert "no-such-program" in found["tasks"][1]["reason"] and box.claimed() == []
 
 
+def test_a_task_that_a_signal_ends_says_which(box: Box) -> None:
+    found = each(box, "-n", "1", *sh("kill -$1 $$", "{KILL,0}"), status=1)
+    assert [(task["status"], task["signal"]) for task in found["tasks"]] == [(137, signal.SIGKILL), (0, None)]
+    assert "SIGKILL" in box.call("each", "--show", found["id"])[1]
+
+
 def test_stop_on_failure_starts_no_further_task(box: Box) -> None:
     words = ("-n", "1", "--jobs", "1", "--stop-on-failure")
     found = each(box, *words, *sh("exit $1", "{0,3,0}"), status=1)
@@ -311,7 +317,7 @@ def test_a_job_whose_id_was_not_written_any_more_is_found_by_its_name(box: Box, 
     client = started(box, 1, "-n", "1", "--jobs", "1", *sh(gates.wait, "{1..2}"))
     client.kill()
     (job,) = running(box)
-    (known,) = kept(box.environ).sweeps
+    (known,) = SWEEPS.kept(box.environ).records
     file = box.folder / "state/gputui/sweeps" / known.id / "sweep.json"
     record = json.loads(file.read_text())
     record["tasks"][0].update(state="waiting", job=None, attempts=0)
@@ -371,7 +377,7 @@ def test_only_one_runs_a_sweep(box: Box, gates: Gates) -> None:
     assert box.call("each", "--forget", name)[0] == 2
     gates.open(1, 2)
     assert client.end() == 0
-    assert box.call("each", "--forget", name)[0] == 0 and kept(box.environ).sweeps == ()
+    assert box.call("each", "--forget", name)[0] == 0 and SWEEPS.kept(box.environ).records == ()
 
 
 def test_detached_it_goes_on_as_a_job(box: Box) -> None:
@@ -458,7 +464,7 @@ def test_dry_run_prints_every_launch_line_and_starts_nothing(box: Box) -> None:
     assert status == 0, err
     assert [line.rpartition(" ")[2] for line in out.splitlines()] == ["1", "2", "3"]
     assert all("CUDA_VISIBLE_DEVICES=" in line for line in out.splitlines())
-    assert all_jobs(box.environ) == [] and kept(box.environ).sweeps == ()
+    assert all_jobs(box.environ) == [] and SWEEPS.kept(box.environ).records == ()
 
 
 @pytest.mark.parametrize(
@@ -489,7 +495,7 @@ def test_dry_run_prints_every_launch_line_and_starts_nothing(box: Box) -> None:
 def test_a_wrong_call_is_one_line_and_starts_nothing(box: Box, words: tuple[str, ...]) -> None:
     status, out, err = box.call("each", *words)
     assert (status, out) == (2, "") and len(lines_of(err)) == 1, err
-    assert all_jobs(box.environ) == [] and kept(box.environ).sweeps == ()
+    assert all_jobs(box.environ) == [] and SWEEPS.kept(box.environ).records == ()
 
 
 def test_secrets_are_not_kept_and_a_resumed_sweep_is_told_them_again(box: Box, tmp_path: Path) -> None:

@@ -98,6 +98,10 @@ def test_type_checkers_see_the_types(tmp_path: Path) -> None:
         "job: Job = launch(['true'], 1, detach=True)\n"
         "wrong: str = pick(1)\n"
         "pick(order='nearest')\n"
+        "launch(['true'], group=1)\n"
+        "launch(['true'], gpus='0')\n"
+        "launch(['true'], name='nightly')\n"
+        "launch(['true'], 2, min_free='20G', env={}, detach=True, name='nightly')\n"
     )
     words = ["--strict", "--follow-imports=silent", "--config-file=", f"--cache-dir={tmp_path}", str(file)]
     done = subprocess.run(
@@ -108,7 +112,7 @@ def test_type_checkers_see_the_types(tmp_path: Path) -> None:
         check=False,
     )
     errors = [line for line in done.stdout.splitlines() if ": error:" in line]
-    assert [line.split(":")[1] for line in errors] == ["12", "13"], done.stdout
+    assert {line.split(":")[1] for line in errors} == {"12", "13", "14", "15", "16"}, done.stdout
 
 
 # Reading.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,54 @@ def test_without_slurm_there_is_no_source(
 
 def test_the_nodes_of_slurm_are_not_a_demo_box(call: Call) -> None:
     assert call("ls", "--slurm", "--demo").status == 2
+
+
+# Batch jobs
+
+
+def submits(folder: Path, does: str) -> None:
+    """An sbatch that does this, and nothing more."""
+    (folder / "sbatch").write_text(f"#!/bin/sh\n{does}\n")
+    (folder / "sbatch").chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("told", "which"), [("77", "-j 77"), ("77;east", "-M east -j 77")], ids=["one cluster", "of several"]
+)
+def test_a_batch_job_prints_its_id_and_says_how_to_follow_it(
+    call: Call, tmp_path: Path, told: str, which: str
+) -> None:
+    submits(tmp_path, f"echo '{told}'")
+    words = ("run", "--slurm", "--detach", "--name", "nightly", "--directory", str(tmp_path))
+    ended = call(*words, "--", "python", "train.py")
+    assert (ended.status, ended.out) == (0, f"{told}\n")
+    assert f"squeue {which}" in ended.err and f"{tmp_path}/nightly-77.out" in ended.err
+    assert "squeue" not in call(*words, "-q", "--", "python", "train.py").err
+
+
+@pytest.mark.parametrize(("does", "status"), [("exit 7", 7), ("kill -9 $$", 137), ("printf 'a\\033b'", 0)])
+def test_an_sbatch_that_gives_no_id_has_its_own_status(
+    call: Call, tmp_path: Path, does: str, status: int
+) -> None:
+    submits(tmp_path, does)
+    ended = call("run", "--slurm", "--detach", "--", "python", "train.py")
+    assert ended.status == status and "squeue" not in ended.err
+    assert ended.out.strip().isprintable()
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_what_a_person_hands_to_slurm_is_among_the_launches(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: bool
+) -> None:
+    submits(tmp_path, "echo 77")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: typed)
+    call("run", "--slurm=h1", "-n", "2", "--detach", "--processes", "2", "--", "python", "train.py")
+    kept = call("launches", "--json").json["launches"]
+    assert [(each["command"], each["count"], each["processes"]) for each in kept] == (
+        [(["python", "train.py"], 2, 2)] if typed else []
+    )
+    if typed:
+        again = call("run", "--saved", "1", "--slurm=big", "--dry-run")
+        assert "--ntasks=2" in again.out and "--partition=big" in again.out, again.err

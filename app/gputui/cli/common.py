@@ -127,6 +127,15 @@ def say(message: str) -> None:
         print(printable(f"gputui: {message}"), file=sys.stderr, flush=True)
 
 
+def output_width() -> int | None:
+    """Columns of the terminal that stdout is; None where it is none: nothing is cut then."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns
+
+
 def print_line(line: str) -> None:
     """A line for a shell, to stdout, in the very bytes that our own arguments had, whatever the locale."""
     if not hasattr(sys.stdout, "buffer"):

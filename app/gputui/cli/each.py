@@ -6,7 +6,6 @@ import argparse
 import copy
 import os
 import shlex
-import shutil
 import signal
 import sys
 import time
@@ -26,6 +25,7 @@ from gputui.cli.common import (
     WrongCallError,
     elsewhere,
     opened,
+    output_width,
     print_line,
     say,
 )
@@ -44,22 +44,12 @@ from gputui.inventory.formatting import duration, printable
 from gputui.inventory.text_table import cut
 from gputui.jobs import FOLDER
 from gputui.jobs.job import JobError
-from gputui.jobs.kept_records import Unreadable
+from gputui.jobs.kept_records import Kept, KeptError, Unreadable
 from gputui.jobs.queued import call_job
 from gputui.jobs.start import detached
 from gputui.jobs.store import jobs_folder, stored
 from gputui.jobs.sweep import Limits, Planned, Sweeping
-from gputui.jobs.sweeps import (
-    Kept,
-    SweepError,
-    as_it_stands,
-    find,
-    forget,
-    keep,
-    kept,
-    new_sweep,
-    running_alone,
-)
+from gputui.jobs.sweeps import SWEEPS, as_it_stands
 from gputui.launching.intent import Intent
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
@@ -158,7 +148,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         if args.resume is not None:
             return _resume(args, words, command)
         return _new(args, words, command)
-    except (SweepError, JobError) as error:
+    except (KeptError, JobError) as error:
         raise WrongCallError(str(error)) from None
 
 
@@ -166,12 +156,12 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
 
 def _kept(args: argparse.Namespace) -> int:
-    known = kept(os.environ)
+    known = SWEEPS.kept(os.environ)
     if args.list:
         return _list(known, args.json)
-    found = find(args.forget if args.show is None else args.show, known)
+    found = SWEEPS.find(args.forget if args.show is None else args.show, known)
     if args.forget is not None:
-        forget(found, os.environ)
+        SWEEPS.forget(found, os.environ)
         say(f"sweep {found.id} is removed; its jobs and their logs stay (`gputui jobs`)")
         return DONE
     _print(_as_it_stands(_readable(found)), args.json)
@@ -184,21 +174,14 @@ def _as_it_stands(sweep: Sweep) -> Sweep:
 
 def _readable(found: Sweep | Unreadable) -> Sweep:
     if isinstance(found, Unreadable):
-        raise SweepError(_why_unreadable(found))
+        raise SWEEPS.unreadable(found)
     return found
 
 
-def _why_unreadable(found: Unreadable) -> str:
-    return (
-        f"{found.id} is not a readable sweep: {printable(found.reason)};"
-        f" `gputui each --forget {found.id}` removes it"
-    )
-
-
-def _list(known: Kept, as_json: bool) -> int:
+def _list(known: Kept[Sweep], as_json: bool) -> int:
     for each in known.unreadable:
-        say(f"warning: {_why_unreadable(each)}")
-    sweeps = [_as_it_stands(each) for each in known.sweeps]
+        say(f"warning: {SWEEPS.unreadable(each)}")
+    sweeps = [_as_it_stands(each) for each in known.records]
     if as_json:
         import json
 
@@ -207,7 +190,7 @@ def _list(known: Kept, as_json: bool) -> int:
     elif not sweeps:
         say("no sweeps; `gputui each -n 1 -- python train.py --seed '{1..8}'` makes one")
     else:
-        print_line("\n".join(cut(line, _columns()) for line in list_rows(sweeps, time.time())))
+        print_line("\n".join(cut(line, output_width()) for line in list_rows(sweeps, time.time())))
     return DONE
 
 
@@ -219,14 +202,8 @@ def _print(sweep: Sweep, as_json: bool) -> None:
         print(json.dumps(document(sweep, folder)))
         return
     home = os.environ.get("HOME")
-    found = lines(sweep, folder, Path(home) if home else None, time.time(), _columns())
+    found = lines(sweep, folder, Path(home) if home else None, time.time(), output_width())
     print_line("\n".join(found))
-
-
-def _columns() -> int | None:
-    """Of the terminal; None where the output is none."""
-    on_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return shutil.get_terminal_size().columns if on_terminal else None
 
 
 # Which tasks
@@ -257,8 +234,8 @@ def _new(args: argparse.Namespace, words: Sequence[str], command: Sequence[str] 
             f"--from-file with --detach: {sweep.withheld[0]} looks like a secret, which is not kept;"
             " leave one of them out"
         )
-    sweep = replace(sweep, id=new_sweep(os.environ).name)
-    keep(sweep, os.environ)
+    sweep = replace(sweep, id=SWEEPS.new(os.environ))
+    SWEEPS.keep(sweep, os.environ)
     if args.detach:
         given = list(words) if sweep.withheld else []
         return _detach(sweep, given, command or () if sweep.withheld else (), args)
@@ -272,11 +249,11 @@ def _label(task: Expansion, known: Sequence[str]) -> str:
 
 def _resume(args: argparse.Namespace, words: Sequence[str], command: Sequence[str] | None) -> int:
     """Go on with what is kept; with a command or a file in the call, with the call's own words."""
-    sweep = _readable(find(args.resume, kept(os.environ)))
+    sweep = _readable(SWEEPS.find(args.resume, SWEEPS.kept(os.environ)))
     if args.dry_run:
         raise WrongCallError("--resume has no --dry-run: --show says which tasks are left")
     if sweep.state == "running":
-        raise SweepError(f"sweep {sweep.id} is running already: `gputui each --show {sweep.id}` shows it")
+        raise SWEEPS.runs_already(sweep.id)
     again = command is not None or args.from_file is not None
     if sweep.withheld and not again:
         raise WrongCallError(
@@ -291,7 +268,7 @@ def _resume(args: argparse.Namespace, words: Sequence[str], command: Sequence[st
         # (What is relative in its words is so from there.)
         os.chdir(sweep.directory)
     except OSError as error:
-        raise SweepError(f"cannot change to {sweep.directory!r}: {error.strerror}") from None
+        raise KeptError(f"cannot change to {sweep.directory!r}: {error.strerror}") from None
     if again:
         tasks = _tasks(args, command)
         if [without_secrets(task.words)[0] for task in tasks] != [task.words for task in sweep.tasks]:
@@ -535,7 +512,7 @@ def _run(args: argparse.Namespace, sweep: Sweep, prepared: Sequence[_Prepared]) 
         constraints_of(args),
     )
     number, trouble = 0, None
-    with running_alone(sweep.id, os.environ), until_a_signal():
+    with SWEEPS.running_alone(sweep.id, os.environ), until_a_signal():
         try:
             sweeping.run()
         except EndedError as error:
@@ -580,8 +557,8 @@ class _Progress(AllocationListener):
     def changed(self, sweep: Sweep) -> None:
         """Keep it; its jobs' own records have the same, should that not be possible for a while."""
         try:
-            keep(sweep, os.environ)
-        except SweepError as error:
+            SWEEPS.keep(sweep, os.environ)
+        except KeptError as error:
             self._tell(f"warning: {error}")
 
     def begins(self, sweep: Sweep, task: Task) -> None:

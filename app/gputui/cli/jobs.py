@@ -14,6 +14,7 @@ from gputui.cli.common import (
     Parser,
     WrongCallError,
     duration_type,
+    output_width,
     print_line,
     say,
     starting_nothing,
@@ -187,13 +188,8 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
         from gputui.choosing.verdict_text import claimed_and_runs_on
         from gputui.cli.jobs_text import table
 
-        width = None
-        if sys.stdout is not None and sys.stdout.isatty():
-            import shutil
-
-            width = shutil.get_terminal_size().columns
         notes = {id: claimed_and_runs_on(use, box) for id, use in uses.items()} if box else {}
-        print_line("\n".join(table(jobs.jobs, time.time(), width, notes, _waits(jobs.jobs, box))))
+        print_line("\n".join(table(jobs.jobs, time.time(), output_width(), notes, _waits(jobs.jobs, box))))
     else:
         say("no jobs; `gputui run --detach -n 1 -- python train.py` starts one")
     return DONE

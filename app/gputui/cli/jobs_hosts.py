@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from gputui.cli.common import DONE, NO_SOURCE, WrongCallError, print_line, say
+from gputui.cli.common import DONE, NO_SOURCE, WrongCallError, output_width, print_line, say
 from gputui.cli.hosts_options import answers, way, why_not
 from gputui.cli.there import become_ssh, on_a_terminal, reached, start_there, through
 from gputui.inventory.formatting import printable
@@ -61,7 +60,7 @@ def _print(answer: Answer) -> None:
     elif not lines:
         print_line(f"{answer.alias}  {reason(answer.said).partition(';')[0]}")
     else:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        width = output_width()
         print_line(answer.alias)
         for line in lines:
             print_line(cut(f"  {printable(line)}", width))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -161,8 +162,11 @@ def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[
     return again(saved)
 
 
-def remember(options: LaunchOptions, count: int) -> None:
-    """Keep a launch among the last ones; a message where that cannot be."""
+def remember_typed(options: LaunchOptions, count: int) -> None:
+    """Keep a launch that a person has typed among the last ones; a message where that cannot be."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        # What a script starts over and over is not for a person's list.
+        return
     import time
 
     from gputui.launching.history_file import remember

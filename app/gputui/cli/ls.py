@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from gputui.allocating.named_source import named_source
 from gputui.allocating.settings import INTERVALS
@@ -20,6 +19,7 @@ from gputui.cli.common import (
     duration_type,
     elsewhere,
     opened,
+    output_width,
     print_line,
     starting_nothing,
 )
@@ -58,6 +58,13 @@ def parser() -> Parser:
         "--slurm", action="store_true", help="the nodes of Slurm instead: devices, state, and your jobs"
     )
     made.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="HOST:PORT",
+        help="also what Ray counts here, and where that differs (dashboard: by default 127.0.0.1:8265)",
+    )
+    made.add_argument(
         "--follow",
         action="store_true",
         help="with --json: a document a line, again and again, until standard input ends; a line of standard"
@@ -81,12 +88,18 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.interval is not None and not args.follow:
         raise WrongCallError("--interval goes with --follow")
     if args.slurm:
-        others = (args.details, args.format, args.follow, args.hosts)
+        others = (args.details, args.format, args.follow, args.hosts, args.ray)
         if elsewhere(args) or any(each not in (None, False) for each in others):
             raise WrongCallError("--slurm shows Slurm's nodes: nothing but --json goes with it")
         from gputui.cli.ls_slurm import list_nodes
 
         return list_nodes(args.json, _terminal()[0])
+    if args.ray is not None:
+        if args.follow or any(each is not None for each in (args.format, args.hosts)):
+            raise WrongCallError("--ray is for one reading of this machine: --json and --details go with it")
+        from gputui.cli.ls_ray import asked, ray_document, ray_text
+
+        ray = asked(args.ray)
     if args.hosts is not None and args.format is not None:
         raise WrongCallError("--format is for this machine: --hosts has the table and JSON")
     if args.hosts is not None:
@@ -105,9 +118,12 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         snapshot = source.read(Want.ALL | Want.DETAILS | Want.HOST if args.details else Want.ALL)
     judged = verdicts(snapshot, rules_of(None))
     if args.json:
-        print(document_text(snapshot, judged, args.details))
+        more = {} if args.ray is None else {"ray": ray_document(ray, snapshot, judged)}
+        print(document_text(snapshot, judged, args.details, more))
         return DONE
     print(table(snapshot, judged, *_terminal()), end="")
+    if args.ray is not None:
+        print_line("\n".join(cut(line, _terminal()[0]) for line in ray_text(ray, snapshot, judged)))
     if args.details:
         from gputui.cli.details_text import details_text
 
@@ -136,22 +152,25 @@ def _follow(args: argparse.Namespace) -> int:
     return follow(source, lambda read: document_text(read, verdicts(read, rules)), args.interval or INTERVAL)
 
 
-def document_text(snapshot: Snapshot, judged: dict[str, Verdict], details: bool = False) -> str:
-    """The snapshot as one line of JSON."""
+def document_text(
+    snapshot: Snapshot,
+    judged: dict[str, Verdict],
+    details: bool = False,
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> str:
+    """The snapshot as one line of JSON, and more keys."""
     import json
 
     from gputui.inventory.document import to_document
 
     # ASCII only: a lone surrogate of somebody's command line must not break the output.
-    return json.dumps(to_document(snapshot, for_document(judged, snapshot.time), details))
+    return json.dumps({**to_document(snapshot, for_document(judged, snapshot.time), details), **more})
 
 
 def _terminal() -> tuple[int | None, bool]:
     """The width to keep to (None: no limit) and whether to colour: both only on a terminal."""
-    if sys.stdout is None or not sys.stdout.isatty():
-        return None, False
-    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
-    return shutil.get_terminal_size().columns, not plain
+    width, plain = output_width(), "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+    return width, width is not None and not plain
 
 
 def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, colour: bool) -> str:

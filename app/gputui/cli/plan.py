@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gputui.cli.common import CHECK_FAILED, DONE, Parser, WrongCallError, elsewhere, print_line, say
+from gputui.cli.common import (
+    CHECK_FAILED,
+    DONE,
+    Parser,
+    WrongCallError,
+    elsewhere,
+    output_width,
+    print_line,
+    say,
+)
 from gputui.cli.launch_call import add_launch_options, noted, options_of
 from gputui.cli.planned_devices import PlannedDevices, devices_for_plan
 from gputui.cli.subject import Subject, subject_of
@@ -123,9 +130,8 @@ def _notices(found: PlannedDevices) -> list[str]:
 def _show(made: Plan, found: PlannedDevices) -> None:
     from gputui.cli.plan_text import plan_lines
 
-    terminal = sys.stdout is not None and sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if terminal else None
-    print("\n".join(plan_lines(made, found.snapshot, found.devices, found.as_if_empty, width)), flush=True)
+    shown = plan_lines(made, found.snapshot, found.devices, found.as_if_empty, output_width())
+    print("\n".join(shown), flush=True)
     for notice in made.notices:
         say(f"note: {notice}")
 

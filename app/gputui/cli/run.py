@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,7 @@ from gputui.cli.launch_call import (
     noted,
     options_of,
     own_job,
-    remember,
+    remember_typed,
     request_for,
 )
 from gputui.cli.request_options import add_wait_option, constraints_of
@@ -145,9 +144,7 @@ def _run(
         say("warning: not this machine's devices (--demo, --from, --root); the command starts anyway")
     if not args.quiet:
         say(launch.line)
-    if sys.stdin is not None and sys.stdin.isatty():
-        # What a script starts over and over is not for a person's list.
-        remember(options, len(launch.devices))
+    remember_typed(options, len(launch.devices))
     if as_job:
         return allocation.start(lambda lease: _detach(launch, lease, args, options, foreground))
     try:

@@ -5,29 +5,36 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from gputui.allocating.errors import NotEnoughError
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import entries_of
 from gputui.cli.become import become
 from gputui.cli.common import DONE, WrongCallError, elsewhere, print_line, say
-from gputui.cli.launch_call import NEAR, noted, options_of, request_for
+from gputui.cli.launch_call import NEAR, noted, options_of, remember_typed, request_for
 from gputui.cli.request_options import AUTO
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import printable
 from gputui.launching.compose import compose, launcher_of
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.quoting import quote
 from gputui.launching.read_intent import read_intent
-from gputui.launching.slurm_launch import SlurmError, SlurmRequest, through_slurm
-from gputui.launching.start import StartError
+from gputui.launching.slurm_launch import SlurmError, SlurmRequest, output_of, through_slurm
+from gputui.launching.start import StartError, run_child
 from gputui.sources.slurm.cluster import Cluster, Node, Partition
 from gputui.sources.slurm.read import Slurm
 from gputui.system.environment import given_environment
 from gputui.vendors.registry import default_vendor, vendor_named
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+_SUBMITTED = re.compile(r"([0-9]+)(?:;([A-Za-z0-9_.-]+))?")
+_MOST_TEXT = 64 * 1024
 
 _OF_THIS_BOX = (
     *("order", "never", "prefer", "mine", "ignore_user", "busy_memory", "busy_util", "window", "wait"),
@@ -37,13 +44,15 @@ _OF_THIS_BOX = (
 
 
 def run_in_slurm(args: argparse.Namespace, command: Sequence[str]) -> int:
-    """Become srun, or sbatch with `--detach`. Raises WrongCallError, NotEnoughError, NoSourceError."""
+    """Become srun, or submit by sbatch (`--detach`). Raises WrongCallError, NotEnoughError,
+    NoSourceError."""
     _check(args)
     options = options_of(args, command)
     if not options.command:
         raise WrongCallError("no command after the variables")
     if options.nodes > 1:
         raise WrongCallError("several machines of Slurm's: gputui export --as sbatch --nodes N writes it")
+    kept = options
     intent = read_intent(options, os.environ)
     request = request_for(args, options, intent)
     count, order = _count_and_order(request)
@@ -68,11 +77,34 @@ def run_in_slurm(args: argparse.Namespace, command: Sequence[str]) -> int:
         return DONE
     if not args.quiet:
         say(launch.line)
+    remember_typed(kept, count)
     try:
+        if args.detach:
+            return _submit(launch, args.quiet)
         become(launch, given_environment())
     except StartError as error:
         say(str(error))
         return error.status
+
+
+def _submit(launch: Launch, quiet: bool) -> int:
+    """Print the job id as sbatch does, and say how to follow the job. Raises StartError."""
+    with tempfile.TemporaryFile() as file:
+        status = run_child(launch, given_environment(), stdout=file.fileno())
+        file.seek(0)
+        text = file.read(_MOST_TEXT).decode(errors="replace").strip()
+    if text:
+        print_line(printable(text))
+    # (--parsable: the id, and the cluster where there are several.)
+    job = _SUBMITTED.fullmatch(text)
+    if status == 0 and job is not None and not quiet:
+        which = f"-M {job[2]} " if job[2] else ""
+        log = quote(str(Path(launch.directory or "", output_of(launch, job[1]))))
+        say(
+            f"job {job[1]} is in Slurm's queue: `squeue {which}-j {job[1]}` shows it,"
+            f" `tail -F {log}` follows its output, `scancel {which}{job[1]}` ends it"
+        )
+    return status if status >= 0 else 128 - status
 
 
 def _check(args: argparse.Namespace) -> None:

@@ -46,6 +46,11 @@ class JobSummary:
         return self.state in ENDED
 
 
+def how_it_failed(status: int, signal: int | None) -> str:
+    """ "status 1", or "ended by SIGKILL" of what a signal has ended."""
+    return f"status {status}" if signal is None else f"ended by {signal_name(signal)}"
+
+
 def signal_name(number: int) -> str:
     """A signal by its name, "SIGTERM"; "signal 34" for one without a name."""
     names = {known.value: known.name for known in signal.Signals}

@@ -188,6 +188,7 @@ class Comparing:
             metric=figures.metric,
             peak_memory=meter.peak_memory,
             utilization=meter.utilization,
+            signal=job.signal,
         )
 
     def _put(self, row: int, run: Run) -> None:

@@ -1,41 +1,53 @@
-"""Records that are kept in the state folder, a folder each (comparisons, sweeps), and who runs one."""
+"""What is kept in the state folder, a folder each (comparisons, sweeps): written, read, found, forgotten."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
+from gputui.inventory.formatting import printable
 from gputui.inventory.process import Identity
 from gputui.inventory.untrusted_json import DocumentError, JsonValue
-from gputui.jobs.job import PidScope
+from gputui.jobs.job import JobError, PidScope
 from gputui.jobs.process_tree import alive, here, identity
-from gputui.jobs.store import cannot_keep
-from gputui.system.files import open_own, write_private
+from gputui.jobs.store import cannot_keep, new_folder
+from gputui.system.files import NoHomeError, open_lock, open_own, state_folder, write_private
 
 MOST_WORDS = 1_000_000
 _MOST_BYTES = 64 * 1024 * 1024
+_LOCK = "lock"
+
+State = Literal["running", "done", "stopped"]
 
 
-class RecordError(Exception):
-    """A record that cannot be read, found or removed; the message is one line."""
+class KeptError(Exception):
+    """Something that cannot be done with comparisons or sweeps; the message is one line."""
 
 
-class Kept(Protocol):
-    """What a record says, or why it cannot be read."""
+class Record(Protocol):
+    """What is kept: a comparison, a sweep."""
 
     @property
     def id(self) -> str:
         """The name of its folder."""
 
+    @property
+    def created(self) -> float:
+        """Seconds since the epoch."""
 
-T = TypeVar("T")
-K = TypeVar("K", bound=Kept)
+    @property
+    def state(self) -> State:
+        """Of one that is running, the process that runs it is there."""
+
+
+R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,79 +59,177 @@ class Unreadable:
     reason: str
 
 
-def write_record(file: Path, document: Mapping[str, object]) -> None:
-    """Write a document, and that it is this process that runs what it tells of. Raises JobError."""
+@dataclass(frozen=True, slots=True)
+class Kept(Generic[R]):
+    """Our records, the oldest first."""
+
+    records: tuple[R, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Store(Generic[R]):
+    """The records of one kind.
+
+    word        what one is called ("sweep"): its file is "sweep.json", and the folder of all of them "sweeps"
+    subcommand  the one with --list, --show and --forget
+    document    what is written of a record; the environment says where its jobs are
+    made        the record of such a document and of its folder's name. Raises DocumentError
+    """
+
+    word: str
+    subcommand: str
+    document: Callable[[R, Mapping[str, str]], Mapping[str, object]]
+    made: Callable[[JsonValue, str], R]
+
+    def folder(self, environ: Mapping[str, str]) -> Path:
+        """Where they are kept. Raises KeptError when there is no home."""
+        try:
+            return state_folder(environ) / f"{self.word}s"
+        except NoHomeError as error:
+            raise KeptError(str(error)) from None
+
+    def new(self, environ: Mapping[str, str]) -> str:
+        """The id of a new one, which has a folder now. Raises KeptError."""
+        try:
+            return new_folder(self.folder(environ)).name
+        except JobError as error:
+            raise KeptError(str(error)) from None
+
+    def keep(self, record: R, environ: Mapping[str, str]) -> None:
+        """Write a record as it stands; while it is running, this process runs it. Raises KeptError."""
+        folder = self.folder(environ)
+        try:
+            document = {**self.document(record, environ), "runner": _runner()}
+            write_private(folder / record.id / self._file, json.dumps(document))
+        except OSError as error:
+            raise KeptError(str(cannot_keep(folder, error))) from None
+        except JobError as error:
+            raise KeptError(str(error)) from None
+
+    def kept(self, environ: Mapping[str, str], before: Kept[R] | None = None) -> Kept[R]:
+        """Everything in their folder. Raises KeptError when it cannot be looked into.
+
+        Of what was read `before`, those that have ended are not read again: nothing happens to them any more.
+        """
+        folder = self.folder(environ)
+        try:
+            entries = sorted(entry for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
+        except (FileNotFoundError, NotADirectoryError):
+            return Kept()
+        except OSError as error:
+            raise KeptError(f"cannot read {str(folder)!r}: {error.strerror}") from None
+        found, unreadable = [], []
+        known = {each.id: each for each in before.records if each.state != "running"} if before else {}
+        for entry in entries:
+            try:
+                found.append(known.get(entry.name) or self._read(entry))
+            except KeptError as error:
+                if entry.exists():  # else it was forgotten meanwhile
+                    unreadable.append(Unreadable(entry.name, entry, str(error)))
+        return Kept(tuple(sorted(found, key=lambda each: (each.created, each.id))), tuple(unreadable))
+
+    def find(self, word: str, among: Kept[R]) -> R | Unreadable:
+        """The one that a word means: its id, or the beginning of one. Raises KeptError."""
+        everything: tuple[R | Unreadable, ...] = (*among.records, *among.unreadable)
+        like = [each for each in everything if each.id == word] or [
+            each for each in everything if word and each.id.startswith(word)
+        ]
+        if len(like) == 1:
+            return like[0]
+        if like:
+            ids = ", ".join(each.id for each in like)
+            raise KeptError(f"{word!r} matches more than one {self.word}: {ids}")
+        raise KeptError(f"no {self.word} is called {word!r}; `gputui {self.subcommand} --list` lists them")
+
+    def forget(self, record: R | Unreadable, environ: Mapping[str, str]) -> None:
+        """Remove it, if it is there; its jobs and their logs stay. Raises KeptError while it runs."""
+        if not isinstance(record, Unreadable) and record.state == "running":
+            raise KeptError(f"{self.word} {record.id} is running: end it first (Ctrl-C where it runs)")
+        folder = self.folder(environ) / record.id
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise KeptError(f"cannot remove {str(folder)!r}: {error.strerror}") from None
+
+    @contextlib.contextmanager
+    def running_alone(self, id: str, environ: Mapping[str, str]) -> Iterator[None]:
+        """Nobody else runs it meanwhile. Raises KeptError where somebody does."""
+        try:
+            handle = open_lock(self.folder(environ) / id / _LOCK)
+        except OSError as error:
+            raise KeptError(f"{self.word} {id} cannot be locked: {error.strerror}") from None
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise self.runs_already(id) from None
+            yield
+        finally:
+            os.close(handle)
+
+    def runs_already(self, id: str) -> KeptError:
+        """That somebody runs it, as an error."""
+        return KeptError(
+            f"{self.word} {id} is running already: `gputui {self.subcommand} --show {id}` shows it"
+        )
+
+    def unreadable(self, found: Unreadable) -> KeptError:
+        """Why one cannot be read, and what removes it, as an error."""
+        return KeptError(
+            f"{found.id} is not a readable {self.word}: {printable(found.reason)};"
+            f" `gputui {self.subcommand} --forget {found.id}` removes it"
+        )
+
+    @property
+    def _file(self) -> str:
+        return f"{self.word}.json"
+
+    def _read(self, folder: Path) -> R:
+        """The record of a folder. Raises KeptError."""
+        try:
+            with os.fdopen(open_own(folder / self._file), "rb") as stream:
+                data = stream.read(_MOST_BYTES + 1)
+            if len(data) > _MOST_BYTES:
+                raise KeptError("its record is too long")
+            return self.made(JsonValue(json.loads(data), "file"), folder.name)
+        except FileNotFoundError:
+            raise KeptError("there is no record in it") from None
+        except OSError as error:
+            raise KeptError(f"it cannot be read: {error.strerror}") from None
+        except DocumentError as error:
+            raise KeptError(str(error)) from None
+        except (ValueError, RecursionError) as error:
+            raise KeptError(f"{self._file}: not JSON: {error}") from None
+
+
+def _runner() -> dict[str, object]:
+    """That it is this process that runs what a record tells of."""
     scope, runner = here(), identity(os.getpid())
-    about = {
+    return {
         "host": scope.host,
         "boot": scope.boot,
         "pids": scope.pids,
         "pid": runner.pid,
         "ticks": runner.ticks,
     }
-    try:
-        write_private(file, json.dumps({**document, "runner": about}))
-    except OSError as error:
-        raise cannot_keep(file.parent.parent, error) from None
 
 
-def entries(folder: Path) -> list[Path]:
-    """The folders of the records, by name. Raises RecordError when they cannot be looked for."""
-    try:
-        return sorted(entry for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise RecordError(f"cannot read {str(folder)!r}: {error.strerror}") from None
+# What records have in common
 
 
-def named(word: str, among: Sequence[K], what: str, subcommand: str) -> K:
-    """The one that a word means: its id, or the beginning of one. Raises RecordError."""
-    like = [each for each in among if each.id == word] or [
-        each for each in among if word and each.id.startswith(word)
-    ]
-    if len(like) == 1:
-        return like[0]
-    if like:
-        raise RecordError(f"{word!r} matches more than one {what}: {', '.join(each.id for each in like)}")
-    raise RecordError(f"no {what} is called {word!r}; `gputui {subcommand} --list` lists them")
+def state_of(top: JsonValue) -> State:
+    """The state that a record has; one that nobody runs any more is stopped. Raises DocumentError."""
+    state = top["state"].word(("running", "done", "stopped"))
+    if state == "running":
+        return "running" if _runs(top["runner"]) else "stopped"
+    return "done" if state == "done" else "stopped"
 
 
-def remove(folder: Path) -> None:
-    """Remove a record, if it is there. Raises RecordError."""
-    try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise RecordError(f"cannot remove {str(folder)!r}: {error.strerror}") from None
-
-
-def read_record(file: Path, made: Callable[[JsonValue], T]) -> T:
-    """What `made` makes of a record, which it may refuse by DocumentError. Raises RecordError."""
-    try:
-        handle = open_own(file)
-        with os.fdopen(handle, "rb") as stream:
-            data = stream.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise RecordError("its record is too long")
-        return made(JsonValue(json.loads(data), "file"))
-    except FileNotFoundError:
-        raise RecordError("there is no record in it") from None
-    except OSError as error:
-        raise RecordError(f"it cannot be read: {error.strerror}") from None
-    except DocumentError as error:
-        raise RecordError(str(error)) from None
-    except (ValueError, RecursionError) as error:
-        raise RecordError(f"{file.name}: not JSON: {error}") from None
-
-
-def runs(top: JsonValue) -> bool:
-    """Whether the process is there that wrote a record; on another machine nobody can tell, and it counts.
-
-    Raises DocumentError.
-    """
-    runner = top["runner"]
+def _runs(runner: JsonValue) -> bool:
+    """Whether the process is there that wrote a record; on another machine nobody can tell, and it counts."""
     boot, pids = runner["boot"], runner["pids"]
     scope = PidScope(
         runner["host"].text(),
@@ -132,6 +242,17 @@ def runs(top: JsonValue) -> bool:
         return alive(process)
     # (This machine after a reboot.)
     return not (scope.host == now.host and scope.boot != now.boot)
+
+
+def check_schema(top: JsonValue, schema: int) -> None:
+    """Raises DocumentError for a record of another gputui."""
+    if top["schema"].value != schema:
+        raise top["schema"].wrong(f"schema {schema} of this gputui")
+
+
+def maybe_moment(node: JsonValue) -> float | None:
+    """Seconds since the epoch, or null."""
+    return node.moment() if node.known else None
 
 
 def maybe_whole(node: JsonValue) -> int | None:

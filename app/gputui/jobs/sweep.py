@@ -27,10 +27,11 @@ from gputui.allocating.request import Request
 from gputui.choosing.sharing import tasks_that_fit
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.job import Job, JobError
+from gputui.jobs.kept_records import KeptError
 from gputui.jobs.start import start_job, start_leased_job
 from gputui.jobs.stop import stop
 from gputui.jobs.store import stored
-from gputui.jobs.sweeps import SweepError, as_it_stands, came_to, last_job
+from gputui.jobs.sweeps import as_it_stands, came_to, last_job
 from gputui.jobs.wait import refreshed, wait_for_any
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
@@ -134,7 +135,7 @@ class Sweeping:
         """Run every task that has not ended well. Tasks that run already are adopted.
 
         What is raised when a task can get no devices ends the sweep after the tasks that run; a signal
-        (EndedError) stops these, except SIGHUP: they go on without us. Raises also SweepError, JobError.
+        (EndedError) stops these, except SIGHUP: they go on without us. Raises also KeptError, JobError.
         """
         trouble: Exception | None = None
         try:
@@ -175,7 +176,7 @@ class Sweeping:
                 job = last_job(self.sweep, task, jobs)
                 if job is None or job.state == "elsewhere":
                     where = repr(job.scope.host) if job is not None else "another place"
-                    raise SweepError(f"task {task.number} runs on {where}: resume the sweep there")
+                    raise KeptError(f"task {task.number} runs on {where}: resume the sweep there")
                 running[place] = _Running(job)
             elif task.state != "done":
                 self._todo.append(place)

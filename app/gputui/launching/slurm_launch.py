@@ -19,6 +19,8 @@ from gputui.launching.launch import Launch
 from gputui.launching.quoting import posix
 from gputui.launching.slurm_job import cores_of, job_name, no_job, tasks_of
 
+_NAME = "--job-name="
+
 
 class SlurmError(ValueError):
     """Slurm cannot start the launch; the message says why, and what can."""
@@ -52,7 +54,7 @@ def through_slurm(launch: Launch, request: SlurmRequest) -> Launch:
     _check(launch, request)
     own = tasks_of(launch)
     job = [
-        *([f"--job-name={request.name or job_name(launch)}"] if request.detach or request.name else []),
+        *([f"{_NAME}{request.name or job_name(launch)}"] if request.detach or request.name else []),
         *([f"--partition={request.partition}"] if request.partition else []),
         *([f"--nodelist={request.node}"] if request.node else []),
         "--nodes=1",
@@ -81,6 +83,12 @@ def through_slurm(launch: Launch, request: SlurmRequest) -> Launch:
         changes=tuple(other_changes(launch).items()),
         remarks=(*launch.remarks, remark),
     )
+
+
+def output_of(launch: Launch, job: str) -> str:
+    """The file with the output of a job, in the folder of the launch that `through_slurm` has made."""
+    name = next(word for word in launch.argv if word.startswith(_NAME)).removeprefix(_NAME)
+    return f"{name}-{job}.out"
 
 
 def _check(launch: Launch, request: SlurmRequest) -> None:

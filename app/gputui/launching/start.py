@@ -43,23 +43,26 @@ class StartError(GputuiError):
         self.status = status
 
 
-def run_child(launch: Launch, environ: Mapping[str, str], pass_fds: Sequence[int] = ()) -> int:
+def run_child(
+    launch: Launch, environ: Mapping[str, str], pass_fds: Sequence[int] = (), stdout: int | None = None
+) -> int:
     """Start `launch` on our terminal and wait for it; its status, -n after signal n. Raises StartError.
 
-    `pass_fds` are open descriptors that it inherits (a lease on its devices).
+    `pass_fds` are open descriptors that it inherits (a lease on its devices), `stdout` the one that it writes
+    to in place of ours.
     """
     program = launch.argv[0]
     environment = launch.environment(environ)
     words = list(launch.argv)
     try:
         try:
-            return _status_of(words, environment, launch.directory, pass_fds)
+            return _status_of(words, environment, launch.directory, pass_fds, stdout)
         except OSError as error:
             script = _shell_script(program, environment) if error.errno == errno.ENOEXEC else None
             if script is None:
                 raise
             words = ["/bin/sh", script, *words[1:]]
-            return _status_of(words, environment, launch.directory, pass_fds)
+            return _status_of(words, environment, launch.directory, pass_fds, stdout)
     except FileNotFoundError as error:
         if error.filename == launch.directory and launch.directory is not None:
             raise StartError(f"cannot change to {launch.directory!r}: {error.strerror}", 126) from None
@@ -86,7 +89,11 @@ def _no_interrupt() -> Iterator[list[int]]:
 
 
 def _status_of(
-    words: Sequence[str], environment: Mapping[str, str], directory: str | None, pass_fds: Sequence[int]
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    directory: str | None,
+    pass_fds: Sequence[int],
+    stdout: int | None,
 ) -> int:
     """Start a program and wait for it. Raises OSError, ValueError.
 
@@ -96,7 +103,7 @@ def _status_of(
     import subprocess
 
     with _no_interrupt() as interrupted:
-        process = subprocess.Popen(words, env=environment, cwd=directory, pass_fds=pass_fds)
+        process = subprocess.Popen(words, env=environment, cwd=directory, pass_fds=pass_fds, stdout=stdout)
     try:
         if interrupted:
             raise KeyboardInterrupt

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, overload
 
 if TYPE_CHECKING:
+    from typing_extensions import TypedDict, Unpack
+
     # (To import `launch` costs a caller next to nothing: what it needs is imported when it is called.)
     from gputui.allocating.allocation import Allocation
     from gputui.choosing.order import Order
@@ -15,32 +17,37 @@ if TYPE_CHECKING:
     from gputui.launching.launch_options import LaunchOptions
     from gputui.library.request import Limits, Names
 
+    class _Others(TypedDict, total=False):
+        """What all kinds of launches take: see `launch`."""
+
+        devices: Names | None
+        launcher: str
+        processes: int | None
+        python: str | None
+        directory: str | os.PathLike[str] | None
+        env: Mapping[str, str] | None
+        min_free: int | str | None
+        max_util: int | None
+        group: str | None
+        order: Order | None
+        vendor: str | None
+        never: Names
+        wait: float | bool | None
+        window: float | None
+        force: bool
+        demo: str | None
+        recording: str | os.PathLike[str] | None
+
 
 @overload
 def launch(
     command: Sequence[str],
     n: int | None = None,
     *,
-    devices: Names | None = ...,
-    launcher: str = ...,
-    processes: int | None = ...,
-    python: str | None = ...,
-    directory: str | os.PathLike[str] | None = ...,
-    env: Mapping[str, str] | None = ...,
-    min_free: int | str | None = ...,
-    max_util: int | None = ...,
-    group: str | None = ...,
-    order: Order | None = ...,
-    vendor: str | None = ...,
-    never: Names = ...,
-    wait: float | bool | None = ...,
-    window: float | None = ...,
-    force: bool = ...,
     detach: Literal[False] = ...,
     dry_run: Literal[False] = ...,
     name: None = ...,
-    demo: str | None = ...,
-    recording: str | os.PathLike[str] | None = ...,
+    **others: Unpack[_Others],
 ) -> int: ...
 
 
@@ -49,26 +56,10 @@ def launch(
     command: Sequence[str],
     n: int | None = None,
     *,
-    devices: Names | None = ...,
-    launcher: str = ...,
-    processes: int | None = ...,
-    python: str | None = ...,
-    directory: str | os.PathLike[str] | None = ...,
-    env: Mapping[str, str] | None = ...,
-    min_free: int | str | None = ...,
-    max_util: int | None = ...,
-    group: str | None = ...,
-    order: Order | None = ...,
-    vendor: str | None = ...,
-    never: Names = ...,
-    wait: float | bool | None = ...,
-    window: float | None = ...,
-    force: bool = ...,
     detach: Literal[True],
     dry_run: Literal[False] = ...,
     name: str | None = ...,
-    demo: str | None = ...,
-    recording: str | os.PathLike[str] | None = ...,
+    **others: Unpack[_Others],
 ) -> Job: ...
 
 
@@ -77,26 +68,10 @@ def launch(
     command: Sequence[str],
     n: int | None = None,
     *,
-    devices: Names | None = ...,
-    launcher: str = ...,
-    processes: int | None = ...,
-    python: str | None = ...,
-    directory: str | os.PathLike[str] | None = ...,
-    env: Mapping[str, str] | None = ...,
-    min_free: int | str | None = ...,
-    max_util: int | None = ...,
-    group: str | None = ...,
-    order: Order | None = ...,
-    vendor: str | None = ...,
-    never: Names = ...,
-    wait: float | bool | None = ...,
-    window: float | None = ...,
-    force: bool = ...,
     detach: bool = ...,
     dry_run: Literal[True],
     name: str | None = ...,
-    demo: str | None = ...,
-    recording: str | os.PathLike[str] | None = ...,
+    **others: Unpack[_Others],
 ) -> Launch: ...
 
 

@@ -35,6 +35,7 @@ class Run:
     steps_per_second  by its log;  metric: what the user's pattern found
     peak_memory       bytes: the most that one of its devices had in use
     utilization       percent: the mean over its devices and its time
+    signal            the number of the one that ended it
     """
 
     round: int
@@ -48,6 +49,7 @@ class Run:
     metric: float | None = None
     peak_memory: int | None = None
     utilization: float | None = None
+    signal: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from gputui.inventory.formatting import UNKNOWN, printable, size
+from gputui.inventory.job_summary import how_it_failed
 from gputui.inventory.text_table import aligned, cut
 from gputui.planning.comparison import Basis, Comparison, Run, Spread, Summary, summaries
 
@@ -153,7 +154,7 @@ def how(run: Run) -> str:
         return "took too long"
     if run.state == "stopped":
         return "stopped"
-    return "status not known" if run.status is None else f"status {run.status}"
+    return "status not known" if run.status is None else how_it_failed(run.status, run.signal)
 
 
 def bars(comparison: Comparison, figure: Figure, width: int, ascii_only: bool = False) -> list[str]:

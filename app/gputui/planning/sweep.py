@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from gputui.inventory.formatting import UNKNOWN, duration, printable
+from gputui.inventory.job_summary import how_it_failed
 from gputui.inventory.text_table import aligned, cut
 
 SCHEMA = 1
@@ -37,6 +38,7 @@ class Task:
     devices   the labels of its devices
     job       the id of its last job;  attempts: how many it has had
     status    as a shell gives it: 128 + n after signal n
+    signal    the number of the one that ended it
     reason    why it could not be started, or how it ended is not known
     """
 
@@ -51,6 +53,7 @@ class Task:
     reason: str | None = None
     started: float | None = None
     ended: float | None = None
+    signal: int | None = None
 
     @property
     def over(self) -> bool:
@@ -116,6 +119,7 @@ def _task(task: Task, jobs: PurePath) -> dict[str, Any]:
         "job": task.job,
         "attempts": task.attempts,
         "status": task.status,
+        "signal": task.signal,
         "reason": task.reason,
         "started": _moment(task.started),
         "ended": _moment(task.ended),
@@ -175,7 +179,7 @@ def how(task: Task) -> str:
     """How a task stands, in words."""
     said: str = "ok" if task.state == "done" else task.state
     if task.state == "failed":
-        said = f"status {task.status}" if task.status is not None else "failed"
+        said = how_it_failed(task.status, task.signal) if task.status is not None else "failed"
         said += f" ({printable(task.reason)})" if task.reason is not None else ""
     again = f", {task.attempts}. time" if task.attempts > 1 else ""
     return f"{said}{again}"

@@ -108,7 +108,8 @@ class Vendor:
     driver             the name of the driver's own interface, in a sentence
     driver_probe       a script for Python 3.8 and newer, without imports of gputui, whose `driver()` returns
                        {"error", "code", "version", "devices": [{"uuid", "bus", "name", "memory"}]} as
-                       the driver itself has them; None: only torch is asked
+                       the driver itself has them (asked_driver.py has what CUDA's and HIP share); None: only
+                       torch is asked
     same_names         whether programs are told `Device.name`; other runtimes have names of their own
     torch_build        what to do where torch is a build for the CPU
     other_builds       the same for tensorflow and jax, by their names

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from gputui.jobs.comparisons import ComparisonError, Kept, forget, kept
+from gputui.jobs.comparisons import COMPARISONS
+from gputui.jobs.kept_records import Kept, KeptError
 from gputui.planning.comparison import Comparison
 from gputui.planning.comparison_text import lines as as_text
 from gputui.tui.main_view import MainView
@@ -31,7 +32,7 @@ class ComparisonsScreen(ListPage):
     def __init__(self, view: MainView, environ: Mapping[str, str], copy_text: Callable[[str], None]) -> None:
         super().__init__(view)
         self._environ, self._copy_text = environ, copy_text
-        self._kept = Kept()
+        self._kept: Kept[Comparison] = Kept()
         self._trouble = ""
         self._found: tuple[Comparison, ...] = ()
         self._figure = 0
@@ -42,11 +43,11 @@ class ComparisonsScreen(ListPage):
         """The ids, the last one first."""
         label = self.view.app_state.label
         try:
-            self._kept = Kept() if label else kept(self._environ, self._kept)
+            self._kept = Kept() if label else COMPARISONS.kept(self._environ, self._kept)
             self._trouble = self.view.app_state.not_of_this_machine("comparisons") if label else ""
-        except ComparisonError as error:
+        except KeptError as error:
             self._kept, self._trouble = Kept(), str(error)
-        self._found = self._kept.comparisons[::-1]
+        self._found = self._kept.records[::-1]
         return [each.id for each in self._found]
 
     @property
@@ -100,7 +101,7 @@ class ComparisonsScreen(ListPage):
             )
             return
         try:
-            forget(current, self._environ)
+            COMPARISONS.forget(current, self._environ)
             self.show_message(f"comparison {current.id} is removed")
-        except ComparisonError as error:
+        except KeptError as error:
             self.show_message(str(error))

@@ -1,0 +1,160 @@
+"""`gputui ls --ray`: what Ray counts on this machine beside what its devices show, and where they differ."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from gputui.choosing.verdict import Verdict
+from gputui.cli.common import WrongCallError
+from gputui.cli.status_line import Figures
+from gputui.inventory.device import Device
+from gputui.inventory.formatting import printable
+from gputui.inventory.snapshot import Snapshot
+from gputui.sources.ray import RayNode, address_of, read_nodes
+
+Kind = Literal["absent", "idle", "unasked", "taken"]
+"""absent: Ray counts more devices than there are; idle: more are given out than its processes use; unasked:
+its processes use more than are given out; taken: it would give out more than are free."""
+
+_WORKER = "ray::"
+"""How the title of every process begins that runs tasks (ray::IDLE, ray::Trainer.step)."""
+
+
+class Difference(NamedTuple):
+    """Where Ray's count and the devices differ, for a script and for a person."""
+
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Ray's count of the nodes on this machine, and what is seen there.
+
+    counted, given  devices by Ray, and how many of them it has given out
+    devices         that a program can be given;  in_use: those with a process or memory in use
+    by_ray          those with a process of Ray's tasks
+    """
+
+    counted: float
+    given: float
+    devices: int
+    in_use: int
+    by_ray: int
+    differences: tuple[Difference, ...]
+
+
+class Ray(NamedTuple):
+    """What a dashboard says of its cluster."""
+
+    address: str
+    nodes: Sequence[RayNode]
+
+
+def asked(text: str) -> Ray:
+    """What the dashboard at this address says; "" is the usual one. Raises WrongCallError, NoSourceError."""
+    try:
+        host, port = address_of(text, os.environ)
+    except ValueError as error:
+        raise WrongCallError(str(error)) from None
+    return Ray(f"{host}:{port}", read_nodes(host, port))
+
+
+def counts(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> Counts | None:
+    """Both counts; None where none of Ray's nodes is this machine."""
+    nodes = _here(ray, box)
+    if not nodes:
+        return None
+    counted, given = sum(node.gpus for node in nodes), sum(node.used for node in nodes)
+    offered = Figures(box, judged).offered
+    by_ray = sum(any(map(_of_ray, _trees(device))) for device in offered)
+    in_use = sum(judged[device.key].state in ("busy", "held") for device in offered)
+    free = sum(_to_be_had(device, box, judged) for device in offered)
+    # (Of a fraction only that there is one more device is known.)
+    out = math.ceil(given)
+    idle = max(0, out - by_ray)
+    left = math.floor(counted - given)
+    found: list[Difference] = []
+    if counted > len(offered):
+        found.append(Difference("absent", f"Ray counts {_amount(counted)}, and there are {len(offered)}"))
+    if idle:
+        found.append(
+            Difference("idle", f"Ray has given out {_amount(given)}, and its processes use {by_ray}")
+        )
+    if by_ray > out:
+        found.append(
+            Difference("unasked", f"Ray's processes use {by_ray}, of which it has given out {_amount(given)}")
+        )
+    if left > max(0, free - idle):
+        found.append(
+            Difference("taken", f"Ray would give out {left} more, and {max(0, free - idle)} are free")
+        )
+    return Counts(counted, given, len(offered), in_use, by_ray, tuple(found))
+
+
+def _here(ray: Ray, box: Snapshot) -> list[RayNode]:
+    return [node for node in ray.nodes if node.host is not None and node.host == box.host.name]
+
+
+def _trees(device: Device) -> list[tuple[str | None, ...]]:
+    """For each process, its command and those of what started it."""
+    return [(each.command, *(one.command for one in each.ancestors)) for each in device.processes or ()]
+
+
+def _of_ray(commands: Sequence[str | None]) -> bool:
+    return any(command is not None and command.startswith(_WORKER) for command in commands)
+
+
+def _to_be_had(device: Device, box: Snapshot, judged: Mapping[str, Verdict]) -> bool:
+    """Whether a task of Ray's would find it free: nobody has it, or the claim is Ray's own (`ray start`)."""
+    verdict = judged[device.key]
+    if verdict.state != "claimed":
+        return verdict.free
+    command = box.claimed[device.key].command or ""
+    return os.path.basename(command.split(" ")[0]) == "ray"  # noqa: PTH119
+
+
+def _amount(value: float) -> str:
+    return f"{value:g}"
+
+
+def ray_text(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> list[str]:
+    """A line with both counts, and one for each difference."""
+    found = counts(ray, box, judged)
+    if found is None:
+        names = [printable(node.host or "?") for node in ray.nodes]
+        known = f"{', '.join(names[:8])}{', …' if len(names) > 8 else ''}" or "none"
+        name = printable(box.host.name or "?")
+        return [f"Ray ({printable(ray.address)}): none of its nodes ({known}) is this machine ({name})"]
+    by = f", {found.by_ray} of them by Ray" if found.in_use else ""
+    head = (
+        f"Ray ({printable(ray.address)}) counts {_amount(found.counted)} GPUs here,"
+        f" {_amount(found.given)} given out; there are {found.devices}, {found.in_use} in use{by}"
+    )
+    return [head, *(f"  {each.text}" for each in found.differences)]
+
+
+def ray_document(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> dict[str, Any]:
+    """The same, as JSON-ready values."""
+    found, here = counts(ray, box, judged), _here(ray, box)
+    return {
+        "address": ray.address,
+        "nodes": [
+            {"id": each.id, "host": each.host, "gpus": each.gpus, "given": each.used, "here": each in here}
+            for each in ray.nodes
+        ],
+        "here": None
+        if found is None
+        else {
+            "counted": found.counted,
+            "given": found.given,
+            "devices": found.devices,
+            "in_use": found.in_use,
+            "by_ray": found.by_ray,
+            "differences": [each._asdict() for each in found.differences],
+        },
+    }

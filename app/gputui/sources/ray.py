@@ -1,0 +1,161 @@
+"""What Ray counts: the GPUs of each of its nodes and how many it has given out, asked of its dashboard.
+
+The dashboard of the head node answers over HTTP (`ray start --head`, package ray[default]); Ray itself is not
+imported. Seen with Ray 2.60: /api/cluster_status has `usageByNode`, given out and total for each resource, as
+`ray status` prints their sums; /nodes?view=summary has the names of the machines.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import re
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.sources.source import NoSourceError
+
+ADDRESS = "127.0.0.1:8265"
+"""Where the dashboard is if nothing says otherwise (DEFAULT_DASHBOARD_PORT of ray_constants.py)."""
+_VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
+"""As `ray job submit` reads them; the second may also be Ray's own address, which has no "http://"."""
+_ADDRESS = re.compile(
+    r"(?:http://)?(?P<host>[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})/?"
+)
+_RESOURCES = ("GPU", "HPU")
+"""Devices, as Ray calls them: NVIDIA's, AMD's and Intel's are GPUs, Gaudi's a resource of their own."""
+_PATIENCE = 10.0
+"""Seconds for an answer, as for Slurm's."""
+_MOST_BYTES = 64 * 1024 * 1024
+_MOST_NODES = 20_000
+_MOST_GPUS = 1e6
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RayNode:
+    """A node that is alive. `host` and `id` are strangers' text.
+
+    host   the machine's name, None where the dashboard does not tell
+    gpus   how many devices Ray counts there;  used: how many of them it has given out (0.5 is a half of one)
+    """
+
+    id: str
+    host: str | None
+    gpus: float
+    used: float
+
+
+def address_of(text: str, environ: Mapping[str, str]) -> tuple[str, int]:
+    """Host and port of a dashboard: as given, else as Ray's own variables say. Raises ValueError."""
+    if not text:
+        told = [environ[name] for name in _VARIABLES if environ.get(name, "").startswith("http://")]
+        text = told[0] if told else ADDRESS
+    match = _ADDRESS.fullmatch(text)
+    if match is None or not 1 <= int(match["port"]) <= 65535:
+        raise ValueError(f"{text!r} is not the address of Ray's dashboard: HOST:PORT or http://HOST:PORT")
+    return match["host"].strip("[]"), int(match["port"])
+
+
+def read_nodes(host: str, port: int) -> tuple[RayNode, ...]:
+    """The nodes now. Raises NoSourceError where no dashboard answers, or says something else."""
+    end = time.monotonic() + _PATIENCE
+    status = _asked(host, port, "/api/cluster_status", end)
+    summary = _asked(host, port, "/nodes?view=summary", end)
+    try:
+        return nodes_of(status, summary)
+    except DocumentError as error:
+        raise NoSourceError(f"what answers at {host}:{port} is no dashboard of Ray's: {error}") from None
+
+
+def nodes_of(status: bytes, summary: bytes) -> tuple[RayNode, ...]:
+    """The nodes in two answers of a dashboard. Raises DocumentError."""
+    hosts = _read(summary, _hosts)
+    return _read(status, lambda top: _nodes(top, hosts))
+
+
+def _read(data: bytes, how: Callable[[JsonValue], T]) -> T:
+    try:
+        return how(JsonValue(json.loads(data), "file"))
+    except DocumentError:
+        raise
+    except (ValueError, RecursionError):
+        raise DocumentError("not JSON") from None
+
+
+def _hosts(top: JsonValue) -> dict[str, str]:
+    """The machines' names by the ids of the nodes."""
+    found = {}
+    for each in top["data"]["summary"].items(_MOST_NODES):
+        # (Of a node that has just come or gone there may be less.)
+        node, host = each.get("raylet", {}).get("nodeId", None), each.get("hostname", None)
+        if node.known and host.known:
+            found[node.text()] = host.text()
+    return found
+
+
+def _nodes(top: JsonValue, hosts: Mapping[str, str]) -> tuple[RayNode, ...]:
+    by_node = top["data"]["clusterStatus"]["loadMetricsReport"]["usageByNode"]
+    if not isinstance(by_node.value, dict) or len(by_node.value) > _MOST_NODES:
+        raise by_node.wrong("an object of nodes")
+    found = []
+    for name in by_node.value:
+        pairs = [by_node[name].get(resource, [0, 0]).items(2) for resource in _RESOURCES]
+        if any(len(pair) != 2 for pair in pairs):
+            raise by_node[name].wrong("given out and total")
+        used, total = (sum(pair[place].number(_MOST_GPUS) for pair in pairs) for place in (0, 1))
+        found.append(RayNode(name, hosts.get(name), total, used))
+    return tuple(found)
+
+
+class _Answer:
+    """Bytes that were received, as http.client reads an answer from a socket."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def makefile(self, mode: str) -> io.BytesIO:
+        return io.BytesIO(self._data)
+
+
+def _asked(host: str, port: int, path: str, end: float) -> bytes:
+    """The answer of a dashboard, without a proxy, no later than at `end`. Raises NoSourceError."""
+    where = f"Ray's dashboard at {host}:{port}"
+    try:
+        with socket.create_connection((host, port), max(0.1, end - time.monotonic())) as connection:
+            connection.sendall(
+                f"GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n\r\n".encode()
+            )
+            data = bytearray()
+            while True:
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError
+                connection.settimeout(left)
+                piece = connection.recv(1 << 16)
+                data += piece
+                if not piece:
+                    break
+                if len(data) > _MOST_BYTES:
+                    raise NoSourceError(f"{where} says too much")
+        answer = http.client.HTTPResponse(_Answer(bytes(data)))  # type: ignore[arg-type]
+        answer.begin()
+        body = answer.read()
+    except TimeoutError:
+        raise NoSourceError(f"{where} has not answered for {_PATIENCE:.0f} seconds") from None
+    except OSError as error:
+        raise NoSourceError(
+            f"{where} cannot be asked: {error.strerror or error}; `ray start --head` with the package"
+            " ray[default] has one, and --ray HOST:PORT names another"
+        ) from None
+    except (http.client.HTTPException, ValueError):
+        raise NoSourceError(f"what answers at {host}:{port} is no dashboard of Ray's") from None
+    if answer.status != 200:
+        raise NoSourceError(f"{where} refuses: HTTP status {answer.status}")
+    return body
