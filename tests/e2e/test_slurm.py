@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from e2e.slurm_cluster import PATIENCE, Slurm, needs_slurm, until
+from e2e.terminal import Terminal
 from gputui.sources.simulated.boxes import DGX_H100
 from gputui.sources.slurm import text_form
 from gputui.sources.slurm.cluster import Cluster
@@ -223,3 +224,34 @@ def test_inside_a_job_gputui_selects_among_its_devices(
             check=False,
         )
         assert (done.returncode, done.stdout) == (status, out), done.stderr
+
+
+def test_the_screen_starts_the_command_on_the_node_at_the_cursor(
+    slurm: Slurm, environ: dict[str, str], tmp_path: Path, simulated_nvml: SimulatedNvml
+) -> None:
+    simulated_nvml.show_box(DGX_H100)
+    place = simulated_nvml.environment({**environ, "TERM": "xterm-256color"})
+    command = [sys.executable, "-c", f"import time; {TOLD}; time.sleep(0.2)"]
+    argv = [sys.executable, "-m", "gputui", "--", *command]
+    terminal = Terminal(argv, place, (120, 40), tmp_path)
+    try:
+        terminal.until("free")
+        terminal.send("S")
+        terminal.until("n2:h100")
+        terminal.send("jjjj2")
+        terminal.until("--gpus-per-node=h100:2")
+        assert "--nodelist=n2" in terminal.text
+        terminal.send("r")
+        terminal.until("press Enter to return")
+        assert "0 2,3" in terminal.text
+        terminal.send("\r")
+        terminal.until("n2:h100")
+        terminal.send("d")
+        terminal.until("is in Slurm's queue")
+        job = slurm.call("squeue", "-h", "--states=all", "--format=%A", "--sort=-i").split()[0]
+        until(slurm.idle, lambda: slurm.call("squeue"))
+        assert [file.read_text() for file in tmp_path.glob(f"*-{job}.out")] == ["0 2,3\n"]
+        terminal.send("qq")
+        assert terminal.end() == 0
+    finally:
+        terminal.close()

@@ -72,7 +72,7 @@ async def test_a_message_on_a_page_leaves_its_keys_and_is_kept() -> None:
 # Esc
 
 
-PAGES = ("t", "p", "P", "L", "m", "D", "Y", "v", "question_mark", "M", "H", "e", "n", "ctrl+p")
+PAGES = ("t", "p", "P", "L", "m", "D", "Y", "v", "question_mark", "M", "H", "S", "e", "n", "ctrl+p")
 
 
 async def test_escape_closes_the_innermost_only_and_never_the_program() -> None:

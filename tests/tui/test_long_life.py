@@ -11,7 +11,7 @@ from textual.strip import Strip
 from gputui.tui.screens.page import Page
 from tui.support import Session, box_at, session
 
-PAGES = ("right", "h", "m", "Q", "D", "P", "p", "t", "L", "Y", "M", "H", "f", "question_mark", "ctrl+p")
+PAGES = ("right", "h", "m", "S", "Q", "D", "P", "p", "t", "L", "Y", "M", "H", "f", "question_mark", "ctrl+p")
 """The keys that open each page, and the palette."""
 
 

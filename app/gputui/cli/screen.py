@@ -90,13 +90,15 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         print(outcome.text)
     if outcome.warning:
         say(f"warning: {outcome.warning}")
-    if outcome.launch is None or outcome.allocation is None:
+    if outcome.launch is None:
         return outcome.status
     if stderr_is_terminal():
         # What was started stays readable above its output; a log gets the command's own words only.
         say(outcome.launch.line)
     launch = outcome.launch
     try:
+        if outcome.allocation is None:
+            become(launch, given_environment())
         return outcome.allocation.start(lambda lease: become(launch, given_environment(), lease))
     except StartError as error:
         say(str(error))

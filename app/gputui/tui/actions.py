@@ -336,6 +336,16 @@ ACTIONS: tuple[Action, ...] = (
         "hosts machines servers cluster remote",
     ),
     Action(
+        "Box & people",
+        "slurm",
+        "S",
+        "S",
+        "",
+        "Show the Slurm cluster",
+        "its nodes and your jobs there; starts the command on one by srun or sbatch",
+        "nodes partitions sbatch srun scheduler",
+    ),
+    Action(
         "Look",
         "messages",
         "M",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """With a launch to become on an allocation, or an exit status.
+    """With a launch to become, on an allocation unless a scheduler selects the devices, or an exit status.
 
     `text` is for stdout and `warning` for stderr, both once the screen is gone.
     """

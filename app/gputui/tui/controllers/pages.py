@@ -5,9 +5,9 @@ Each is imported when it is first opened: all together they take 0.24 s of CPU.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from gputui.inventory.formatting import printable
 from gputui.tui.background import in_background
@@ -82,6 +82,14 @@ class PageController:
         from gputui.tui.screens.boxes import BoxesScreen
 
         self._view.open(BoxesScreen(self._view, Channels(hosts.boxes, Way(hosts.timeout), 1.0)))
+
+    def open_slurm(self, clock: Callable[[], float], end_without_terminal: Callable[[], NoReturn]) -> None:
+        from gputui.tui.controllers.slurm import SlurmController
+        from gputui.tui.screens.slurm import SlurmScreen
+
+        copy_text = self._launch.copy_text
+        controller = SlurmController(self._view, self._environ, clock, copy_text, end_without_terminal)
+        self._view.open(SlurmScreen(controller))
 
     def open_timelines(self, timelines: TimelineController) -> None:
         from gputui.tui.screens.timelines import TimelinesScreen

@@ -100,7 +100,7 @@ class MainScreen(Screen[None]):
         super().__init__()
         self._app_state = app_state
         self._sampler = sampler
-        self._clock = clock
+        self._clock, self._end_without_terminal = clock, end_without_terminal
         environ = app_state.environ
         self.plans = PlanController(self, environ)
         self.selection = SelectionController(self, self.plans.select_enough)
@@ -190,6 +190,7 @@ class MainScreen(Screen[None]):
             "processes": pages.open_processes,
             "people": pages.open_people,
             "boxes": pages.open_boxes,
+            "slurm": partial(pages.open_slurm, self._clock, self._end_without_terminal),
             "timelines": partial(pages.open_timelines, self.timelines),
             "device": pages.open_device,
             "launch_page": pages.open_launch_page,

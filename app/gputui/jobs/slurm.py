@@ -1,0 +1,136 @@
+"""Jobs of Slurm's: where in the cluster one goes, the launch that starts it there, and its submission."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gputui.allocating.errors import NotEnoughError
+from gputui.inventory.device import Device
+from gputui.inventory.formatting import printable
+from gputui.jobs.start import detached
+from gputui.launching.compose import compose, launcher_of
+from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.quoting import quote
+from gputui.launching.slurm_launch import SlurmError, SlurmRequest, output_of, through_slurm
+from gputui.launching.start import run_child
+from gputui.sources.slurm.cluster import Cluster, Node, Partition
+from gputui.vendors.vendor import Vendor
+
+_SUBMITTED = re.compile(r"([0-9]+)(?:;([A-Za-z0-9_.-]+))?")
+_MOST_TEXT = 64 * 1024
+
+
+def place_in(cluster: Cluster, text: str, count: int) -> tuple[SlurmRequest, tuple[str, ...]]:
+    """Where "[NODE|PARTITION][:TYPE]" is, and notes for whoever asks for `count` devices there.
+
+    Raises SlurmError for what is not there, NotEnoughError where no node there has so many.
+    """
+    where, _, kind = text.partition(":")
+    node, partition = cluster.node(where), cluster.partition(where)
+    notes: list[str] = []
+    if where and node is None and partition is None:
+        places = [*(each.name for each in cluster.partitions), *(each.name for each in cluster.nodes)]
+        more = ", …" if len(places) > 12 else ""
+        raise SlurmError(f"Slurm has no node or partition {where!r}: {', '.join(places[:12])}{more}")
+    if node is not None:
+        partition = _partition_of(node, cluster)
+        nodes = [node]
+    else:
+        partition = partition or next((each for each in cluster.partitions if each.default), None)
+        nodes = [each for each in cluster.nodes if partition is None or partition.name in each.partitions]
+    known = sorted({gpus.type for each in nodes for gpus in each.gpus if gpus.type})
+    if kind and kind not in known:
+        raise SlurmError(f"no devices of type {kind!r} there: {', '.join(known) or 'no types'}")
+    able = [each for each in nodes if each.total(kind) >= count]
+    if not able:
+        best = max((each.total(kind) for each in nodes), default=0)
+        there = where or (partition.name if partition else "Slurm")
+        raise NotEnoughError(f"{count} devices asked for, and no node of {there} has more than {best}")
+    if partition is not None and not partition.up:
+        notes.append(f"partition {partition.name} is not up: the job waits in Slurm's queue")
+    elif not any(each.free(kind) >= count for each in able):
+        notes.append(f"{_shortage(able, kind, count)}: the job waits in Slurm's queue")
+    if not kind and len(known) == 1 and all(gpus.type for each in able for gpus in each.gpus):
+        kind = known[0]
+    elif not kind and len(known) > 1:
+        notes.append(f"Slurm has {', '.join(known)} there, and takes any: --slurm {where}:TYPE names one")
+    request = SlurmRequest(
+        node=node.name if node is not None else "",
+        partition=partition.name if partition is not None and not partition.default else "",
+        type=kind,
+        whole=node is not None and node.total() == count,
+    )
+    return request, tuple(notes)
+
+
+def _partition_of(node: Node, cluster: Cluster) -> Partition | None:
+    """The default partition where the node is in it, else the first that is up."""
+    of_it = [each for each in cluster.partitions if each.name in node.partitions]
+    of_it.sort(key=lambda each: (not each.default, not each.up))
+    return of_it[0] if of_it else None
+
+
+def _shortage(nodes: Sequence[Node], kind: str, count: int) -> str:
+    """Why none of these nodes has so many free."""
+    if len(nodes) == 1:
+        node = nodes[0]
+        why = f"{node.free(kind)} of its {node.total(kind)} devices free"
+        if not node.usable:
+            why = "no job started there"
+        reason = f" ({node.reason})" if node.reason and not node.usable else ""
+        return f"{node.name} is {node.state}{reason}, with {why}"
+    return f"none of {len(nodes)} nodes has {count} devices free"
+
+
+def slurm_launch(
+    options: LaunchOptions, count: int, request: SlurmRequest, environ: Mapping[str, str], vendor: Vendor
+) -> Launch:
+    """The launch on so many devices, which Slurm will select. Raises SlurmError."""
+    if options.nodes > 1:
+        raise SlurmError("several machines of Slurm's: gputui export --as sbatch --nodes N writes it")
+    if options.processes is not None and launcher_of(options).name == "python":
+        # (srun starts them.)
+        request, options = replace(request, processes=options.processes), replace(options, processes=None)
+    devices = [Device(index=place, uuid="", vendor=vendor.name) for place in range(count)]
+    launch = compose(devices, options, environ, box=(vendor,))
+    if request.detach:
+        launch = detached(launch, environ)
+    return through_slurm(launch, request)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What became of a batch job.
+
+    status  sbatch's own exit status
+    text    what it printed, for a screen: the job id
+    advice  how to follow the job and to end it, "" where it has no id
+    """
+
+    status: int
+    text: str
+    advice: str = ""
+
+
+def submit(launch: Launch, environ: Mapping[str, str]) -> Submitted:
+    """Run the sbatch of a launch. Raises StartError."""
+    with tempfile.TemporaryFile() as file:
+        status = run_child(launch, environ, stdout=file.fileno())
+        file.seek(0)
+        text = file.read(_MOST_TEXT).decode(errors="replace").strip()
+    # (--parsable: the id, and the cluster where there are several.)
+    job = _SUBMITTED.fullmatch(text)
+    if status != 0 or job is None:
+        return Submitted(status if status >= 0 else 128 - status, printable(text))
+    which = f"-M {job[2]} " if job[2] else ""
+    log = quote(str(Path(launch.directory or "", output_of(launch, job[1]))))
+    advice = (
+        f"job {job[1]} is in Slurm's queue: `squeue {which}-j {job[1]}` shows it,"
+        f" `tail -F {log}` follows its output, `scancel {which}{job[1]}` ends it"
+    )
+    return Submitted(status, printable(text), advice)

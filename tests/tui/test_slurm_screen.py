@@ -1,0 +1,167 @@
+"""A Slurm cluster on the whole screen: what is there, and how a command gets there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gputui.cli.dispatch import dispatch
+from gputui.launching.history_file import load
+from gputui.tui.screens.slurm import SlurmScreen
+from tui.support import Session, session
+from tui.test_frame import footer
+from tui.test_people_screen import lit, texts
+from unit.test_run_slurm import programs, submits
+
+__all__ = ["programs"]
+
+pytestmark = pytest.mark.usefixtures("programs")
+
+
+@asynccontextmanager
+async def opened(
+    folder: Path, command: tuple[str, ...] = ("python", "train.py"), size: tuple[int, int] = (110, 30)
+) -> AsyncIterator[Session]:
+    """The page, once the cluster has been read."""
+    environ = {"PATH": str(folder), "XDG_STATE_HOME": str(folder / "state")}
+    async with session("idle", command=command, environ=environ, size=size) as s:
+        await s.press("S")
+        page = s.app.screen
+        assert isinstance(page, SlurmScreen)
+        await s.until(lambda: page.key is not None)
+        yield s
+
+
+def launch_line(s: Session) -> str:
+    """The line at the bottom that would run, unwrapped."""
+    lines = footer(s)
+    begin = next(place for place, line in enumerate(lines) if line.startswith(" $ "))
+    wrapped = []
+    for line in lines[begin:]:
+        if line.startswith(" Slurm selects"):
+            break
+        wrapped.append(line.strip())
+    return " ".join(wrapped).removeprefix("$ ")
+
+
+async def to(s: Session, place: str) -> None:
+    """The cursor to a place."""
+    for _ in range(30):
+        if lit(s).startswith(place):
+            return
+        await s.press("down")
+    raise AssertionError(f"no {place}: {texts(s)}")
+
+
+async def test_places_are_partitions_and_the_types_of_each_node(tmp_path: Path) -> None:
+    async with opened(tmp_path) as s:
+        shown = "\n".join(texts(s))
+        assert "8 of 16 devices free" in shown and "on 1 of 4 nodes" in shown
+        for place in ("any node of small", "any node of big", "a1:a100", "m1:a100", "m1:h100"):
+            assert place in shown
+        # A node without devices is none to be selected; one that is drained says why.
+        assert "c1" not in shown and "drained" in shown and "fan" in shown
+        await s.press("f")
+        assert not any("a1:a100" in line for line in texts(s)) and any("h1:h100" in line for line in texts(s))
+
+
+@pytest.mark.parametrize(
+    ("place", "keys", "option"),
+    [
+        ("h1:h100", "2", "h1:h100"),
+        ("any node of big", "8", "big"),
+        ("m1:a100", "2", "m1:a100"),
+        ("any node of small", "4", "small"),
+    ],
+)
+async def test_the_line_is_the_one_of_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, keys: str, option: str
+) -> None:
+    async with opened(tmp_path) as s:
+        await to(s, place)
+        await s.press(*keys)
+        line = launch_line(s)
+    words = ["run", f"--slurm={option}", "-n", keys, "--dry-run", "--", "python", "train.py"]
+    assert dispatch(words) == 0
+    assert line == capsys.readouterr().out.strip()
+
+
+async def test_there_are_as_many_devices_as_a_node_has(tmp_path: Path) -> None:
+    async with opened(tmp_path) as s:
+        await to(s, "m1:h100")
+        await s.press("5")
+        assert "--gpus-per-node=h100:2" in launch_line(s) and "2" in s.main.message
+        await s.press("minus", "minus", "minus")
+        assert "--gpus-per-node=h100:1" in launch_line(s)
+        await s.press("plus")
+        assert "--gpus-per-node=h100:2" in launch_line(s)
+
+
+async def test_the_order_inside_is_typed(tmp_path: Path) -> None:
+    async with opened(tmp_path) as s:
+        await to(s, "h1:h100")
+        await s.press("2", "o", "ctrl+u", *"1,1", "enter")
+        # (Each place once: this is not taken.)
+        assert s.app.screen is not s.main and not isinstance(s.app.screen, SlurmScreen)
+        await s.press("ctrl+u", *"1,0", "enter")
+        assert "CUDA_VISIBLE_DEVICES=${d[1]},${d[0]}" in launch_line(s)
+
+
+async def test_enter_becomes_srun_and_the_launch_is_remembered(tmp_path: Path) -> None:
+    async with opened(tmp_path) as s:
+        await to(s, "h1:h100")
+        await s.press("2", "enter")
+        await s.until(lambda: not s.app.is_running)
+        outcome = s.app.return_value
+    assert outcome is not None and outcome.launch is not None and outcome.allocation is None
+    assert outcome.launch.argv[0] == "srun" and "--nodelist=h1" in outcome.launch.argv
+    kept = load({"XDG_STATE_HOME": str(tmp_path / "state")})
+    assert [each.options.command for each in kept] == [("python", "train.py")]
+
+
+async def test_a_batch_job_is_submitted_and_its_id_is_shown(tmp_path: Path) -> None:
+    submits(tmp_path, f'echo "$@" >{tmp_path}/asked; echo 4711')
+    async with opened(tmp_path) as s:
+        await to(s, "h1:h100")
+        await s.press("3", "d")
+        await s.until(lambda: "4711" in s.main.message)
+        assert s.app.is_running
+    asked = (tmp_path / "asked").read_text()
+    assert "--gpus-per-node=h100:3" in asked and "train.py" in asked
+
+
+async def test_a_submission_that_fails_is_no_end(tmp_path: Path) -> None:
+    submits(tmp_path, "echo no such account; exit 1")
+    async with opened(tmp_path) as s:
+        await s.press("d")
+        await s.until(lambda: "no such account" in s.main.message)
+        assert s.app.is_running
+
+
+async def test_without_a_command_one_is_asked_for(tmp_path: Path) -> None:
+    async with opened(tmp_path, command=()) as s:
+        await s.press("enter")
+        assert s.app.is_running and not isinstance(s.app.screen, SlurmScreen)
+
+
+async def test_where_there_is_no_slurm_the_page_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    async with session("idle") as s:
+        await s.press("S")
+        await s.until(lambda: "not on PATH" in "\n".join(texts(s)))
+        await s.press("enter", "d", "y", "4", "escape")
+        assert s.app.screen is s.main
+
+
+async def test_hostile_text_does_nothing_to_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "nodes").write_text(
+        "NodeName=e1 Gres=gpu:h100:2 GresUsed=gpu:0 State=IDLE+DRAIN Partitions=small"
+        " Reason=\x1b]0;owned\x07\x1b[2J [root@x]\n"
+    )
+    async with opened(tmp_path) as s:
+        assert not any("\x1b" in line or "\x07" in line for line in texts(s))
