@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from gputui.launching.argument_vector import Arguments
 from gputui.launching.intent import CommandContext, Intent
+from gputui.launching.launch_options import Meeting
 from gputui.launching.launchers.base import (
     Completed,
     LauncherRequest,
@@ -124,8 +125,11 @@ def _where(given: Arguments, request: LauncherRequest, notices: Notices) -> list
             "nnodes": str(request.nodes),
             "rdzv-backend": "c10d",
             "rdzv-endpoint": _endpoint(request.rendezvous or "HOST"),
-            "rdzv-id": _rendezvous_id(request),
+            "rdzv-id": request.meeting.id if request.meeting else _rendezvous_id(request),
+            **_agreed(request.meeting),
         }
+        if request.meeting and "rdzv-conf" in given and "is_host" not in given.get("rdzv-conf", ""):
+            notices.remark(f"--rdzv-conf of the command is kept: torchrun finds out {_HOSTS}")
         return [f"--{name}={value}" for name, value in wanted.items() if name not in given]
     own = given.without(("nnodes",)).named(RENDEZVOUS)
     added = [] if own or given.get("nnodes", "1") not in ("1", "1:1") else ["--standalone"]
@@ -135,6 +139,22 @@ def _where(given: Arguments, request: LauncherRequest, notices: Notices) -> list
         added.append("--nnodes=1")
         notices.remark(f"--nnodes=1: torchrun would wait for the machines of PET_NNODES={waiting}")
     return added
+
+
+_HOSTS = "from names and addresses which machine keeps the rendezvous"
+
+
+def _agreed(meeting: Meeting | None) -> dict[str, str]:
+    """What a machine is told that is started together with the others.
+
+    Left to itself torchrun compares names and addresses to find out whether it keeps the rendezvous, and does
+    not on a machine whose own name means 127.0.1.1 (torch/distributed/elastic/rendezvous/utils.py,
+    `_matches_machine_hostname`); and the others are told its host name, which they may not know.
+    """
+    if meeting is None:
+        return {}
+    told = {"rdzv-conf": f"is_host={'true' if meeting.first else 'false'}"}
+    return {**told, "local-addr": meeting.address} if meeting.address else told
 
 
 def _endpoint(text: str) -> str:
