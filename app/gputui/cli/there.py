@@ -79,7 +79,7 @@ def through(box: str, call: Sequence[str], how: Way) -> int:
     finally:
         signal.signal(signal.SIGINT, before)
         session.close()
-    _pass_on(session, box)
+    pass_on(session, box)
     trouble = session.trouble()
     if trouble is not None and session.mode != "run":
         raise NoSourceError(f"{box}: {trouble.text}")
@@ -90,11 +90,11 @@ def through(box: str, call: Sequence[str], how: Way) -> int:
 
 def _output(session: Session, box: str) -> Iterator[bytes]:
     while (data := session.receive(None, or_messages=True)) is not None:
-        _pass_on(session, box)
+        pass_on(session, box)
         yield data
 
 
-def _pass_on(session: Session, box: str) -> None:
+def pass_on(session: Session, box: str) -> None:
     """Print the messages that have come from there, line by line."""
     for line in session.new_messages():
         say(f"{box}: {printable(line.removeprefix('gputui: '))}")
