@@ -74,8 +74,12 @@ def parser() -> Parser:
         action="store_true",
         help="start as a job and show its output here; it outlives this terminal (`gputui jobs attach`)",
     )
-    # (Said by `run --on A,B` to each box: cli/held.py.)
-    made.add_argument("--held", action="store_true", help=argparse.SUPPRESS)
+    made.add_argument(
+        "--held",
+        action="store_true",
+        help="what `run --on A,B` calls on each box: claim the devices, and start once standard input says"
+        " where the machines meet",
+    )
     made.add_argument("--name", help="name of the job (`gputui jobs`)")
     made.add_argument(
         "--slurm",
