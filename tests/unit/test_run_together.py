@@ -63,6 +63,13 @@ def test_each_box_may_give_another_number_of_devices(pair: BoxPair) -> None:
 
 
 @needs_ssh
+def test_without_devices_it_runs_on_the_cpu(pair: BoxPair) -> None:
+    pair.torchrun('echo "[$CUDA_VISIBLE_DEVICES]"')
+    status, out, _ = pair.run("--gpus", "none", "--processes", "2", *TORCHRUN)
+    assert status == 0 and sorted(out) == [f"{name}: []" for name in pair.names]
+
+
+@needs_ssh
 def test_a_dry_run_prints_both_lines_and_starts_nothing(pair: BoxPair) -> None:
     status, out, _ = pair.run("--dry-run", "-n", "1", "--rendezvous", "head:7", *TORCHRUN)
     assert status == 0 and sorted(each.partition(":")[0] for each in out) == sorted(pair.names)
@@ -138,7 +145,21 @@ def test_a_client_that_is_killed_at_any_moment_leaves_no_devices_held_for_nobody
             except subprocess.TimeoutExpired:
                 process.kill()
         until(lambda: pair.claimed() == [False, False])
-    assert {state for states in pair.states() for state in states} <= {"done"}
+    until(lambda: {state for states in pair.states() for state in states} <= {"done"})
+
+
+@needs_ssh
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_who_ends_before_all_have_claimed_gives_back_the_devices(
+    pair: BoxPair, number: int, status: int
+) -> None:
+    (pair.homes[1] / "bin" / "gputui").write_text("#!/bin/sh\nexec cat\n")
+    with pair.start("-n", "1", *TORCHRUN) as process:
+        until(lambda: pair.claimed()[0])
+        process.send_signal(number)
+        assert process.wait(30) == status
+    until(lambda: not pair.claimed()[0])
+    assert pair.jobs(0) == []
 
 
 @needs_ssh

@@ -12,6 +12,7 @@ import contextlib
 import ipaddress
 import json
 import os
+import re
 import select
 import signal
 import threading
@@ -20,12 +21,13 @@ from collections.abc import Mapping
 
 from gputui.allocating.allocation import Allocation
 from gputui.cli.common import WrongCallError, say
+from gputui.inventory.untrusted_json import JsonValue
 from gputui.jobs.foreground import LEFT
 from gputui.launching.host_environment import ThisHost, is_free
 from gputui.launching.launch_options import Meeting, OptionError, table
 from gputui.launching.launchers.torchrun import PORT
 
-__all__ = ["HELD_FOR", "LEFT", "met", "obey_input"]
+__all__ = ["HELD_FOR", "LEFT", "agreed", "met", "obey_input", "reached"]
 
 HELD_FOR = 180.0
 """Seconds for which the devices are held for a word that does not come (a connection that is dead without an
@@ -49,20 +51,32 @@ def met(allocation: Allocation) -> tuple[str, Meeting] | None:
     if line is None:
         say("nobody has said where the machines meet: nothing starts")
         return None
-    return _agreed(line)
+    return agreed(line)
 
 
-def _agreed(line: bytes) -> tuple[str, Meeting]:
+def reached(line: bytes) -> tuple[str | None, int | None]:
+    """The address and the free port that a box has said in its line. Raises DocumentError and ValueError."""
+    facts = JsonValue(json.loads(line), "answer")
+    address, port = facts["address"], facts["port"]
+    number = port.whole() if port.known else None
+    if number is not None and not 0 < number < 65536:
+        raise port.wrong("a port")
+    return str(ipaddress.ip_address(address.text())) if address.known else None, number
+
+
+def agreed(line: bytes) -> tuple[str, Meeting]:
+    """HOST:PORT and the meeting that a line of input says. Raises WrongCallError."""
     try:
         said = json.loads(line)
         place = table()["rendezvous"].typed(said["rendezvous"])
         address = None if said["address"] is None else str(ipaddress.ip_address(said["address"]))
-        meeting = Meeting(said["id"], said["first"], address)
-    except (ValueError, TypeError, KeyError, OptionError) as error:
+        if not (isinstance(said["id"], str) and re.fullmatch("[a-z0-9]{1,40}", said["id"])):
+            raise ValueError("its id")
+        if not isinstance(said["first"], bool):
+            raise ValueError("which machine is the first")
+    except (ValueError, TypeError, KeyError, OptionError, RecursionError) as error:
         raise WrongCallError(f"this is not where machines meet: {error}") from None
-    if not (isinstance(meeting.id, str) and meeting.id.isalnum() and isinstance(meeting.first, bool)):
-        raise WrongCallError("this is not where machines meet: id and first")
-    return place, meeting
+    return place, Meeting(said["id"], said["first"], address)
 
 
 def _line(deadline: float) -> bytes | None:

@@ -20,13 +20,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
+from gputui.choosing.named_devices import NONE
 from gputui.cli.common import DONE, NO_SOURCE, WrongCallError, print_line, say
+from gputui.cli.held import reached
 from gputui.cli.hosts_options import way, without_options
 from gputui.cli.launch_call import options_of
 from gputui.cli.prefixed_output import PrefixedOutput
 from gputui.cli.there import pass_on
-from gputui.inventory.formatting import printable
-from gputui.inventory.untrusted_json import DocumentError, JsonValue
+from gputui.inventory.untrusted_json import DocumentError
 from gputui.sources.hosts.calls import PATIENCE, ask, of_each
 from gputui.sources.hosts.session import Session
 from gputui.sources.hosts.ssh import LOST, Way
@@ -98,13 +99,17 @@ def run_together(
     _check(args, counts, command)
     how = way()
     calls = {box: _call(args, words, count, len(counts), command) for box, count in counts.items()}
+    sessions = _Sessions()
     try:
-        held = of_each(list(calls), lambda box: _hold(box, calls[box], how))
+        with sessions.ended_by_ctrl_c():
+            held = of_each(list(calls), lambda box: _hold(box, calls[box], how, sessions))
     except ValueError as error:
         raise WrongCallError(str(error)) from None
     boxes = [each for each in held if isinstance(each, _Box)]
     refused = [each for each in held if isinstance(each, _Refused)]
     try:
+        if sessions.ended:
+            raise KeyboardInterrupt
         for each in refused:
             if each.why is not None:
                 say(f"{each.name}: {each.why}")
@@ -122,15 +127,15 @@ def run_together(
 
 def _check(args: argparse.Namespace, counts: Mapping[str, int | None], command: Sequence[str]) -> None:
     """Raises WrongCallError for what no several boxes can do together."""
-    if args.gpus is not None:
+    if args.gpus not in (None, NONE):
         raise WrongCallError("--gpus names devices of one box: --on several takes -n")
     if args.wait is not None:
         raise WrongCallError(
             "--wait does not go with --on several boxes: each has a line of its own, and who has come to his"
             " turn in one of them would keep its devices idle"
         )
-    if args.n is not None and any(count is not None for count in counts.values()):
-        raise WrongCallError("-n and BOX:N both say how many devices")
+    if (args.n is not None or args.gpus is not None) and any(count is not None for count in counts.values()):
+        raise WrongCallError("BOX:N says already how many devices")
     if args.nodes not in (1, len(counts)):
         raise WrongCallError(f"--nodes {args.nodes}, and --on names {len(counts)} boxes")
     # (With the number of machines, so that a command that is not torchrun's is refused here.)
@@ -151,10 +156,50 @@ def _call(
     return [*call, "--", *command]
 
 
-def _hold(name: str, words: Sequence[str], how: Way, own: bool = False) -> _Box | _Refused:
+class _Sessions:
+    """The connections while devices are claimed: Ctrl-C ends them, and what runs there with them.
+
+    (They are not in our process group, so that later it goes to the jobs instead.)
+    """
+
+    def __init__(self) -> None:
+        self._all: list[Session] = []
+        self.ended = False
+
+    @contextmanager
+    def ended_by_ctrl_c(self) -> Iterator[None]:
+        """As long as it lasts."""
+        before = signal.signal(signal.SIGINT, self._end)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def add(self, session: Session) -> Session:
+        """One that has just been made."""
+        self._all.append(session)
+        if self.ended:
+            self._end_one(session)
+        return session
+
+    def _end(self, _number: int, _frame: FrameType | None) -> None:
+        self.ended = True
+        for session in [*self._all]:
+            self._end_one(session)
+
+    def _end_one(self, session: Session) -> None:
+        session.end_input()
+        if session.mode is None:
+            # (Still connecting: nobody else can use that connection.)
+            session.process.kill()
+
+
+def _hold(
+    name: str, words: Sequence[str], how: Way, sessions: _Sessions, own: bool = False
+) -> _Box | _Refused:
     """Have a box claim its devices. Raises ValueError for words that cannot be sent."""
     try:
-        session = Session(name, words, how, apart=True, own=own)
+        session = sessions.add(Session(name, words, how, apart=True, own=own))
     except OSError as error:
         return _Refused(name, NO_SOURCE, f"ssh cannot be started: {error.strerror}")
     box = _Box(name, session)
@@ -162,10 +207,7 @@ def _hold(name: str, words: Sequence[str], how: Way, own: bool = False) -> _Box 
     if line is not None:
         pass_on(session, name)
         try:
-            facts = JsonValue(json.loads(line), "answer")
-            address, port = facts["address"], facts["port"]
-            box.address = printable(address.text()) if address.known else None
-            box.port = port.whole() if port.known else None
+            box.address, box.port = reached(line)
         except (DocumentError, ValueError, RecursionError):
             session.close()
             return _Refused(name, NO_SOURCE, "its answer cannot be read")
@@ -173,7 +215,7 @@ def _hold(name: str, words: Sequence[str], how: Way, own: bool = False) -> _Box 
     status = session.finish()
     if session.lacks("--held") and not own:
         # (It is older than this one: a copy of this one is sent.)
-        return _hold(name, words, how, own=True)
+        return _hold(name, words, how, sessions, own=True)
     trouble = session.trouble()
     if trouble is not None:
         return _Refused(name, NO_SOURCE, trouble.text)
@@ -199,10 +241,7 @@ def _place(boxes: Sequence[_Box]) -> str:
 def _is_loopback(address: str) -> bool:
     import ipaddress
 
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
+    return ipaddress.ip_address(address).is_loopback
 
 
 @contextmanager
