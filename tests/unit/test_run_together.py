@@ -72,7 +72,7 @@ def test_without_devices_it_runs_on_the_cpu(pair: BoxPair) -> None:
 @needs_ssh
 def test_a_dry_run_prints_both_lines_and_starts_nothing(pair: BoxPair) -> None:
     status, out, _ = pair.run("--dry-run", "-n", "1", "--rendezvous", "head:7", *TORCHRUN)
-    assert status == 0 and sorted(each.partition(":")[0] for each in out) == sorted(pair.names)
+    assert status == 0 and tuple(each.partition(":")[0] for each in out) == pair.names
     assert {words(each)["rdzv-endpoint"] for each in out} == {"head:7"}
     assert pair.states() == [[], []] and pair.claimed() == [False, False]
 

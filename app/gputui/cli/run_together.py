@@ -267,12 +267,19 @@ def _started(args: argparse.Namespace, boxes: Sequence[_Box], place: str, how: W
         said = {"rendezvous": place, "id": meeting, "first": first, "address": box.address}
         box.tell(json.dumps(said).encode())
     ends = _Ends({box.name: box for box in boxes})
-    if not args.dry_run:
-        for box in boxes:
-            box.job = _job(box)
+    if args.dry_run:
+        output = PrefixedOutput(ends.left)
+        statuses = [_printed(box, output) for box in boxes]
+        return next((status for status in statuses if status != DONE), DONE)
+    for box in boxes:
+        box.job = _job(box)
+        pass_on(box.session, box.name)
     if args.detach:
         return _left(boxes, how, args.quiet)
-    _follow(ends, how, stops=not args.dry_run)
+    if not args.quiet:
+        jobs = " and ".join(f"{box.name}:{box.job}" for box in boxes if box.job)
+        say(f"{jobs}: they outlive this terminal; `gputui jobs attach BOX:ID` comes back to one")
+    _follow(ends, how)
     return ends.status
 
 
@@ -299,8 +306,8 @@ def _job(box: _Box) -> str | None:
     return job if 0 < len(job) <= _JOB_ID and job.isalnum() else None
 
 
-def _follow(ends: _Ends, how: Way, stops: bool) -> None:
-    """Print what the boxes print until all have ended; with `stops`, one that fails stops the others."""
+def _follow(ends: _Ends, how: Way) -> None:
+    """Print what the boxes print until all have ended; one that fails stops the others."""
     output = PrefixedOutput(ends.left)
     for box in list(ends.left.values()):
         threading.Thread(target=_read, args=(box, output, ends.news), daemon=True).start()
@@ -311,7 +318,7 @@ def _follow(ends: _Ends, how: Way, stops: bool) -> None:
             raise status
         del ends.left[box.name]
         failed = status not in (DONE, LOST)
-        if failed and stops and ends.status in (DONE, LOST) and ends.left:
+        if failed and ends.status in (DONE, LOST) and ends.left:
             say(f"{box.name} has ended with status {status}: the others are stopped")
             for other in ends.left.values():
                 threading.Thread(target=_stop, args=(other, how), daemon=True).start()
@@ -319,24 +326,28 @@ def _follow(ends: _Ends, how: Way, stops: bool) -> None:
             ends.status = status
 
 
-def _read(box: _Box, output: PrefixedOutput, news: queue.SimpleQueue[tuple[_Box, int | OSError]]) -> None:
-    """Print what a box prints, on a thread of its own; at the end, its status."""
-    try:
-        output.write(box.name, box.rest)
-        while (data := box.session.receive(None, or_messages=True)) is not None:
-            pass_on(box.session, box.name)
-            output.write(box.name, data)
-        output.write(box.name, b"", final=True)
-    except OSError as error:
-        news.put((box, error))
-        return
+def _printed(box: _Box, output: PrefixedOutput) -> int:
+    """Print what a box prints until it ends; its status. Raises OSError."""
+    output.write(box.name, box.rest)
+    while (data := box.session.receive(None, or_messages=True)) is not None:
+        pass_on(box.session, box.name)
+        output.write(box.name, data)
+    output.write(box.name, b"", final=True)
     status = box.session.finish()
     pass_on(box.session, box.name)
-    if status in (None, LOST):
-        goes_on = f"; job {box.name}:{box.job} goes on" if box.job else ""
-        say(f"{box.name}: the connection is lost{goes_on}")
-        status = LOST
-    news.put((box, status))
+    if status not in (None, LOST):
+        return status
+    goes_on = f"; job {box.name}:{box.job} goes on" if box.job else ""
+    say(f"{box.name}: the connection is lost{goes_on}")
+    return LOST
+
+
+def _read(box: _Box, output: PrefixedOutput, news: queue.SimpleQueue[tuple[_Box, int | OSError]]) -> None:
+    """That on a thread of its own."""
+    try:
+        news.put((box, _printed(box, output)))
+    except OSError as error:
+        news.put((box, error))
 
 
 def _stop(box: _Box, how: Way) -> None:
