@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import signal
@@ -54,27 +55,19 @@ def test_both_start_on_devices_of_their_own_and_each_line_has_its_box(pair: BoxP
 
 
 @needs_ssh
-def test_each_box_may_give_another_number_of_devices(pair: BoxPair) -> None:
-    first, second = pair.names
-    pair.torchrun('echo "$@"')
-    status, out, _ = pair.run(*TORCHRUN, on=f"{first}:1,{second}:2")
-    given = {each.partition(":")[0]: words(each)["nproc-per-node"] for each in out}
-    assert (status, given) == (0, {first: "1", second: "2"})
-
-
-@needs_ssh
-def test_without_devices_it_runs_on_the_cpu(pair: BoxPair) -> None:
-    pair.torchrun('echo "[$CUDA_VISIBLE_DEVICES]"')
-    status, out, _ = pair.run("--gpus", "none", "--processes", "2", *TORCHRUN)
-    assert status == 0 and sorted(out) == [f"{name}: []" for name in pair.names]
-
-
-@needs_ssh
 def test_a_dry_run_prints_both_lines_and_starts_nothing(pair: BoxPair) -> None:
-    status, out, _ = pair.run("--dry-run", "-n", "1", "--rendezvous", "head:7", *TORCHRUN)
+    first, second = pair.names
+    on = f"{first}:1,{second}:2"
+    status, out, _ = pair.run("--dry-run", "--rendezvous", "head:7", *TORCHRUN, on=on)
     assert status == 0 and tuple(each.partition(":")[0] for each in out) == pair.names
-    assert {words(each)["rdzv-endpoint"] for each in out} == {"head:7"}
+    given = [words(each) for each in out]
+    assert [(each["rdzv-endpoint"], each["nproc-per-node"]) for each in given] == [
+        ("head:7", "1"),
+        ("head:7", "2"),
+    ]
     assert pair.states() == [[], []] and pair.claimed() == [False, False]
+    status, out, _ = pair.run("--dry-run", "--gpus", "none", *TORCHRUN)
+    assert status == 0 and all("CUDA_VISIBLE_DEVICES= " in each for each in out) and len(out) == 2
 
 
 @needs_ssh
@@ -120,6 +113,23 @@ def test_ctrl_c_reaches_both(pair: BoxPair) -> None:
             f"{n}: caught\n" for n in pair.names
         ]
         assert process.wait(60) == 5
+
+
+@needs_ssh
+def test_a_connection_that_is_lost_stops_no_job(pair: BoxPair, tmp_path: Path) -> None:
+    pair.torchrun(f"echo re''ady; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo end")
+    with pair.start("-n", "1", *TORCHRUN) as process:
+        assert process.stdout is not None
+        for _ in "ab":
+            process.stdout.readline()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)
+        until(lambda: not Path(f"/proc/{children[0]}").exists())
+        assert pair.states() == [["running"], ["running"]]
+        (tmp_path / "go").touch()
+        assert process.wait(60) == 255
+        assert process.stdout.read().decode().count("end") == 1
+    until(lambda: pair.states() == [["done"], ["done"]])
 
 
 @needs_ssh

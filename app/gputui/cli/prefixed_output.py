@@ -52,7 +52,7 @@ class PrefixedOutput:
     def _print(self, box: str, line: bytes) -> None:
         if self._unfinished not in (None, box):
             sys.stdout.buffer.write(b"\n")
-        reset = b"\x1b[0m" if b"\x1b" in line else b""
+        reset = b"\x1b[0m" if self._terminal and b"\x1b" in line else b""
         text = line.rstrip(b"\r\n") if self._terminal else line[:-1]
         sys.stdout.buffer.write(box.encode() + b": " + text + reset + line[len(text) :])
         self._unfinished = None if line.endswith(b"\n") else box

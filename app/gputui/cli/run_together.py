@@ -220,7 +220,9 @@ def _hold(
     if trouble is not None:
         return _Refused(name, NO_SOURCE, trouble.text)
     pass_on(session, name)
-    return _Refused(name, status or NO_SOURCE, None if status else "no answer in time")
+    if not status or status < 0:
+        return _Refused(name, NO_SOURCE, "no answer in time" if status is None else "the connection is lost")
+    return _Refused(name, status, None)
 
 
 def _place(boxes: Sequence[_Box]) -> str:
@@ -335,8 +337,9 @@ def _printed(box: _Box, output: PrefixedOutput) -> int:
     output.write(box.name, b"", final=True)
     status = box.session.finish()
     pass_on(box.session, box.name)
-    if status not in (None, LOST):
+    if status is not None and 0 <= status != LOST:
         return status
+    # (Less than 0: a signal has ended our ssh.)
     goes_on = f"; job {box.name}:{box.job} goes on" if box.job else ""
     say(f"{box.name}: the connection is lost{goes_on}")
     return LOST

@@ -83,8 +83,10 @@ def through(box: str, call: Sequence[str], how: Way) -> int:
     trouble = session.trouble()
     if trouble is not None and session.mode != "run":
         raise NoSourceError(f"{box}: {trouble.text}")
-    if status == LOST:
+    if status == LOST or status < 0:
+        # (Less than 0: a signal has ended our ssh.)
         say(f"{box}: the connection is lost; the job goes on (`gputui jobs --hosts {box}`)")
+        return LOST
     return status
 
 
