@@ -49,6 +49,7 @@ def test_both_start_on_devices_of_their_own_and_each_line_has_its_box(pair: BoxP
     first, second = (words(lines[1]) for lines in told.values())
     assert first["rdzv-id"] == second["rdzv-id"] and first["rdzv-endpoint"] == second["rdzv-endpoint"]
     assert (first["rdzv-conf"], second["rdzv-conf"]) == ("is_host=true", "is_host=false")
+    assert first["local-addr"] == second["local-addr"] == "127.0.0.1"
     assert first["nnodes"] == second["nnodes"] == first["nproc-per-node"] == "2"
     assert all(sorted(lines[0].split(": ")[1]) == [",", "0", "1"] for lines in told.values())
     assert pair.states() == [["done"], ["done"]] and pair.claimed() == [False, False]
@@ -61,6 +62,7 @@ def test_a_dry_run_prints_both_lines_and_starts_nothing(pair: BoxPair) -> None:
     status, out, _ = pair.run("--dry-run", "--rendezvous", "head:7", *TORCHRUN, on=on)
     assert status == 0 and tuple(each.partition(":")[0] for each in out) == pair.names
     given = [words(each) for each in out]
+    assert given[0]["local-addr"] == "head" and given[1].get("local-addr") != "head"
     assert [(each["rdzv-endpoint"], each["nproc-per-node"]) for each in given] == [
         ("head:7", "1"),
         ("head:7", "2"),

@@ -15,6 +15,7 @@ import os
 import re
 import select
 import signal
+import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ from gputui.inventory.untrusted_json import JsonValue
 from gputui.jobs.foreground import LEFT
 from gputui.launching.host_environment import ThisHost, is_free
 from gputui.launching.launch_options import Meeting, OptionError, table
-from gputui.launching.launchers.torchrun import PORT
+from gputui.launching.launchers.torchrun import PORT, endpoint
 
 __all__ = ["HELD_FOR", "LEFT", "agreed", "met", "obey_input", "reached"]
 
@@ -69,14 +70,31 @@ def agreed(line: bytes) -> tuple[str, Meeting]:
     try:
         said = json.loads(line)
         place = table()["rendezvous"].typed(said["rendezvous"])
-        address = None if said["address"] is None else str(ipaddress.ip_address(said["address"]))
         if not (isinstance(said["id"], str) and re.fullmatch("[a-z0-9]{1,40}", said["id"])):
             raise ValueError("its id")
         if not isinstance(said["first"], bool):
             raise ValueError("which machine is the first")
     except (ValueError, TypeError, KeyError, OptionError, RecursionError) as error:
         raise WrongCallError(f"this is not where machines meet: {error}") from None
-    return place, Meeting(said["id"], said["first"], address)
+    return place, Meeting(said["id"], said["first"], _own_address(place, said["first"]))
+
+
+def _own_address(place: str, first: bool) -> str | None:
+    """The address by which the other machines reach this one; None where that is not known.
+
+    That of the first is where they meet, another's the one from which it goes there.
+    """
+    host, _, port = endpoint(place).rpartition(":")
+    host = host.strip("[]")
+    if first:
+        return host
+    with contextlib.suppress(OSError):
+        for family, kind, protocol, _, address in socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM):
+            with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as probe:
+                # (Of a datagram socket, this sends nothing.)
+                probe.connect(address)
+                return str(probe.getsockname()[0])
+    return None
 
 
 def _line(deadline: float) -> bytes | None:

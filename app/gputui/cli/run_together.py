@@ -220,8 +220,11 @@ def _hold(
     if trouble is not None:
         return _Refused(name, NO_SOURCE, trouble.text)
     pass_on(session, name)
-    if not status or status < 0:
-        return _Refused(name, NO_SOURCE, "no answer in time" if status is None else "the connection is lost")
+    if status is None:
+        return _Refused(name, NO_SOURCE, "no answer in time")
+    if status <= 0:
+        why = "the connection is lost" if status else "its answer cannot be read"
+        return _Refused(name, NO_SOURCE, why)
     return _Refused(name, status, None)
 
 
@@ -266,7 +269,7 @@ def _started(args: argparse.Namespace, boxes: Sequence[_Box], place: str, how: W
     meeting = f"gputui{secrets.token_hex(4)}"
     for box in boxes:
         first = box is boxes[0]
-        said = {"rendezvous": place, "id": meeting, "first": first, "address": box.address}
+        said = {"rendezvous": place, "id": meeting, "first": first}
         box.tell(json.dumps(said).encode())
     ends = _Ends({box.name: box for box in boxes})
     if args.dry_run:

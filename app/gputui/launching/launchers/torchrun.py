@@ -124,7 +124,7 @@ def _where(given: Arguments, request: LauncherRequest, notices: Notices) -> list
         wanted = {
             "nnodes": str(request.nodes),
             "rdzv-backend": "c10d",
-            "rdzv-endpoint": _endpoint(request.rendezvous or "HOST"),
+            "rdzv-endpoint": endpoint(request.rendezvous or "HOST"),
             "rdzv-id": request.meeting.id if request.meeting else _rendezvous_id(request),
             **_agreed(request.meeting),
         }
@@ -157,7 +157,7 @@ def _agreed(meeting: Meeting | None) -> dict[str, str]:
     return {**told, "local-addr": meeting.address} if meeting.address else told
 
 
-def _endpoint(text: str) -> str:
+def endpoint(text: str) -> str:
     """HOST:PORT with torchrun's port where none is given; an IPv6 address is in brackets."""
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isdigit() or port == "") or (":" in host and not host.endswith("]")):
