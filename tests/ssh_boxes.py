@@ -14,7 +14,8 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
@@ -27,10 +28,26 @@ class CannotStartError(Exception):
     """sshd does not start here; why."""
 
 
-class SshBoxes:
-    """The daemon, and the boxes that it is. `path` goes before the PATH of what is to reach them."""
+@dataclass(frozen=True)
+class Place:
+    """Where a daemon listens."""
 
-    def __init__(self, folder: Path) -> None:
+    address: str
+    port: int
+
+    @property
+    def known(self) -> str:
+        """As known_hosts writes it."""
+        return self.address if self.port == 22 else f"[{self.address}]:{self.port}"
+
+
+class SshBoxes:
+    """The daemon on the loopback, and the boxes that it is; `listen` starts more of them, elsewhere.
+
+    `path` goes before the PATH of what is to reach them; `client` are words before `ssh`.
+    """
+
+    def __init__(self, folder: Path, client: Sequence[str] = ()) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
         self.config, self.known = folder / "config", folder / "known_hosts"
@@ -40,16 +57,15 @@ class SshBoxes:
                 check=True,
                 stdin=subprocess.DEVNULL,
             )
-        self.port = _free_port()
         self._host_key = _public(folder / "host.pub")
-        self.known.write_text(f"{self._where(self.port)} {self._host_key}\n")
         (folder / "authorized").write_bytes((folder / "user.pub").read_bytes())
         self._write_configuration("")
         self.path = folder / "bin"
         self.path.mkdir()
-        _script(self.path / "ssh", f'exec {SSH} -F {shlex.quote(str(self.config))} "$@"')
+        _script(self.path / "ssh", f'exec {shlex.join(client)} {SSH} -F {shlex.quote(str(self.config))} "$@"')
         _script(folder / "enter", _ENTER.format(folder=shlex.quote(str(folder))))
-        self._daemon = self._start()
+        self._daemons: list[subprocess.Popen[bytes]] = []
+        self._here = self.listen(Place("127.0.0.1", free_port()))
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """With our `ssh` first."""
@@ -64,9 +80,10 @@ class SshBoxes:
         path: str = "/usr/bin:/bin",
         before: str = "",
         options: str = "",
+        at: Place | None = None,
     ) -> Path:
         """A box of that name; its home. `before` is what its login scripts do; `options`, lines of our ssh's
-        configuration for it."""
+        configuration for it; `at`, where its daemon listens."""
         home = self.folder / f"box-{alias}"
         (home / "bin").mkdir(parents=True)
         if gputui:
@@ -80,40 +97,45 @@ class SshBoxes:
         }
         lines = [f"export {name}={shlex.quote(value)}" for name, value in given.items()]
         (self.folder / f"{alias}.env").write_text("\n".join([*lines, before, ""]))
-        self._host(alias, self.port, f"  SetEnv GPUTUI_BOX={alias}\n{options}")
+        self._host(alias, at or self._here, f"  SetEnv GPUTUI_BOX={alias}\n{options}")
         return home
 
     def add_dead(self, alias: str) -> None:
         """A box whose port nobody listens on."""
-        self._host(alias, _free_port())
+        self._host(alias, Place("127.0.0.1", free_port()))
 
     def add_hung(self, alias: str) -> socket.socket:
         """A box that takes connections and says nothing; the caller closes it."""
         listens = socket.create_server(("127.0.0.1", 0))
-        self._host(alias, listens.getsockname()[1])
+        self._host(alias, Place("127.0.0.1", listens.getsockname()[1]))
         return listens
 
     def add_changed(self, alias: str) -> None:
         """A box whose host key is known to be another one."""
         file = self.folder / f"{alias}.known"
-        file.write_text(f"{self._where(self.port)} {_public(self.folder / 'other.pub')}\n")
-        self._host(alias, self.port, f"  UserKnownHostsFile {file}\n")
+        file.write_text(f"{self._here.known} {_public(self.folder / 'other.pub')}\n")
+        self._host(alias, self._here, f"  UserKnownHostsFile {file}\n")
 
     def add_denied(self, alias: str) -> None:
         """A box that does not take our key."""
-        self._host(alias, self.port, f"  IdentityFile {self.folder / 'other'}\n")
+        self._host(alias, self._here, f"  IdentityFile {self.folder / 'other'}\n")
 
     def close(self) -> None:
-        """Stop the daemon; the connections that are left end."""
-        self._daemon.kill()
-        self._daemon.wait()
+        """Stop the daemons; the connections that are left end."""
+        for daemon in self._daemons:
+            daemon.kill()
+            daemon.wait()
 
-    def _host(self, alias: str, port: int, more: str = "") -> None:
+    def add_jump(self, alias: str, at: Place) -> None:
+        """A host that others are reached through (ProxyJump)."""
+        self._host(alias, at)
+
+    def _host(self, alias: str, place: Place, more: str = "") -> None:
         # (Of each option the first value counts: what is special to a box stands before what is general.)
         if "IdentityFile" not in more:
             # (Of keys all count.)
             more += f"  IdentityFile {self.folder / 'user'}\n"
-        self._hosts = f"{self._hosts}Host {alias}\n  HostName 127.0.0.1\n  Port {port}\n{more}"
+        self._hosts = f"{self._hosts}Host {alias}\n  HostName {place.address}\n  Port {place.port}\n{more}"
         self._write_configuration(self._hosts)
 
     def _write_configuration(self, hosts: str) -> None:
@@ -124,35 +146,50 @@ class SshBoxes:
             "  StrictHostKeyChecking yes\n"
         )
 
-    def _where(self, port: int) -> str:
-        return f"[127.0.0.1]:{port}"
+    def listen(
+        self,
+        place: Place,
+        inside: Sequence[str] = (),
+        startups: str = "10:30:100",
+        reached: Sequence[Place] = (),
+    ) -> Place:
+        """Start a daemon there; the place. Raises CannotStartError.
 
-    def _start(self) -> subprocess.Popen[bytes]:
+        `inside` are words before the program (a namespace), `startups` its MaxStartups, `reached` the places
+        at which it is reached, where it listens on all addresses.
+        """
         if os.geteuid() == 0:
             # (Where it separates its privileges; a system that has never started it lacks the folder.)
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        file = self.folder / "sshd_config"
+        number = len(self._daemons)
+        with self.known.open("a") as known:
+            for each in dict.fromkeys(reached or [place]):
+                known.write(f"{each.known} {self._host_key}\n")
+        file = self.folder / f"sshd{number}.conf"
         file.write_text(
-            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.folder / 'host'}\n"
+            f"Port {place.port}\nListenAddress {place.address}\nHostKey {self.folder / 'host'}\n"
             f"AuthorizedKeysFile {self.folder / 'authorized'}\nPidFile none\nStrictModes no\nUsePAM no\n"
             "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n"
-            f"AcceptEnv GPUTUI_BOX\nForceCommand {self.folder / 'enter'}\nMaxStartups 10:30:100\n"
+            f"AcceptEnv GPUTUI_BOX\nForceCommand {self.folder / 'enter'}\nMaxStartups {startups}\n"
         )
-        log = self.folder / "sshd.log"
+        log = self.log_of(number)
+        log.touch()
         daemon = subprocess.Popen(
-            [str(SSHD), "-D", "-f", str(file), "-E", str(log)], stdin=subprocess.DEVNULL
+            [*inside, str(SSHD), "-D", "-f", str(file), "-E", str(log)], stdin=subprocess.DEVNULL
         )
+        self._daemons.append(daemon)
         deadline = time.monotonic() + _STARTS_WITHIN
         while daemon.poll() is None and time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1.0).close()
-            except OSError:
-                time.sleep(0.01)
-                continue
-            return daemon
+            if "Server listening on" in log.read_text():
+                return place
+            time.sleep(0.01)
         daemon.kill()
         daemon.wait()
-        raise CannotStartError(log.read_text() if log.exists() else "sshd did not start")
+        raise CannotStartError(log.read_text() or "sshd did not start")
+
+    def log_of(self, number: int) -> Path:
+        """What the daemon of that number, in the order in which they were started, has to say."""
+        return self.folder / f"sshd{number}.log"
 
 
 _ENTER = """\
@@ -173,7 +210,8 @@ def _public(file: Path) -> str:
     return f"{kind} {key}"
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of the loopback that nothing listens on."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]

@@ -29,6 +29,8 @@ from gputui.checking.interpreter_process import Ended
 from gputui.choosing.verdict import verdicts
 from gputui.cli import jobs as jobs_cli
 from gputui.cli import ls_ray, ls_slurm
+from gputui.cli.common import WrongCallError
+from gputui.cli.held import agreed, reached
 from gputui.cli.job_mapping import read_jobs, with_own_jobs, write_jobs
 from gputui.cli.ls import document_text, table
 from gputui.cli.metrics_text import metrics_text
@@ -662,6 +664,28 @@ def _answer_of_box(given: tuple[bytes, Mode]) -> None:
 
 _SMI = b"0, GPU-1, NVIDIA H100, 00000000:1B:00.0, 81559, 10, 81000, 0, 30, 66.05, [N/A], 550.54\n"
 _ANY_BYTES = st.binary(max_size=60)
+
+
+def _meeting(line: bytes) -> None:
+    """What a box says of itself before it starts with others, and what it is told then."""
+    with contextlib.suppress(DocumentError, ValueError, RecursionError):
+        address, port = reached(line)
+        assert (address is None or plain(address)) and (port is None or 0 < port < 65536)
+    # (It would look for names.)
+    with contextlib.suppress(WrongCallError), mock.patch("socket.getaddrinfo", return_value=[]):
+        place, meeting = agreed(line)
+        assert place.isprintable() and meeting.id.isalnum() and plain(str(meeting.address))
+
+
+_MEETING = {
+    "devices": ["GPU-1"],
+    "port": 29400,
+    "rendezvous": "10.0.0.1:29400",
+    "id": "gputui1",
+    "first": True,
+    "address": "10.0.0.1",
+}
+
 ENTRANCES = {
     "models": Entrance(
         st.tuples(_CONFIGS | _ANY_BYTES, bytes_of(_HEADER) | _ANY_BYTES, st.sampled_from([0, 0, 0, 5])),
@@ -676,6 +700,7 @@ ENTRANCES = {
         ),
         _answer_of_box,
     ),
+    "meetings of boxes": Entrance(bytes_of(_MEETING) | _ANY_BYTES, _meeting),
     "one-sided links": Entrance(_one_sided(), _recording),
     "job mappings": Entrance(
         st.lists(

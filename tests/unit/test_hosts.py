@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import random
 import shlex
 import shutil
 import signal
@@ -127,10 +128,33 @@ def test_a_box_without_gputui_is_sent_one_once(
     home = boxes.add(name, idle, gputui=False, path=no_packages)
     assert len(entry(call, name)["devices"]) == 2
     (core,) = (home / ".cache" / "gputui").iterdir()
-    sent = (core / "start.py").stat()
+    sent = (core / "start.py").stat().st_ino
     assert not (core / "gputui" / "tui").exists()
     assert len(entry(call, name)["devices"]) == 2
-    assert (core / "start.py").stat() == sent
+    assert (core / "start.py").stat().st_ino == sent
+
+
+def test_copies_that_nothing_uses_any_more_go_when_another_is_sent(
+    boxes: SshBoxes, idle: dict[str, str], call: Call, no_packages: str
+) -> None:
+    name = fresh(boxes, "tidy")
+    home = boxes.add(name, idle, gputui=False, path=no_packages)
+    cache = home / ".cache" / "gputui"
+    ages = {"0" * 16: 31, "1" * 16: 31, "2" * 16: 29, "tmpcutoff": 2, "tmpcoming": 0.5, "notes": 99}
+    for each, days in ages.items():
+        (cache / each).mkdir(parents=True)
+        (cache / each / "start.py").touch()
+        for place in (cache / each / "start.py", cache / each):
+            os.utime(place, (time.time() - days * 86400,) * 2)
+    with subprocess.Popen(["sh", "-c", "read x", str(cache / ("1" * 16))], stdin=subprocess.PIPE) as runs:
+        assert len(entry(call, name)["devices"]) == 2
+        runs.communicate()
+    left = {each.name for each in cache.iterdir()}
+    assert left == {"1" * 16, "2" * 16, "tmpcoming", "notes", sent_core.digest()}
+    # One that is started is in use.
+    os.utime(cache / sent_core.digest() / "start.py", (1, 1))
+    entry(call, name)
+    assert (cache / sent_core.digest() / "start.py").stat().st_mtime > time.time() - 3600
 
 
 def test_what_is_sent_needs_no_package_and_reads_settings_on_every_python(tmp_path: Path) -> None:
@@ -178,6 +202,21 @@ def test_without_a_python_that_can_nvidia_smi_is_asked_and_nothing_counts_as_fre
     assert [device["verdict"]["state"] for device in found["devices"]] == ["unknown"] * 2
     assert found["devices"][1]["utilization"] is None and found["devices"][0]["memory_used"] == 10 * 1024**2
     assert any("Python" in error["message"] for error in found["errors"])
+
+
+def test_a_python_that_is_too_old_is_none(boxes: SshBoxes, call: Call, tmp_path: Path) -> None:
+    name = fresh(boxes, "ancient")
+    home = boxes.add(name, gputui=False, path=system_programs(tmp_path))
+    for program, text in (
+        # (It answers 1 to "are you 3.10 or newer?".)
+        ("python3", 'case "$*" in *version_info*) exit 1;; esac; touch "$HOME/started"'),
+        ("nvidia-smi", f"cat <<'END'\n{SMI}END"),
+    ):
+        (home / "bin" / program).write_text(f"#!/bin/sh\n{text}\n")
+        (home / "bin" / program).chmod(0o755)
+    assert [device["verdict"]["state"] for device in entry(call, name)["devices"]] == ["unknown"] * 2
+    ended = call("run", "--on", name, "-n", "1", "--", "true")
+    assert ended.refused(3) and not (home / "started").exists() and not (home / ".cache").exists()
 
 
 def test_what_gputui_says_there_is_the_reason(boxes: SshBoxes, call: Call, tmp_path: Path) -> None:
@@ -376,6 +415,102 @@ def test_the_users_master_is_used_and_when_it_dies_the_connection_is_made_again(
         assert tell("exit") == 0
         until(document, lambda found: found[name]["state"] == "dead")
         until(document, lambda found: found[name]["state"] == "live")
+
+
+def test_a_master_that_is_killed_takes_no_connection_with_it_for_long(
+    boxes: SshBoxes, idle: dict[str, str], control: tuple[str, Callable[[str], int]]
+) -> None:
+    options, tell = control
+    name = fresh(boxes, "killed")
+    boxes.add(name, idle, options=options)
+    path = next(line.split()[1] for line in options.splitlines() if "ControlPath" in line)
+    argv = [str(boxes.path / "ssh"), "-S", path, "-O", "check", "any"]
+    with following(boxes, name, "--interval", "0.1") as document:
+        until(document, lambda found: found[name]["state"] == "live")
+        said = subprocess.run(argv, capture_output=True, text=True, check=True).stderr
+        os.kill(int("".join(filter(str.isdigit, said.partition("pid=")[2]))), signal.SIGKILL)
+        until(document, lambda found: found[name]["state"] == "dead")
+        until(document, lambda found: found[name]["state"] == "live")
+    assert tell("check") == 0
+
+
+def test_a_client_that_is_killed_at_any_moment_leaves_nothing_behind_there(
+    boxes: SshBoxes, idle: dict[str, str]
+) -> None:
+    name = fresh(boxes, "orphan")
+    home = boxes.add(name, idle)
+    program = home / "bin" / "gputui"
+    program.write_text(program.read_text().replace("exec", 'echo $$ >> "$HOME/pids"; exec'))
+    drawn = random.Random(3)
+    for _ in range(8):
+        with subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "gputui",
+                "ls",
+                "--hosts",
+                name,
+                "--json",
+                "--follow",
+                "--interval",
+                "0.1",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env=boxes.environment(dict(os.environ)),
+        ) as process:
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(drawn.uniform(0.2, 1.5))
+            process.kill()
+    pids = (home / "pids").read_text().split()
+    assert len(pids) > 2
+    until_true(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
+def older(home: Path) -> None:
+    """Make the gputui of a box one that cannot be followed yet."""
+    program = home / "bin" / "gputui"
+    refuses = 'echo "gputui: unrecognized arguments: --follow (see gputui ls --help)" >&2; exit 2'
+    text = program.read_text().partition("\n")[2]
+    program.write_text(f'#!/bin/sh\ncase "$*" in *--follow*) {refuses};; esac\n{text}')
+
+
+def test_an_older_gputui_that_cannot_be_followed_is_followed_by_a_copy_of_ours(
+    boxes: SshBoxes, idle: dict[str, str], no_packages: str
+) -> None:
+    name = fresh(boxes, "older")
+    home = boxes.add(name, idle, path=no_packages)
+    older(home)
+    with following(boxes, name, "--interval", "0.1") as document:
+        seen = until(document, lambda found: found[name]["state"] != "connecting")[name]
+        assert (seen["state"], seen["error"], len(seen["devices"])) == ("live", None, 2)
+        assert (home / ".cache" / "gputui" / sent_core.digest() / "start.py").exists()
+
+
+def test_an_older_gputui_without_a_python_is_no_box_that_can_be_followed(
+    boxes: SshBoxes, tmp_path: Path
+) -> None:
+    name = fresh(boxes, "oldest")
+    home = boxes.add(name, path=system_programs(tmp_path))
+    older(home)
+    with following(boxes, name, "--interval", "0.1") as document:
+        seen = until(document, lambda found: found[name]["state"] != "connecting")[name]
+        assert seen["state"] == "dead" and "older" in seen["error"] and "devices" not in seen
+
+
+def test_a_box_of_nvidia_smi_is_followed_too_and_nothing_counts_as_free(
+    boxes: SshBoxes, tmp_path: Path
+) -> None:
+    name = fresh(boxes, "smi")
+    home = boxes.add(name, gputui=False, path=system_programs(tmp_path))
+    program = home / "bin" / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{SMI}END\n")
+    program.chmod(0o755)
+    with following(boxes, name, "--interval", "0.1") as document:
+        seen = until(document, lambda found: found[name]["state"] == "live")[name]
+        assert [device["verdict"]["state"] for device in seen["devices"]] == ["unknown"] * 2
+        until(document, lambda found: found[name]["time"] > seen["time"])
 
 
 def test_a_box_that_goes_silent_is_stale(boxes: SshBoxes, idle: dict[str, str]) -> None:

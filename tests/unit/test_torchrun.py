@@ -11,7 +11,7 @@ import pytest
 from gputui.cli.run import parser as run_parser
 from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.launch_options import LaunchOptions, Meeting
 from unit.builders import gpu
 from unit.host_environments import Told
 
@@ -23,11 +23,14 @@ def made(
     count: int = 2,
     told: Told | None = None,
     environ: Mapping[str, str] | None = None,
+    meeting: Meeting | None = None,
     **options: Any,
 ) -> Launch:
     """The launch of a command."""
     wanted = LaunchOptions(tuple(shlex.split(command)), **{"launcher": "torchrun", **options})
-    return compose([gpu(index) for index in range(count)], wanted, environ or {}, told or Told())
+    return compose(
+        [gpu(index) for index in range(count)], wanted, environ or {}, told or Told(), meeting=meeting
+    )
 
 
 def line(launch: Launch) -> str:
@@ -153,6 +156,36 @@ def test_another_number_of_machines_is_a_warning(given: str, said: str) -> None:
     assert launch.warnings == (said,)
     assert launch.argv[-2:] == (given, "x.py")
     assert made("torchrun --nnodes=2 x.py", nodes=2, rendezvous="h").warnings == ()
+
+
+# Several machines that are started together.
+
+
+def test_machines_that_are_started_together_are_told_all_that_they_must_agree_on() -> None:
+    lines = [
+        line(made("torchrun x.py", nodes=2, rendezvous="10.0.0.1:7", meeting=meeting))
+        for meeting in (Meeting("m1", True, "10.0.0.1"), Meeting("m1", False, "10.0.0.2"))
+    ]
+    first, second = (dict(word[2:].split("=", 1) for word in each.split()[1:-1]) for each in lines)
+    assert (first["rdzv-id"], first["rdzv-endpoint"], first["nnodes"]) == ("m1", "10.0.0.1:7", "2")
+    assert (first["rdzv-conf"], first["local-addr"]) == ("is_host=true", "10.0.0.1")
+    assert (second["rdzv-conf"], second["local-addr"]) == ("is_host=false", "10.0.0.2")
+    same = {name: value for name, value in first.items() if name not in ("rdzv-conf", "local-addr")}
+    assert same.items() <= second.items()
+
+
+def test_what_the_command_says_of_the_meeting_is_kept_and_nobody_else_is_to_be_started() -> None:
+    launch = made(
+        "torchrun --rdzv-conf=timeout=9 --local-addr=me x.py",
+        nodes=2,
+        rendezvous="h",
+        meeting=Meeting("m1", True, "10.0.0.1"),
+    )
+    assert [word for word in launch.argv if "rdzv-conf" in word or "local-addr" in word] == [
+        "--rdzv-conf=timeout=9",
+        "--local-addr=me",
+    ]
+    assert len(launch.remarks) == 1 and "--rdzv-conf" in launch.remarks[0]
 
 
 # Processes.

@@ -23,7 +23,7 @@ from gputui.launching.compose import launcher_of
 from gputui.launching.environment_hints import THREADS, hints, threads_near
 from gputui.launching.intent import Asked, Intent
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import LaunchOptions, Option, OptionError, table
+from gputui.launching.launch_options import LaunchOptions, Meeting, Option, OptionError, table
 from gputui.launching.read_intent import read_intent
 from gputui.launching.secrets import program_and_script
 from gputui.launching.shell_words import assignments
@@ -125,7 +125,8 @@ def options_of(args: argparse.Namespace, command: Sequence[str]) -> LaunchOption
     argv = options.command
     if options.nodes > 1 and argv and launcher_of(options).name != "torchrun":
         raise WrongCallError("several machines are started by torchrun: --launcher torchrun")
-    if options.nodes > 1 and not options.rendezvous and getattr(args, "form", "") != "sbatch":
+    placed = options.rendezvous or getattr(args, "form", "") == "sbatch" or getattr(args, "held", False)
+    if options.nodes > 1 and not placed:
         raise WrongCallError(f"--nodes {options.nodes} needs --rendezvous HOST, the first of the machines")
     return options
 
@@ -242,7 +243,13 @@ def allocated(
         raise
 
 
-def launch_on(allocation: Allocation, options: LaunchOptions, intent: Intent, near: bool = False) -> Launch:
+def launch_on(
+    allocation: Allocation,
+    options: LaunchOptions,
+    intent: Intent,
+    near: bool = False,
+    meeting: Meeting | None = None,
+) -> Launch:
     """The launch of launch options on allocated devices; `near` adds the threads of the CPUs near them."""
     if near:
         threads = threads_near(allocation.snapshot, allocation.devices)
@@ -250,7 +257,7 @@ def launch_on(allocation: Allocation, options: LaunchOptions, intent: Intent, ne
             say(f"warning: the CPUs near these devices are not known: no {THREADS}")
         else:
             options = replace(options, additions=(*options.additions, (THREADS, str(threads))))
-    return launch_of_allocation(allocation, options, intent, os.environ)
+    return launch_of_allocation(allocation, options, intent, os.environ, meeting)
 
 
 def noted(launch: Launch) -> Launch:

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputui.allocating.allocator import Allocator, Approve
@@ -32,7 +33,7 @@ from gputui.cli.launch_call import (
 from gputui.cli.request_options import add_wait_option, constraints_of
 from gputui.inventory.device import Device
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.launch_options import LaunchOptions, Meeting
 from gputui.launching.model_memory import memory_warning
 from gputui.launching.read_intent import read_intent
 from gputui.launching.start import StartError
@@ -61,8 +62,9 @@ def parser() -> Parser:
     )
     made.add_argument(
         "--on",
-        metavar="BOX|anywhere",
-        help="start it on another box, over ssh; anywhere: on the best of those of the settings",
+        metavar="BOX|A,B|anywhere",
+        help="start it on another box, over ssh; with torchrun on several at the same time, -n on each (or"
+        " A:4,B:2); anywhere: on the best of those of the settings",
     )
     made.add_argument("--dry-run", action="store_true", help="print the launch line and start nothing")
     made.add_argument("--detach", action="store_true", help="start as a background job and print its id")
@@ -70,6 +72,12 @@ def parser() -> Parser:
         "--attach",
         action="store_true",
         help="start as a job and show its output here; it outlives this terminal (`gputui jobs attach`)",
+    )
+    made.add_argument(
+        "--held",
+        action="store_true",
+        help="what `run --on A,B` calls on each box: claim the devices, and start once standard input says"
+        " where the machines meet",
     )
     made.add_argument("--name", help="name of the job (`gputui jobs`)")
     made.add_argument(
@@ -129,7 +137,17 @@ def _run(
     if as_job and args.wait is not None and not args.dry_run and not request.cpu_only:
         return _queue(words, command or (), options, request, approve, args, foreground)
     allocation = allocated(args, request, holds=not args.dry_run, approve=approve)
-    launch = noted(launch_on(allocation, options, intent, near=args.threads == NEAR))
+    meeting: Meeting | None = None
+    if args.held:
+        from gputui.cli.held import LEFT, met
+
+        agreed = met(allocation)
+        if agreed is None:
+            allocation.release()
+            return LEFT
+        place, meeting = agreed
+        options = replace(options, rendezvous=place)
+    launch = noted(launch_on(allocation, options, intent, args.threads == NEAR, meeting))
     lacking = memory_warning(options, allocation.snapshot, allocation.devices, os.environ)
     if lacking is not None:
         say(f"warning: {lacking}")
@@ -244,16 +262,21 @@ def _detach(
             launch, given_environment(), lease, args.name, options, constraints_of(args)
         ),
         lambda job: f"job {job.id}: `gputui jobs log -f {job.id}` follows it",
-        args.quiet,
+        args.quiet or args.held,
         foreground,
+        args.held,
     )
 
 
 def _as_job(
-    start: Callable[[], Job], told: Callable[[Job], str], quiet: bool, foreground: Foreground | None
+    start: Callable[[], Job],
+    told: Callable[[Job], str],
+    quiet: bool,
+    foreground: Foreground | None,
+    held: bool = False,
 ) -> int:
     """Start a job and come back: its id on stdout, 126 or 127 when it could not be started. With `foreground`
-    it is followed there, and the status is its own."""
+    it is followed there, and the status is its own; with `held` its id comes first all the same."""
     from gputui.jobs.job import JobError
 
     try:
@@ -267,6 +290,12 @@ def _as_job(
     if foreground is not None:
         from gputui.cli.jobs import attached
 
+        if held:
+            from gputui.cli.held import obey_input
+
+            print_line(job.id)
+            sys.stdout.flush()
+            obey_input()
         if not quiet:
             say(f"job {job.id}: it outlives this terminal; `gputui jobs attach {job.id}` comes back to it")
         return attached(job, foreground)

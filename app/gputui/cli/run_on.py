@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -28,6 +29,11 @@ def run_on(args: argparse.Namespace, words: Sequence[str], command: Sequence[str
         raise WrongCallError("--demo, --from and --root do not go with --on")
     if args.saved is not None:
         raise WrongCallError("--saved does not go with --on: saved launches are those of this machine")
+    counts = {} if args.on == ANYWHERE else _counts(args.on)
+    if len(counts) > 1:
+        from gputui.cli.run_together import run_together
+
+        return run_together(args, words, counts, command)
     inner = _forwarded(args, words)
     if args.on == ANYWHERE:
         from gputui.cli.pick_hosts import best
@@ -36,7 +42,11 @@ def run_on(args: argparse.Namespace, words: Sequence[str], command: Sequence[str
         how = way()
         say(f"on {box}")
     else:
-        (box,) = _one(args.on)
+        ((box, count),) = counts.items()
+        if count is not None:
+            if args.n is not None or args.gpus is not None:
+                raise WrongCallError(f"--on {args.on} says already how many devices")
+            inner += ["-n", str(count)]
         how = way(prompts=sys.stdin is not None and sys.stdin.isatty())
         reached(box, how)
     call = ["run", *inner, "--", *command]
@@ -53,11 +63,20 @@ def run_on(args: argparse.Namespace, words: Sequence[str], command: Sequence[str
         raise WrongCallError(str(error)) from None
 
 
-def _one(text: str) -> tuple[str, ...]:
-    boxes = boxes_named(text)
-    if len(boxes) != 1:
-        raise WrongCallError(f"--on takes one box or {ANYWHERE!r}")
-    return boxes
+def _counts(text: str) -> dict[str, int | None]:
+    """The boxes of `--on`, each with the number of devices that BOX:N says. Raises WrongCallError."""
+    found: dict[str, int | None] = {}
+    for word in text.split(","):
+        name, colon, number = word.strip().rpartition(":")
+        if not colon:
+            name, number = number, ""
+        elif not re.fullmatch("[1-9][0-9]{0,3}", number):
+            raise WrongCallError(f"{word.strip()!r} is not BOX or BOX:N, a box and how many of its devices")
+        for box in boxes_named(name):
+            if box in found:
+                raise WrongCallError(f"--on names {box} twice")
+            found[box] = int(number) if number else None
+    return found
 
 
 def _forwarded(args: argparse.Namespace, words: Sequence[str]) -> list[str]:

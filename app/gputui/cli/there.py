@@ -79,22 +79,24 @@ def through(box: str, call: Sequence[str], how: Way) -> int:
     finally:
         signal.signal(signal.SIGINT, before)
         session.close()
-    _pass_on(session, box)
+    pass_on(session, box)
     trouble = session.trouble()
     if trouble is not None and session.mode != "run":
         raise NoSourceError(f"{box}: {trouble.text}")
-    if status == LOST:
+    if status == LOST or status < 0:
+        # (Less than 0: a signal has ended our ssh.)
         say(f"{box}: the connection is lost; the job goes on (`gputui jobs --hosts {box}`)")
+        return LOST
     return status
 
 
 def _output(session: Session, box: str) -> Iterator[bytes]:
     while (data := session.receive(None, or_messages=True)) is not None:
-        _pass_on(session, box)
+        pass_on(session, box)
         yield data
 
 
-def _pass_on(session: Session, box: str) -> None:
+def pass_on(session: Session, box: str) -> None:
     """Print the messages that have come from there, line by line."""
     for line in session.new_messages():
         say(f"{box}: {printable(line.removeprefix('gputui: '))}")

@@ -15,7 +15,7 @@ from gputui.launching.container_launch import PORT, complete_container
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.intent import Intent
 from gputui.launching.launch import Launch, OwnDevices
-from gputui.launching.launch_options import AUTO, LaunchOptions, words_of
+from gputui.launching.launch_options import AUTO, LaunchOptions, Meeting, words_of
 from gputui.launching.launchers import LAUNCHERS, recognised
 from gputui.launching.launchers.base import Completed, Launcher, LauncherRequest, Notices, devices_text
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
@@ -41,12 +41,14 @@ def compose(
     host_environment: HostEnvironment | None = None,
     box: Sequence[Vendor] = (),
     intent: Intent | None = None,
+    meeting: Meeting | None = None,
 ) -> Launch:
     """The launch of `options` on exactly `devices` in this order; no devices means CPU only.
 
     `environ` is what the command will inherit; it is looked at for warnings, never changed. `box` are the
     vendors of all devices that are there: without `devices`, those of each are hidden. `intent` is what the
-    command says, where the caller has read it. Raises MixedVendorsError for devices of several vendors.
+    command says, where the caller has read it; `meeting` is given where the other machines of the launch are
+    started at the same time. Raises MixedVendorsError for devices of several vendors.
     """
     vendor = vendor_of(devices, box)
     visibility = vendor.visibility
@@ -59,7 +61,9 @@ def compose(
     completed = Completed(())
     if command:
         completed = _completed(
-            launcher, prefix, command, devices, options, environ, host_environment or ThisHost(), vendor
+            *(launcher, prefix, command, devices, options, environ, host_environment or ThisHost()),
+            vendor,
+            meeting,
         )
     known = _inherited(environ, options, prefix)
     before = visibility.changes_here(known) if devices else ()
@@ -103,7 +107,7 @@ def compose(
         changes=(*ours, *_additions(options, ours, launchers)),
         directory=options.directory,
         warnings=tuple(notices.warnings),
-        remarks=(*notices.remarks, *_elsewhere(devices, options, launcher)),
+        remarks=(*notices.remarks, *(() if meeting else _elsewhere(devices, options, launcher))),
         devices=tuple(devices),
         launcher=launcher.name,
         own=_with_option(notices.own, visibility),
@@ -210,6 +214,7 @@ def _completed(
     environ: Mapping[str, str],
     host_environment: HostEnvironment,
     vendor: Vendor,
+    meeting: Meeting | None,
 ) -> Completed:
     """The launcher's own command, completed; a command of another launcher is taken apart first."""
     remarks: tuple[str, ...] = ()
@@ -229,6 +234,7 @@ def _completed(
         numa=options.numa,
         nodes=options.nodes,
         rendezvous=options.rendezvous,
+        meeting=meeting,
         prefix=prefix,
         directory=options.directory,
         vendor=vendor,

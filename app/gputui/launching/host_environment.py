@@ -115,7 +115,7 @@ class ThisHost:
         # 5 ms to import, for the one launcher that needs a port.
         import socket
 
-        if self._port is None or not _is_free(self._port):
+        if self._port is None or not is_free(self._port):
             with socket.socket() as probe:
                 # On all addresses, as launchers listen: on one of them another program may have it.
                 try:
@@ -126,7 +126,8 @@ class ThisHost:
         return self._port
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether nothing of this machine listens on a TCP port, on any address."""
     import socket
 
     with socket.socket() as probe:

@@ -165,6 +165,21 @@ def _is_ipv6(text: str) -> bool:
     return True
 
 
+class Meeting(NamedTuple):
+    """What the machines of one launch have agreed on, where they are started together.
+
+    It holds for that launch only, and is no launch option.
+
+    id       of their rendezvous, no other launch's
+    first    whether this machine is the one where they meet
+    address  by which the others reach this machine, None where that is not known
+    """
+
+    id: str
+    first: bool
+    address: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
     """What the user wants to run, apart from the devices.

@@ -17,7 +17,7 @@ from gputui.inventory.device import Device
 from gputui.launching.compose import compose, refusal
 from gputui.launching.intent import Asked, ContradictionError, Intent, settle
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.launch_options import LaunchOptions, Meeting
 from gputui.sources.source import Want
 from gputui.vendors.registry import order_to_read, vendor_of, vendors_here, vendors_of
 from gputui.vendors.vendor import Vendor
@@ -92,9 +92,13 @@ def _agree(devices: Sequence[Device], intent: Intent, force: bool) -> None:
 
 
 def launch_of_allocation(
-    allocation: Allocation, options: LaunchOptions, intent: Intent, environ: Mapping[str, str]
+    allocation: Allocation,
+    options: LaunchOptions,
+    intent: Intent,
+    environ: Mapping[str, str],
+    meeting: Meeting | None = None,
 ) -> Launch:
     """The launch of launch options on allocated devices."""
     # (Without devices, those of all vendors that are installed are hidden.)
     box = vendors_of(allocation.snapshot.devices) or vendors_here()
-    return compose(allocation.devices, options, environ, box=box, intent=intent)
+    return compose(allocation.devices, options, environ, box=box, intent=intent, meeting=meeting)

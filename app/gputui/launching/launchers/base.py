@@ -13,6 +13,7 @@ from gputui.launching.argument_vector import Arguments, OptionTable, read_option
 from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.intent import CommandContext, DeviceCount, Intent
 from gputui.launching.launch import OwnDevices
+from gputui.launching.launch_options import Meeting
 from gputui.launching.launchers.entrypoint import Entrypoint, of_launcher
 from gputui.launching.python_command import started_program
 from gputui.vendors.registry import default_vendor
@@ -31,7 +32,7 @@ class LauncherRequest:
     processes   how many the user wants started, None for one a device
     logs        a directory for a log a rank, None for none
     numa        whether processes shall be bound to the CPUs near their devices
-    nodes       machines; `rendezvous` is HOST[:PORT] of the first
+    nodes       machines; `rendezvous` is HOST[:PORT] of the first, `meeting` what they have agreed on
     prefix      what stands before the command (`uv run`)
     directory   where it is started, None for here
     vendor      of the devices: whose variables count
@@ -47,6 +48,7 @@ class LauncherRequest:
     numa: bool = False
     nodes: int = 1
     rendezvous: str | None = None
+    meeting: Meeting | None = None
     prefix: tuple[str, ...] = ()
     directory: str | None = None
     vendor: Vendor = field(default_factory=default_vendor)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from gputui.launching.argument_vector import Arguments
 from gputui.launching.intent import CommandContext, Intent
+from gputui.launching.launch_options import Meeting
 from gputui.launching.launchers.base import (
     Completed,
     LauncherRequest,
@@ -123,9 +124,12 @@ def _where(given: Arguments, request: LauncherRequest, notices: Notices) -> list
         wanted = {
             "nnodes": str(request.nodes),
             "rdzv-backend": "c10d",
-            "rdzv-endpoint": _endpoint(request.rendezvous or "HOST"),
-            "rdzv-id": _rendezvous_id(request),
+            "rdzv-endpoint": endpoint(request.rendezvous or "HOST"),
+            "rdzv-id": request.meeting.id if request.meeting else _rendezvous_id(request),
+            **_agreed(request.meeting),
         }
+        if request.meeting and "rdzv-conf" in given and "is_host" not in given.get("rdzv-conf", ""):
+            notices.remark(f"--rdzv-conf of the command is kept: torchrun finds out {_HOSTS}")
         return [f"--{name}={value}" for name, value in wanted.items() if name not in given]
     own = given.without(("nnodes",)).named(RENDEZVOUS)
     added = [] if own or given.get("nnodes", "1") not in ("1", "1:1") else ["--standalone"]
@@ -137,7 +141,23 @@ def _where(given: Arguments, request: LauncherRequest, notices: Notices) -> list
     return added
 
 
-def _endpoint(text: str) -> str:
+_HOSTS = "from names and addresses which machine keeps the rendezvous"
+
+
+def _agreed(meeting: Meeting | None) -> dict[str, str]:
+    """What a machine is told that is started together with the others.
+
+    Left to itself torchrun compares names and addresses to find out whether it keeps the rendezvous, and does
+    not on a machine whose own name means 127.0.1.1 (torch/distributed/elastic/rendezvous/utils.py,
+    `_matches_machine_hostname`); and the others are told its host name, which they may not know.
+    """
+    if meeting is None:
+        return {}
+    told = {"rdzv-conf": f"is_host={'true' if meeting.first else 'false'}"}
+    return {**told, "local-addr": meeting.address} if meeting.address else told
+
+
+def endpoint(text: str) -> str:
     """HOST:PORT with torchrun's port where none is given; an IPv6 address is in brackets."""
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isdigit() or port == "") or (":" in host and not host.endswith("]")):

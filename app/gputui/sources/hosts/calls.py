@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +19,6 @@ AT_ONCE = 8
 through one jump host."""
 PATIENCE = 60.0
 """Seconds after which a box that is connected and does not answer is given up."""
-_ENDS_WITHIN = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +40,17 @@ class Answer:
 
 
 def ask(
-    alias: str, words: Sequence[str], way: Way, views: bool = False, patience: float = PATIENCE
+    alias: str,
+    words: Sequence[str],
+    way: Way,
+    views: bool = False,
+    patience: float = PATIENCE,
+    own: bool = False,
 ) -> Answer:
-    """The answer of one box; whatever happens to the connection is in it. Raises ValueError for words that
-    cannot be sent."""
+    """The answer of one box; whatever happens to the connection is in it. `views` and `own` are those of
+    `remote_script.command`. Raises ValueError for words that cannot be sent."""
     try:
-        session = Session(alias, words, way, tied=True, views=views)
+        session = Session(alias, words, way, tied=True, views=views, own=own)
     except OSError as error:
         return Answer(alias, None, b"", "", Trouble("failed", f"ssh cannot be started: {error.strerror}"))
     deadline = time.monotonic() + way.timeout + patience
@@ -59,9 +61,7 @@ def ask(
         out.append(data)
         size += len(data)
         late = not data or size > MOST_BYTES
-    if not late:
-        _wait(session)
-    status = session.close()
+    status = session.close() if late else session.finish()
     if size > MOST_BYTES:
         trouble: Trouble | None = Trouble("failed", "it prints more than an answer")
     elif late:
@@ -71,13 +71,6 @@ def ask(
         if trouble is None and status is None:
             trouble = Trouble("failed", "ssh has not ended")
     return Answer(alias, None if trouble else status, b"".join(out), session.said, trouble, session.mode)
-
-
-def _wait(session: Session) -> None:
-    """Let an ssh end whose output has ended. (The master of the user's other connections may live on.)"""
-    session.end_input()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        session.process.wait(_ENDS_WITHIN)
 
 
 def of_each(boxes: Sequence[str], work: Callable[[str], T]) -> list[T]:

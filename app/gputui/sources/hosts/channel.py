@@ -80,6 +80,8 @@ class Channel:
     def __init__(self, alias: str, way: Way, slots: threading.Semaphore, interval: float) -> None:
         self._alias, self._way, self._slots, self._interval = alias, way, slots, interval
         self._state = BoxState(alias, since=time.time())
+        self._own = False
+        """Whether gputui there is too old to be followed, so that a copy of ours is sent."""
         self._stopped = threading.Event()
         self._wake, self._woken = os.pipe()
         self._heard = 0.0
@@ -118,7 +120,10 @@ class Channel:
     def _run(self) -> None:
         pause = _FIRST_PAUSE
         while not self._stopped.is_set():
+            knew = self._own
             was_live = self._connected()
+            if self._own != knew:
+                continue
             pause = _FIRST_PAUSE if was_live else min(2 * pause, _LONGEST_PAUSE)
             self._stopped.wait(pause)
 
@@ -137,7 +142,9 @@ class Channel:
 
         try:
             words = ("ls", "--json", "--follow", f"--interval={self._interval:g}")
-            session = Session(self._alias, words, self._way, follows=True, views=True, apart=True)
+            session = Session(
+                self._alias, words, self._way, follows=True, views=True, apart=True, own=self._own
+            )
         except OSError as error:
             connected()
             self._dead(f"ssh cannot be started: {error.strerror}")
@@ -147,6 +154,9 @@ class Channel:
         finally:
             connected()
             session.close()
+        if session.lacks("--follow"):
+            self._own = True
+            return False
         if not self._stopped.is_set():
             trouble = session.trouble()
             if wrong is None:

@@ -25,8 +25,11 @@ MOST = 120_000
 
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./ -")
 
-_RECEIVE = """\
-import io, os, shutil, sys, tempfile, zipfile
+KEPT_DAYS = 30
+"""Days for which a copy that was sent to a box stays there unused."""
+
+_RECEIVE = f"""\
+import glob, io, os, re, shutil, sys, tempfile, time, zipfile
 folder, left = sys.argv[1], int(sys.argv[2])
 data = b""
 while len(data) < left:
@@ -43,13 +46,41 @@ try:
 except OSError:
     # Another connection was quicker.
     shutil.rmtree(made)
+
+def of_process(file):
+    try:
+        with open(file, "rb") as opened:
+            return os.fsdecode(opened.read())
+    except OSError:
+        return ""
+
+def long_ago(place, days):
+    try:
+        return time.time() - os.stat(place).st_mtime > days * 86400
+    except OSError:
+        return False
+
+calls = [of_process(file) for file in glob.glob("/proc/[0-9]*/cmdline")]
+for name in os.listdir(above):
+    old = os.path.join(above, name)
+    if re.fullmatch("[0-9a-f]{{16}}", name):
+        gone = long_ago(os.path.join(old, "{START}"), {KEPT_DAYS})
+    else:
+        gone = name.startswith("tmp") and long_ago(old, 1)
+    if gone and calls and not any(name in call for call in calls):
+        shutil.rmtree(old, ignore_errors=True)
 """
-"""Runs there. It reads no byte more than the file: what follows is for gputui."""
+"""Runs there. It reads no byte more than the file: what follows is for gputui.
+
+Of the copies that were sent before, those go that nothing has started for so many days and no process runs
+from: whatever does (a call, a job that waits, a sweep) has its path on its command line. Where there is no
+/proc nothing is removed. A folder of a transfer that was cut off goes after a day.
+"""
 
 _FIND = """\
 tell() {{ {tell}; }}
 find_gputui() {{
-  if command -v gputui >/dev/null 2>&1; then
+  if {installed} && command -v gputui >/dev/null 2>&1; then
     program=gputui
     return 0
   fi
@@ -121,6 +152,7 @@ def command(
     follows: bool = False,
     views: bool = False,
     marks: bool = True,
+    own: bool = False,
 ) -> str:
     """The command for ssh that runs gputui with these words there.
 
@@ -128,6 +160,7 @@ def command(
     tied     it is ended when the connection ends, and a line of input interrupts it; else input is its own
     marks    whether it tells how it goes on; not on a terminal, where it has been looked for before
     views    where it cannot run, nvidia-smi is asked instead, with `follows` again and again
+    own      by the core that is sent, also where gputui is installed (an older one, that knows less)
 
     Raises ValueError for words that are too long for a command line.
     """
@@ -138,6 +171,7 @@ def command(
         size=size,
         start=START,
         receive=shlex.quote(_RECEIVE),
+        installed="false" if own else "true",
         run=_TIED if tied else _BECOME,
         otherwise=view,
     )

@@ -10,7 +10,17 @@ import zipfile
 from functools import lru_cache
 from pathlib import Path
 
-_START = b"from gputui.cli.main import entry\n\nentry()\n"
+_START = b"""\
+import contextlib
+import os
+
+with contextlib.suppress(OSError):
+    # A copy that is not started any more is removed some day: remote_script.KEPT_DAYS.
+    os.utime(__file__)
+from gputui.cli.main import entry
+
+entry()
+"""
 START = "start.py"
 """The file in it that is gputui."""
 

@@ -19,6 +19,10 @@ _MOST_BEFORE = 64 * 1024
 """Bytes that a login script there may print before gputui does."""
 _MOST_SAID = 16 * 1024
 """Bytes of messages that are kept, the last ones."""
+_WRONG_CALL = 2
+"""The status of gputui, and of every argparse, for a call that it does not understand."""
+_ENDS_WITHIN = 5.0
+"""Seconds for which an ssh is waited for whose output has ended."""
 _GRACE = 0.3
 """Seconds that an ssh whose input has ended is waited for. Longer ones end by themselves: an ssh may be the
 master of the user's other connections, and is never killed once it is connected."""
@@ -40,15 +44,17 @@ class Session:
         follows: bool = False,
         views: bool = False,
         apart: bool = False,
+        own: bool = False,
     ) -> None:
-        """`tied`, `follows`, `views`: as `remote_script.command` has them. `apart`: not in our process group,
-        so that Ctrl-C does not reach it."""
+        """`tied`, `follows`, `views`, `own`: as `remote_script.command` has them. `apart`: not in our process
+        group, so that Ctrl-C does not reach it."""
         self.alias = alias
+        self.own = own
         self.mode: Mode | None = None
         self._said = self._news = b""
         self._before = b""
         self.process = subprocess.Popen(
-            ssh_argv(alias, command(words, digest(), len(zipped()), tied, follows, views), way),
+            ssh_argv(alias, command(words, digest(), len(zipped()), tied, follows, views, own=own), way),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -63,7 +69,7 @@ class Session:
         for descriptor in (self._out, self._err):
             self._poll.register(descriptor, select.POLLIN)
         self._open = {self._out, self._err}
-        self.foreign = False
+        self.foreign = self._closed = False
 
     def receive(
         self, seconds: float | None, wake: int | None = None, or_messages: bool = False
@@ -149,8 +155,21 @@ class Session:
         self._news = rest
         return lines.decode(errors="replace").splitlines() if newline else []
 
+    def finish(self) -> int | None:
+        """`close` for an ssh whose output has ended: it is given the time to end.
+
+        (It may be the master of the user's other connections, and live on.)
+        """
+        self.end_input()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_ENDS_WITHIN)
+        return self.close()
+
     def close(self) -> int | None:
         """End it. The status of what has run there, or ssh's own; None where it has not ended yet."""
+        if self._closed:
+            return self.process.returncode
+        self._closed = True
         self.end_input()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_GRACE)
@@ -172,12 +191,21 @@ class Session:
             if self._out in self._open and not self._some(self._out):
                 continue
 
+    def lacks(self, option: str) -> bool:
+        """Whether gputui there has refused an option that it does not know, because it is older than ours.
+
+        (A copy of ours, `own`, knows it.)
+        """
+        refused = self.mode == "run" and self.process.returncode == _WRONG_CALL
+        return refused and not self.own and "unrecognized arguments" in self.said and option in self.said
+
     def trouble(self) -> Trouble | None:
         """Why there is no gputui at the other end, of a session that has ended; None where one has run."""
         if self.foreign:
             return Trouble("failed", "its login shell prints too much before a command starts")
         if self.mode == "none":
-            return Trouble("no gputui", "no gputui and no Python 3.10 or newer there")
+            there = "its gputui is older than this one" if self.own else "no gputui"
+            return Trouble("no gputui", f"{there} and no Python 3.10 or newer there")
         status = self.process.returncode
         if status == LOST or (self.mode is None and status != 0):
             return trouble_of(self.alias, self._said)

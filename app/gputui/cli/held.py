@@ -1,0 +1,149 @@
+"""`gputui run --held`: one box of a launch over several, which run_together.py starts from another machine.
+
+The call claims its devices, says so in a line of JSON, and starts nothing before it is told where the
+machines meet, in a line of JSON on its input. If its input ends before that, the devices are free again. Then
+it prints the job's id and, with `--attach`, the job's output; a line of its input is Ctrl-C, its end the end
+of a terminal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import os
+import re
+import select
+import signal
+import socket
+import threading
+import time
+from collections.abc import Mapping
+
+from gputui.allocating.allocation import Allocation
+from gputui.cli.common import WrongCallError, say
+from gputui.inventory.untrusted_json import JsonValue
+from gputui.jobs.foreground import LEFT
+from gputui.launching.host_environment import ThisHost, is_free
+from gputui.launching.launch_options import Meeting, OptionError, table
+from gputui.launching.launchers.torchrun import PORT, endpoint
+
+__all__ = ["HELD_FOR", "LEFT", "agreed", "met", "obey_input", "reached"]
+
+HELD_FOR = 180.0
+"""Seconds for which the devices are held for a word that does not come (a connection that is dead without an
+end): longer than the slowest of the other boxes may take."""
+_STDIN = 0
+_LONGEST_LINE = 4096
+
+
+def met(allocation: Allocation) -> tuple[str, Meeting] | None:
+    """HOST:PORT where the machines meet, and what else they have agreed on; None where nobody has said it.
+
+    Raises WrongCallError for a line that says something else.
+    """
+    facts = {
+        "devices": [device.uuid for device in allocation.devices],
+        "address": _address(os.environ),
+        "port": _port(),
+    }
+    print(json.dumps(facts), flush=True)
+    line = _line(time.monotonic() + HELD_FOR)
+    if line is None:
+        say("nobody has said where the machines meet: nothing starts")
+        return None
+    return agreed(line)
+
+
+def reached(line: bytes) -> tuple[str | None, int | None]:
+    """The address and the free port that a box has said in its line. Raises DocumentError and ValueError."""
+    facts = JsonValue(json.loads(line), "answer")
+    address, port = facts["address"], facts["port"]
+    number = port.whole() if port.known else None
+    if number is not None and not 0 < number < 65536:
+        raise port.wrong("a port")
+    return str(ipaddress.ip_address(address.text())) if address.known else None, number
+
+
+def agreed(line: bytes) -> tuple[str, Meeting]:
+    """HOST:PORT and the meeting that a line of input says. Raises WrongCallError."""
+    try:
+        said = json.loads(line)
+        place = table()["rendezvous"].typed(said["rendezvous"])
+        if not (isinstance(said["id"], str) and re.fullmatch("[a-z0-9]{1,40}", said["id"])):
+            raise ValueError("its id")
+        if not isinstance(said["first"], bool):
+            raise ValueError("which machine is the first")
+    except (ValueError, TypeError, KeyError, OptionError, RecursionError) as error:
+        raise WrongCallError(f"this is not where machines meet: {error}") from None
+    return place, Meeting(said["id"], said["first"], _own_address(place, said["first"]))
+
+
+def _own_address(place: str, first: bool) -> str | None:
+    """The address by which the other machines reach this one; None where that is not known.
+
+    That of the first is where they meet, another's the one from which it goes there.
+    """
+    host, _, port = endpoint(place).rpartition(":")
+    host = host.strip("[]")
+    if first:
+        return host
+    with contextlib.suppress(OSError):
+        for family, kind, protocol, _, address in socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM):
+            with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as probe:
+                # (Of a datagram socket, this sends nothing.)
+                probe.connect(address)
+                return str(probe.getsockname()[0])
+    return None
+
+
+def _line(deadline: float) -> bytes | None:
+    """The next line of input, and not a byte more: what follows is for `obey_input`. None at its end, and
+    where none comes in time."""
+    line = b""
+    while (
+        len(line) < _LONGEST_LINE
+        and select.select([_STDIN], [], [], max(0.0, deadline - time.monotonic()))[0]
+    ):
+        byte = os.read(_STDIN, 1)
+        if byte == b"\n":
+            return line
+        if not byte:
+            return None
+        line += byte
+    return None
+
+
+def obey_input() -> None:
+    """From now on, on a thread: a line of input is Ctrl-C for the job, its end is the end of our terminal."""
+
+    def obey() -> None:
+        with contextlib.suppress(OSError):
+            while data := os.read(_STDIN, _LONGEST_LINE):
+                for _ in range(data.count(b"\n")):
+                    os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    threading.Thread(target=obey, daemon=True).start()
+
+
+def _address(environ: Mapping[str, str]) -> str | None:
+    """The address by which the connection has reached this machine (ssh(1), SSH_CONNECTION).
+
+    Behind a jump host it is the one that its neighbours know. None where there is none that others could use.
+    """
+    words = environ.get("SSH_CONNECTION", "").split()
+    if len(words) != 4:
+        return None
+    try:
+        found = ipaddress.ip_address(words[2])
+    except ValueError:
+        return None
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    return None if found.is_unspecified or found.is_link_local else str(found)
+
+
+def _port() -> int | None:
+    """torchrun's own port where nothing listens on it here, else one that is free; None where none is."""
+    return PORT if is_free(PORT) else ThisHost().free_port()

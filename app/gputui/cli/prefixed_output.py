@@ -1,0 +1,58 @@
+"""The output of several boxes as one, line by line, each line with the name of its box."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Iterable
+
+from gputui.jobs.ansi_sanitizer import AnsiSanitizer
+
+_LONGEST = 64 * 1024
+"""Bytes of a line; what is longer is shown as several."""
+_LINE = re.compile(rb"[^\n]{0,%d}\n" % _LONGEST)
+_LINE_OR_PROGRESS = re.compile(rb"[^\r\n]{0,%d}(?:\r*\n|\r+(?=[^\r\n]))" % _LONGEST)
+"""On a terminal: a progress bar that returns to the beginning of its line is replaced by the next one."""
+_NO_COLOUR = re.compile(rb"\x1b\[[0-9;:]*[A-Za-ln-z]")
+"""What moves the cursor: it would get to the lines of another box."""
+
+
+class PrefixedOutput:
+    """Standard output, for the threads that read the boxes."""
+
+    def __init__(self, boxes: Iterable[str]) -> None:
+        self._terminal = sys.stdout is not None and sys.stdout.isatty()
+        self._line = _LINE_OR_PROGRESS if self._terminal else _LINE
+        self._rest = dict.fromkeys(boxes, b"")
+        self._sanitizers = {box: AnsiSanitizer() for box in self._rest} if self._terminal else {}
+        self._lock = threading.Lock()
+        self._unfinished: str | None = None
+        """The box whose progress bar the cursor is at."""
+
+    def write(self, box: str, data: bytes, final: bool = False) -> None:
+        """Print the whole lines that a box has written; with `final`, also what is left. Raises OSError."""
+        if self._terminal:
+            data = _NO_COLOUR.sub(b"", self._sanitizers[box].feed(data, final).encode())
+        with self._lock:
+            rest = self._rest[box] + data
+            while rest:
+                line = self._line.match(rest)
+                if line is not None:
+                    self._print(box, line[0])
+                    rest = rest[line.end() :]
+                elif final or len(rest) > _LONGEST:
+                    self._print(box, rest[:_LONGEST] + b"\n")
+                    rest = rest[_LONGEST:]
+                else:
+                    break
+            self._rest[box] = rest
+            sys.stdout.buffer.flush()
+
+    def _print(self, box: str, line: bytes) -> None:
+        if self._unfinished not in (None, box):
+            sys.stdout.buffer.write(b"\n")
+        reset = b"\x1b[0m" if self._terminal and b"\x1b" in line else b""
+        text = line.rstrip(b"\r\n") if self._terminal else line[:-1]
+        sys.stdout.buffer.write(box.encode() + b": " + text + reset + line[len(text) :])
+        self._unfinished = None if line.endswith(b"\n") else box

@@ -1,0 +1,105 @@
+"""Two boxes over a real ssh, each with its own devices, claims and jobs, and calls of gputui on this side."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from simnvml import SimulatedNvml
+from ssh_boxes import Place, SshBoxes
+from unit.builders import box, gpu
+
+GPUTUI = (sys.executable, "-m", "gputui")
+_SHOWN = ("LD_LIBRARY_PATH", "SIMNVML_BOX", "SIMNVML_CONTROL", "SIMNVML_COUNTS")
+
+
+class BoxPair:
+    """The boxes, by `names`; `homes` are their homes, in which calls start (`--directory .`)."""
+
+    def __init__(
+        self,
+        boxes: SshBoxes,
+        folder: Path,
+        library: Path,
+        name: str,
+        places: Sequence[Place | None] = (None, None),
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.names = (f"{name}a", f"{name}b")
+        self.homes: list[Path] = []
+        self._environs: list[dict[str, str]] = []
+        for each, place in zip(self.names, places, strict=True):
+            own = folder / each
+            own.mkdir()
+            nvml = SimulatedNvml(own, library)
+            nvml.show(box(gpu(0), gpu(1)))
+            shown = nvml.environment()
+            given = {key: shown[key] for key in _SHOWN} | {"GPUTUI_CLAIMS": str(own / "claims")}
+            home = boxes.add(each, {**given, **(environ or {})}, at=place)
+            self.homes.append(home)
+            self._environs.append({**os.environ, **given, "HOME": str(home)})
+            self._environs[-1].pop("XDG_STATE_HOME", None)
+        self.environ = boxes.environment({**os.environ, "HOME": str(folder)})
+
+    @property
+    def both(self) -> str:
+        """As `--on` takes them."""
+        return ",".join(self.names)
+
+    def torchrun(self, script: str) -> None:
+        """What `torchrun` does on each box, as a script of sh; BOX is 0 on the first and 1 on the second."""
+        for number, home in enumerate(self.homes):
+            program = home / "bin" / "torchrun"
+            program.write_text(f"#!/bin/sh\nBOX={number}\n{script}\n")
+            program.chmod(0o755)
+
+    def start(self, *words: str, on: str | None = None, **more: Any) -> subprocess.Popen[bytes]:
+        """A call of `gputui run --on` both that goes on."""
+        return subprocess.Popen(
+            [*GPUTUI, "run", "--on", on or self.both, "--directory", ".", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environ,
+            **more,
+        )
+
+    def run(self, *words: str, on: str | None = None) -> tuple[int, list[str], str]:
+        """The status, lines of output and messages of a call that ends."""
+        with self.start(*words, on=on) as process:
+            out, said = process.communicate(timeout=100)
+            return process.returncode, out.decode().splitlines(), said.decode()
+
+    def tell(self, number: int, *words: str) -> Any:
+        """What a box answers to `gputui … --json`."""
+        argv = [*GPUTUI, *words, "--json"]
+        said = subprocess.run(argv, env=self._environs[number], capture_output=True, check=True, timeout=60)
+        return json.loads(said.stdout)
+
+    def jobs(self, number: int) -> list[dict[str, Any]]:
+        """The jobs of a box."""
+        found: list[dict[str, Any]] = self.tell(number, "jobs")["jobs"]
+        return found
+
+    def states(self) -> list[list[str]]:
+        """The states of their jobs."""
+        return [[str(job["state"]) for job in self.jobs(number)] for number in (0, 1)]
+
+    def claimed(self) -> list[bool]:
+        """Whether any device of each is claimed."""
+        return [any(d["claim"] for d in self.tell(number, "ls")["devices"]) for number in (0, 1)]
+
+    def close(self) -> None:
+        """End what still runs."""
+        for number in (0, 1):
+            for job in self.jobs(number):
+                for pid in (job["pid"], job["supervisor"]):
+                    with contextlib.suppress(ProcessLookupError, TypeError):
+                        os.killpg(pid, signal.SIGKILL)

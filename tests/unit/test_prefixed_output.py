@@ -1,0 +1,63 @@
+"""The output of several boxes as one: whole lines, each with its box, however it comes in pieces."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputui.cli import prefixed_output
+from gputui.cli.prefixed_output import PrefixedOutput
+
+
+class Out:
+    """What stands for standard output."""
+
+    def __init__(self) -> None:
+        self.buffer = self
+        self.data = b""
+
+    def isatty(self) -> bool:
+        return False
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    def flush(self) -> None:
+        pass
+
+
+def printed(monkeypatch: pytest.MonkeyPatch, *pieces: tuple[str, bytes]) -> bytes:
+    """What two boxes, a and b, come to that write these pieces in turn."""
+    out = Out()
+    with monkeypatch.context() as patch:
+        patch.setattr(prefixed_output.sys, "stdout", out)
+        output = PrefixedOutput("ab")
+        for box, data in pieces:
+            output.write(box, data)
+        for box in "ab":
+            output.write(box, b"", final=True)
+    return out.data
+
+
+def test_lines_are_never_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = [("a", b"one "), ("b", b"two\nthr"), ("a", b"half\n"), ("b", b"ee\n\xff\r5%\n")]
+    assert printed(monkeypatch, *pieces) == b"b: two\na: one half\nb: three\nb: \xff\r5%\n"
+
+
+def test_what_has_no_end_is_a_line_at_the_end_and_one_that_is_too_long_is_several(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert printed(monkeypatch, ("b", b"x"), ("a", b"y")) == b"a: y\nb: x\n"
+    long = printed(monkeypatch, ("a", b"z" * 200_000)).splitlines()
+    assert len(long) == 4 and sum(line.count(b"z") for line in long) == 200_000
+
+
+@given(st.lists(st.binary(max_size=8).map(lambda data: data.replace(b"\0", b"\n")), max_size=12))
+def test_pieces_of_any_size_make_the_same_lines(pieces: list[bytes]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        whole = printed(patch, ("a", b"".join(pieces)))
+        assert printed(patch, *(("a", piece) for piece in pieces)) == whole
+    text = b"".join(pieces)
+    lines = text.split(b"\n")
+    assert whole == b"".join(b"a: " + line + b"\n" for line in (lines if lines[-1] else lines[:-1]))

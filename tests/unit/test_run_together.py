@@ -1,0 +1,228 @@
+"""`run --on A,B` over a real ssh: torchrun on both, started, followed and stopped from one place."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from box_pair import GPUTUI, BoxPair
+from e2e.terminal import Terminal
+from ssh_boxes import PROGRAMS, SshBoxes
+from unit.calling import Call
+from unit.jobs_support import until
+
+needs_ssh = pytest.mark.skipif(not PROGRAMS, reason="no sshd, ssh and ssh-keygen")
+
+
+def words(launch_line: str) -> dict[str, str]:
+    """The options of torchrun in a line."""
+    return dict(re.findall(r"--([a-z-]+)=(\S+)", launch_line))
+
+
+@pytest.fixture
+def pair(
+    boxes: SshBoxes, tmp_path: Path, nvml_library: Path, request: pytest.FixtureRequest
+) -> Iterator[BoxPair]:
+    made = BoxPair(boxes, tmp_path, nvml_library, f"pair-{abs(hash(request.node.nodeid))}")
+    made.torchrun("true")
+    yield made
+    made.close()
+
+
+TORCHRUN = ("--", "torchrun", "train.py")
+
+
+@needs_ssh
+def test_both_start_on_devices_of_their_own_and_each_line_has_its_box(pair: BoxPair) -> None:
+    pair.torchrun('echo "$CUDA_VISIBLE_DEVICES"; echo "$@"')
+    status, out, said = pair.run("-n", "2", *TORCHRUN)
+    assert status == 0, said
+    told = {name: [each for each in out if each.startswith(f"{name}: ")] for name in pair.names}
+    assert sum(map(len, told.values())) == len(out) == 4
+    first, second = (words(lines[1]) for lines in told.values())
+    assert first["rdzv-id"] == second["rdzv-id"] and first["rdzv-endpoint"] == second["rdzv-endpoint"]
+    assert (first["rdzv-conf"], second["rdzv-conf"]) == ("is_host=true", "is_host=false")
+    assert first["local-addr"] == second["local-addr"] == "127.0.0.1"
+    assert first["nnodes"] == second["nnodes"] == first["nproc-per-node"] == "2"
+    assert all(sorted(lines[0].split(": ")[1]) == [",", "0", "1"] for lines in told.values())
+    assert pair.states() == [["done"], ["done"]] and pair.claimed() == [False, False]
+
+
+@needs_ssh
+def test_a_dry_run_prints_both_lines_and_starts_nothing(pair: BoxPair) -> None:
+    first, second = pair.names
+    on = f"{first}:1,{second}:2"
+    status, out, _ = pair.run("--dry-run", "--rendezvous", "head:7", *TORCHRUN, on=on)
+    assert status == 0 and tuple(each.partition(":")[0] for each in out) == pair.names
+    given = [words(each) for each in out]
+    assert given[0]["local-addr"] == "head" and given[1].get("local-addr") != "head"
+    assert [(each["rdzv-endpoint"], each["nproc-per-node"]) for each in given] == [
+        ("head:7", "1"),
+        ("head:7", "2"),
+    ]
+    assert pair.states() == [[], []] and pair.claimed() == [False, False]
+    status, out, _ = pair.run("--dry-run", "--gpus", "none", *TORCHRUN)
+    assert status == 0 and all("CUDA_VISIBLE_DEVICES= " in each for each in out) and len(out) == 2
+
+
+@needs_ssh
+def test_unless_every_box_has_its_devices_nothing_starts_on_any(pair: BoxPair, boxes: SshBoxes) -> None:
+    first, second = pair.names
+    status, out, said = pair.run(*TORCHRUN, on=f"{first}:1,{second}:3")
+    assert (status, out) == (4, []) and second in said
+    boxes.add_dead(f"{first}-gone")
+    assert pair.run("-n", "1", *TORCHRUN, on=f"{first},{first}-gone")[:2] == (3, [])
+    until(lambda: pair.claimed() == [False, False])
+    assert pair.states() == [[], []]
+
+
+@needs_ssh
+def test_who_fails_stops_the_others_and_its_status_counts(pair: BoxPair) -> None:
+    pair.torchrun('[ $BOX = 0 ] || exit 7; trap "exit 9" TERM; while :; do sleep 0.05; done')
+    status, _, _ = pair.run("-n", "1", *TORCHRUN)
+    assert status == 7
+    assert pair.states() == [["stopped"], ["failed"]] and pair.claimed() == [False, False]
+
+
+@needs_ssh
+def test_who_cannot_start_leaves_no_other_running(pair: BoxPair) -> None:
+    pair.torchrun("while :; do sleep 0.05; done")
+    (pair.homes[1] / "bin" / "torchrun").unlink()
+    environ = pair.homes[1].parent / f"{pair.names[1]}.env"
+    environ.write_text(f"{environ.read_text()}\nexport PATH={pair.homes[1] / 'bin'}:/usr/bin:/bin\n")
+    for more in ((), ("--detach",)):
+        assert pair.run(*more, "-n", "1", *TORCHRUN)[:2] == (127, [])
+        assert "running" not in pair.states()[0] and pair.claimed() == [False, False]
+
+
+@needs_ssh
+def test_ctrl_c_reaches_both(pair: BoxPair) -> None:
+    pair.torchrun("trap 'echo ca''ught; exit 5' INT; echo re''ady; while :; do sleep 0.05; done")
+    with pair.start("-n", "1", *TORCHRUN) as process:
+        assert process.stdout is not None
+        assert sorted(process.stdout.readline().decode() for _ in "ab") == [
+            f"{n}: ready\n" for n in pair.names
+        ]
+        process.send_signal(signal.SIGINT)
+        assert sorted(process.stdout.readline().decode() for _ in "ab") == [
+            f"{n}: caught\n" for n in pair.names
+        ]
+        assert process.wait(60) == 5
+
+
+@needs_ssh
+def test_a_connection_that_is_lost_stops_no_job(pair: BoxPair, tmp_path: Path) -> None:
+    pair.torchrun(f"echo re''ady; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo end")
+    with pair.start("-n", "1", *TORCHRUN) as process:
+        assert process.stdout is not None
+        for _ in "ab":
+            process.stdout.readline()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)
+        until(lambda: not Path(f"/proc/{children[0]}").exists())
+        assert pair.states() == [["running"], ["running"]]
+        (tmp_path / "go").touch()
+        assert process.wait(60) == 255
+        assert process.stdout.read().decode().count("end") == 1
+    until(lambda: pair.states() == [["done"], ["done"]])
+
+
+@needs_ssh
+def test_a_client_that_is_killed_leaves_both_running(pair: BoxPair, tmp_path: Path) -> None:
+    pair.torchrun(f"echo re''ady; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done")
+    with pair.start("-n", "1", *TORCHRUN) as process:
+        assert process.stdout is not None
+        for _ in "ab":
+            process.stdout.readline()
+        process.kill()
+    assert pair.states() == [["running"], ["running"]]
+    (tmp_path / "go").touch()
+    until(lambda: pair.states() == [["done"], ["done"]])
+
+
+@needs_ssh
+def test_a_client_that_is_killed_at_any_moment_leaves_no_devices_held_for_nobody(pair: BoxPair) -> None:
+    drawn = random.Random(7)
+    for _ in range(4):
+        with pair.start("-n", "2", *TORCHRUN) as process:
+            try:
+                process.wait(drawn.uniform(0.2, 1.6))
+            except subprocess.TimeoutExpired:
+                process.kill()
+        until(lambda: pair.claimed() == [False, False])
+    until(lambda: {state for states in pair.states() for state in states} <= {"done"})
+
+
+@needs_ssh
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_who_ends_before_all_have_claimed_gives_back_the_devices(
+    pair: BoxPair, number: int, status: int
+) -> None:
+    (pair.homes[1] / "bin" / "gputui").write_text("#!/bin/sh\nexec cat\n")
+    with pair.start("-n", "1", *TORCHRUN) as process:
+        until(lambda: pair.claimed()[0])
+        process.send_signal(number)
+        assert process.wait(30) == status
+    until(lambda: not pair.claimed()[0])
+    assert pair.jobs(0) == []
+
+
+@needs_ssh
+def test_detached_jobs_are_named_with_their_boxes(pair: BoxPair) -> None:
+    status, out, _ = pair.run("--detach", "-n", "1", "--name", "night", *TORCHRUN)
+    ids = [f"{name}:{pair.jobs(number)[0]['id']}" for number, name in enumerate(pair.names)]
+    assert (status, out) == (0, ids)
+
+
+@needs_ssh
+def test_an_older_gputui_there_is_sent_ours(pair: BoxPair) -> None:
+    program = pair.homes[1] / "bin" / "gputui"
+    program.write_text(
+        '#!/bin/sh\ncase "$*" in *--held*) echo "gputui: unrecognized arguments: --held" >&2; exit 2;; esac\n'
+        + program.read_text().partition("\n")[2]
+    )
+    pair.torchrun("echo here")
+    status, out, _ = pair.run("-n", "1", *TORCHRUN)
+    assert status == 0 and sorted(out) == [f"{name}: here" for name in pair.names]
+
+
+@needs_ssh
+def test_a_progress_bar_on_a_terminal_is_one_line_with_its_box(pair: BoxPair) -> None:
+    pair.torchrun(r"[ $BOX = 0 ] || exit 0; printf '10%%\r20%%\r30%%\n\033[1Aup\033]0;title\007\n'")
+    terminal = Terminal(
+        [*GPUTUI, "run", "--on", pair.both, "--directory", ".", "-n", "1", "-q", *TORCHRUN],
+        {**pair.environ, "TERM": "xterm"},
+        (100, 20),
+    )
+    try:
+        terminal.until("up")
+        assert terminal.end() == 0
+        assert f"{pair.names[0]}: 30%" in terminal.text and "10%" not in terminal.text
+        assert f"{pair.names[0]}: up" in terminal.text
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize(
+    "call_words",
+    [
+        ("--on", "a,b", "-n", "1", "--", "true"),
+        ("--on", "a,b", "-n", "1", "--wait", "--", "torchrun", "x.py"),
+        ("--on", "a,b", "--gpus", "0", "--", "torchrun", "x.py"),
+        ("--on", "a:1,b:2", "-n", "1", "--", "torchrun", "x.py"),
+        ("--on", "a,a", "-n", "1", "--", "torchrun", "x.py"),
+        ("--on", "a:0,b", "--", "torchrun", "x.py"),
+        ("--on", "a:1", "-n", "1", "--", "torchrun", "x.py"),
+        ("--on", "a,anywhere", "-n", "1", "--", "torchrun", "x.py"),
+        ("--on", "a,b", "-n", "1", "--nodes", "3", "--rendezvous", "h", "--", "torchrun", "x.py"),
+    ],
+)
+def test_what_several_boxes_cannot_do_is_refused(call: Call, call_words: tuple[str, ...]) -> None:
+    call("run", *call_words).refused(2)
