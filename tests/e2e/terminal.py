@@ -134,8 +134,8 @@ class Terminal:
             return True
         except pexpect.EOF:
             return False
-        # The kernel gives 4 KiB at a time, and to look at a large screen between two of them is dear. (The next
-        # reading sees an end, too.)
+        # The kernel gives 4 KiB at a time, and to look at a large screen between two of them is dear. (The
+        # next reading sees an end, too.)
         with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
             while len(data) < _AT_ONCE:
                 data += self._child.read_nonblocking(65536, timeout=0)

@@ -31,7 +31,7 @@ FAMILY = "sleep 1000 & sleep 1000 & (sleep 1000 & exec sleep 1000) & wait"
 """A job of six processes, some of which outlive others."""
 
 _elsewhere: frozenset[str] = frozenset()
-"""Processes that were there before the box was: to ask all of them, hundreds of times, takes most of the time."""
+"""Processes that were there before the box: to ask all of them, hundreds of times, was most of the work."""
 
 
 @pytest.fixture
