@@ -8,7 +8,7 @@ import importlib
 import itertools
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,7 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
-def pytest_collection(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Make the collection quick: it is the same work in every worker.
 
     In a new clone every test file is compiled, with its assertions rewritten. Where all tests are collected,
@@ -62,12 +63,12 @@ def pytest_collection(session: pytest.Session) -> None:
             # What is wrong with a file, or why it is skipped, is said when it is collected.
             with contextlib.suppress(Exception, pytest.skip.Exception):
                 importlib.import_module(f"{file.parent.name}.{file.stem}")
-
-
-def pytest_collection_finish() -> None:
-    # What there is now stays: no collection looks at it again.
-    gc.freeze()
-    gc.enable()
+    try:
+        return (yield)
+    finally:
+        # What there is now stays.
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
