@@ -17,6 +17,8 @@ import pyte
 PATIENCE = 20.0
 """Seconds that a test waits for something to be seen, on a slow machine with all cores busy."""
 
+_AT_ONCE = 262_144
+"""Bytes after which a screen is looked at though its program goes on writing."""
 
 _KEYBOARD = re.compile(rb"\x1b\[[<>=?][0-9;]*u")
 """The kitty keyboard protocol, which pyte would show as text."""
@@ -132,6 +134,11 @@ class Terminal:
             return True
         except pexpect.EOF:
             return False
+        # The kernel gives 4 KiB at a time, and to look at a large screen between two of them is dear. (The
+        # next reading sees an end, too.)
+        with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
+            while len(data) < _AT_ONCE:
+                data += self._child.read_nonblocking(65536, timeout=0)
         self.raw += data
         data = self._rest + data
         # A sequence that is cut in two by the reading waits for its other half.

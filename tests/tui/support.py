@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from textual import _wait
 from textual.pilot import Pilot
 
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
@@ -30,6 +31,11 @@ from gputui.tui.widgets.lines import Lines
 from unit.jobs_support import Desk
 
 OPENED = 1_700_000_000.0
+
+# The pilot waits three times a key until the process was idle for so many seconds, which is to use no more of
+# the processor than this. Its own 20 ms were most of what the tests of the screen took.
+_wait.SLEEP_GRANULARITY = 0.004
+_wait.SLEEP_IDLE = 0.0005
 
 
 class StillSource:

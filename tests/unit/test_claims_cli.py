@@ -43,7 +43,7 @@ def test_the_command_has_our_pid_the_lease_and_nothing_else_open(box: Box) -> No
     ours = {str(box.claims_folder), *map(str, box.claims_folder.glob("*.claim"))}
     assert len(ours) == 3
     # (While it starts, it opens its libraries.)
-    until(lambda: {str(path) for number, path in opened_by(job.pid).items() if number > 2} == ours)
+    until(lambda: {path for number, path in opened_by(job.pid).items() if number > 2} == ours)
     assert {(claim.pid, claim.command) for claim in box.claims()} == {(job.pid, "sh")}
     job.kill()
     assert box.claimed() == []

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from e2e.terminal import Terminal
+from gputui.jobs.job import Job
+from gputui.jobs.store import all_jobs
 from simnvml import SimulatedNvml
 from ssh_boxes import PROGRAMS, SshBoxes
 from unit.builders import box, gpu
@@ -53,6 +55,10 @@ class Remote:
             out, said = process.communicate(timeout=60)
             return process.returncode, out, said.decode()
 
+    def known(self) -> list[Job]:
+        """The same, without a call of gputui: cheap enough to ask again and again."""
+        return all_jobs({"XDG_STATE_HOME": str(self.home / ".local" / "state")})
+
     def jobs(self) -> list[dict[str, Any]]:
         """The box's jobs, by gputui itself there."""
         env = {**os.environ, "HOME": str(self.home)}
@@ -65,8 +71,8 @@ class Remote:
 
     def state(self) -> str | None:
         """That of its last job."""
-        jobs = self.jobs()
-        return str(jobs[-1]["state"]) if jobs else None
+        jobs = self.known()
+        return jobs[-1].state if jobs else None
 
 
 @pytest.fixture
@@ -80,10 +86,10 @@ def remote(
     name = f"run-{abs(hash(request.node.nodeid))}"
     made = Remote(boxes, name, environ)
     yield made
-    for job in made.jobs():
-        for pid in (job["pid"], job["supervisor"]):
-            with contextlib.suppress(ProcessLookupError, TypeError):
-                os.killpg(pid, signal.SIGKILL)
+    for job in made.known():
+        for process in (job.command, job.supervisor):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL) if process else None
 
 
 def test_the_command_runs_there_on_devices_that_are_claimed_and_its_status_is_ours(remote: Remote) -> None:
@@ -116,7 +122,7 @@ def test_what_is_missing_there_is_one_line_and_nothing_starts(remote: Remote) ->
             out, said = process.communicate(timeout=60)
         assert (process.returncode, out) == (expected, b"")
         assert said.count(b"\n") == 1 and said.decode()[:-1].isprintable()
-    assert all(job["state"] == "failed" for job in remote.jobs())
+    assert all(job.state == "failed" for job in remote.known())
 
 
 def test_a_box_that_cannot_be_reached_is_status_3(boxes: SshBoxes, call: Call) -> None:
@@ -131,7 +137,7 @@ def test_a_detached_job_is_named_with_its_box(remote: Remote) -> None:
     assert (status, out.decode()) == (0, f"{remote.name}:{job['id']}\n") and job["name"] == "night"
     assert out.decode().strip() in said
     status, out, said = remote.run("--dry-run", "-n", "2", "--", "true")
-    assert status == 0 and b"CUDA_VISIBLE_DEVICES=" in out and len(remote.jobs()) == 1
+    assert status == 0 and b"CUDA_VISIBLE_DEVICES=" in out and len(remote.known()) == 1
 
 
 def test_ctrl_c_reaches_the_command(remote: Remote) -> None:
@@ -161,7 +167,7 @@ def test_a_client_that_is_killed_in_line_leaves_no_waiter(remote: Remote, tmp_pa
     os.mkfifo(gate)
     remote.run("--detach", "-n", "2", "--", "sh", "-c", f"read x < {gate}")
     with remote.start("--directory", ".", "--wait", "-n", "1", "--", "true") as process:
-        until(lambda: len(remote.jobs()) == 2 and remote.state() == "waiting")
+        until(lambda: len(remote.known()) == 2 and remote.state() == "waiting")
         process.kill()
     until(lambda: remote.state() == "stopped")
     gate.write_text("go\n")
@@ -245,11 +251,11 @@ def test_jobs_of_a_box_are_listed_and_acted_on_from_here(
     assert (attached.status, attached.out) == (4, "hello\n")
     assert job["id"] in call("jobs", "show", there).text
     again = call("jobs", "rerun", there)
-    assert again.status == 0 and again.out.startswith(f"{remote.name}:") and len(remote.jobs()) == 2
+    assert again.status == 0 and again.out.startswith(f"{remote.name}:") and len(remote.known()) == 2
     assert call("jobs", "stop", f"{remote.name}:nothing").status == 2
     assert call("jobs", "log", "gone:x").status == 3
     until(lambda: remote.state() == "failed")
-    assert call("jobs", "forget", there).status == 0 and len(remote.jobs()) == 1
+    assert call("jobs", "forget", there).status == 0 and len(remote.known()) == 1
     for words in (("stop", there, "abcd"), ("log", "-oX:1"), ("--hosts", "a", "log", "b")):
         assert call("jobs", *words).status == 2
 
