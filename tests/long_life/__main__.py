@@ -3,8 +3,8 @@
 The readings come through the real nvidia-ml-py from the simulated driver, one after the other, each a second
 later than the one before; the pages are opened and closed by their keys. What the process has in use is
 printed on the way: resident memory, objects, open files, threads. It ends with 1 if since the first thousand
-(of fewer than ten thousand: the first tenth) the process has grown by more than 2 MiB, or has more than a file
-or thread more.
+(of fewer than ten thousand: the first tenth) the process has grown by more than 2 MiB, or has more than a
+file or thread more.
 """
 
 from __future__ import annotations

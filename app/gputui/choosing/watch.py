@@ -13,16 +13,15 @@ _LOOKED_AWAY = 60.0
 """Seconds without a reading after which nothing is assumed of the time between (the screen was stopped)."""
 
 _SET = 1.0
-"""Seconds by which the time of day must have gone otherwise than the clock that nobody sets, for it to have been
-set (or for the machine to have slept): less is adjusted all the time."""
+"""Seconds by which the time of day must differ from the clock that nobody sets, for it to have been set (or for
+the machine to have slept): less is adjusted all the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
     """What is remembered of past snapshots, by device key; times are epoch seconds.
 
-    Where somebody sets the clock, all times are moved with it, so that what has lasted ten seconds has lasted ten
-    seconds.
+    Where somebody sets the clock, all times are moved with it: what has lasted ten seconds has lasted those.
 
     seen         a device's state, and the time since which every snapshot has had it in that state
     idle_since   the time since which every snapshot has had it at 0 %
