@@ -13,8 +13,8 @@ _LOOKED_AWAY = 60.0
 """Seconds without a reading after which nothing is assumed of the time between (the screen was stopped)."""
 
 _SET = 1.0
-"""Seconds by which the time of day must differ from the clock that nobody sets, for it to have been set (or for
-the machine to have slept): less is adjusted all the time."""
+"""Seconds by which the time of day must differ from the clock that nobody sets, for it to have been set (or
+for the machine to have slept): less is adjusted all the time."""
 
 
 @dataclass(frozen=True, slots=True)
