@@ -53,11 +53,11 @@ class UntrustedFileError(Exception):
 
 
 def listed(folder: str, pattern: re.Pattern[str], most: int = MOST_OF_ONE_USER) -> Listing:
-    """As `list_matching`, for those who look again and again: where nothing came or went, what was found last.
+    """As `list_matching`, for those who look again and again: what was found last, if nothing came or went.
 
     Not for who is about to take devices. Raises OSError.
     """
-    facts, now, place = os.stat(folder), time.time(), (folder, pattern, most)
+    facts, now, place = os.lstat(folder), time.time(), (folder, pattern, most)
     state = facts.st_dev, facts.st_ino, facts.st_ctime_ns
     known = _remembered.get(place)
     if known is not None and known[0] == state:
