@@ -32,6 +32,7 @@ from gputui.tui.outcome import Outcome
 from gputui.tui.readings import Mailbox, Reading
 from gputui.tui.screens.main import MainScreen
 from gputui.tui.screens.page import Page
+from gputui.tui.terminal_size import terminal_size
 from gputui.tui.theme import DARK, THEMES, default_theme
 from gputui.tui.typed_ahead import TypedAhead
 
@@ -78,6 +79,8 @@ class GputuiApp(App[Outcome]):
         signals: EarlySignals | None = None,
     ) -> None:
         super().__init__(driver_class=driver_class)
+        # (Until the terminal has told its size, the screen has Rich's, which believes COLUMNS and LINES.)
+        self.console.size = terminal_size()
         self.sampler = sampler
         self._first_state, self._mailbox, self._write = app_state, mailbox, write
         self._clock = clock
