@@ -26,7 +26,7 @@ def test_what_the_terminal_tells_counts_before_the_environment_and_neither_beyon
     size: tuple[int, int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def get_terminal_size(number: int = 1) -> os.terminal_size:
+    def get_terminal_size(_: int = 1) -> os.terminal_size:
         if told is None:
             raise OSError
         return os.terminal_size(told)
