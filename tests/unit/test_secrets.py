@@ -138,6 +138,8 @@ TOKENS = ["hf_" + "AbCdEfGh1" * 4, "sk-proj-" + "a1B2" * 8, "ghp_" + "A1b2" * 9]
         ("podman login -pS host", "podman login -p*** host"),
         ("docker run -p 80:80 image", None),
         ("az login --service-principal -u me -p S", "az login --service-principal -u me -p ***"),
+        ("helm registry login h -u me -p S", "helm registry login h -u me -p ***"),
+        ("skopeo login -u me -p=S h", "skopeo login -u me -p=*** h"),
         ("mysql -u me -pS db", "mysql -u me -p*** db"),
         ("mysqldump -h h -pS db", "mysqldump -h h -p*** db"),
         ("mysql -u me -p db", None),
