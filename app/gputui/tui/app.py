@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import importlib
 import os
 import re
 import signal
@@ -26,6 +27,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
 from gputui.tui.actions import in_groups, in_palette, key_of
 from gputui.tui.app_state import AppState
+from gputui.tui.background import in_background
 from gputui.tui.early_signals import EarlySignals
 from gputui.tui.messages import NewReading
 from gputui.tui.outcome import Outcome
@@ -108,7 +110,7 @@ class GputuiApp(App[Outcome]):
         return DARK.variables
 
     def on_mount(self) -> None:
-        self.call_after_refresh(_collect_garbage_again)
+        self.call_after_refresh(in_background, "import what the first selection needs", _settle)
         self._mailbox.listener = self._post_reading
         if self._mailbox.latest is not None:
             self._post_reading(self._mailbox.latest)
@@ -270,7 +272,11 @@ class GputuiApp(App[Outcome]):
             )
 
 
-def _collect_garbage_again() -> None:
-    """What was imported is there to stay: it need not be looked through again and again."""
+def _settle() -> None:
+    """Import what the first selection would else wait for (50 ms), and collect garbage again."""
+    # (One that fails fails again where it is needed, and is told there.)
+    with contextlib.suppress(ImportError):
+        importlib.import_module("gputui.launching.compose")
+    # What was imported is there to stay: it need not be looked through again and again.
     gc.freeze()
     gc.enable()
