@@ -36,6 +36,8 @@ ALLOWED = 2.0
 """MiB."""
 _FIRST = 1000
 """Steps after which everything has been read and shown that ever is."""
+_PATIENCE = 300.0
+"""Seconds for a reading to be shown."""
 _EVERYTHING = Want.ALL | Want.DETAILS | Want.HOST | Want.QUEUE
 
 
@@ -97,7 +99,8 @@ async def _readings(s: Session, source: NvmlSource) -> AsyncIterator[None]:
         second += 1
         snapshot = replace(source.read(_EVERYTHING), time=began + second)
         s.main.post_message(NewReading(Reading(snapshot, time.monotonic())))
-        await s.until(lambda snapshot=snapshot: s.main.app_state.snapshot is snapshot)
+        # (A machine that others use stands still at times.)
+        await s.until(lambda snapshot=snapshot: s.main.app_state.snapshot is snapshot, _PATIENCE)
         yield
 
 
